@@ -3,7 +3,7 @@
 //! A store implements [`Store`](store::Store) and the traits it bundles; [`store`] documents the
 //! contract clause by clause, and [`memory`] is its executable specification. The requests and
 //! answers of the traits are in [`model`]. The pure rules that every store applies are in
-//! [`links`], [`permit`], [`priority`], [`rate`], [`route`] and [`state`]. A transport of wakeups
+//! [`claiming`], [`links`], [`permit`], [`priority`], [`rate`], [`route`] and [`state`]. A transport of wakeups
 //! implements [`ClusterCoordinator`](cluster::ClusterCoordinator). The crate `ratchet-conformance`
 //! proves either.
 //!
@@ -26,6 +26,6 @@
 
 #[doc(no_inline)]
 pub use ratchet_core::{
-    cluster, due, error, id, json, limits, links, memory, model, name, permit, priority, rate,
-    route, schedule, state, store, stranded, throughput, time, trace,
+    claiming, cluster, due, error, id, json, limits, links, memory, model, name, permit, priority,
+    rate, route, schedule, state, store, stranded, throughput, time, trace,
 };

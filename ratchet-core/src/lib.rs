@@ -2,7 +2,7 @@
 //!
 //! - The model ([`model`], [`JobId`], [`Name`], [`Json`]) and the pure rules ([`state`],
 //!   [`priority`], [`retry`], [`route`], [`schedule`], [`permit`], [`rate`], [`stranded`],
-//!   [`throughput`]), with the time passed in.
+//!   [`throughput`], [`claiming`]), with the time passed in.
 //! - The store traits ([`store`]), whose documented clauses the conformance suite proves, and
 //!   [`MemoryStore`], their executable specification.
 //! - The engine ([`Node`], [`Client`]) that runs typed [`Job`]s on any [`Store`].
@@ -10,6 +10,7 @@
 //! Applications use the facade crate `ratchet`, which re-exports what they need; store authors use
 //! this crate, or `ratchet::store_api`, and `ratchet-conformance`.
 
+pub mod claiming;
 pub mod client;
 pub mod cluster;
 pub mod due;

@@ -3,20 +3,20 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ratchet_core::links::waiting_state;
-use ratchet_core::model::{ActSelection, Acted, ActionOutcome, JobFilter, JobSelector};
+use ratchet_core::model::{ActSelection, Acted, ActionOutcome, JobFilter, JobFlags, JobSelector};
 use ratchet_core::state::Response;
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::{Failure, Result};
-use crate::row::{self, HAS_LANE, WAITS};
+use crate::row;
 use crate::store::SqlStore;
 
 /// A job that is acted on.
 struct Target {
     state: JobState,
-    flags: i16,
+    flags: JobFlags,
     key: Option<String>,
 }
 
@@ -142,10 +142,17 @@ impl<D: Dialect> SqlStore<D> {
             .moved
             .iter()
             .filter(|(_, state)| state.is_terminal());
-        let ended: Vec<(Uuid, i16)> = ended
-            .map(|(id, _)| (id.as_uuid(), targets.get(id).map_or(0, |job| job.flags)))
+        let ended: Vec<(Uuid, JobFlags)> = ended
+            .map(|(id, _)| {
+                (
+                    id.as_uuid(),
+                    targets.get(id).map(|job| job.flags).unwrap_or_default(),
+                )
+            })
             .collect();
-        let of_lanes = ended.iter().filter(|(_, flags)| flags & HAS_LANE != 0);
+        let of_lanes = ended
+            .iter()
+            .filter(|(_, flags)| flags.has_any(JobFlags::LANE));
         let of_lanes: Vec<Uuid> = of_lanes.map(|(id, _)| *id).collect();
         self.write_changes(lease, changes, action).await?;
         self.leave_lanes(lease, places, &of_lanes).await?;
@@ -214,7 +221,7 @@ impl<D: Dialect> SqlStore<D> {
         refused_keys: &HashMap<JobId, JobId>,
     ) -> Result<HashSet<JobId>> {
         let requeued = targets.iter().filter(|(id, target)| {
-            target.flags & WAITS != 0
+            target.flags.has_any(JobFlags::WAITS)
                 && target.state.respond(JobAction::Requeue) != Response::Refuse
                 && !refused_keys.contains_key(id)
         });

@@ -1,12 +1,9 @@
 //! Claiming: exact order at index speed.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-
-use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, Settlement};
+use ratchet_core::claiming::{LOOK_ON, Persistence, RoundFound, Rounds, until};
+use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobFlags, JobInput, Settlement};
 use ratchet_core::permit::Budget;
-use ratchet_core::priority::ClaimRank;
-use ratchet_core::time::{self, from_millis, to_millis};
+use ratchet_core::time::{self, from_millis};
 use ratchet_core::{ClaimToken, InvalidInput, Json, Priority, RetryPolicy, Route};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -14,62 +11,18 @@ use uuid::Uuid;
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::{Failure, Result};
 use crate::routes::Chosen;
-use crate::row::{self, HAS_CHILDREN, IN_BATCH};
+use crate::row;
 use crate::store::SqlStore;
 
-/// How many candidates a claim looks at for each job it wants: one while nobody else claims, and
-/// more when others had what it chose.
-#[derive(Debug)]
-pub(crate) struct Reach {
-    factor: AtomicUsize,
-    /// Claims since the last that had to look further.
-    calm: AtomicUsize,
-}
-
-impl Reach {
-    const MOST: usize = 32;
-    /// How many claims in a row must do without looking further before the reach shrinks. To have
-    /// looked further than needed costs an index range; not far enough, a whole round: among four
-    /// nodes one claim in four was in vain when each claim that went well shrank the reach.
-    const CALM: usize = 16;
-
-    pub(crate) const fn new() -> Self {
-        Self {
-            factor: AtomicUsize::new(1),
-            calm: AtomicUsize::new(0),
-        }
-    }
-
-    fn get(&self) -> usize {
-        self.factor.load(Ordering::Relaxed)
-    }
-
-    /// Claims that had to look further than they began make later ones do so from the beginning, and
-    /// a row of those that had not, less far. Others learn meanwhile: what a claim began with says
-    /// nothing about what it needed.
-    fn learn(&self, began: usize, needed: usize) {
-        if needed > began {
-            let needed = needed.min(Self::MOST);
-            self.factor.fetch_max(needed, Ordering::Relaxed);
-            self.calm.store(0, Ordering::Relaxed);
-            return;
-        }
-        let now = self.get();
-        if now > 1 && self.calm.fetch_add(1, Ordering::Relaxed) + 1 >= Self::CALM {
-            self.calm.store(0, Ordering::Relaxed);
-            // Unless somebody changes it at this moment.
-            let _ =
-                self.factor
-                    .compare_exchange(now, now - 1, Ordering::Relaxed, Ordering::Relaxed);
-        }
-    }
-}
-
-/// How often a claim that came back short looks for more.
-const ROUNDS: usize = 12;
-
-/// How long a claim that has something may go on looking for more.
-const MORE: Duration = Duration::from_secs(1);
+/// How persistently a claim looks for jobs. After a round that must be repeated a resource is used up,
+/// so these rounds come to an end by themselves.
+const PERSISTENCE: Persistence = Persistence {
+    rounds: 12,
+    free_repeats: true,
+    widens_bounded: true,
+    after_some: 1,
+    after_none: 0,
+};
 
 /// What one round found.
 struct Round {
@@ -93,15 +46,8 @@ struct Look<'a> {
     request: &'a ClaimRequest,
     /// How many jobs.
     wanted: usize,
-    /// Among how many candidates for each of them.
-    reach: usize,
-}
-
-impl Look<'_> {
     /// Among how many candidates.
-    fn look_at(&self) -> usize {
-        self.wanted.saturating_mul(self.reach)
-    }
+    rounds: &'a Rounds<'a>,
 }
 
 impl<D: Dialect> SqlStore<D> {
@@ -109,27 +55,22 @@ impl<D: Dialect> SqlStore<D> {
     pub(crate) async fn claim_jobs(
         &self,
         request: &ClaimRequest,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Vec<ClaimedJob>> {
         let mut claimed: Vec<ClaimedJob> = Vec::new();
         let mut first = None;
-        let began = self.reach().get();
-        let mut reach = began;
-        let mut again = false;
-        // How many candidates the last round had that came back short.
-        let mut seen = 0;
-        // Until when to look for more, once there is something.
+        let mut rounds = Rounds::begin(self.lookahead(), PERSISTENCE);
+        // Until when to look for more, once there is something. What is dropped then takes its
+        // connection along; the node's next heartbeat lists the jobs that it claimed all the same.
         let mut end = None;
-        let mut rounds = 0;
-        while rounds < ROUNDS {
-            rounds += 1;
+        while rounds.another() {
             let wanted = request.limit - claimed.len();
             let look = Look {
                 request,
                 wanted,
-                reach,
+                rounds: &rounds,
             };
-            let round = match soon(end, self.round(&look)).await {
+            let round = match until(end, self.round(&look)).await {
                 Some(Ok(round)) => round,
                 Some(Err(failure)) if claimed.is_empty() => return Err(failure),
                 // What was claimed is the caller's, whatever became of looking for more.
@@ -140,25 +81,30 @@ impl<D: Dialect> SqlStore<D> {
                     let mut lease = self.lease().await?;
                     self.routes().refresh(&mut lease, self.sql()).await
                 };
-                match soon(end, refresh).await {
+                match until(end, refresh).await {
                     Some(Ok(())) => continue,
                     Some(Err(failure)) if claimed.is_empty() => return Err(failure),
                     _ => break,
                 }
             }
             first.get_or_insert(round.now);
-            let had = round.claimed.len() + round.unreadable.len() + round.refused;
-            // The next round leaves the resources out that this one used up; and what could not be
-            // read has given its permits back.
-            let look_again = round.refused > 0 || (round.bounded && !round.unreadable.is_empty());
+            let found = RoundFound {
+                wanted,
+                candidates: round.candidates,
+                taken: round.claimed.len() + round.unreadable.len() + round.refused,
+                bounded: round.bounded,
+                // The next round leaves the resources out that this one used up; and what could not be
+                // read has given its permits back.
+                look_again: round.refused > 0 || (round.bounded && !round.unreadable.is_empty()),
+            };
             claimed.extend(round.claimed);
             if end.is_none() && !claimed.is_empty() {
-                end = Some(until.min(time::monotonic() + MORE));
+                end = Some(deadline.min(time::monotonic() + LOOK_ON));
             }
             if !round.unreadable.is_empty() {
                 let failed = round.unreadable.into_iter().map(|(_, failed)| failed);
                 let failed: Vec<Settlement> = failed.collect();
-                let settled = soon(end, self.settle_jobs(&failed)).await;
+                let settled = until(end, self.settle_jobs(&failed)).await;
                 if !matches!(settled, Some(Ok(_))) {
                     // The node's next heartbeat lists them, and hands them back.
                     let error = settled.and_then(Result::err).map(|error| error.to_string());
@@ -166,35 +112,13 @@ impl<D: Dialect> SqlStore<D> {
                     break;
                 }
             }
-            if claimed.len() == request.limit {
+            if claimed.len() == request.limit || !rounds.goes_on(found) {
                 break;
-            }
-            if look_again {
-                // Each of these uses a resource up, so they come to an end by themselves.
-                rounds -= 1;
-                continue;
-            }
-            let all = round.candidates < look.look_at();
-            if had == round.candidates && all {
-                break;
-            }
-            if had < wanted {
-                // Others had the rest of the candidates.
-                if !all || (round.bounded && round.candidates > seen) {
-                    // There may be more behind these.
-                    seen = round.candidates;
-                    reach = (reach * 2).min(Reach::MOST);
-                } else if had == 0 || again {
-                    break;
-                } else {
-                    // There were no more, but some may have been let go.
-                    again = true;
-                }
             }
         }
-        self.reach().learn(began, reach);
+        rounds.end();
         if let Some(now) = first {
-            sort(&mut claimed, request, now);
+            ClaimedJob::sort(&mut claimed, request.aging, now);
         }
         Ok(claimed)
     }
@@ -226,7 +150,7 @@ impl<D: Dialect> SqlStore<D> {
         let mut budget = self.lock_permits(lease, &mut chosen).await?;
         let mut round = self.take(lease, look, &chosen, &budget).await?;
         round.bounded = true;
-        sort(&mut round.claimed, look.request, round.now);
+        ClaimedJob::sort(&mut round.claimed, look.request.aging, round.now);
         let mut refused = Vec::new();
         // What cannot be read holds its permit until it has failed.
         round.unreadable.retain(|(route, failed)| {
@@ -250,8 +174,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(round)
     }
 
-    /// Claims what is due, of each route no more than this budget has for it times the reach: what is
-    /// too much, the caller gives back.
+    /// Claims what is due, of each route no more candidates than one wants for what this budget has for
+    /// it: what is too much, the caller gives back.
     async fn take(
         &self,
         lease: &mut D::Lease,
@@ -264,7 +188,7 @@ impl<D: Dialect> SqlStore<D> {
         let queues: Vec<&str> = routes().map(|(_, route)| route.queue.as_str()).collect();
         let most = |rest: u64| {
             let rest = usize::try_from(rest).unwrap_or(usize::MAX);
-            number(rest.saturating_mul(look.reach))
+            number(look.rounds.look_at(rest))
         };
         let most: Vec<Option<i64>> = routes()
             .map(|(_, route)| budget.rest(route).map(most))
@@ -277,7 +201,7 @@ impl<D: Dialect> SqlStore<D> {
             .table(&[("route", &ids), ("queue", &queues), ("most", &most)])
             .bind(chosen.last.id)
             .bind(look.request.aging.interval_millis())
-            .bind(number(look.look_at()))
+            .bind(number(look.rounds.look_at(look.wanted)))
             .bind(number(look.wanted))
             .bind(look.request.node.as_uuid())
             .bind(look.request.payloads)
@@ -305,13 +229,10 @@ impl<D: Dialect> SqlStore<D> {
             let route = row.try_get(5).ok().and_then(|route| chosen.get(route));
             match decode(row, token, route, look.request.payloads) {
                 Ok(job) => round.claimed.push(job),
-                Err(problem) => {
-                    let error = problem.of_stored_job();
-                    tracing::warn!(job = %token.job, error, "failed a job that cannot be read");
-                    let failed = Settlement::new(token, Outcome::Failed { error });
-                    round
-                        .unreadable
-                        .push((route.cloned(), failed.without_attempt()));
+                Err(error) => {
+                    tracing::warn!(job = %token.job, %error, "failed a job that cannot be read");
+                    let failed = Settlement::unreadable(token, &error);
+                    round.unreadable.push((route.cloned(), failed));
                 }
             }
         }
@@ -346,69 +267,12 @@ fn decode(
     claim.timeout = row::duration(row, 12, "timeout")?;
     claim.stall_timeout = row::duration(row, 13, "stall_timeout")?;
     claim.lane = row::name(row, 18, "lane")?;
-    let flags: i16 = row.try_get(20).map_err(broken)?;
-    claim.awaited = flags & (HAS_CHILDREN | IN_BATCH) != 0;
+    let flags: JobFlags = row.try_get(20).map_err(broken)?;
+    claim.awaited = flags.has_any(JobFlags::FOLLOWED);
     claim.trace = row::trace(row, 14, 15)?;
     let input = payloads.then(|| JobInput {
         payload: row::json(row, 16).unwrap_or_else(|| Json::from_stored("null")),
         checkpoint: row::json(row, 17),
     });
     Ok(ClaimedJob { claim, input })
-}
-
-/// Waits for work until this time, if there is one; none if it took longer. What was going on then is
-/// dropped with its connection; the node's next heartbeat lists the jobs that it claimed all the same.
-async fn soon<T>(end: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
-    match end {
-        None => Some(work.await),
-        Some(end) if time::monotonic() >= end => None,
-        Some(end) => tokio::time::timeout_at(end, work).await.ok(),
-    }
-}
-
-/// Puts jobs into claim order: the statement returns them in any.
-fn sort(claimed: &mut [ClaimedJob], request: &ClaimRequest, now: i64) {
-    claimed.sort_by_cached_key(|job| {
-        let claim = &job.claim;
-        let run_at = to_millis(claim.run_at);
-        ClaimRank::new(claim.priority, run_at, claim.token.job, request.aging, now)
-    });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_reach_grows_at_once_and_shrinks_after_a_calm() {
-        let reach = Reach::new();
-        reach.learn(1, 1);
-        assert_eq!(reach.get(), 1);
-        reach.learn(1, 8);
-        assert_eq!(reach.get(), 8);
-        for _ in 1..Reach::CALM {
-            reach.learn(8, 8);
-            assert_eq!(reach.get(), 8);
-        }
-        reach.learn(8, 8);
-        assert_eq!(reach.get(), 7);
-        reach.learn(7, 1_000);
-        assert_eq!(reach.get(), Reach::MOST);
-    }
-
-    #[test]
-    fn a_claim_that_began_with_a_larger_reach_teaches_nothing() {
-        let reach = Reach::new();
-        reach.learn(1, 8);
-        // One begins now, with 8, and meanwhile others find that 7 will do.
-        for _ in 0..Reach::CALM {
-            reach.learn(8, 8);
-        }
-        assert_eq!(reach.get(), 7);
-        reach.learn(8, 8);
-        assert_eq!(reach.get(), 7, "it had not to look further");
-        // One that began with less, and needed less than is known to be needed.
-        reach.learn(1, 4);
-        assert_eq!(reach.get(), 7);
-    }
 }

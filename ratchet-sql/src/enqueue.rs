@@ -1,8 +1,6 @@
 //! Storing new jobs.
 
-use std::collections::{HashMap, HashSet};
-
-use ratchet_core::model::{Enqueued, JobFlags, NewJob, payload_version_to_stored};
+use ratchet_core::model::{Enqueued, JobFlags, NewJob, Taken, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, Route, StoreErrorKind, TraceContext};
 use uuid::Uuid;
@@ -12,7 +10,7 @@ use crate::dialect::{Connections, Dialect, Lease, Query, Row, Run};
 use crate::failure::{Failure, Result};
 use crate::lanes::Lane;
 use crate::routes::Mark;
-use crate::row::{self, HAS_CHILDREN};
+use crate::row;
 use crate::statement::{OwnStatements as _, Statement};
 use crate::store::SqlStore;
 
@@ -26,12 +24,15 @@ impl<D: Dialect> SqlStore<D> {
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let routes = self.marks_of(jobs).await?;
         let mut lease = self.lease().await?;
-        if jobs.iter().any(in_transaction) {
+        if jobs.iter().any(needs_transaction) {
             lease.begin().await?;
             let stored = self.store_jobs(&mut lease, jobs, &routes).await;
             return lease.end(stored).await;
         }
-        if !jobs.iter().any(|job| has_keys(job) || has_origin(job)) {
+        if !jobs
+            .iter()
+            .any(|job| job.spec().has_keys() || has_origin(job))
+        {
             let insert = Insert::of(jobs.iter().zip(&routes))?;
             if jobs.iter().any(has_tags) {
                 match self.insert_keyed(&mut lease, &insert).await {
@@ -61,15 +62,19 @@ impl<D: Dialect> SqlStore<D> {
     /// # Errors
     /// Failures of the database. Of kind `Contention`, after which the whole transaction is to be
     /// repeated, if others stored one of the jobs meanwhile, or if the routes are missing.
-    pub async fn store_jobs(
+    pub(crate) async fn store_jobs(
         &self,
         on: &mut impl Run<D>,
         jobs: &[NewJob],
         routes: &[Mark],
     ) -> Result<Vec<Enqueued>> {
         let mut places = self.enter_lanes(on, jobs.iter().filter_map(lane)).await?;
-        let taken = on.rows(self.find_keys(jobs)).await?;
-        let (answers, new) = resolve(jobs, &taken)?;
+        let found = on.rows(self.find_keys(jobs)).await?;
+        let mut taken = Taken::default();
+        for row in &found {
+            note_taken(&mut taken, row)?;
+        }
+        let (answers, new) = taken.resolve(jobs);
         let linked = self.lock_parents(on, jobs, &answers, &new).await?;
         if !new.is_empty() {
             let mut insert = Insert::of(new.iter().map(|place| (&jobs[*place], &routes[*place])))?;
@@ -80,11 +85,11 @@ impl<D: Dialect> SqlStore<D> {
             }
             for (id, flags) in insert.ids.iter().zip(&mut insert.flags) {
                 if linked.is_parent(JobId::from(*id)) {
-                    *flags |= HAS_CHILDREN;
+                    *flags |= JobFlags::CHILDREN.bits();
                 }
             }
             let stored = self.insert_keyed(on, &insert).await?;
-            if stored < new.len() && jobs.iter().any(in_transaction) {
+            if stored < new.len() && jobs.iter().any(needs_transaction) {
                 // Somebody stored one of them in this moment. As a parent it would not know of its
                 // children: the whole is done again, and finds it.
                 return Err(Failure::new(
@@ -103,7 +108,7 @@ impl<D: Dialect> SqlStore<D> {
     ///
     /// # Errors
     /// Failures of the database; of kind `Contention` if the routes are missing.
-    pub async fn insert_new(
+    pub(crate) async fn insert_new(
         &self,
         on: &mut impl Run<D>,
         jobs: &[NewJob],
@@ -146,7 +151,7 @@ impl<D: Dialect> SqlStore<D> {
     ///
     /// # Errors
     /// `Invalid` for a permit that has no limit, and failures of the database.
-    pub async fn marks_of(&self, jobs: &[NewJob]) -> Result<Vec<Mark>> {
+    pub(crate) async fn marks_of(&self, jobs: &[NewJob]) -> Result<Vec<Mark>> {
         loop {
             let routes = jobs.iter().map(|job| &job.spec().route);
             if let Some(marks) = self.routes().marks(routes) {
@@ -179,13 +184,9 @@ impl<D: Dialect> SqlStore<D> {
 
 /// Whether some of these jobs need more than one insert: they have keys, lanes, links, batches or
 /// signals.
-#[must_use]
-pub fn need_more_than_an_insert(jobs: &[NewJob]) -> bool {
-    jobs.iter().any(|job| has_keys(job) || in_transaction(job))
-}
-
-fn has_keys(job: &NewJob) -> bool {
-    job.spec().unique_key.is_some() || job.spec().idempotency_key.is_some()
+pub(crate) fn need_more_than_an_insert(jobs: &[NewJob]) -> bool {
+    let needs_more = |job: &NewJob| job.spec().has_keys() || needs_transaction(job);
+    jobs.iter().any(needs_more)
 }
 
 fn has_origin(job: &NewJob) -> bool {
@@ -196,10 +197,8 @@ fn has_tags(job: &NewJob) -> bool {
     !job.spec().tags.is_empty()
 }
 
-/// Whether a job needs more than one statement.
-fn in_transaction(job: &NewJob) -> bool {
-    let spec = job.spec();
-    spec.lane.is_some() || spec.batch.is_some() || spec.waits()
+fn needs_transaction(job: &NewJob) -> bool {
+    job.spec().needs_transaction()
 }
 
 /// The lane of a job.
@@ -212,48 +211,15 @@ fn created(jobs: &[NewJob]) -> Vec<Enqueued> {
     jobs.iter().map(|job| Enqueued::Created(job.id())).collect()
 }
 
-/// What the caller of an enqueue is told of each job, and the places of those that are to be
-/// stored, given what `find_keys` found. [keys.idempotency] [keys.unique] [enqueue.repeat]
-fn resolve(jobs: &[NewJob], found: &[impl Row]) -> Result<(Vec<Enqueued>, Vec<usize>)> {
-    let mut stored: HashSet<JobId> = HashSet::new();
-    let mut idempotency: HashMap<&str, JobId> = HashMap::new();
-    let mut uniqueness: HashMap<&str, JobId> = HashMap::new();
-    for row in found {
-        let job = JobId::from(row.try_get::<Uuid>(2)?);
-        match row.try_get(0)? {
-            0_i32 => {
-                stored.insert(job);
-            }
-            1 => {
-                idempotency.insert(row.try_get(1)?, job);
-            }
-            _ => {
-                uniqueness.insert(row.try_get(1)?, job);
-            }
-        }
+/// Reads a row of `find_keys`.
+fn note_taken<'r>(taken: &mut Taken<'r>, row: &'r impl Row) -> Result<()> {
+    let job = row::job_id(row, 2)?;
+    match row.try_get(0)? {
+        0_i32 => taken.stored(job),
+        1 => taken.idempotency_key(row.try_get(1)?, job),
+        _ => taken.unique_key(row.try_get(1)?, job),
     }
-    let mut new = Vec::new();
-    let mut answers = Vec::with_capacity(jobs.len());
-    for (place, job) in jobs.iter().enumerate() {
-        let (id, spec) = (job.id(), job.spec());
-        let first = spec.idempotency_key.as_ref().map(Name::as_str);
-        let unique = spec.unique_key.as_ref().map(Name::as_str);
-        let earlier = first
-            .and_then(|key| idempotency.get(key))
-            .or_else(|| uniqueness.get(unique?));
-        answers.push(match earlier {
-            _ if stored.contains(&id) => Enqueued::Created(id),
-            Some(earlier) => Enqueued::Duplicate(*earlier),
-            None => {
-                stored.insert(id);
-                idempotency.extend(first.map(|key| (key, id)));
-                uniqueness.extend(unique.map(|key| (key, id)));
-                new.push(place);
-                Enqueued::Created(id)
-            }
-        });
-    }
-    Ok((answers, new))
+    Ok(())
 }
 
 /// Jobs as columns.

@@ -2,8 +2,9 @@
 //! the lane in one statement and looks at the lane in a later one, which sees everything that was
 //! committed before the lock was had.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use ratchet_core::model::LanePlaces;
 use ratchet_core::{JobId, JobState, Name};
 use uuid::Uuid;
 
@@ -28,46 +29,30 @@ impl Lane {
     }
 }
 
-/// Lanes that are locked, and who is to be put into them.
+/// Lanes that are locked, and the jobs that take places in them.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    lanes: BTreeMap<Lane, Next>,
+    /// Lanes in which jobs can take places.
+    entered: LanePlaces<Lane>,
+    /// Lanes that jobs only leave.
+    left: BTreeSet<Lane>,
     jobs: Vec<Uuid>,
     queues: Vec<String>,
     names: Vec<String>,
     seqs: Vec<i64>,
 }
 
-/// What comes next in a locked lane.
-#[derive(Debug)]
-struct Next {
-    seq: i64,
-    /// Whether no unfinished job is in it.
-    empty: bool,
-}
-
 impl Places {
-    /// Notes a lane that is locked already.
-    pub(crate) fn locked(&mut self, lane: Lane) {
-        let (seq, empty) = (0, false);
-        self.lanes.insert(lane, Next { seq, empty });
-    }
-
     /// Gives a job the next place in a lane that was entered, and says in which state it waits.
     pub(crate) fn take(&mut self, job: JobId, lane: Lane) -> JobState {
-        let Some(next) = self.lanes.get_mut(&lane) else {
+        let Some(place) = self.entered.take(&lane) else {
             return JobState::Pending;
         };
-        next.seq += 1;
         self.jobs.push(job.as_uuid());
         self.queues.push(lane.queue);
         self.names.push(lane.lane);
-        self.seqs.push(next.seq);
-        if std::mem::take(&mut next.empty) {
-            JobState::Pending
-        } else {
-            JobState::Blocked
-        }
+        self.seqs.push(place.seq);
+        place.state
     }
 }
 
@@ -88,8 +73,8 @@ impl<D: Dialect> SqlStore<D> {
             return Ok(places);
         }
         let counts: Vec<i64> = wanted.values().copied().collect();
-        let queues = column(&wanted, |lane| &lane.queue);
-        let lanes = column(&wanted, |lane| &lane.lane);
+        let queues = column(wanted.keys(), |lane| &lane.queue);
+        let lanes = column(wanted.keys(), |lane| &lane.lane);
         let enter = self.sql().enter_lanes.query().table(&[
             ("queue", &queues),
             ("lane", &lanes),
@@ -99,14 +84,7 @@ impl<D: Dialect> SqlStore<D> {
             let (queue, lane) = (row.try_get(0)?, row.try_get(1)?);
             let lane = Lane { queue, lane };
             let (last, count) = (row.try_get::<i64>(2)?, wanted.get(&lane).copied());
-            let seq = last - count.unwrap_or_default();
-            places.lanes.insert(
-                lane,
-                Next {
-                    seq,
-                    empty: seq == 0,
-                },
-            );
+            places.entered.enter(lane, last - count.unwrap_or_default());
         }
         Ok(places)
     }
@@ -122,7 +100,7 @@ impl<D: Dialect> SqlStore<D> {
         for row in on.rows(self.sql().lock_lanes.query().bind(jobs)).await? {
             locked.push(row::job_id(&row, 0)?);
             let (queue, lane) = (row.try_get(1)?, row.try_get(2)?);
-            places.locked(Lane { queue, lane });
+            places.left.insert(Lane { queue, lane });
         }
         Ok((locked, places))
     }
@@ -159,10 +137,10 @@ impl<D: Dialect> SqlStore<D> {
             .await?;
         }
         // With nobody gone, a lane needs nothing unless it was empty and still is.
-        let in_vain = places.lanes.values().any(|next| next.empty);
-        if in_vain || !ended.is_empty() {
-            let queues = column(&places.lanes, |lane| &lane.queue);
-            let lanes = column(&places.lanes, |lane| &lane.lane);
+        if places.entered.has_empty() || !ended.is_empty() {
+            let lanes = places.entered.lanes().chain(&places.left);
+            let queues = column(lanes.clone(), |lane| &lane.queue);
+            let lanes = column(lanes, |lane| &lane.lane);
             let advance = self
                 .sql()
                 .advance_lanes
@@ -175,6 +153,6 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-fn column<T>(lanes: &BTreeMap<Lane, T>, part: fn(&Lane) -> &String) -> Vec<String> {
-    lanes.keys().map(|lane| part(lane).clone()).collect()
+fn column<'a>(lanes: impl Iterator<Item = &'a Lane>, part: fn(&Lane) -> &String) -> Vec<String> {
+    lanes.map(|lane| part(lane).clone()).collect()
 }

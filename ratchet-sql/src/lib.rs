@@ -42,12 +42,12 @@ mod statement;
 mod store;
 mod value;
 mod versions;
+mod within;
 mod workflows;
 
 pub use arguments::{Argument, Column, Element, List};
 pub use diagnostics::add_finding;
 pub use dialect::{Connections, Dialect, Lease, Query, Row, Run};
-pub use enqueue::need_more_than_an_insert;
 pub use failure::{Failure, Loss, Result};
 pub use files::{Reader, render, split, statement, unlisted};
 pub use generation::{Generation, LIFETIME, Made};
@@ -55,8 +55,8 @@ pub use held::PATIENCE;
 pub use migrations::{
     Migration, Mismatch, Schema, Step, behind, check_versions, incomplete, indexes, objects,
 };
-pub use routes::Mark;
 pub use settings::{Settings, in_time, misconfigured};
 pub use statement::{OwnStatements, Statement, Statements};
 pub use store::{SqlStore, too_late};
 pub use value::Value;
+pub use within::Savepoint;

@@ -5,10 +5,10 @@
 //! new jobs to stored ones changes the rows of those, so that an end at the same time waits for it or
 //! is seen by it. Batches are locked after all jobs.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use ratchet_core::links::{self, Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
-use ratchet_core::model::{After, BatchRecord, Enqueued, NewJob, Parent, SignalWait};
+use ratchet_core::links::{self, Ask, Cascade, Changes, EndedJob, NewLinks, OpenLink, WaitingJob};
+use ratchet_core::model::{BatchRecord, Enqueued, JobFlags, NewJob, Parent, Tally};
 use ratchet_core::time::duration_millis;
 use ratchet_core::{BatchId, JobId, JobState};
 use uuid::Uuid;
@@ -16,85 +16,60 @@ use uuid::Uuid;
 use crate::dialect::{Dialect, Query, Row, Run};
 use crate::failure::{Failure, Result};
 use crate::links_read::StoredLink;
-use crate::row::{self, HAS_CHILDREN, IN_BATCH};
+use crate::row;
 use crate::store::SqlStore;
 
-/// What the new jobs of an enqueue wait for, and which batches they are in.
+/// The links of an enqueue, whose stored parents are locked.
 #[derive(Debug, Default)]
-pub(crate) struct Linked {
-    after: Vec<(JobId, Vec<After>)>,
-    signals: Vec<(JobId, SignalWait)>,
-    members: Vec<(JobId, BatchId)>,
-    parents: HashSet<JobId>,
+pub(crate) struct Linked<'a> {
+    links: NewLinks<'a>,
     /// Stored parents that have ended.
     ended: Vec<Uuid>,
 }
 
-impl Linked {
+impl Linked<'_> {
     /// Whether a new job waits for this one.
     pub(crate) fn is_parent(&self, job: JobId) -> bool {
-        self.parents.contains(&job)
+        self.links.is_parent(job)
     }
 }
 
 impl<D: Dialect> SqlStore<D> {
     /// Finds out what the new jobs of an enqueue wait for, and keeps the stored ones among that from
     /// ending before the transaction does.
-    pub(crate) async fn lock_parents(
+    pub(crate) async fn lock_parents<'a>(
         &self,
         on: &mut impl Run<D>,
-        jobs: &[NewJob],
+        jobs: &'a [NewJob],
         answers: &[Enqueued],
         new: &[usize],
-    ) -> Result<Linked> {
-        let mut linked = Linked::default();
-        if new.iter().all(|place| !is_linked(&jobs[*place])) {
-            return Ok(linked);
-        }
-        let after = links::resolve(jobs, answers, new).map_err(Failure::refused)?;
-        let own: HashSet<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
-        for (place, after) in new.iter().zip(after) {
-            let (id, spec) = (jobs[*place].id(), jobs[*place].spec());
-            for one in &after {
-                if let Parent::Job(parent) = one.parent() {
-                    linked.parents.insert(parent);
+    ) -> Result<Linked<'a>> {
+        let links = NewLinks::of(jobs, answers, new).map_err(Failure::refused)?;
+        let stored = links.stored_parents();
+        let mut ended = Vec::new();
+        if !stored.is_empty() {
+            let wanted: Vec<Uuid> = stored.iter().map(JobId::as_uuid).collect();
+            let flag = self.sql().flag_parents.query().bind(&wanted);
+            let mut found = HashSet::new();
+            for row in on.rows(flag).await? {
+                let id = row::job_id(&row, 0)?;
+                if JobState::from_code(row.try_get::<i16>(1)?.into())?.is_terminal() {
+                    ended.push(id.as_uuid());
                 }
+                found.insert(id);
             }
-            if !after.is_empty() {
-                linked.after.push((id, after));
+            if let Some(parent) = stored.iter().find(|parent| !found.contains(*parent)) {
+                return Err(Failure::refused(links::missing_parent(*parent, answers)));
             }
-            linked
-                .signals
-                .extend(spec.signal.clone().map(|wait| (id, wait)));
-            linked.members.extend(spec.batch.map(|batch| (id, batch)));
         }
-        let stored: BTreeSet<JobId> = linked.parents.difference(&own).copied().collect();
-        if stored.is_empty() {
-            return Ok(linked);
-        }
-        let wanted: Vec<Uuid> = stored.iter().map(JobId::as_uuid).collect();
-        let mut found = HashSet::new();
-        for row in on
-            .rows(self.sql().flag_parents.query().bind(&wanted))
-            .await?
-        {
-            let id = row::job_id(&row, 0)?;
-            if JobState::from_code(row.try_get::<i16>(1)?.into())?.is_terminal() {
-                linked.ended.push(id.as_uuid());
-            }
-            found.insert(id);
-        }
-        match stored.into_iter().find(|parent| !found.contains(parent)) {
-            Some(parent) => Err(Failure::refused(links::missing_parent(parent, answers))),
-            None => Ok(linked),
-        }
+        Ok(Linked { links, ended })
     }
 
     /// Links new jobs, which are stored, to what they wait for, and decides what is decided already.
-    pub(crate) async fn link(&self, on: &mut impl Run<D>, linked: Linked) -> Result<()> {
-        let sql = self.sql();
+    pub(crate) async fn link(&self, on: &mut impl Run<D>, linked: Linked<'_>) -> Result<()> {
+        let (sql, Linked { links, ended }) = (self.sql(), linked);
         let mut columns = (vec![], vec![], vec![], vec![], vec![]);
-        for (child, after) in &linked.after {
+        for (child, after) in &links.after {
             for (place, one) in (0_i32..).zip(after) {
                 let parent = one.parent();
                 columns.0.push(child.as_uuid());
@@ -114,9 +89,9 @@ impl<D: Dialect> SqlStore<D> {
             ]))
             .await?;
         }
-        if !linked.signals.is_empty() {
+        if !links.signals.is_empty() {
             let mut columns = (vec![], vec![], vec![]);
-            for (job, wait) in &linked.signals {
+            for (job, wait) in &links.signals {
                 columns.0.push(job.as_uuid());
                 columns.1.push(wait.key.as_str());
                 columns.2.push(duration_millis(wait.timeout));
@@ -128,8 +103,8 @@ impl<D: Dialect> SqlStore<D> {
             ]))
             .await?;
         }
-        if !linked.members.is_empty() {
-            let members = linked.members.iter();
+        if !links.members.is_empty() {
+            let members = links.members.iter();
             let (jobs, batches): (Vec<Uuid>, Vec<Uuid>) = members
                 .map(|(job, batch)| (job.as_uuid(), batch.as_uuid()))
                 .unzip();
@@ -140,8 +115,11 @@ impl<D: Dialect> SqlStore<D> {
             )
             .await?;
         }
-        let batches = self.lock_batches(on, &linked).await?;
-        let ended: Vec<(Uuid, i16)> = linked.ended.iter().map(|id| (*id, HAS_CHILDREN)).collect();
+        let batches = self.lock_batches(on, &links).await?;
+        let ended: Vec<(Uuid, JobFlags)> = ended
+            .into_iter()
+            .map(|id| (id, JobFlags::CHILDREN))
+            .collect();
         self.follow(on, &ended, batches).await
     }
 
@@ -149,19 +127,9 @@ impl<D: Dialect> SqlStore<D> {
     async fn lock_batches(
         &self,
         on: &mut impl Run<D>,
-        linked: &Linked,
+        links: &NewLinks<'_>,
     ) -> Result<Vec<BatchRecord>> {
-        let mut awaited = BTreeSet::new();
-        for after in linked.after.iter().flat_map(|(_, after)| after) {
-            if let Parent::Batch(batch) = after.parent() {
-                awaited.insert(batch);
-            }
-        }
-        let mut grown: BTreeMap<BatchId, i64> = BTreeMap::new();
-        for (_, batch) in &linked.members {
-            *grown.entry(*batch).or_default() += 1;
-        }
-        let wanted: BTreeSet<BatchId> = awaited.iter().chain(grown.keys()).copied().collect();
+        let wanted = links.batches();
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
@@ -172,23 +140,18 @@ impl<D: Dialect> SqlStore<D> {
             let batch = row::batch_record(&row)?;
             batches.insert(batch.id, batch);
         }
-        if let Some(missing) = wanted.iter().find(|batch| !batches.contains_key(batch)) {
-            let problem = links::missing(Parent::Batch(*missing));
-            return Err(Failure::refused(problem));
-        }
-        for (batch, count) in &grown {
-            if let Some(batch) = batches.get_mut(batch) {
-                if batch.closed {
-                    return Err(Failure::refused(links::closed(batch.id)));
+        let closed = |batch: BatchId| batches.get(&batch).map(|batch: &BatchRecord| batch.closed);
+        links.check_batches(closed).map_err(Failure::refused)?;
+        let joined = links.joined();
+        if !joined.is_empty() {
+            let (mut ids, mut counts) = (Vec::new(), Vec::new());
+            for (id, count) in joined {
+                ids.push(id.as_uuid());
+                counts.push(count.cast_signed());
+                if let Some(batch) = batches.get_mut(&id) {
+                    batch.total += count;
                 }
-                batch.total += count.cast_unsigned();
             }
-        }
-        if !grown.is_empty() {
-            let (ids, counts): (Vec<Uuid>, Vec<i64>) = grown
-                .iter()
-                .map(|(batch, count)| (batch.as_uuid(), *count))
-                .unzip();
             on.execute(
                 self.sql()
                     .grow_batches
@@ -197,6 +160,7 @@ impl<D: Dialect> SqlStore<D> {
             )
             .await?;
         }
+        let awaited = links.awaited();
         batches.retain(|batch, _| awaited.contains(batch));
         Ok(batches.into_values().collect())
     }
@@ -205,7 +169,7 @@ impl<D: Dialect> SqlStore<D> {
     pub(crate) async fn follow_ends(
         &self,
         on: &mut impl Run<D>,
-        ended: &[(Uuid, i16)],
+        ended: &[(Uuid, JobFlags)],
     ) -> Result<()> {
         self.follow(on, ended, Vec::new()).await
     }
@@ -214,11 +178,11 @@ impl<D: Dialect> SqlStore<D> {
     pub(crate) async fn follow(
         &self,
         on: &mut impl Run<D>,
-        ended: &[(Uuid, i16)],
+        ended: &[(Uuid, JobFlags)],
         batches: Vec<BatchRecord>,
     ) -> Result<()> {
         let ended = ended.iter();
-        let ended = ended.filter(|(_, flags)| flags & (HAS_CHILDREN | IN_BATCH) != 0);
+        let ended = ended.filter(|(_, flags)| flags.has_any(JobFlags::FOLLOWED));
         let ended: Vec<Uuid> = ended.map(|(id, _)| *id).collect();
         if ended.is_empty() && batches.is_empty() {
             return Ok(());
@@ -263,13 +227,13 @@ impl<D: Dialect> SqlStore<D> {
             .query()
             .table(&[("parent", &ids), ("kind", &kinds)]);
         for row in on.rows(lock).await? {
-            let (job, flags) = (row::job_id(&row, 0)?, row.try_get::<i16>(2)?);
+            let (job, flags) = (row::job_id(&row, 0)?, row.try_get::<JobFlags>(2)?);
             let child = WaitingJob {
                 job,
                 state: JobState::from_code(row.try_get::<i16>(1)?.into())?,
                 awaits_signal: false,
-                has_children: flags & HAS_CHILDREN != 0,
-                in_batch: flags & IN_BATCH != 0,
+                has_children: flags.has_any(JobFlags::CHILDREN),
+                in_batch: flags.has_any(JobFlags::BATCH),
                 open: Vec::new(),
             };
             waiting.insert(job, child);
@@ -304,15 +268,11 @@ impl<D: Dialect> SqlStore<D> {
         let sql = self.sql();
         let states: HashMap<JobId, JobState> = ended.iter().copied().collect();
         let jobs: Vec<Uuid> = states.keys().map(JobId::as_uuid).collect();
-        let mut tallies: BTreeMap<Uuid, [i64; 3]> = BTreeMap::new();
+        let mut tallies: BTreeMap<Uuid, Tally> = BTreeMap::new();
         for row in on.rows(sql.count_children.query().bind(&jobs)).await? {
-            let (job, batch) = (row::job_id(&row, 0)?, row.try_get(1)?);
-            let [succeeded, failed, cancelled] = tallies.entry(batch).or_default();
-            *match states.get(&job) {
-                Some(JobState::Succeeded) => succeeded,
-                Some(JobState::Failed) => failed,
-                _ => cancelled,
-            } += 1;
+            if let Some(state) = states.get(&row::job_id(&row, 0)?) {
+                tallies.entry(row.try_get(1)?).or_default().count(*state);
+            }
         }
         if tallies.is_empty() {
             return Ok(Vec::new());
@@ -322,14 +282,16 @@ impl<D: Dialect> SqlStore<D> {
             // Which the statement that counts need not lock in order.
             on.rows(sql.lock_batches.query().bind(&ids)).await?;
         }
-        let tally = |place: usize| -> Vec<i64> { tallies.values().map(|all| all[place]).collect() };
-        let (succeeded, failed, cancelled) = (tally(0), tally(1), tally(2));
+        let column = |count: fn(&Tally) -> u64| -> Vec<i64> {
+            let counts = tallies.values().map(count);
+            counts.map(u64::cast_signed).collect()
+        };
         let rows = on
             .rows(sql.count_in_batches.query().table(&[
                 ("id", &ids),
-                ("succeeded", &succeeded),
-                ("failed", &failed),
-                ("cancelled", &cancelled),
+                ("succeeded", &column(|tally| tally.succeeded)),
+                ("failed", &column(|tally| tally.failed)),
+                ("cancelled", &column(|tally| tally.cancelled)),
             ]))
             .await?;
         rows.iter().map(row::batch_record).collect()
@@ -374,17 +336,13 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-fn is_linked(job: &NewJob) -> bool {
-    job.spec().waits() || job.spec().batch.is_some()
-}
-
 fn ended_job(row: &impl Row) -> Result<EndedJob> {
-    let flags: i16 = row.try_get(2)?;
+    let flags: JobFlags = row.try_get(2)?;
     Ok(EndedJob {
         job: row::job_id(row, 0)?,
         state: JobState::from_code(row.try_get::<i16>(1)?.into())?,
         result: row::json(row, 3),
-        has_children: flags & HAS_CHILDREN != 0,
-        in_batch: flags & IN_BATCH != 0,
+        has_children: flags.has_any(JobFlags::CHILDREN),
+        in_batch: flags.has_any(JobFlags::BATCH),
     })
 }

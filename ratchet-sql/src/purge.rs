@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use ratchet_core::JobId;
-use ratchet_core::model::{Guarded, PurgeRequest};
+use ratchet_core::model::{Guarded, JobFlags, PurgeRequest};
 use ratchet_core::time::duration_millis;
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::Result;
-use crate::row::{self, HAS_CHILDREN};
+use crate::row;
 use crate::store::SqlStore;
 
 /// Old finished jobs, the longest finished first, taken a piece at a time.
@@ -88,7 +88,7 @@ impl<D: Dialect> SqlStore<D> {
         for row in lease.rows(lock).await? {
             let (id, finished_at) = (row::job_id(&row, 0)?, row.try_get::<i64>(1)?);
             old.behind = (finished_at, id.as_uuid());
-            if row.try_get::<i16>(2)? & HAS_CHILDREN != 0 {
+            if row.try_get::<JobFlags>(2)?.has_any(JobFlags::CHILDREN) {
                 parents.push(id.as_uuid());
             }
             jobs.push((id, finished_at));

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use ratchet_core::model::{
-    Among, Attempt, Detail, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest,
-    StateCounts,
+    Among, Attempt, Detail, JobFilter, JobFlags, JobInput, JobOrder, JobPage, JobRecord,
+    PageRequest, StateCounts,
 };
 use ratchet_core::time::to_millis;
 use ratchet_core::{ClaimToken, JobId, JobState, Json, Name};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::dialect::{Dialect, Query, Row, Run};
 use crate::failure::Result;
-use crate::row::{self, HAS_TAGS, IN_BATCH, WAITS};
+use crate::row;
 use crate::statement::{OwnStatements as _, Statement};
 use crate::store::SqlStore;
 
@@ -45,11 +45,11 @@ impl<D: Dialect> SqlStore<D> {
             let id = row::job_id(row, 0)?;
             match row::job_record(row) {
                 Ok(job) => {
-                    let flags: i16 = row.try_get(32)?;
-                    if flags & (WAITS | IN_BATCH) != 0 {
+                    let flags: JobFlags = row.try_get(32)?;
+                    if flags.has_any(JobFlags::LINKED) {
                         linked.push(id.as_uuid());
                     }
-                    if flags & HAS_TAGS != 0 {
+                    if flags.has_any(JobFlags::TAGS) {
                         tagged.push(id.as_uuid());
                     }
                     jobs.insert(id, job);

@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use ratchet_core::JobId;
-use ratchet_core::model::{HeldClaim, Owner, ReclaimPass, ReclaimRequest, Reclaimed};
+use ratchet_core::model::{HeldClaim, JobFlags, Owner, ReclaimPass, ReclaimRequest, Reclaimed};
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::Result;
 use crate::held::{PATIENCE, unless_held};
-use crate::row::{self, HAS_CHILDREN, HAS_LANE, IN_BATCH};
+use crate::row;
 use crate::store::SqlStore;
 
 /// A claim that is to be taken back.
@@ -78,7 +78,7 @@ impl<D: Dialect> SqlStore<D> {
         &self,
         lease: &mut D::Lease,
         lost: &[&Lost],
-    ) -> Result<HashMap<JobId, i16>> {
+    ) -> Result<HashMap<JobId, JobFlags>> {
         let jobs = column(lost, |lost| lost.id.as_uuid());
         let free = self.lock_free(lease, jobs).await?;
         let lost = lost.iter().copied();
@@ -93,15 +93,17 @@ impl<D: Dialect> SqlStore<D> {
         &self,
         lease: &mut D::Lease,
         one: &Lost,
-    ) -> Result<HashMap<JobId, i16>> {
+    ) -> Result<HashMap<JobId, JobFlags>> {
         let lanes = self.lanes_of(lease, &[one.id.as_uuid()]).await?;
         let places = self.enter_lanes(lease, lanes.into_values()).await?;
         let done = self.take_back(lease, &[one], true).await?;
-        let ended: Vec<(Uuid, i16)> = done
+        let ended: Vec<(Uuid, JobFlags)> = done
             .iter()
             .map(|(id, flags)| (id.as_uuid(), *flags))
             .collect();
-        let of_lanes = ended.iter().filter(|(_, flags)| flags & HAS_LANE != 0);
+        let of_lanes = ended
+            .iter()
+            .filter(|(_, flags)| flags.has_any(JobFlags::LANE));
         let of_lanes: Vec<Uuid> = of_lanes.map(|(id, _)| *id).collect();
         self.leave_lanes(lease, places, &of_lanes).await?;
         self.follow_ends(lease, &ended).await?;
@@ -115,7 +117,7 @@ impl<D: Dialect> SqlStore<D> {
         lease: &mut D::Lease,
         lost: &[&Lost],
         followed: bool,
-    ) -> Result<HashMap<JobId, i16>> {
+    ) -> Result<HashMap<JobId, JobFlags>> {
         let jobs = column(lost, |lost| lost.id.as_uuid());
         let seqs = column(lost, |lost| lost.seq);
         let crash_counts = column(lost, |lost| lost.crash_count);
@@ -188,7 +190,7 @@ fn judge(row: &impl Row, request: &ReclaimRequest) -> Result<Option<Lost>> {
         crashes: i32::try_from(effect.crash_count).unwrap_or(i32::MAX),
         state: effect.state.code().into(),
         awaited: effect.state.is_terminal()
-            && row.try_get::<i16>(23)? & (HAS_LANE | HAS_CHILDREN | IN_BATCH) != 0,
+            && row.try_get::<JobFlags>(23)?.has_any(JobFlags::AWAITED),
         reclaimed: effect.reclaimed(token),
     }))
 }

@@ -25,7 +25,7 @@ pub(crate) struct Routes(RwLock<Known>);
 
 /// The id of a route with its stamp; an id of 0 stands for no route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mark {
+pub(crate) struct Mark {
     pub(crate) id: i32,
     pub(crate) stamp: i64,
 }

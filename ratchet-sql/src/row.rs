@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use ratchet_core::model::{
-    Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobFlags, JobRecord, JobSpec, NodeLoad,
-    NodeProfile, NodeRecord, NodeStatus, Progress, RecurringOrigin, RunAt, Salvage,
-    payload_version_from_stored,
+    Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile,
+    NodeRecord, NodeStatus, Progress, RecurringOrigin, RunAt, Salvage, payload_version_from_stored,
 };
 use ratchet_core::time::{duration_millis, from_millis, to_millis};
 use ratchet_core::{
@@ -16,17 +15,6 @@ use uuid::Uuid;
 
 use crate::dialect::Row;
 use crate::failure::Result;
-
-/// `jobs.flags`: the job has a lane.
-pub(crate) const HAS_LANE: i16 = JobFlags::LANE.bits();
-/// `jobs.flags`: the job has tags.
-pub(crate) const HAS_TAGS: i16 = JobFlags::TAGS.bits();
-/// `jobs.flags`: the job waits, or waited, for others or for a signal.
-pub(crate) const WAITS: i16 = JobFlags::WAITS.bits();
-/// `jobs.flags`: others were linked to the job.
-pub(crate) const HAS_CHILDREN: i16 = JobFlags::CHILDREN.bits();
-/// `jobs.flags`: the job is in a batch.
-pub(crate) const IN_BATCH: i16 = JobFlags::BATCH.bits();
 
 /// A text column: none if it is NULL.
 pub(crate) fn text<'a>(

@@ -1,17 +1,17 @@
 //! Ending claims, and hearing from running ones.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
-use ratchet_core::model::{Fenced, NextRun, Report, ReportKind, Reported, Settlement};
+use ratchet_core::model::{Fenced, JobFlags, LastReport, NextRun, Report, Reported, Settlement};
 use ratchet_core::time::{duration_micros, duration_millis, to_millis};
-use ratchet_core::{ClaimToken, JobId, JobState};
+use ratchet_core::{ClaimToken, JobState, Json};
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::Result;
 use crate::held::{PATIENCE, held_too_long, unless_held};
 use crate::lanes::Places;
-use crate::row::{self, HAS_LANE};
+use crate::row;
 use crate::store::SqlStore;
 
 /// The longest delay, in milliseconds: far beyond every calendar, and added to a time it is still a
@@ -71,31 +71,22 @@ impl<D: Dialect> SqlStore<D> {
     /// others wait, in their lane or linked to them or to their batch, are settled after the others,
     /// in transactions of their own.
     pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
-        let mut rounds: Vec<BTreeMap<JobId, usize>> = Vec::new();
-        let mut earlier: HashMap<JobId, usize> = HashMap::with_capacity(settlements.len());
-        for (place, settlement) in settlements.iter().enumerate() {
-            let round = earlier.entry(settlement.token.job).or_default();
-            if rounds.len() == *round {
-                rounds.push(BTreeMap::new());
-            }
-            rounds[*round].insert(settlement.token.job, place);
-            *round += 1;
-        }
         let mut lease = self.lease().await?;
         let mut answers = vec![Fenced::Stale; settlements.len()];
-        for round in rounds {
+        for mut turn in Settlement::turns(settlements) {
             // In order of id, so that two calls lock in one order.
+            turn.sort_unstable_by_key(|place| settlements[*place].token.job);
             let one_each: Vec<&Settlement> =
-                round.values().map(|place| &settlements[*place]).collect();
+                turn.iter().map(|place| &settlements[*place]).collect();
             let mut applied = HashSet::new();
             let awaited = self
-                .settle_round(&mut lease, &one_each, &mut applied)
+                .settle_turn(&mut lease, &one_each, &mut applied)
                 .await?;
             if !awaited.is_empty() {
                 self.settle_awaited(&mut lease, &awaited, &mut applied)
                     .await?;
             }
-            for place in round.into_values() {
+            for place in turn {
                 if applied.contains(&settlements[place].token) {
                     answers[place] = Fenced::Applied;
                 }
@@ -106,7 +97,7 @@ impl<D: Dialect> SqlStore<D> {
 
     /// Ends one claim each of some jobs, but for those for whose end others wait, or which somebody
     /// holds: they come back.
-    async fn settle_round<'a>(
+    async fn settle_turn<'a>(
         &self,
         lease: &mut D::Lease,
         settlements: &[&'a Settlement],
@@ -122,7 +113,7 @@ impl<D: Dialect> SqlStore<D> {
         let mut found = Vec::with_capacity(awaited.len());
         for settlement in settlements {
             if let Some(flags) = awaited.get(&settlement.token) {
-                let has_lane = flags & HAS_LANE != 0;
+                let has_lane = flags.has_any(JobFlags::LANE);
                 found.push(Awaited {
                     settlement,
                     has_lane,
@@ -236,7 +227,9 @@ impl<D: Dialect> SqlStore<D> {
         applied: &mut HashSet<ClaimToken>,
     ) -> Result<()> {
         let ended = self.end_claims(lease, settlements, true, applied).await?;
-        let of_lanes = ended.iter().filter(|(_, flags)| flags & HAS_LANE != 0);
+        let of_lanes = ended
+            .iter()
+            .filter(|(_, flags)| flags.has_any(JobFlags::LANE));
         let of_lanes: Vec<Uuid> = of_lanes.map(|(id, _)| *id).collect();
         self.leave_lanes(lease, places, &of_lanes).await?;
         self.follow_ends(lease, &ended).await
@@ -250,7 +243,7 @@ impl<D: Dialect> SqlStore<D> {
         settlements: &[&Settlement],
         followed: bool,
         applied: &mut HashSet<ClaimToken>,
-    ) -> Result<Vec<(Uuid, i16)>> {
+    ) -> Result<Vec<(Uuid, JobFlags)>> {
         let mut columns = Columns::default();
         for settlement in settlements {
             // No claim has a number that the database cannot hold.
@@ -294,7 +287,7 @@ impl<D: Dialect> SqlStore<D> {
         lease: &mut D::Lease,
         settlements: &[&Settlement],
         applied: &mut HashSet<ClaimToken>,
-    ) -> Result<HashMap<ClaimToken, i16>> {
+    ) -> Result<HashMap<ClaimToken, JobFlags>> {
         let missing: Vec<Uuid> = settlements
             .iter()
             .filter(|settlement| !applied.contains(&settlement.token))
@@ -319,19 +312,8 @@ impl<D: Dialect> SqlStore<D> {
 
     /// Keeps what running bodies tell.
     pub(crate) async fn keep_reports(&self, reports: &[Report]) -> Result<Vec<Reported>> {
-        let mut told: BTreeMap<ClaimToken, Told<'_>> = BTreeMap::new();
-        for report in reports {
-            let told = told.entry(report.token).or_default();
-            match &report.kind {
-                ReportKind::Progress { percent, message } => {
-                    told.progress = Some((i16::from(*percent), message));
-                }
-                ReportKind::Checkpoint(checkpoint) => told.checkpoint = Some(checkpoint.as_str()),
-                // A kind this version does not know says at least that the body lives.
-                _ => {}
-            }
-        }
-        let told: Vec<(ClaimToken, Told<'_>)> = told.into_iter().collect();
+        let told: Vec<(ClaimToken, LastReport<'_>)> =
+            Report::last_of_each(reports).into_iter().collect();
         let mut alive = HashMap::with_capacity(told.len());
         let mut lease = self.lease().await?;
         let all = self.tell(&mut lease, &told, &mut alive).await;
@@ -342,22 +324,16 @@ impl<D: Dialect> SqlStore<D> {
             let held = self.tell(&mut lease, &held, &mut alive).await;
             unless_held(held)?.ok_or_else(held_too_long)?;
         }
-        let answer = |report: &Report| match alive.get(&report.token) {
-            Some(cancel_requested) => Reported::Applied {
-                cancel_requested: *cancel_requested,
-            },
-            None => Reported::Stale,
-        };
-        Ok(reports.iter().map(answer).collect())
+        Ok(Report::answers(reports, |token| alive.get(&token).copied()))
     }
 
     /// Keeps what claims tell whose jobs nobody holds; the others come back.
     async fn tell_free<'a>(
         &self,
         lease: &mut D::Lease,
-        told: Vec<(ClaimToken, Told<'a>)>,
+        told: Vec<(ClaimToken, LastReport<'a>)>,
         alive: &mut HashMap<ClaimToken, bool>,
-    ) -> Result<Vec<(ClaimToken, Told<'a>)>> {
+    ) -> Result<Vec<(ClaimToken, LastReport<'a>)>> {
         let jobs = told.iter().map(|(token, _)| token.job.as_uuid()).collect();
         let free = self.lock_free(lease, jobs).await?;
         let (free, held): (Vec<_>, Vec<_>) = told
@@ -371,7 +347,7 @@ impl<D: Dialect> SqlStore<D> {
     async fn tell(
         &self,
         lease: &mut D::Lease,
-        told: &[(ClaimToken, Told<'_>)],
+        told: &[(ClaimToken, LastReport<'_>)],
         alive: &mut HashMap<ClaimToken, bool>,
     ) -> Result<()> {
         let mut columns = (vec![], vec![], vec![], vec![], vec![], vec![], vec![]);
@@ -379,9 +355,11 @@ impl<D: Dialect> SqlStore<D> {
             if let Ok(seq) = i64::try_from(token.seq) {
                 columns.0.push(token.job.as_uuid());
                 columns.1.push(seq);
-                columns.2.push(told.progress.map(|(percent, _)| percent));
+                columns
+                    .2
+                    .push(told.progress.map(|(percent, _)| i16::from(percent)));
                 columns.3.push(told.progress.map(|(_, message)| message));
-                columns.4.push(told.checkpoint);
+                columns.4.push(told.checkpoint.map(Json::as_str));
                 columns.5.push(row::owner(token));
                 columns.6.push(to_millis(token.claimed_at));
             }
@@ -409,18 +387,11 @@ fn jobs_of(settlements: &[&Settlement]) -> Vec<Uuid> {
         .collect()
 }
 
-/// The last of each kind that the reports of one claim tell.
-#[derive(Default)]
-struct Told<'a> {
-    progress: Option<(i16, &'a str)>,
-    checkpoint: Option<&'a str>,
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use ratchet_core::Json;
+    use ratchet_core::JobId;
     use ratchet_core::model::{AttemptOutcome, Outcome};
     use ratchet_core::time::Timestamp;
 

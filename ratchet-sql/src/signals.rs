@@ -151,7 +151,7 @@ impl<D: Dialect> SqlStore<D> {
         let sql = self.sql();
         let mut flags = Vec::with_capacity(jobs.len());
         for row in lease.rows(sql.read_state.query().bind(jobs)).await? {
-            flags.push((row.try_get(0)?, row.try_get::<i16>(2)?));
+            flags.push((row.try_get(0)?, row.try_get(2)?));
         }
         let mut failed = Vec::new();
         let mut errors = Vec::new();

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_core::claiming::Lookahead;
 use ratchet_core::store::StoreInfo;
 use ratchet_core::{Result, StoreErrorKind};
 use tokio::time::Instant;
 
-use crate::claim::Reach;
 use crate::dialect::{Connections, Dialect, Run};
 use crate::failure::{Failure, Loss, Result as Inner};
 use crate::order;
@@ -24,7 +24,7 @@ struct Inside<D: Dialect> {
     connections: D::Connections,
     sql: Statements<D>,
     routes: Routes,
-    reach: Reach,
+    lookahead: Lookahead,
     schema: String,
     version: String,
     deadline: Duration,
@@ -52,7 +52,7 @@ impl<D: Dialect> SqlStore<D> {
             connections,
             sql,
             routes,
-            reach: Reach::new(),
+            lookahead: Lookahead::default(),
             schema,
             version,
             deadline,
@@ -75,8 +75,8 @@ impl<D: Dialect> SqlStore<D> {
         &self.0.routes
     }
 
-    pub(crate) fn reach(&self) -> &Reach {
-        &self.0.reach
+    pub(crate) fn lookahead(&self) -> &Lookahead {
+        &self.0.lookahead
     }
 
     /// Returns the schema of the tables.

@@ -1,5 +1,6 @@
 //! The types that columns are read as.
 
+use ratchet_core::model::JobFlags;
 use uuid::Uuid;
 
 use crate::dialect::Row;
@@ -36,6 +37,12 @@ values! {
     i32 => int,
     i64 => big,
     Uuid => uuid,
+}
+
+impl Value<'_> for JobFlags {
+    fn read<R: Row>(row: &R, column: usize) -> Result<Self> {
+        i16::read(row, column).map(Self::from_bits)
+    }
 }
 
 impl<'r> Value<'r> for Option<&'r str> {

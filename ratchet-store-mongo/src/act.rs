@@ -399,7 +399,7 @@ impl Writes {
             }
             Response::Become(_) if action == JobAction::Requeue => {
                 let lane = target.lane.as_deref();
-                let place = lane.map(|lane| (lane, self.places.take(lane)));
+                let place = lane.and_then(|lane| Some((lane, self.places.take(lane)?)));
                 let waits = waiting_state(target.has_open_links, target.lacks_signal);
                 let to = place.as_ref().map_or(waits, |(_, place)| place.state);
                 target.state = to;

@@ -10,14 +10,13 @@
 //! (`permits`).
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{RawDocument, RawDocumentBuf};
 use mongodb::options::ReadConcern;
+use ratchet_core::claiming::{LOOK_ON, Persistence, RoundFound, Rounds, until};
 use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, Settlement};
-use ratchet_core::priority::ClaimRank;
-use ratchet_core::time::{self, from_millis, to_millis};
+use ratchet_core::time::{self, from_millis};
 use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route};
 use tokio::time::Instant;
 
@@ -25,24 +24,22 @@ use crate::candidates::Candidate;
 use crate::ends::is_tied;
 use crate::error::{Failure, Result};
 use crate::pipelines;
-use crate::reach::Reach;
 use crate::read::MOST_EMBEDDED;
 use crate::routes::Last;
 use crate::row;
 use crate::store::{MongoStore, pause};
 
-/// How often a claim that came back short looks for more.
-const ROUNDS: usize = 24;
-
-/// How often it does where others had all that there was.
-const AGAIN: usize = 3;
+/// How persistently a claim looks for jobs.
+const PERSISTENCE: Persistence = Persistence {
+    rounds: 24,
+    free_repeats: false,
+    widens_bounded: false,
+    after_some: usize::MAX,
+    after_none: 3,
+};
 
 /// How many writes in a row that took nothing a round makes for the rest of what it wants.
 const IN_VAIN: usize = 3;
-
-/// How long a claim that has something may go on looking for more, and how long the server may take
-/// to give it what it chose: if somebody holds one of these jobs, it is content with less.
-const MORE: Duration = Duration::from_secs(1);
 
 /// How often a claim looks at what it took.
 const LOOKS: u32 = 6;
@@ -89,18 +86,16 @@ impl MongoStore {
     pub(crate) async fn claim_jobs(
         &self,
         request: &ClaimRequest,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<Vec<ClaimedJob>> {
         let mut claimed: Vec<ClaimedJob> = Vec::new();
         let mut first = None;
-        let began = self.reach().get();
-        let mut reach = began;
-        let mut again = 0;
+        let mut rounds = Rounds::begin(self.lookahead(), PERSISTENCE);
         // Until when to look for more, once there is something.
         let mut end = None;
-        for _ in 0..ROUNDS {
+        while rounds.another() {
             let wanted = request.limit - claimed.len();
-            let look_at = wanted.saturating_mul(reach);
+            let look_at = rounds.look_at(wanted);
             let round = match self.round(request, wanted, look_at, end).await {
                 Ok(Some(round)) => round,
                 Err(failure) if claimed.is_empty() => return Err(failure),
@@ -109,15 +104,20 @@ impl MongoStore {
                 _ => break,
             };
             first.get_or_insert(round.now);
-            let had = round.had;
-            // What could not be read gives its permits back.
-            let look_again = round.bounded && !round.unreadable.is_empty();
+            let found = RoundFound {
+                wanted,
+                candidates: round.candidates,
+                taken: round.had,
+                bounded: round.bounded,
+                // What could not be read gives its permits back.
+                look_again: round.bounded && !round.unreadable.is_empty(),
+            };
             claimed.extend(round.claimed);
             if end.is_none() && !claimed.is_empty() {
-                end = Some(until.min(time::monotonic() + MORE));
+                end = Some(deadline.min(time::monotonic() + LOOK_ON));
             }
             if !round.wordy.is_empty() {
-                let moved = soon(end, self.move_attempts(&round.wordy)).await;
+                let moved = until(end, self.move_attempts(&round.wordy)).await;
                 if let Some(Err(error)) = moved {
                     tracing::warn!(%error, "a long history could not be moved; it is tried again");
                 }
@@ -129,32 +129,13 @@ impl MongoStore {
                 tracing::warn!(%error, "jobs that cannot be read could not be failed");
                 break;
             }
-            if claimed.len() == request.limit {
+            if claimed.len() == request.limit || !rounds.goes_on(found) {
                 break;
-            }
-            if look_again {
-                continue;
-            }
-            if had == round.candidates && had < look_at {
-                break;
-            }
-            if had < wanted {
-                // Others had the rest of the candidates.
-                if round.candidates == look_at {
-                    // There may be more behind these.
-                    reach = (reach * 2).min(Reach::MOST);
-                } else if had == 0 {
-                    // There were no more, but some may have come, or been let go.
-                    again += 1;
-                    if again > AGAIN {
-                        break;
-                    }
-                }
             }
         }
-        self.reach().learn(began, reach);
+        rounds.end();
         if let Some(now) = first {
-            sort(&mut claimed, request, now);
+            ClaimedJob::sort(&mut claimed, request.aging, now);
         }
         Ok(claimed)
     }
@@ -168,7 +149,7 @@ impl MongoStore {
         look_at: usize,
         end: Option<Instant>,
     ) -> Result<Option<Round>> {
-        let found = soon(end, self.look(request, look_at)).await;
+        let found = until(end, self.look(request, look_at)).await;
         let Some((candidates, mut round)) = found.transpose()?.flatten() else {
             return Ok(None);
         };
@@ -301,7 +282,8 @@ impl MongoStore {
         let take = pipelines::take(request.node, call, now);
         let takeable = pipelines::takeable(chosen, now);
         let mut on = side.plain();
-        on.update_these_within(MORE, &side.jobs, takeable, take)
+        // If another session holds one of these jobs, the claim is content with less.
+        on.update_these_within(LOOK_ON, &side.jobs, takeable, take)
             .await
     }
 
@@ -384,11 +366,10 @@ impl MongoStore {
             }
             match decode(row, token, route, request.payloads) {
                 Ok(job) => round.claimed.push(job),
-                Err(problem) => {
-                    let error = problem.of_stored_job();
-                    tracing::warn!(job = %token.job, error, "failed a job that cannot be read");
-                    let failed = Settlement::new(token, Outcome::Failed { error });
-                    round.unreadable.push(failed.without_attempt());
+                Err(error) => {
+                    tracing::warn!(job = %token.job, %error, "failed a job that cannot be read");
+                    let failed = Settlement::unreadable(token, &error);
+                    round.unreadable.push(failed);
                 }
             }
         }
@@ -442,23 +423,4 @@ fn decode(
         checkpoint: row::json(row, "checkpoint"),
     });
     Ok(ClaimedJob { claim, input })
-}
-
-/// Waits for work until this time, if there is one; none if it took longer. What was going on then is
-/// dropped.
-async fn soon<T>(end: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
-    match end {
-        None => Some(work.await),
-        Some(end) if time::monotonic() >= end => None,
-        Some(end) => tokio::time::timeout_at(end, work).await.ok(),
-    }
-}
-
-/// Puts jobs into claim order.
-fn sort(claimed: &mut [ClaimedJob], request: &ClaimRequest, now: i64) {
-    claimed.sort_by_cached_key(|job| {
-        let claim = &job.claim;
-        let run_at = to_millis(claim.run_at);
-        ClaimRank::new(claim.priority, run_at, claim.token.job, request.aging, now)
-    });
 }

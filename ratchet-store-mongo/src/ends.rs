@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use mongodb::bson::{Bson, Document, RawDocument, doc};
 use mongodb::options::Hint;
 use ratchet_core::links::{Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
-use ratchet_core::model::{BatchRecord, LinkState, Parent};
+use ratchet_core::model::{BatchRecord, LinkState, Parent, Tally};
 use ratchet_core::{BatchId, ClaimToken, JobId, JobState, Json};
 
 use crate::bulk::Statement;
@@ -273,18 +273,12 @@ impl MongoStore {
     ) -> Result<Vec<BatchRecord>> {
         let side = self.main();
         let mut jobs = Vec::with_capacity(ended.len());
-        let mut tallies: BTreeMap<BatchId, [i64; 3]> = BTreeMap::new();
+        let mut tallies: BTreeMap<BatchId, Tally> = BTreeMap::new();
         for (job, state) in ended {
-            let Some(batch) = known.batches.get(job) else {
-                continue;
-            };
-            jobs.push(*job);
-            let [succeeded, failed, cancelled] = tallies.entry(*batch).or_default();
-            *match state {
-                JobState::Succeeded => succeeded,
-                JobState::Failed => failed,
-                _ => cancelled,
-            } += 1;
+            if let Some(batch) = known.batches.get(job) {
+                jobs.push(*job);
+                tallies.entry(*batch).or_default().count(*state);
+            }
         }
         if jobs.is_empty() {
             return Ok(Vec::new());
@@ -293,12 +287,12 @@ impl MongoStore {
         let note = doc! { "$set": { "counted": true } };
         let noted = tx.update_many(&side.jobs, these, note).await?;
         all_of(noted, jobs.len())?;
-        let tally = |(batch, [succeeded, failed, cancelled]): (&BatchId, &[i64; 3])| Statement {
+        let tally = |(batch, tally): (&BatchId, &Tally)| Statement {
             filter: doc! { "_id": row::id(*batch) },
             pipeline: vec![doc! { "$set": {
-                "succeeded": { "$add": ["$succeeded", *succeeded] },
-                "failed": { "$add": ["$failed", *failed] },
-                "cancelled": { "$add": ["$cancelled", *cancelled] },
+                "succeeded": { "$add": ["$succeeded", tally.succeeded.cast_signed()] },
+                "failed": { "$add": ["$failed", tally.failed.cast_signed()] },
+                "cancelled": { "$add": ["$cancelled", tally.cancelled.cast_signed()] },
             } }],
             bytes: 0,
         };

@@ -1,6 +1,6 @@
 //! Storing new jobs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mongodb::ClientSession;
@@ -8,14 +8,14 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{RawArrayBuf, RawDocumentBuf, cstr, doc};
 use mongodb::options::FindOptions;
 use ratchet_core::links::waiting_state;
-use ratchet_core::model::{Enqueued, NewJob, payload_version_to_stored};
+use ratchet_core::model::{Enqueued, NewJob, Taken, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, Route};
 
 use crate::connection::Tx;
 use crate::error::{Failure, Result};
 use crate::lanes::{self, Places};
-use crate::links::{Linked, is_linked};
+use crate::links::Linked;
 use crate::pipelines::{code, ids};
 use crate::row;
 use crate::signals;
@@ -28,8 +28,7 @@ impl MongoStore {
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         if let [job] = jobs
             && job.spec().idempotency_key.is_none()
-            && job.spec().lane.is_none()
-            && !is_linked(job)
+            && !job.spec().needs_transaction()
         {
             return Ok(vec![self.enqueue_one(job).await?]);
         }
@@ -76,7 +75,7 @@ impl MongoStore {
             Err(failure) => return Err(failure),
         }
         let jobs = std::slice::from_ref(job);
-        match resolve(jobs, &self.find_taken(&mut on, jobs).await?) {
+        match self.resolve(&mut on, jobs).await? {
             (answers, new) if new.is_empty() => {
                 self.keep(&mut on, &[answers[0].id()]).await?;
                 Ok(answers[0])
@@ -96,7 +95,7 @@ impl MongoStore {
         now: i64,
     ) -> Result<Vec<Enqueued>> {
         let mut on = self.main().plain();
-        let (answers, new) = resolve(jobs, &self.find_taken(&mut on, jobs).await?);
+        let (answers, new) = self.resolve(&mut on, jobs).await?;
         let stored: HashSet<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
         let answered = answers.iter().map(|answer| answer.id());
         let others: Vec<JobId> = answered.filter(|id| !stored.contains(id)).collect();
@@ -156,8 +155,8 @@ impl MongoStore {
     }
 
     /// Finds out which of the jobs are new, and refuses what the database shows to be wrong.
-    async fn check_jobs(&self, tx: &mut Tx<'_>, jobs: &[NewJob]) -> Result<Checked> {
-        let (answers, new) = resolve(jobs, &self.find_taken(tx, jobs).await?);
+    async fn check_jobs<'a>(&self, tx: &mut Tx<'_>, jobs: &'a [NewJob]) -> Result<Checked<'a>> {
+        let (answers, new) = self.resolve(tx, jobs).await?;
         let linked = self.find_parents(tx, jobs, &answers, &new).await?;
         Ok(Checked {
             answers,
@@ -170,7 +169,7 @@ impl MongoStore {
         &self,
         tx: &mut Tx<'_>,
         jobs: &[NewJob],
-        checked: Checked,
+        checked: Checked<'_>,
         routes: &[i32],
         now: i64,
     ) -> Result<Vec<Enqueued>> {
@@ -203,37 +202,45 @@ impl MongoStore {
         Ok(answers)
     }
 
-    /// Which of the jobs are stored, and who has the keys of the others. What a majority does not
-    /// have is not taken for stored.
-    async fn find_taken(&self, on: &mut Tx<'_>, jobs: &[NewJob]) -> Result<Taken> {
+    /// Returns the answer for each job, and the places of the jobs that are to be stored. What a majority
+    /// does not have is not taken for stored.
+    async fn resolve(
+        &self,
+        on: &mut Tx<'_>,
+        jobs: &[NewJob],
+    ) -> Result<(Vec<Enqueued>, Vec<usize>)> {
         let all: Vec<JobId> = jobs.iter().map(NewJob::id).collect();
         let only = |field: &str| FindOptions::builder().projection(doc! { field: 1 }).build();
-        let mut taken = Taken::default();
-        let side = self.main();
-        let stored = doc! { "_id": { "$in": ids(&all) } };
-        for row in on.find(&side.jobs, stored, only("_id")).await? {
-            taken.stored.insert(row::job_id(&row, "_id")?);
-        }
         let keys = |key: fn(&NewJob) -> Option<&Name>| -> Vec<&str> {
             jobs.iter().filter_map(key).map(Name::as_str).collect()
         };
-        let first = keys(|job| job.spec().idempotency_key.as_ref());
-        if !first.is_empty() {
-            let used = doc! { "_id": { "$in": first } };
-            for row in on.find(&side.keys, used, only("job")).await? {
-                let key = row::text(&row, "_id")?.unwrap_or_default().to_owned();
-                taken.idempotency.insert(key, row::job_id(&row, "job")?);
-            }
+        let side = self.main();
+        let these = doc! { "_id": { "$in": ids(&all) } };
+        let stored = on.find(&side.jobs, these, only("_id")).await?;
+        let (mut used, mut held) = (Vec::new(), Vec::new());
+        let once = keys(|job| job.spec().idempotency_key.as_ref());
+        if !once.is_empty() {
+            let these = doc! { "_id": { "$in": once } };
+            used = on.find(&side.keys, these, only("job")).await?;
         }
         let unique = keys(|job| job.spec().unique_key.as_ref());
         if !unique.is_empty() {
-            let held = doc! { "live_key": { "$in": unique } };
-            for row in on.find(&side.jobs, held, only("live_key")).await? {
-                let key = row::text(&row, "live_key")?.unwrap_or_default().to_owned();
-                taken.uniqueness.insert(key, row::job_id(&row, "_id")?);
-            }
+            let these = doc! { "live_key": { "$in": unique } };
+            held = on.find(&side.jobs, these, only("live_key")).await?;
         }
-        Ok(taken)
+        let mut taken = Taken::default();
+        for row in &stored {
+            taken.stored(row::job_id(row, "_id")?);
+        }
+        for row in &used {
+            let key = row::text(row, "_id")?.unwrap_or_default();
+            taken.idempotency_key(key, row::job_id(row, "job")?);
+        }
+        for row in &held {
+            let key = row::text(row, "live_key")?.unwrap_or_default();
+            taken.unique_key(key, row::job_id(row, "_id")?);
+        }
+        Ok(taken.resolve(jobs))
     }
 
     /// The number of each job's route; stores the routes that are new, whatever becomes of the jobs.
@@ -251,49 +258,11 @@ impl MongoStore {
 }
 
 /// An enqueue of which nothing is written yet.
-struct Checked {
+struct Checked<'a> {
     answers: Vec<Enqueued>,
     /// The places of the jobs that are to be stored.
     new: Vec<usize>,
-    linked: Linked,
-}
-
-/// What is in the way of an enqueue.
-#[derive(Default)]
-struct Taken {
-    stored: HashSet<JobId>,
-    idempotency: HashMap<String, JobId>,
-    uniqueness: HashMap<String, JobId>,
-}
-
-/// What the caller of an enqueue is told of each job, and the places of those that are to be
-/// stored. [keys.idempotency] [keys.unique] [enqueue.repeat]
-fn resolve(jobs: &[NewJob], taken: &Taken) -> (Vec<Enqueued>, Vec<usize>) {
-    let mut stored = taken.stored.clone();
-    let mut idempotency = taken.idempotency.clone();
-    let mut uniqueness = taken.uniqueness.clone();
-    let mut new = Vec::new();
-    let mut answers = Vec::with_capacity(jobs.len());
-    for (place, job) in jobs.iter().enumerate() {
-        let (id, spec) = (job.id(), job.spec());
-        let first = spec.idempotency_key.as_ref().map(Name::as_str);
-        let unique = spec.unique_key.as_ref().map(Name::as_str);
-        let earlier = first
-            .and_then(|key| idempotency.get(key))
-            .or_else(|| uniqueness.get(unique?));
-        answers.push(match earlier {
-            _ if stored.contains(&id) => Enqueued::Created(id),
-            Some(earlier) => Enqueued::Duplicate(*earlier),
-            None => {
-                stored.insert(id);
-                idempotency.extend(first.map(|key| (key.to_owned(), id)));
-                uniqueness.extend(unique.map(|key| (key.to_owned(), id)));
-                new.push(place);
-                Enqueued::Created(id)
-            }
-        });
-    }
-    (answers, new)
+    linked: Linked<'a>,
 }
 
 /// A job as it is stored. What it does not have is not in the document. `places` are those in the
@@ -303,12 +272,12 @@ fn document(
     route: i32,
     now: i64,
     places: Option<&mut Places>,
-    linked: Option<&Linked>,
+    linked: Option<&Linked<'_>>,
 ) -> Result<RawDocumentBuf> {
     let spec = job.spec();
     let mut row = RawDocumentBuf::new();
     let place = places.zip(lanes::of(spec));
-    let place = place.map(|(places, lane)| (places.take(&lane), lane));
+    let place = place.and_then(|(places, lane)| Some((places.take(&lane)?, lane)));
     let waits = waiting_state(!spec.after.is_empty(), spec.signal.is_some());
     let state = place.as_ref().map_or(waits, |(place, _)| place.state);
     row.append(cstr!("_id"), row::uuid(job.id()));

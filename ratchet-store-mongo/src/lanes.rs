@@ -9,11 +9,11 @@
 //! transaction open until the server ends it; unless that happens between the last write and the
 //! commit, ends of jobs in the lane do not wait for it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use mongodb::bson::doc;
 use mongodb::options::{FindOptions, ReadConcern};
-use ratchet_core::model::JobSpec;
+use ratchet_core::model::{JobSpec, LanePlaces};
 use ratchet_core::{JobId, JobState, Name};
 
 use crate::bulk::MOST;
@@ -34,42 +34,8 @@ pub(crate) fn of(spec: &JobSpec) -> Option<String> {
     Some(key(&spec.route.queue, lane))
 }
 
-/// Places for new jobs, by lane.
-#[derive(Debug, Default)]
-pub(crate) struct Places(BTreeMap<String, Counter>);
-
-#[derive(Debug, Default)]
-struct Counter {
-    /// The last place that was given.
-    last: i64,
-    /// How many places this call gave.
-    given: i64,
-}
-
-/// A place in a lane.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) seq: i64,
-    pub(crate) state: JobState,
-}
-
-impl Places {
-    /// Gives the next place in a lane. The first place of all is the head's.
-    pub(crate) fn take(&mut self, lane: &str) -> Place {
-        let counter = self.0.entry(lane.to_owned()).or_default();
-        counter.last += 1;
-        counter.given += 1;
-        let state = if counter.last == 1 {
-            JobState::Pending
-        } else {
-            JobState::Blocked
-        };
-        Place {
-            seq: counter.last,
-            state,
-        }
-    }
-}
+/// Places for new jobs, by the keys of lanes.
+pub(crate) type Places = LanePlaces<String>;
 
 impl MongoStore {
     /// Reads the last place of each of these lanes.
@@ -82,12 +48,14 @@ impl MongoStore {
         if lanes.is_empty() {
             return Ok(places);
         }
-        let these = doc! { "_id": { "$in": lanes.into_iter().collect::<Vec<_>>() } };
+        let these = doc! { "_id": { "$in": lanes.iter().collect::<Vec<_>>() } };
+        for lane in lanes {
+            places.enter(lane, 0);
+        }
         let options = FindOptions::default();
         for row in tx.find(&self.main().lanes, these, options).await? {
             let lane = row::text(&row, "_id")?.unwrap_or_default().to_owned();
-            let last = row::int(&row, "last")?;
-            places.0.insert(lane, Counter { last, given: 0 });
+            places.enter(lane, row::int(&row, "last")?);
         }
         Ok(places)
     }
@@ -96,12 +64,8 @@ impl MongoStore {
     ///
     /// If another transaction changed a lane since its last place was read, the two conflict.
     pub(crate) async fn keep_places(&self, tx: &mut Tx<'_>, places: Places) -> Result<()> {
-        let given = places
-            .0
-            .into_iter()
-            .filter(|(_, counter)| counter.given > 0);
-        let keep = given.map(|(lane, counter)| {
-            doc! { "q": { "_id": lane }, "u": { "$inc": { "last": counter.given } }, "upsert": true }
+        let keep = places.taken().map(|(lane, taken)| {
+            doc! { "q": { "_id": lane }, "u": { "$inc": { "last": taken } }, "upsert": true }
         });
         let keep: Vec<_> = keep.collect();
         for some in keep.chunks(MOST) {
@@ -146,22 +110,5 @@ impl MongoStore {
             tx.delete_many(&side.lanes, gone).await?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_of_an_empty_lane_is_its_head() {
-        let known = Counter { last: 7, given: 0 };
-        let mut places = Places(BTreeMap::from([("b".to_owned(), known)]));
-        let first = places.take("a");
-        assert_eq!((first.seq, first.state), (1, JobState::Pending));
-        let second = places.take("a");
-        assert_eq!((second.seq, second.state), (2, JobState::Blocked));
-        let behind = places.take("b");
-        assert_eq!((behind.seq, behind.state), (8, JobState::Blocked));
     }
 }

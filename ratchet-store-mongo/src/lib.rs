@@ -85,7 +85,6 @@ mod pipelines;
 mod purge;
 mod queues;
 mod rates;
-mod reach;
 mod read;
 mod reclaim;
 mod recurring;

@@ -6,11 +6,11 @@
 //! of that job, change one document, and so do an enqueue that joins a batch or waits for it and who
 //! counts in it: of two that meet one is done again, and sees the other.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
-use ratchet_core::links;
+use ratchet_core::links::{self, NewLinks};
 use ratchet_core::model::{
     After, BatchRecord, Enqueued, JobRecord, Link, LinkState, NewJob, Parent,
 };
@@ -24,76 +24,45 @@ use crate::pipelines::{code, ids};
 use crate::row;
 use crate::store::MongoStore;
 
-/// What the new jobs of an enqueue wait for, and which batches they are in.
+/// The links of an enqueue, and how their parents stand.
 #[derive(Debug, Default)]
-pub(crate) struct Linked {
-    after: Vec<(JobId, Vec<After>)>,
-    members: BTreeMap<BatchId, i64>,
-    parents: HashSet<JobId>,
+pub(crate) struct Linked<'a> {
+    links: NewLinks<'a>,
     /// Those of the parents that are stored, as the transaction sees them.
     stored: HashMap<JobId, (JobState, Option<Json>)>,
     /// Stored parents that have ended.
     ended: Vec<End>,
 }
 
-impl Linked {
+impl Linked<'_> {
     /// Whether a new job waits for this one.
     pub(crate) fn is_parent(&self, job: JobId) -> bool {
-        self.parents.contains(&job)
+        self.links.is_parent(job)
     }
-
-    /// The batches that some wait for.
-    fn awaited(&self) -> BTreeSet<BatchId> {
-        let all = self.after.iter().flat_map(|(_, after)| after);
-        let batch = |after: &After| match after.parent() {
-            Parent::Batch(batch) => Some(batch),
-            Parent::Job(_) => None,
-        };
-        all.filter_map(batch).collect()
-    }
-}
-
-/// Whether a job waits for others or for a signal, or is in a batch.
-pub(crate) fn is_linked(job: &NewJob) -> bool {
-    job.spec().waits() || job.spec().batch.is_some()
 }
 
 impl MongoStore {
     /// Finds out what the new jobs of an enqueue wait for, and refuses what cannot be. Nothing is
     /// written. [link.enqueue] [link.missing] [link.cycle] [link.duplicate]
-    pub(crate) async fn find_parents(
+    pub(crate) async fn find_parents<'a>(
         &self,
         tx: &mut Tx<'_>,
-        jobs: &[NewJob],
+        jobs: &'a [NewJob],
         answers: &[Enqueued],
         new: &[usize],
-    ) -> Result<Linked> {
-        let mut linked = Linked::default();
-        if new.iter().all(|place| !is_linked(&jobs[*place])) {
-            return Ok(linked);
+    ) -> Result<Linked<'a>> {
+        let links = NewLinks::of(jobs, answers, new).map_err(Failure::refused)?;
+        let parents: Vec<JobId> = links.stored_parents().iter().copied().collect();
+        let mut stored = HashMap::new();
+        if !parents.is_empty() {
+            stored = self.parents_inside(tx, &parents, answers).await?;
         }
-        let after = links::resolve(jobs, answers, new).map_err(Failure::refused)?;
-        let own: HashSet<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
-        for (place, after) in new.iter().zip(after) {
-            for one in &after {
-                if let Parent::Job(parent) = one.parent() {
-                    linked.parents.insert(parent);
-                }
-            }
-            if !after.is_empty() {
-                linked.after.push((jobs[*place].id(), after));
-            }
-            if let Some(batch) = jobs[*place].spec().batch {
-                *linked.members.entry(batch).or_default() += 1;
-            }
-        }
-        let stored: BTreeSet<JobId> = linked.parents.difference(&own).copied().collect();
-        let stored: Vec<JobId> = stored.into_iter().collect();
-        if !stored.is_empty() {
-            linked.stored = self.parents_inside(tx, &stored, answers).await?;
-        }
-        self.check_batches(tx, &linked).await?;
-        Ok(linked)
+        self.check_batches(tx, &links).await?;
+        Ok(Linked {
+            links,
+            stored,
+            ended: Vec::new(),
+        })
     }
 
     /// How these jobs stand for a transaction. [link.missing]
@@ -123,30 +92,24 @@ impl MongoStore {
     }
 
     /// Refuses batches that are not there, or closed, as the transaction sees them.
-    async fn check_batches(&self, tx: &mut Tx<'_>, linked: &Linked) -> Result<()> {
-        let awaited = linked.awaited();
-        let meant: BTreeSet<BatchId> = linked.members.keys().chain(&awaited).copied().collect();
-        if meant.is_empty() {
+    async fn check_batches(&self, tx: &mut Tx<'_>, links: &NewLinks<'_>) -> Result<()> {
+        let all: Vec<Bson> = links
+            .batches()
+            .iter()
+            .map(|batch| row::id(*batch))
+            .collect();
+        if all.is_empty() {
             return Ok(());
         }
-        let all: Vec<Bson> = meant.iter().map(|batch| row::id(*batch)).collect();
         let these = doc! { "_id": { "$in": all } };
-        let mut found = HashMap::with_capacity(meant.len());
+        let mut closed = HashMap::new();
         let rows = tx.find(&self.main().batches, these, FindOptions::default());
         for row in rows.await? {
             let batch = batch_record(&row)?;
-            found.insert(batch.id, batch.closed);
+            closed.insert(batch.id, batch.closed);
         }
-        for batch in meant {
-            match found.get(&batch) {
-                None => return Err(Failure::refused(links::missing(Parent::Batch(batch)))),
-                Some(true) if linked.members.contains_key(&batch) => {
-                    return Err(Failure::refused(links::closed(batch)));
-                }
-                Some(_) => {}
-            }
-        }
-        Ok(())
+        let closed = |batch: BatchId| closed.get(&batch).copied();
+        links.check_batches(closed).map_err(Failure::refused)
     }
 
     /// Keeps the stored parents, which the transaction sees so, from ending unseen before it does.
@@ -154,7 +117,11 @@ impl MongoStore {
     /// First they are flagged, not in the transaction: from then on each end is a transaction too,
     /// which meets this one in a document of its own. Their documents stay free, so that an
     /// application's transaction holds up their ends, and nothing else.
-    pub(crate) async fn meet_parents(&self, tx: &mut Tx<'_>, linked: &mut Linked) -> Result<()> {
+    pub(crate) async fn meet_parents(
+        &self,
+        tx: &mut Tx<'_>,
+        linked: &mut Linked<'_>,
+    ) -> Result<()> {
         if linked.stored.is_empty() {
             return Ok(());
         }
@@ -206,10 +173,10 @@ impl MongoStore {
 
     /// Links new jobs, which are stored, to what they wait for, and decides what is decided already.
     /// [link.wait] [link.enqueue] [batch.join]
-    pub(crate) async fn link(&self, tx: &mut Tx<'_>, linked: Linked) -> Result<()> {
+    pub(crate) async fn link(&self, tx: &mut Tx<'_>, linked: Linked<'_>) -> Result<()> {
         let mut rows = Vec::new();
-        let awaited = linked.awaited();
-        for (child, after) in &linked.after {
+        let links = &linked.links;
+        for (child, after) in &links.after {
             for (place, one) in (0_i32..).zip(after) {
                 let parent = one.parent();
                 rows.push(RawDocumentBuf::try_from(&doc! {
@@ -223,10 +190,10 @@ impl MongoStore {
             }
         }
         tx.insert_many(&self.main().links, &rows).await?;
+        let (awaited, joined) = (links.awaited(), links.joined());
         let mut batches = Vec::with_capacity(awaited.len());
-        let meant: BTreeSet<BatchId> = linked.members.keys().chain(&awaited).copied().collect();
-        for batch in meant {
-            let joined = linked.members.get(&batch).copied();
+        for batch in links.batches() {
+            let joined = joined.get(&batch).copied();
             let record = self.meet_batch(tx, batch, joined).await?;
             batches.extend(awaited.contains(&batch).then_some(record));
         }
@@ -239,14 +206,15 @@ impl MongoStore {
         &self,
         tx: &mut Tx<'_>,
         batch: BatchId,
-        joined: Option<i64>,
+        joined: Option<u64>,
     ) -> Result<BatchRecord> {
         let side = self.main();
         let mut this = doc! { "_id": row::id(batch) };
         if joined.is_some() {
             this.insert("closed", false);
         }
-        let grow = doc! { "$inc": { "total": joined.unwrap_or_default(), "rev": 1_i64 } };
+        let total = joined.unwrap_or_default().cast_signed();
+        let grow = doc! { "$inc": { "total": total, "rev": 1_i64 } };
         if let Some(row) = tx.change(&side.batches, this, grow, false).await? {
             return Ok(batch_record(&row)?);
         }

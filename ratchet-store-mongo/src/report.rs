@@ -1,11 +1,11 @@
 //! Keeping what running bodies tell.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use mongodb::bson::doc;
 use mongodb::options::FindOptions;
-use ratchet_core::model::{Report, ReportKind, Reported};
-use ratchet_core::{ClaimToken, JobId, JobState, Json};
+use ratchet_core::model::{LastReport, Report, Reported};
+use ratchet_core::{ClaimToken, JobId, JobState};
 
 use crate::bulk::Statement;
 use crate::clock::Now;
@@ -14,56 +14,35 @@ use crate::pipelines::{self, literal};
 use crate::row;
 use crate::store::MongoStore;
 
-/// The last of each kind that the reports of one claim tell.
-#[derive(Default)]
-struct Told<'a> {
-    progress: Option<(u8, &'a str)>,
-    checkpoint: Option<&'a Json>,
-}
-
-impl Told<'_> {
-    /// [report.life] [report.progress] [report.token]
-    fn statement(&self, token: ClaimToken, now: Now) -> Statement {
-        let mut set = doc! { "last_report": now.expression() };
-        let mut bytes = 0;
-        if let Some((percent, message)) = self.progress {
-            bytes += message.len();
-            let progress = doc! { "percent": i32::from(percent), "message": literal(message) };
-            set.insert("progress", progress);
-        }
-        if let Some(checkpoint) = self.checkpoint {
-            bytes += checkpoint.as_str().len();
-            set.insert("checkpoint", literal(checkpoint.as_str()));
-        }
-        Statement {
-            filter: pipelines::held(token),
-            pipeline: vec![doc! { "$set": set }],
-            bytes,
-        }
+/// Keeps what the reports on a claim say. [report.life] [report.progress] [report.token]
+fn statement(token: ClaimToken, last: LastReport<'_>, now: Now) -> Statement {
+    let mut set = doc! { "last_report": now.expression() };
+    let mut bytes = 0;
+    if let Some((percent, message)) = last.progress {
+        bytes += message.len();
+        let progress = doc! { "percent": i32::from(percent), "message": literal(message) };
+        set.insert("progress", progress);
+    }
+    if let Some(checkpoint) = last.checkpoint {
+        bytes += checkpoint.as_str().len();
+        set.insert("checkpoint", literal(checkpoint.as_str()));
+    }
+    Statement {
+        filter: pipelines::held(token),
+        pipeline: vec![doc! { "$set": set }],
+        bytes,
     }
 }
 
 impl MongoStore {
     pub(crate) async fn keep_reports(&self, reports: &[Report]) -> Result<Vec<Reported>> {
-        let mut told: BTreeMap<ClaimToken, Told<'_>> = BTreeMap::new();
-        for report in reports {
-            if i64::try_from(report.token.seq).is_err() {
-                continue;
-            }
-            let told = told.entry(report.token).or_default();
-            match &report.kind {
-                ReportKind::Progress { percent, message } => {
-                    told.progress = Some((*percent, message));
-                }
-                ReportKind::Checkpoint(checkpoint) => told.checkpoint = Some(checkpoint),
-                // A kind this version does not know says at least that the body lives.
-                _ => {}
-            }
-        }
+        let mut told = Report::last_of_each(reports);
+        // No claim has a number that the database cannot hold.
+        told.retain(|token, _| i64::try_from(token.seq).is_ok());
         let side = self.main();
         let now = self.now(side).await?;
         let statements = told.iter();
-        let statements = statements.map(|(token, told)| told.statement(*token, now));
+        let statements = statements.map(|(token, last)| statement(*token, *last, now));
         let mut on = side.plain();
         let matched = on.bulk(&side.jobs, statements.collect()).await?;
         // If all matched, all are kept, whatever has become of the claims since.
@@ -80,15 +59,9 @@ impl MongoStore {
                 held.insert(token, row::flag(&row, "cancel_requested"));
             }
         }
-        let answer = |report: &Report| match held.get(&report.token) {
-            Some(cancel_requested) => Reported::Applied {
-                cancel_requested: *cancel_requested,
-            },
-            None if all && told.contains_key(&report.token) => Reported::Applied {
-                cancel_requested: false,
-            },
-            None => Reported::Stale,
-        };
-        Ok(reports.iter().map(answer).collect())
+        Ok(Report::answers(reports, |token| {
+            let kept = all && told.contains_key(&token);
+            held.get(&token).copied().or(kept.then_some(false))
+        }))
     }
 }

@@ -87,7 +87,7 @@ impl MongoStore {
     /// in this order.
     pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
         let mut answers = vec![Fenced::Stale; settlements.len()];
-        for places in turns(settlements) {
+        for places in Settlement::turns(settlements) {
             let turn: Vec<&Settlement> = places.iter().map(|place| &settlements[*place]).collect();
             let settled = self.settle_turn(&turn).await?;
             for (place, answer) in places.into_iter().zip(settled) {
@@ -281,21 +281,6 @@ impl MongoStore {
     }
 }
 
-/// The places of the settlements, dealt out so that no turn has a job twice: nearly always one turn.
-fn turns(settlements: &[Settlement]) -> Vec<Vec<usize>> {
-    let mut turns: Vec<Vec<usize>> = Vec::new();
-    let mut times: HashMap<JobId, usize> = HashMap::with_capacity(settlements.len());
-    for (place, settlement) in settlements.iter().enumerate() {
-        let turn = times.entry(settlement.token.job).or_default();
-        if turns.len() == *turn {
-            turns.push(Vec::new());
-        }
-        turns[*turn].push(place);
-        *turn += 1;
-    }
-    turns
-}
-
 /// Whether a settlement is to be written again, and as what; notes those that are applied.
 fn still_open(
     one: &mut Open<'_>,
@@ -360,20 +345,6 @@ mod tests {
         for field in ["lane", "children", "batch"] {
             assert_eq!(filter.get(field), None);
         }
-    }
-
-    #[test]
-    fn a_job_has_one_end_in_each_turn() {
-        let (a, b) = (JobId::new(), JobId::new());
-        let settlement = |job, seq| {
-            Settlement::new(
-                ClaimToken::new(job, seq, None, Timestamp::UNIX_EPOCH),
-                Outcome::Released,
-            )
-        };
-        let all = [(a, 2), (b, 1), (a, 1), (a, 2)].map(|(job, seq)| settlement(job, seq));
-        assert_eq!(turns(&all), [vec![0, 1], vec![2], vec![3]]);
-        assert!(turns(&[]).is_empty());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mongodb::error::ErrorKind;
 use mongodb::{ClientSession, Database};
+use ratchet_core::claiming::Lookahead;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
@@ -25,7 +26,6 @@ use crate::coordinator::MongoCoordinator;
 use crate::error::{BAD_VALUE, Failure, Loss, Result as Inner};
 use crate::migrate::Migration;
 use crate::open;
-use crate::reach::Reach;
 use crate::routes::Routes;
 
 /// Ratchet's collections in a MongoDB database.
@@ -43,7 +43,7 @@ struct Inside {
     clients: Arc<Clients>,
     clock: Clock,
     routes: Routes,
-    reach: Reach,
+    lookahead: Lookahead,
     server: Server,
     deadline: Duration,
     wakeups: bool,
@@ -231,7 +231,7 @@ impl MongoStore {
             clients: Arc::new(config.clients),
             clock,
             routes,
-            reach: Reach::new(),
+            lookahead: Lookahead::default(),
             server,
             deadline,
             wakeups: config.wakeups,
@@ -264,8 +264,8 @@ impl MongoStore {
         &self.0.routes
     }
 
-    pub(crate) fn reach(&self) -> &Reach {
-        &self.0.reach
+    pub(crate) fn lookahead(&self) -> &Lookahead {
+        &self.0.lookahead
     }
 
     /// Keeps the others of this store who met somebody in a batch waiting.

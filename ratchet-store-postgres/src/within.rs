@@ -3,20 +3,48 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ratchet_core::Name;
 use ratchet_core::cluster::Wakeup;
 use ratchet_core::model::{Enqueued, NewJob, RunAt};
-use ratchet_core::{Name, StoreErrorKind};
-use ratchet_sql::{Mark, Query as _, Result, Run as _, need_more_than_an_insert};
+use ratchet_sql::{Failure, Loss, Query as _, Result, Run as _, Savepoint};
 use sqlx::Executor;
 use sqlx::postgres::PgConnection;
 
 use crate::connection::Caller;
 use crate::coordinator;
-use crate::error::{Classified, classify};
+use crate::dialect::Postgres;
+use crate::error::Classified;
 use crate::store::PostgresStore;
 
-/// How often an enqueue that lost a race for a key inside a transaction is tried again.
-const TRIES: u32 = 5;
+impl Savepoint<Postgres> for Caller<'_> {
+    /// One insert fails only with the transaction.
+    const ALWAYS: bool = false;
+
+    fn survives(failure: &Failure) -> bool {
+        failure.loss == Loss::No
+    }
+
+    async fn save(&mut self) -> Result<()> {
+        self.run("SAVEPOINT ratchet_enqueue").await
+    }
+
+    async fn release(&mut self) -> Result<()> {
+        self.run("RELEASE SAVEPOINT ratchet_enqueue").await
+    }
+
+    async fn roll_back(&mut self) -> Result<()> {
+        self.run("ROLLBACK TO SAVEPOINT ratchet_enqueue; RELEASE SAVEPOINT ratchet_enqueue")
+            .await
+    }
+}
+
+impl Caller<'_> {
+    async fn run(&mut self, sql: &'static str) -> Result<()> {
+        let connection = &mut *self.0;
+        connection.execute(sqlx::raw_sql(sql)).await.classified()?;
+        Ok(())
+    }
+}
 
 impl PostgresStore {
     /// Stores the jobs of one call inside a transaction of the caller's.
@@ -25,54 +53,7 @@ impl PostgresStore {
         connection: &mut PgConnection,
         jobs: &[NewJob],
     ) -> Result<Vec<Enqueued>> {
-        if jobs.is_empty() {
-            return Ok(Vec::new());
-        }
-        let at_savepoint = need_more_than_an_insert(jobs);
-        for _ in 1..TRIES {
-            match self.try_enqueue_on(connection, jobs).await {
-                // What the server gives up without a savepoint ends the transaction.
-                Err(failure) if failure.refuted => {}
-                Err(failure) if at_savepoint && failure.kind == StoreErrorKind::Contention => {}
-                done => return done,
-            }
-        }
-        self.try_enqueue_on(connection, jobs).await
-    }
-
-    async fn try_enqueue_on(
-        &self,
-        connection: &mut PgConnection,
-        jobs: &[NewJob],
-    ) -> Result<Vec<Enqueued>> {
-        let routes = self.marks_of(jobs).await?;
-        if need_more_than_an_insert(jobs) {
-            return self.enqueue_at_savepoint(connection, jobs, &routes).await;
-        }
-        let mut connection = Caller(connection);
-        self.insert_new(&mut connection, jobs, &routes).await
-    }
-
-    async fn enqueue_at_savepoint(
-        &self,
-        connection: &mut PgConnection,
-        jobs: &[NewJob],
-        routes: &[Mark],
-    ) -> Result<Vec<Enqueued>> {
-        connection
-            .execute(sqlx::raw_sql("SAVEPOINT ratchet_enqueue"))
-            .await
-            .classified()?;
-        let mut caller = Caller(connection);
-        let stored = self.store_jobs(&mut caller, jobs, routes).await;
-        let end = match &stored {
-            Ok(_) => "RELEASE SAVEPOINT ratchet_enqueue",
-            Err(_) => "ROLLBACK TO SAVEPOINT ratchet_enqueue; RELEASE SAVEPOINT ratchet_enqueue",
-        };
-        match connection.execute(sqlx::raw_sql(end)).await {
-            Err(error) if stored.is_ok() => Err(classify(&error)),
-            _ => stored,
-        }
+        self.enqueue_within(&mut Caller(connection), jobs).await
     }
 
     /// Lets the commit of the caller's transaction wake up the nodes that poll the queues of due jobs.

@@ -1,6 +1,8 @@
 //! What operators do to jobs, and the deletion of old ones.
 
-use ratchet_core::model::{ActSelection, Acted, ActionOutcome, Guarded, JobSelector, PurgeRequest};
+use ratchet_core::model::{
+    ActSelection, Acted, ActionOutcome, Guarded, JobFlags, JobSelector, PurgeRequest,
+};
 use ratchet_core::state::Response;
 use ratchet_core::time::duration_millis;
 use ratchet_core::{JobAction, JobId, JobState};
@@ -13,7 +15,7 @@ use crate::links;
 use crate::locks::is_tenure;
 use crate::read::selected_ids;
 use crate::request::Work;
-use crate::row::{self, HAS_LANE, HAS_UNIQUE_KEY, IN_BATCH, WAITS};
+use crate::row;
 use crate::settle::give_up;
 use crate::statements::SQL;
 
@@ -46,7 +48,7 @@ fn act_on(work: &Work<'_>, id: JobId, action: JobAction) -> Result<ActionOutcome
         .conn
         .prepare_cached(&SQL.read_state)?
         .query_row([id.as_bytes()], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            Ok((row.get(0)?, row.get(1)?, row::flags(row, 2)?))
         })
         .optional()?;
     let Some((state, data, flags)) = found else {
@@ -102,8 +104,8 @@ fn change(work: &Work<'_>, id: JobId, action: JobAction) -> Result<()> {
     Ok(())
 }
 
-fn requeue(work: &Work<'_>, id: JobId, data: i64, flags: i64) -> Result<ActionOutcome> {
-    if flags & HAS_UNIQUE_KEY != 0 {
+fn requeue(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) -> Result<ActionOutcome> {
+    if flags.has_any(JobFlags::UNIQUE_KEY) {
         let key = work
             .conn
             .prepare_cached(&SQL.unique_key_of)?
@@ -117,9 +119,9 @@ fn requeue(work: &Work<'_>, id: JobId, data: i64, flags: i64) -> Result<ActionOu
             take_unique_key(work.conn, id, &key)?;
         }
     }
-    let to = if flags & HAS_LANE != 0 {
+    let to = if flags.has_any(JobFlags::LANE) {
         lanes::enter_again(work.conn, id)?
-    } else if flags & WAITS != 0 {
+    } else if flags.has_any(JobFlags::WAITS) {
         links::wait_again(work, id)?
     } else {
         JobState::Pending
@@ -144,7 +146,7 @@ pub(crate) fn purge(work: &Work<'_>, request: &PurgeRequest) -> Result<Guarded<u
 }
 
 /// Deletes finished jobs, each with its data and flags, and all that they left but their idempotency keys.
-pub(crate) fn forget(work: &Work<'_>, jobs: &[(JobId, i64, i64)]) -> Result<()> {
+pub(crate) fn forget(work: &Work<'_>, jobs: &[(JobId, i64, JobFlags)]) -> Result<()> {
     let mut job = work.conn.prepare_cached(&SQL.purge_job)?;
     let mut notes = work.conn.prepare_cached(&SQL.purge_notes)?;
     let mut attempts = work.conn.prepare_cached(&SQL.purge_attempts)?;
@@ -155,7 +157,7 @@ pub(crate) fn forget(work: &Work<'_>, jobs: &[(JobId, i64, i64)]) -> Result<()> 
             statement.execute([id.as_bytes()])?;
         }
         cold.execute([data])?;
-        if flags & (WAITS | IN_BATCH) != 0 {
+        if flags.has_any(JobFlags::LINKED) {
             links::forget(work.conn, *id)?;
         }
     }
@@ -179,12 +181,12 @@ fn old_jobs(
     work: &Work<'_>,
     request: &PurgeRequest,
     limit: usize,
-) -> Result<Vec<(JobId, i64, i64)>> {
+) -> Result<Vec<(JobId, i64, JobFlags)>> {
     let cutoff = work.now.saturating_sub(duration_millis(request.older_than));
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut statement = work.conn.prepare_cached(&SQL.purge_due)?;
     let found = statement.query_map(params![request.state.code(), cutoff, limit], |row| {
-        Ok((row::job_id(row, 0)?, row.get(1)?, row.get(2)?))
+        Ok((row::job_id(row, 0)?, row.get(1)?, row::flags(row, 2)?))
     })?;
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }

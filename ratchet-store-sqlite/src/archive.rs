@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Detail, Guarded, JobOrder, JobRecord,
-    PageRequest, PurgeRequest,
+    ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Detail, Guarded, JobFlags, JobOrder,
+    JobRecord, PageRequest, PurgeRequest,
 };
 use ratchet_core::store::ArchiveStore;
 use ratchet_core::time::{duration_millis, from_millis};
@@ -69,7 +69,7 @@ impl ArchiveStore for SqliteStore {
 struct Old {
     id: JobId,
     data: i64,
-    flags: i64,
+    flags: JobFlags,
     finished_at: i64,
 }
 
@@ -115,7 +115,7 @@ fn old_jobs(
                 id: row::job_id(row, 0)?,
                 data: row.get(1)?,
                 finished_at: row.get(2)?,
-                flags: row.get(3)?,
+                flags: row::flags(row, 3)?,
             })
         },
     )?;

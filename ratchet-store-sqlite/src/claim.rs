@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use ratchet_core::model::{AttemptOutcome, Claim, ClaimRequest, ClaimedJob, JobInput};
+use ratchet_core::model::{AttemptOutcome, Claim, ClaimRequest, ClaimedJob, JobFlags, JobInput};
 use ratchet_core::permit::Budget;
 use ratchet_core::priority::merge_admitted;
 use ratchet_core::time::from_millis;
@@ -15,7 +15,7 @@ use crate::error::{Failure, Result};
 use crate::permits;
 use crate::request::Work;
 use crate::routes::json_of;
-use crate::row::{self, HAS_CHILDREN, IN_BATCH};
+use crate::row;
 use crate::settle::{Ended, end_claim};
 use crate::statements::{Connection, SQL};
 
@@ -193,7 +193,7 @@ fn take(
             };
             match decode(work, row, *id, request)? {
                 Ok(job) => Ok(job),
-                Err(problem) => Err((problem, row.get(0)?, row.get(13)?, row.get(14)?)),
+                Err(problem) => Err((problem, row.get(0)?, row.get(13)?, row::flags(row, 14)?)),
             }
         };
         moved = true;
@@ -244,8 +244,8 @@ fn decode(
         claim.timeout = row::duration(row, 8, "timeout")?;
         claim.stall_timeout = row::duration(row, 9, "stall_timeout")?;
         claim.lane = row::name(row, 15, "lane")?;
-        let flags: i64 = row::number(row, 14, "flags")?;
-        claim.awaited = flags & (HAS_CHILDREN | IN_BATCH) != 0;
+        let flags = JobFlags::from_bits(row::number(row, 14, "flags")?);
+        claim.awaited = flags.has_any(JobFlags::FOLLOWED);
         claim.trace = row::trace(row, 10, 11)?;
         let input = request.payloads.then(|| JobInput {
             payload: row::json(row, 12).unwrap_or_else(|| Json::from_stored("null")),
@@ -270,7 +270,7 @@ fn fail_unreadable(
     id: JobId,
     claim_seq: i64,
     data: i64,
-    flags: i64,
+    flags: JobFlags,
     text: &str,
 ) -> Result<()> {
     work.conn

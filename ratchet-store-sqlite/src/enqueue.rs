@@ -29,7 +29,7 @@ pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueu
     for (place, job) in jobs.iter().enumerate() {
         let (answer, stored) = enqueue_one(work, &mut insert, job)?;
         answers.push(answer);
-        if stored && links::is_linked(job) {
+        if stored && job.spec().is_linked() {
             new.push(place);
         }
     }
@@ -54,8 +54,9 @@ fn enqueue_one(
     job: &NewJob,
 ) -> Result<(Enqueued, bool)> {
     let (id, spec) = (job.id(), job.spec());
-    let has_keys = spec.unique_key.is_some() || spec.idempotency_key.is_some();
-    if has_keys && let Some(earlier) = holder_of_keys(work.conn, spec)? {
+    if spec.has_keys()
+        && let Some(earlier) = holder_of_keys(work.conn, spec)?
+    {
         let repeated = work
             .conn
             .prepare_cached(&SQL.job_exists)?
@@ -109,7 +110,7 @@ fn enqueue_one(
     if let Some(lane) = lane {
         lanes::enter(work.conn, id, queue, lane)?;
     }
-    if has_keys {
+    if spec.has_keys() {
         take_keys(work, id, spec)?;
     }
     for tag in &spec.tags {

@@ -1,12 +1,12 @@
 //! Links and batches: what jobs wait for, and what the end of a request's jobs does to others. All of
 //! it is inside the transaction of the ends, and there is one writer, so nothing comes between.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use ratchet_core::links::{self, Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
+use ratchet_core::links::{self, Ask, Cascade, Changes, EndedJob, NewLinks, OpenLink, WaitingJob};
 use ratchet_core::model::{
-    After, BatchRecord, Enqueued, JobRecord, Link, LinkState, NewJob, Parent, SignalRecord,
-    SignalWait,
+    After, BatchRecord, Enqueued, JobFlags, JobRecord, Link, LinkState, NewJob, Parent,
+    SignalRecord, SignalWait, Tally,
 };
 use ratchet_core::time::{duration_millis, from_millis};
 use ratchet_core::{BatchId, InvalidInput, JobId, JobState};
@@ -14,7 +14,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::{Failure, Result};
 use crate::request::Work;
-use crate::row::{self, HAS_CHILDREN, IN_BATCH};
+use crate::row;
 use crate::settle::give_up;
 use crate::statements::{Connection, SQL};
 
@@ -37,11 +37,6 @@ impl Come {
     }
 }
 
-/// Whether a job waits for others or for a signal, or is in a batch.
-pub(crate) fn is_linked(job: &NewJob) -> bool {
-    job.spec().waits() || job.spec().batch.is_some()
-}
-
 /// Links the new jobs of an enqueue, which are stored already, to what they wait for.
 pub(crate) fn link(
     work: &Work<'_>,
@@ -49,93 +44,66 @@ pub(crate) fn link(
     answers: &[Enqueued],
     new: &[usize],
 ) -> Result<()> {
-    let resolved = links::resolve(jobs, answers, new).map_err(Failure::refused)?;
-    check_parents(work.conn, answers, resolved.iter().flatten())?;
-    for (place, after) in new.iter().zip(&resolved) {
-        let job = &jobs[*place];
-        add_links(work, job.id(), after)?;
-        if let Some(wait) = &job.spec().signal {
-            let deadline = work.now.saturating_add(duration_millis(wait.timeout));
-            let timeout = duration_millis(wait.timeout);
-            work.conn.prepare_cached(&SQL.add_signal)?.execute(params![
-                job.id().as_bytes(),
-                wait.key.as_str(),
-                timeout,
-                deadline
-            ])?;
-        }
-        if let Some(batch) = job.spec().batch {
-            join(work.conn, job.id(), batch)?;
-        }
+    let links = NewLinks::of(jobs, answers, new).map_err(Failure::refused)?;
+    check_parents(work.conn, &links, answers)?;
+    add_links(work, &links)?;
+    let mut add_signal = work.conn.prepare_cached(&SQL.add_signal)?;
+    for (job, wait) in &links.signals {
+        let timeout = duration_millis(wait.timeout);
+        let deadline = work.now.saturating_add(timeout);
+        let id = job.as_bytes();
+        add_signal.execute(params![id, wait.key.as_str(), timeout, deadline])?;
+    }
+    let mut grow = work.conn.prepare_cached(&SQL.grow_batch)?;
+    let mut join = work.conn.prepare_cached(&SQL.join_batch)?;
+    for (job, batch) in &links.members {
+        grow.execute([batch.as_bytes()])?;
+        join.execute([job.as_bytes(), batch.as_bytes()])?;
     }
     Ok(())
 }
 
-/// Refuses parents that are not stored; the jobs of this enqueue are.
-fn check_parents<'a>(
-    conn: Connection<'_>,
-    answers: &[Enqueued],
-    after: impl Iterator<Item = &'a After> + Clone,
-) -> Result<()> {
-    let parents = after.map(After::parent);
-    let mut seen = HashSet::new();
+/// Refuses parents that are not stored, and batches that nothing can join.
+fn check_parents(conn: Connection<'_>, links: &NewLinks<'_>, answers: &[Enqueued]) -> Result<()> {
     let mut exists = conn.prepare_cached(&SQL.job_exists)?;
-    for parent in parents.clone() {
-        if let Parent::Job(job) = parent
-            && seen.insert(parent)
-            && !exists.query_row([job.as_bytes()], |row| row.get::<_, bool>(0))?
-        {
-            return Err(Failure::refused(links::missing_parent(job, answers)));
+    for parent in links.stored_parents() {
+        if !exists.query_row([parent.as_bytes()], |row| row.get::<_, bool>(0))? {
+            return Err(Failure::refused(links::missing_parent(*parent, answers)));
         }
     }
-    for parent in parents {
-        if let Parent::Batch(batch) = parent
-            && seen.insert(parent)
-            && read_batch(conn, batch)?.is_none()
-        {
-            return Err(Failure::refused(links::missing(parent)));
+    let mut closed = HashMap::new();
+    for batch in links.batches() {
+        if let Some(record) = read_batch(conn, batch)? {
+            closed.insert(batch, record.closed);
         }
     }
-    Ok(())
+    let closed = |batch: BatchId| closed.get(&batch).copied();
+    links.check_batches(closed).map_err(Failure::refused)
 }
 
-fn add_links(work: &Work<'_>, child: JobId, after: &[After]) -> Result<()> {
+fn add_links(work: &Work<'_>, links: &NewLinks<'_>) -> Result<()> {
     let mut add = work.conn.prepare_cached(&SQL.add_link)?;
     let mut flag = work.conn.prepare_cached(&SQL.flag_parent)?;
-    for (place, one) in after.iter().enumerate() {
-        let parent = one.parent();
-        add.execute(params![
-            child.as_bytes(),
-            i64::try_from(place).unwrap_or(i64::MAX),
-            parent.code(),
-            parent.as_bytes(),
-            one.to_stored(),
-        ])?;
-        match parent {
-            Parent::Batch(batch) => work.come.borrow_mut().batch(batch),
-            Parent::Job(parent) => {
-                flag.execute([parent.as_bytes()])?;
-                // It may have ended before.
-                work.come.borrow_mut().ended(parent);
+    for (child, after) in &links.after {
+        for (place, one) in (0_i64..).zip(after) {
+            let parent = one.parent();
+            add.execute(params![
+                child.as_bytes(),
+                place,
+                parent.code(),
+                parent.as_bytes(),
+                one.to_stored(),
+            ])?;
+            match parent {
+                Parent::Batch(batch) => work.come.borrow_mut().batch(batch),
+                Parent::Job(parent) => {
+                    flag.execute([parent.as_bytes()])?;
+                    // It may have ended before.
+                    work.come.borrow_mut().ended(parent);
+                }
             }
         }
     }
-    Ok(())
-}
-
-fn join(conn: Connection<'_>, job: JobId, batch: BatchId) -> Result<()> {
-    let grown = conn
-        .prepare_cached(&SQL.grow_batch)?
-        .execute([batch.as_bytes()])?;
-    if grown == 0 {
-        let problem = match read_batch(conn, batch)? {
-            None => links::missing(Parent::Batch(batch)),
-            Some(_) => links::closed(batch),
-        };
-        return Err(Failure::refused(problem));
-    }
-    conn.prepare_cached(&SQL.join_batch)?
-        .execute([job.as_bytes(), batch.as_bytes()])?;
     Ok(())
 }
 
@@ -172,7 +140,7 @@ fn find_ended(conn: Connection<'_>, id: JobId) -> Result<Option<EndedJob>> {
     let found = conn
         .prepare_cached(&SQL.find_ended)?
         .query_row([id.as_bytes()], |row| {
-            let flags: i64 = row.get(1)?;
+            let flags = row::flags(row, 1)?;
             Ok((row.get::<_, i64>(0)?, flags, row::json(row, 2)))
         })
         .optional()?;
@@ -183,8 +151,8 @@ fn find_ended(conn: Connection<'_>, id: JobId) -> Result<Option<EndedJob>> {
         job: id,
         state: JobState::from_code(state)?,
         result,
-        has_children: flags & HAS_CHILDREN != 0,
-        in_batch: flags & IN_BATCH != 0,
+        has_children: flags.has_any(JobFlags::CHILDREN),
+        in_batch: flags.has_any(JobFlags::BATCH),
     }))
 }
 
@@ -203,13 +171,14 @@ fn waiting_for(conn: Connection<'_>, parents: &[Parent]) -> Result<Vec<WaitingJo
     for child in children {
         let found = conn
             .prepare_cached(&SQL.read_state)?
-            .query_row([child.as_bytes()], |row| Ok((row.get(0)?, row.get(2)?)))
+            .query_row([child.as_bytes()], |row| {
+                Ok((row.get(0)?, row::flags(row, 2)?))
+            })
             .optional()?;
         // Links go with their child.
         let Some((state, flags)) = found else {
             continue;
         };
-        let flags: i64 = flags;
         let open = links_of(conn, child)?.into_iter().filter_map(|link| {
             (link.state == LinkState::Open).then_some(OpenLink {
                 place: link.place,
@@ -221,8 +190,8 @@ fn waiting_for(conn: Connection<'_>, parents: &[Parent]) -> Result<Vec<WaitingJo
             job: child,
             state: JobState::from_code(state)?,
             awaits_signal: signal_of(conn, child)?.is_some_and(|signal| signal.is_open()),
-            has_children: flags & HAS_CHILDREN != 0,
-            in_batch: flags & IN_BATCH != 0,
+            has_children: flags.has_any(JobFlags::CHILDREN),
+            in_batch: flags.has_any(JobFlags::BATCH),
             open: open.collect(),
         });
     }
@@ -230,25 +199,25 @@ fn waiting_for(conn: Connection<'_>, parents: &[Parent]) -> Result<Vec<WaitingJo
 }
 
 fn count(conn: Connection<'_>, ended: &[(JobId, JobState)]) -> Result<Vec<BatchRecord>> {
-    let mut tallies: BTreeMap<BatchId, [i64; 3]> = BTreeMap::new();
+    let mut tallies: BTreeMap<BatchId, Tally> = BTreeMap::new();
     let mut note = conn.prepare_cached(&SQL.count_child)?;
     for (job, state) in ended {
         let batch = note
             .query_row([job.as_bytes()], |row| row.get(0).map(BatchId::from_bytes))
             .optional()?;
         if let Some(batch) = batch {
-            let [succeeded, failed, cancelled] = tallies.entry(batch).or_default();
-            *match state {
-                JobState::Succeeded => succeeded,
-                JobState::Failed => failed,
-                _ => cancelled,
-            } += 1;
+            tallies.entry(batch).or_default().count(*state);
         }
     }
     let mut add = conn.prepare_cached(&SQL.count_in_batch)?;
     let mut batches = Vec::with_capacity(tallies.len());
-    for (batch, [succeeded, failed, cancelled]) in tallies {
-        add.execute(params![batch.as_bytes(), succeeded, failed, cancelled])?;
+    for (batch, tally) in tallies {
+        add.execute(params![
+            batch.as_bytes(),
+            tally.succeeded.cast_signed(),
+            tally.failed.cast_signed(),
+            tally.cancelled.cast_signed(),
+        ])?;
         batches.extend(read_batch(conn, batch)?);
     }
     Ok(batches)
@@ -263,7 +232,9 @@ fn write(work: &Work<'_>, changes: &Changes) -> Result<()> {
         let (data, flags) = work
             .conn
             .prepare_cached(&SQL.read_state)?
-            .query_row([id.as_bytes()], |row| Ok((row.get(1)?, row.get(2)?)))?;
+            .query_row([id.as_bytes()], |row| {
+                Ok((row.get(1)?, row::flags(row, 2)?))
+            })?;
         work.conn
             .prepare_cached(&SQL.change_state)?
             .execute(params![

@@ -1,8 +1,8 @@
 //! Looking at jobs.
 
 use ratchet_core::model::{
-    Among, Attempt, Detail, JobFilter, JobInput, JobOrder, JobPage, JobRecord, PageRequest,
-    StateCounts,
+    Among, Attempt, Detail, JobFilter, JobFlags, JobInput, JobOrder, JobPage, JobRecord,
+    PageRequest, StateCounts,
 };
 use ratchet_core::time::to_millis;
 use ratchet_core::{ClaimToken, JobId, JobState, Json, Name, NodeId};
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::links;
 use crate::request::Work;
 use crate::routes::json_of;
-use crate::row::{self, IN_BATCH, WAITS};
+use crate::row;
 use crate::statements::SQL;
 
 /// The jobs with these ids, each if it exists and can be shown.
@@ -31,8 +31,7 @@ pub(crate) fn get(
             let route = work.routes.get(work.conn, row.get(2)?)?.cloned();
             let mut job = route.map(|route| row::job_record(row, route));
             if let Some(Ok(found)) = &mut job {
-                let flags: i64 = row.get(32)?;
-                if flags & (WAITS | IN_BATCH) != 0 {
+                if row::flags(row, 32)?.has_any(JobFlags::LINKED) {
                     links::show(work.conn, found)?;
                     // Links are small; what a signal brought may not be.
                     if detail == Detail::Outline {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ratchet_core::model::{
-    AttemptOutcome, HeldClaim, NodeRegistry, ReclaimEffect, ReclaimPass, ReclaimRequest, Reclaimed,
+    AttemptOutcome, HeldClaim, JobFlags, NodeRegistry, ReclaimEffect, ReclaimPass, ReclaimRequest,
+    Reclaimed,
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{ClaimToken, JobId, NodeId};
@@ -12,7 +13,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use crate::error::Result;
 use crate::nodes::all_nodes;
 use crate::request::Work;
-use crate::row::{self, HAS_TIMEOUTS};
+use crate::row;
 use crate::settle::{Ended, end_claim};
 use crate::statements::{Connection, SQL};
 
@@ -39,7 +40,7 @@ struct Running {
     last_report: Option<i64>,
     node: Option<NodeId>,
     data: i64,
-    flags: i64,
+    flags: JobFlags,
 }
 
 impl Running {
@@ -53,7 +54,7 @@ impl Running {
             last_report: row.get(5)?,
             node: row::node_id(row, 6)?,
             data: row.get(7)?,
-            flags: row.get(8)?,
+            flags: row::flags(row, 8)?,
         })
     }
 }
@@ -71,10 +72,10 @@ fn find_lost(work: &Work<'_>, request: &ReclaimRequest, limit: usize) -> Result<
         && let Some(row) = rows.next()?
     {
         let running = Running::read(row)?;
-        let (timeout, stall_timeout) = if running.flags & HAS_TIMEOUTS == 0 {
-            (None, None)
-        } else {
+        let (timeout, stall_timeout) = if running.flags.has_any(JobFlags::TIMEOUTS) {
             timeouts(work.conn, running.data)?
+        } else {
+            (None, None)
         };
         let claim = HeldClaim {
             owner: nodes.owner(running.node),

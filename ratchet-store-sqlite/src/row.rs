@@ -17,19 +17,6 @@ use rusqlite::types::ValueRef;
 
 use crate::error::Result;
 
-/// A bit of `ratchet_jobs.flags`: the job has a unique key.
-pub(crate) const HAS_UNIQUE_KEY: i64 = JobFlags::UNIQUE_KEY.bits() as i64;
-/// A bit of `ratchet_jobs.flags`: the job has a timeout or a stall timeout.
-pub(crate) const HAS_TIMEOUTS: i64 = JobFlags::TIMEOUTS.bits() as i64;
-/// A bit of `ratchet_jobs.flags`: the job has a lane.
-pub(crate) const HAS_LANE: i64 = JobFlags::LANE.bits() as i64;
-/// A bit of `ratchet_jobs.flags`: the job waits, or waited, for others or for a signal.
-pub(crate) const WAITS: i64 = JobFlags::WAITS.bits() as i64;
-/// A bit of `ratchet_jobs.flags`: others were linked to the job.
-pub(crate) const HAS_CHILDREN: i64 = JobFlags::CHILDREN.bits() as i64;
-/// A bit of `ratchet_jobs.flags`: the job is in a batch.
-pub(crate) const IN_BATCH: i64 = JobFlags::BATCH.bits() as i64;
-
 /// A text column: none if it is NULL.
 pub(crate) fn text<'a>(
     row: &'a Row<'_>,
@@ -126,6 +113,13 @@ pub(crate) fn job_id(row: &Row<'_>, column: usize) -> rusqlite::Result<JobId> {
 pub(crate) fn node_id(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<NodeId>> {
     let bytes: Option<[u8; 16]> = row.get(column)?;
     Ok(bytes.map(NodeId::from_bytes))
+}
+
+/// The flags of a job. Bits that no flag has are ignored.
+pub(crate) fn flags(row: &Row<'_>, column: usize) -> rusqlite::Result<JobFlags> {
+    let bits: i64 = row.get(column)?;
+    let bits = i16::try_from(bits & i64::from(i16::MAX)).unwrap_or_default();
+    Ok(JobFlags::from_bits(bits))
 }
 
 /// A number that the database keeps signed.

@@ -1,7 +1,7 @@
 //! Ending claims, and hearing from running ones.
 
 use ratchet_core::model::{
-    AttemptOutcome, Fenced, NextRun, Report, ReportKind, Reported, Settlement,
+    AttemptOutcome, Fenced, JobFlags, NextRun, Report, ReportKind, Reported, Settlement,
 };
 use ratchet_core::time::{duration_micros, duration_millis, from_millis};
 use ratchet_core::{ClaimToken, JobId, JobState, NodeId};
@@ -10,7 +10,7 @@ use rusqlite::{CachedStatement, OptionalExtension, params};
 use crate::error::Result;
 use crate::lanes;
 use crate::request::Work;
-use crate::row::{self, HAS_CHILDREN, HAS_LANE, HAS_UNIQUE_KEY, IN_BATCH, WAITS};
+use crate::row;
 use crate::statements::SQL;
 
 /// Ends the claims of one call.
@@ -89,7 +89,7 @@ pub(crate) struct Ended {
     pub(crate) node: Option<[u8; 16]>,
     pub(crate) claimed_at: i64,
     pub(crate) data: i64,
-    pub(crate) flags: i64,
+    pub(crate) flags: JobFlags,
     /// Whether the job ends with it.
     pub(crate) terminal: bool,
 }
@@ -125,21 +125,21 @@ pub(crate) fn end_claim(
 
 /// What a job that ends lets others have: its unique key, its place in its lane, and that it has
 /// ended.
-pub(crate) fn give_up(work: &Work<'_>, id: JobId, data: i64, flags: i64) -> Result<()> {
-    if flags & HAS_UNIQUE_KEY != 0 {
+pub(crate) fn give_up(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) -> Result<()> {
+    if flags.has_any(JobFlags::UNIQUE_KEY) {
         work.conn
             .prepare_cached(&SQL.free_unique_key)?
             .execute(params![data, id.as_bytes()])?;
     }
-    if flags & HAS_LANE != 0 {
+    if flags.has_any(JobFlags::LANE) {
         lanes::leave(work.conn, id)?;
     }
-    if flags & WAITS != 0 {
+    if flags.has_any(JobFlags::WAITS) {
         work.conn
             .prepare_cached(&SQL.close_signal)?
             .execute([id.as_bytes()])?;
     }
-    if flags & (HAS_CHILDREN | IN_BATCH) != 0 {
+    if flags.has_any(JobFlags::FOLLOWED) {
         work.come.borrow_mut().ended(id);
     }
     Ok(())
@@ -193,7 +193,7 @@ struct Held {
     claimed_at: Option<i64>,
     node: Option<[u8; 16]>,
     data: i64,
-    flags: i64,
+    flags: JobFlags,
 }
 
 impl Held {
@@ -242,7 +242,7 @@ fn read_claim(read: &mut CachedStatement<'_>, token: ClaimToken) -> Result<Optio
                 claimed_at: row.get(4)?,
                 node: row.get(5)?,
                 data: row.get(6)?,
-                flags: row.get(7)?,
+                flags: row::flags(row, 7)?,
             })
         })
         .optional()?;

@@ -116,7 +116,9 @@ fn expire(work: &Work<'_>, limit: usize) -> Inner<Vec<JobId>> {
         let found = work
             .conn
             .prepare_cached(&SQL.read_state)?
-            .query_row([id.as_bytes()], |row| Ok((row.get(1)?, row.get(2)?)))
+            .query_row([id.as_bytes()], |row| {
+                Ok((row.get(1)?, row::flags(row, 2)?))
+            })
             .optional()?;
         let Some((data, flags)) = found else {
             // A wait whose job is not there keeps the others from nothing, and is not found again.

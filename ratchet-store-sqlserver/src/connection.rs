@@ -287,7 +287,7 @@ impl Lease {
 
     /// Runs a statement in a session that is first made what statements rest on, whatever an
     /// application has set in it.
-    pub(crate) async fn save(&mut self, sql: &str) -> Result<()> {
+    pub(crate) async fn batch_anew(&mut self, sql: &str) -> Result<()> {
         let anew = format!("{}\n{sql}", self.session.setup);
         self.batch(&anew).await.map(drop)
     }

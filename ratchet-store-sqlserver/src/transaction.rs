@@ -4,10 +4,11 @@ use std::fmt;
 
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::{InvalidInput, Result, StoreErrorKind};
-use ratchet_sql::{Connections as _, Failure, Lease as _, Result as Inner};
+use ratchet_sql::{Connections as _, Failure, Lease as _, Result as Inner, Savepoint};
 use tiberius::{Row, ToSql};
 
 use crate::connection::Lease;
+use crate::dialect::SqlServer;
 use crate::leftovers;
 use crate::store::SqlServerStore;
 
@@ -133,7 +134,7 @@ impl Transaction {
         }
         self.start(OPERATION)?;
         // In a box, so that the callers' own futures stay small.
-        let work = Box::pin(enqueue_on(store, &mut self.lease, jobs));
+        let work = Box::pin(store.enqueue_within(&mut self.lease, jobs));
         let done = within(&self.store, work).await;
         // Input that was refused leaves nothing behind, and the transaction as it was.
         let refused = matches!(&done, Err(failure) if failure.kind == StoreErrorKind::Invalid);
@@ -160,40 +161,27 @@ impl Transaction {
     }
 }
 
-/// A point in a transaction to which a refused enqueue goes back.
-const SAVE: &str = "SAVE TRANSACTION ratchet_enqueue";
-const BACK: &str = "ROLLBACK TRANSACTION ratchet_enqueue";
+impl Savepoint<SqlServer> for Lease {
+    /// The application may have set the session otherwise, which is set back with the savepoint.
+    const ALWAYS: bool = true;
 
-/// How often an enqueue inside a transaction is tried with the routes that the database has.
-const TRIES: u32 = 5;
-
-/// Stores the jobs of one call inside the transaction of an application.
-///
-/// What is refused only after something was written goes back to before it. Errors of the server
-/// cannot be gone back from: they end the transaction.
-async fn enqueue_on(
-    store: &SqlServerStore,
-    lease: &mut Lease,
-    jobs: &[NewJob],
-) -> Inner<Vec<Enqueued>> {
-    if jobs.is_empty() {
-        return Ok(Vec::new());
+    /// Errors of the server end the transaction.
+    fn survives(failure: &Failure) -> bool {
+        failure.refuted || failure.kind == StoreErrorKind::Invalid
     }
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        let routes = store.marks_of(jobs).await?;
-        lease.save(SAVE).await?;
-        let stored = store.store_jobs(lease, jobs, &routes).await;
-        let Err(failure) = &stored else {
-            return stored;
-        };
-        if failure.refuted || failure.kind == StoreErrorKind::Invalid {
-            lease.batch(BACK).await?;
-        }
-        if !failure.refuted || tries == TRIES {
-            return stored;
-        }
+
+    async fn save(&mut self) -> Inner<()> {
+        self.batch_anew("SAVE TRANSACTION ratchet_enqueue").await
+    }
+
+    /// A savepoint lasts as long as its transaction.
+    async fn release(&mut self) -> Inner<()> {
+        Ok(())
+    }
+
+    async fn roll_back(&mut self) -> Inner<()> {
+        self.batch("ROLLBACK TRANSACTION ratchet_enqueue").await?;
+        Ok(())
     }
 }
 

@@ -16,7 +16,7 @@ use super::jobs::absent;
 use crate::app::App;
 use crate::args::{Bulk, Purge};
 use crate::confirm::confirm;
-use crate::exit::{Failure, Verdict};
+use crate::exit::Failure;
 use crate::interruptible;
 use crate::output::{Table, number, since};
 

@@ -14,7 +14,7 @@ use crate::model::{After, Enqueued, NewJob, Parent};
 /// # Errors
 /// [`InvalidInput`], naming `parent`, if jobs would wait for each other in a circle, or too many one after
 /// the other, as duplicates can make them do.
-pub fn resolve(
+pub(super) fn resolve(
     jobs: &[NewJob],
     answers: &[Enqueued],
     new: &[usize],

@@ -2,24 +2,24 @@
 //!
 //! [`Cascade`] is the one place where links are decided. A store feeds it the jobs that ended in a
 //! call, does what it asks for until it asks for nothing more, and commits all of it together with
-//! the ends themselves. [`resolve`] says what the jobs of an enqueue wait for.
+//! the ends themselves. [`NewLinks`] says what the jobs of an enqueue wait for.
 
 mod cascade;
 mod graph;
+mod new_links;
 
 pub use cascade::{Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
 pub(crate) use graph::refuse_cycles;
-pub use graph::resolve;
+pub use new_links::NewLinks;
 
 use crate::error::InvalidInput;
-use crate::id::{BatchId, JobId};
+use crate::id::JobId;
 use crate::model::{Enqueued, Parent};
 use crate::state::JobState;
 
 /// What is wrong with an enqueue that waits for somebody who does not exist, or joins a batch that
 /// does not.
-#[must_use]
-pub fn missing(parent: Parent) -> InvalidInput {
+fn missing(parent: Parent) -> InvalidInput {
     match parent {
         Parent::Job(job) => InvalidInput::new(
             "parent",
@@ -40,12 +40,6 @@ pub fn missing_parent(parent: JobId, answers: &[Enqueued]) -> InvalidInput {
          for it and was purged"
     );
     InvalidInput::new("parent", problem)
-}
-
-/// What is wrong with an enqueue into a closed batch.
-#[must_use]
-pub fn closed(batch: BatchId) -> InvalidInput {
-    InvalidInput::new("batch", format!("{batch} is closed"))
 }
 
 /// The state in which a job waits that has open links or not, and whose signal has still to come or

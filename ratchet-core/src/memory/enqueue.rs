@@ -1,12 +1,9 @@
-use std::collections::{HashMap, HashSet};
-
 use super::links::awaited;
 use super::tables::Tables;
 use crate::error::{InvalidInput, Result, StoreError};
 use crate::id::JobId;
-use crate::links;
-use crate::model::{After, Enqueued, JobRecord, NewJob, Parent};
-use crate::name::Name;
+use crate::links::{self, NewLinks};
+use crate::model::{After, Enqueued, JobRecord, NewJob, Parent, Taken};
 use crate::state::JobState;
 use crate::time::from_millis;
 
@@ -16,92 +13,60 @@ impl Tables {
         self.require_permits(jobs)?;
         let (answers, new) = self.resolve_keys(jobs);
         let refused = |problem| StoreError::from(problem).during("enqueue");
-        let after = links::resolve(jobs, &answers, &new).map_err(refused)?;
-        self.check_parents(jobs, &new, &answers, &after)
-            .map_err(refused)?;
-        for (place, after) in new.iter().zip(&after) {
-            self.store(&jobs[*place], after.clone(), now);
+        let links = NewLinks::of(jobs, &answers, &new).map_err(refused)?;
+        self.check_parents(&links, &answers).map_err(refused)?;
+        for place in new {
+            self.store(&jobs[place], now);
         }
-        for (place, after) in new.into_iter().zip(after) {
-            if !after.is_empty() {
-                self.link(jobs[place].id(), after);
-            }
+        for (child, after) in links.after {
+            self.change(child, |row| row.job.spec.after.clone_from(&after));
+            self.link(child, after);
         }
         Ok(answers)
     }
 
-    /// What each job is answered, and the places of those that are to be stored.
+    /// Returns the answer for each job, and the places of the jobs that are to be stored.
     fn resolve_keys(&self, jobs: &[NewJob]) -> (Vec<Enqueued>, Vec<usize>) {
-        let (mut first, mut holders): (HashMap<&Name, JobId>, HashMap<&Name, JobId>) =
-            (HashMap::new(), HashMap::new());
-        let mut new = Vec::new();
-        let mut answers = Vec::with_capacity(jobs.len());
-        for (place, job) in jobs.iter().enumerate() {
-            let (id, spec) = (job.id(), job.spec());
-            let (once, unique) = (spec.idempotency_key.as_ref(), spec.unique_key.as_ref());
-            let earlier = once
-                .and_then(|key| self.idempotency_keys.get(key).or_else(|| first.get(key)))
-                .or_else(|| {
-                    let key = unique?;
-                    self.unique_keys.get(key).or_else(|| holders.get(key))
-                });
-            answers.push(match earlier {
-                _ if self.job(id).is_some() => Enqueued::Created(id),
-                Some(earlier) => Enqueued::Duplicate(*earlier),
-                None => {
-                    first.extend(once.map(|key| (key, id)));
-                    holders.extend(unique.map(|key| (key, id)));
-                    new.push(place);
-                    Enqueued::Created(id)
-                }
-            });
+        let mut taken = Taken::default();
+        for job in jobs {
+            if self.job(job.id()).is_some() {
+                taken.stored(job.id());
+            }
+            if let Some(key) = &job.spec().idempotency_key
+                && let Some(first) = self.idempotency_keys.get(key)
+            {
+                taken.idempotency_key(key.as_str(), *first);
+            }
+            if let Some(key) = &job.spec().unique_key
+                && let Some(holder) = self.unique_keys.get(key)
+            {
+                taken.unique_key(key.as_str(), *holder);
+            }
         }
-        (answers, new)
+        taken.resolve(jobs)
     }
 
     /// Refuses parents that do not exist, and batches that nothing can join.
     fn check_parents(
         &self,
-        jobs: &[NewJob],
-        new: &[usize],
+        links: &NewLinks<'_>,
         answers: &[Enqueued],
-        after: &[Vec<After>],
     ) -> Result<(), InvalidInput> {
-        let ids: HashSet<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
-        let parents = || after.iter().flatten().map(After::parent);
-        for parent in parents() {
-            if let Parent::Job(job) = parent
-                && !ids.contains(&job)
-                && self.job(job).is_none()
-            {
-                return Err(links::missing_parent(job, answers));
-            }
+        let mut parents = links.stored_parents().iter();
+        if let Some(missing) = parents.find(|parent| self.job(**parent).is_none()) {
+            return Err(links::missing_parent(*missing, answers));
         }
-        for parent in parents() {
-            if let Parent::Batch(batch) = parent
-                && !self.links.batches.contains_key(&batch)
-            {
-                return Err(links::missing(parent));
-            }
-        }
-        for batch in new.iter().filter_map(|place| jobs[*place].spec().batch) {
-            match self.links.batches.get(&batch) {
-                None => return Err(links::missing(Parent::Batch(batch))),
-                Some(batch) if batch.closed => return Err(links::closed(batch.id)),
-                Some(_) => {}
-            }
-        }
-        Ok(())
+        let batches = &self.links.batches;
+        links.check_batches(|batch| batches.get(&batch).map(|batch| batch.closed))
     }
 
-    fn store(&mut self, new: &NewJob, after: Vec<After>, now: i64) {
+    fn store(&mut self, new: &NewJob, now: i64) {
         let spec = new.spec();
         if let Some(key) = &spec.idempotency_key {
             self.idempotency_keys.insert(key.clone(), new.id());
         }
         let run_at = from_millis(new.due().resolve(now));
         let mut job = JobRecord::new(new.id(), spec.clone(), run_at, from_millis(now));
-        job.spec.after = after;
         job.state = if spec.waits() {
             JobState::Blocked
         } else {

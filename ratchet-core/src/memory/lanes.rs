@@ -1,14 +1,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::id::JobId;
-use crate::model::JobRecord;
+use crate::model::{JobRecord, LanePlace};
 use crate::name::Name;
 use crate::state::JobState;
 
 /// The unfinished jobs of each lane, by sequence; the first is the head. A lane without any is
 /// forgotten.
 #[derive(Clone, Default)]
-pub(super) struct Lanes(HashMap<Lane, BTreeMap<u64, JobId>>);
+pub(super) struct Lanes(HashMap<Lane, BTreeMap<i64, JobId>>);
 
 /// A queue and a lane name.
 type Lane = (Name, Name);
@@ -27,11 +27,9 @@ impl Lanes {
         };
         let members = self.0.entry(lane).or_default();
         let last = members.last_key_value().map(|(sequence, _)| *sequence);
-        members.insert(last.map_or(1, |last| last + 1), job.id);
-        match last {
-            None => JobState::Pending,
-            Some(_) => JobState::Blocked,
-        }
+        let place = LanePlace::after(last.unwrap_or_default());
+        members.insert(place.seq, job.id);
+        place.state
     }
 
     /// Takes a job that has ended out of its lane and says who is the head then.

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::tables::{Row, Tables};
 use crate::id::{BatchId, JobId};
 use crate::links::{Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
-use crate::model::{After, BatchRecord, LinkState, Parent, SignalRecord};
+use crate::model::{After, BatchRecord, LinkState, Parent, SignalRecord, Tally};
 use crate::state::JobState;
 use crate::time::{self, Timestamp, from_millis};
 
@@ -133,19 +133,23 @@ impl Tables {
     }
 
     fn count(&mut self, ended: &[(JobId, JobState)]) -> Vec<BatchRecord> {
-        let mut changed = BTreeSet::new();
+        let mut tallies: BTreeMap<BatchId, Tally> = BTreeMap::new();
         for (job, state) in ended {
             let batch = self.job(*job).and_then(|row| row.job.spec.batch);
             if let Some(batch) = batch
                 && self.links.counted.insert(*job)
-                && let Some(record) = self.links.batches.get_mut(&batch)
             {
-                record.count(*state);
-                changed.insert(batch);
+                tallies.entry(batch).or_default().count(*state);
             }
         }
-        let record = |batch| self.links.batches.get(batch).cloned();
-        changed.iter().filter_map(record).collect()
+        let mut counted = Vec::with_capacity(tallies.len());
+        for (batch, tally) in tallies {
+            if let Some(batch) = self.links.batches.get_mut(&batch) {
+                batch.add(tally);
+                counted.push(batch.clone());
+            }
+        }
+        counted
     }
 
     fn write_links(&mut self, changes: &Changes, now: i64) {

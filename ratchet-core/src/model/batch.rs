@@ -81,8 +81,29 @@ impl BatchRecord {
             .unwrap_or(100)
     }
 
-    /// Counts a child that ended in this state, which is terminal.
-    pub(crate) const fn count(&mut self, state: JobState) {
+    /// Adds children that have ended.
+    pub(crate) const fn add(&mut self, tally: Tally) {
+        self.succeeded += tally.succeeded;
+        self.failed += tally.failed;
+        self.cancelled += tally.cancelled;
+    }
+}
+
+/// How many children of a batch have ended, by how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tally {
+    /// Those that succeeded.
+    pub succeeded: u64,
+    /// Those that became dead letters.
+    pub failed: u64,
+    /// Those that were cancelled.
+    pub cancelled: u64,
+}
+
+impl Tally {
+    /// Counts a child that ended in this state, which is terminal. `[batch.count]`
+    pub const fn count(&mut self, state: JobState) {
         match state {
             JobState::Succeeded => self.succeeded += 1,
             JobState::Failed => self.failed += 1,
@@ -158,7 +179,9 @@ mod tests {
         let ends = [JobState::Failed, JobState::Cancelled, JobState::Succeeded];
         for (end, percent) in ends.into_iter().zip([33, 66, 100]) {
             assert!(!batch.is_complete());
-            batch.count(end);
+            let mut tally = Tally::default();
+            tally.count(end);
+            batch.add(tally);
             assert_eq!(batch.percent(), percent);
         }
         assert!(batch.is_complete());

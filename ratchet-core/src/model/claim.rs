@@ -8,10 +8,10 @@ use crate::json::Json;
 use crate::limits;
 use crate::model::{FIRST_VERSION, JobRecord};
 use crate::name::Name;
-use crate::priority::{Aging, Priority};
+use crate::priority::{Aging, ClaimRank, Priority};
 use crate::retry::RetryPolicy;
 use crate::route::{Route, Selection};
-use crate::time::Timestamp;
+use crate::time::{Timestamp, to_millis};
 use crate::trace::TraceContext;
 
 /// A node's request for due jobs.
@@ -207,4 +207,48 @@ pub struct ClaimedJob {
     /// What the body is given; `None` if [`ClaimRequest::payloads`] leaves it to
     /// [`JobStore::load_inputs`](crate::store::JobStore::load_inputs).
     pub input: Option<JobInput>,
+}
+
+impl ClaimedJob {
+    /// Sorts jobs into claim order at this time of the database, in milliseconds.
+    pub fn sort(jobs: &mut [Self], aging: Aging, now: i64) {
+        jobs.sort_by_cached_key(|job| {
+            let claim = &job.claim;
+            let run_at = to_millis(claim.run_at);
+            ClaimRank::new(claim.priority, run_at, claim.token.job, aging, now)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::JobId;
+    use crate::name::Name;
+    use crate::time::from_millis;
+
+    #[test]
+    fn claimed_jobs_are_sorted_by_their_rank_at_that_time() {
+        let (first, second) = (JobId::new(), JobId::new());
+        let job = |id, priority, run_at| {
+            let name = |text| Name::new("name", text).unwrap();
+            let route = Route::new(name("queue"), name("kind"));
+            let token = ClaimToken::new(id, 1, None, Timestamp::UNIX_EPOCH);
+            let claim = Claim::new(token, route, priority, from_millis(run_at));
+            ClaimedJob { claim, input: None }
+        };
+        let mut jobs = [
+            job(second, Priority::Low, 0),
+            job(second, Priority::High, 200),
+            job(second, Priority::High, 100),
+            job(first, Priority::High, 200),
+        ];
+        let order = [2, 3, 1, 0].map(|place: usize| jobs[place].clone());
+        ClaimedJob::sort(&mut jobs, Aging::OFF, 200);
+        assert_eq!(jobs, order);
+        // By then the job that waits since 0 has overtaken the others.
+        let aging = Aging::every(Duration::from_millis(60));
+        ClaimedJob::sort(&mut jobs, aging, 200);
+        assert_eq!(jobs[0].claim.priority, Priority::Low);
+    }
 }

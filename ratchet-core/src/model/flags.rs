@@ -36,7 +36,11 @@ impl JobFlags {
     /// The route of the job names a permit.
     pub const PERMIT: Self = Self(128);
     /// The end of the job may concern others: its lane, its children or its batch.
-    pub const AWAITED: Self = Self::LANE.and(Self::CHILDREN).and(Self::BATCH);
+    pub const AWAITED: Self = Self::LANE.and(Self::FOLLOWED);
+    /// The end of the job may concern its children or its batch, whatever its lane is.
+    pub const FOLLOWED: Self = Self::CHILDREN.and(Self::BATCH);
+    /// The job has links, a signal or a batch of its own.
+    pub const LINKED: Self = Self::WAITS.and(Self::BATCH);
 
     /// The flags, each with the word that stands for it in the texts of statements.
     pub const WORDS: [(&'static str, Self); 9] = [

@@ -10,6 +10,7 @@ mod due_route;
 mod finding;
 mod flags;
 mod guard;
+mod lane;
 mod link;
 mod new_job;
 mod node;
@@ -29,11 +30,12 @@ mod salvage;
 mod settle;
 mod signal;
 mod spec_document;
+mod taken;
 
 pub use crate::due::RunAt;
 pub use among::Among;
 pub use archive::{ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob};
-pub use batch::{BatchClosed, BatchPurge, BatchRecord};
+pub use batch::{BatchClosed, BatchPurge, BatchRecord, Tally};
 pub use claim::{Claim, ClaimRequest, ClaimedJob, JobInput};
 pub use clock_trust::ClockTrust;
 pub use control::{ActSelection, Acted, ActionOutcome, JobSelector};
@@ -41,6 +43,7 @@ pub use due_route::DueRoute;
 pub use finding::{Finding, Findings, Holder, Severity};
 pub use flags::JobFlags;
 pub use guard::{Guard, Guarded};
+pub use lane::{LanePlace, LanePlaces};
 pub use link::{After, BatchCondition, Condition, Link, LinkState, Parent};
 pub(crate) use new_job::positive;
 pub use new_job::{Enqueued, JobSpec, NewJob};
@@ -65,7 +68,8 @@ pub use recurring::{
     RecurringFiring, RecurringOrigin, RecurringPage, RecurringRecord, RecurringToken,
     RetireRecurring,
 };
-pub use report::{Report, ReportKind, Reported};
+pub use report::{LastReport, Report, ReportKind, Reported};
 pub use salvage::Salvage;
 pub use settle::{Effect, Fenced, NextRun, Outcome, Settlement};
 pub use signal::{Delivered, Delivery, Signal, SignalRecord, SignalTarget, SignalWait};
+pub use taken::Taken;

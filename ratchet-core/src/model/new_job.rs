@@ -89,6 +89,25 @@ impl JobSpec {
     pub const fn waits(&self) -> bool {
         !self.after.is_empty() || self.signal.is_some()
     }
+
+    /// Whether the job has a unique key or an idempotency key.
+    #[must_use]
+    pub const fn has_keys(&self) -> bool {
+        self.unique_key.is_some() || self.idempotency_key.is_some()
+    }
+
+    /// Whether the job waits for others or for a signal, or is in a batch.
+    #[must_use]
+    pub const fn is_linked(&self) -> bool {
+        self.waits() || self.batch.is_some()
+    }
+
+    /// Whether an enqueue of the job reads or changes what it shares with others: its lane, its parents
+    /// or its batch. A store does that in a transaction.
+    #[must_use]
+    pub const fn needs_transaction(&self) -> bool {
+        self.lane.is_some() || self.is_linked()
+    }
 }
 
 /// A job that is to be enqueued: made by `into_job()` of a typed job or by [`NewJob::new`], then
@@ -547,6 +566,7 @@ impl Enqueued {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::JobFlags;
 
     fn field(job: &NewJob) -> &'static str {
         job.validate().unwrap_err().field()
@@ -588,6 +608,36 @@ mod tests {
         assert_eq!(field(&job().wait_for("s", second)), "lane");
         let callback = job().after_batch(BatchId::new(), BatchCondition::Ended);
         assert_eq!(field(&callback), "lane");
+    }
+
+    #[test]
+    fn a_job_needs_a_transaction_for_what_it_shares_with_others() {
+        let job = || NewJob::new("kind", &1);
+        let linked = [
+            job().after(JobId::new(), Condition::Ended),
+            job().after_batch(BatchId::new(), BatchCondition::Ended),
+            job().wait_for("s", Duration::from_secs(1)),
+            job().in_batch(BatchId::new()),
+        ];
+        for job in linked {
+            assert!(job.spec().is_linked() && job.spec().needs_transaction());
+            assert!(JobFlags::of(job.spec()).has_any(JobFlags::LINKED));
+        }
+        let keyed = [job().unique_key("k"), job().idempotency_key("k")];
+        for job in keyed.into_iter().chain([job().tag("t").permit("p")]) {
+            assert!(!job.spec().is_linked() && !job.spec().needs_transaction());
+            assert!(!JobFlags::of(job.spec()).has_any(JobFlags::LINKED));
+        }
+        let in_lane = job().lane("l");
+        assert!(!in_lane.spec().is_linked() && in_lane.spec().needs_transaction());
+    }
+
+    #[test]
+    fn both_kinds_of_keys_are_keys() {
+        let job = || NewJob::new("kind", &1);
+        assert!(job().unique_key("k").spec().has_keys());
+        assert!(job().idempotency_key("k").spec().has_keys());
+        assert!(!job().tag("k").lane("k").spec().has_keys());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Reports: what a running body tells about itself.
 
+use std::collections::BTreeMap;
+
 use crate::error::{InvalidInput, StoreError, StoreErrorKind};
 use crate::id::ClaimToken;
 use crate::json::Json;
@@ -39,6 +41,34 @@ impl Report {
         Self { token, kind }
     }
 
+    /// Returns what a batch leaves of each claim: its last progress and its last checkpoint.
+    #[must_use]
+    pub fn last_of_each(batch: &[Self]) -> BTreeMap<ClaimToken, LastReport<'_>> {
+        let mut last: BTreeMap<ClaimToken, LastReport<'_>> = BTreeMap::new();
+        for report in batch {
+            let last = last.entry(report.token).or_default();
+            match &report.kind {
+                ReportKind::Alive => {}
+                ReportKind::Progress { percent, message } => {
+                    last.progress = Some((*percent, message));
+                }
+                ReportKind::Checkpoint(checkpoint) => last.checkpoint = Some(checkpoint),
+            }
+        }
+        last
+    }
+
+    /// Returns the answers to a batch. `held` says whether somebody wants the job of a claim cancelled;
+    /// `None` if the claim is no longer held.
+    #[must_use]
+    pub fn answers(batch: &[Self], held: impl Fn(ClaimToken) -> Option<bool>) -> Vec<Reported> {
+        let answer = |report: &Self| match held(report.token) {
+            Some(cancel_requested) => Reported::Applied { cancel_requested },
+            None => Reported::Stale,
+        };
+        batch.iter().map(answer).collect()
+    }
+
     /// Refuses what cannot be stored.
     ///
     /// # Errors
@@ -76,6 +106,16 @@ impl Report {
     }
 }
 
+/// The last of each kind of report on one claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LastReport<'a> {
+    /// The percentage and the message of the last progress.
+    pub progress: Option<(u8, &'a str)>,
+    /// The last checkpoint.
+    pub checkpoint: Option<&'a Json>,
+}
+
 /// What became of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reported {
@@ -86,4 +126,63 @@ pub enum Reported {
     },
     /// The claim is no longer this node's; nothing changed.
     Stale,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::JobId;
+    use crate::time::Timestamp;
+
+    fn token() -> ClaimToken {
+        ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH)
+    }
+
+    fn progress(token: ClaimToken, percent: u8, message: &str) -> Report {
+        let message = message.to_owned();
+        Report::new(token, ReportKind::Progress { percent, message })
+    }
+
+    #[test]
+    fn the_last_of_each_kind_is_left_of_a_claim() {
+        let (a, b, c) = (token(), token(), token());
+        let json = Json::from_stored;
+        let checkpoint = |token, text: &str| Report::new(token, ReportKind::Checkpoint(json(text)));
+        let batch = [
+            progress(a, 10, "first"),
+            checkpoint(a, "1"),
+            checkpoint(b, "2"),
+            progress(a, 90, "last"),
+            checkpoint(b, "3"),
+            Report::new(a, ReportKind::Alive),
+            Report::new(c, ReportKind::Alive),
+        ];
+        let (one, three) = (json("1"), json("3"));
+        let last = |progress, checkpoint| LastReport {
+            progress,
+            checkpoint,
+        };
+        let expected = [
+            (a, last(Some((90, "last")), Some(&one))),
+            (b, last(None, Some(&three))),
+            (c, LastReport::default()),
+        ];
+        assert_eq!(Report::last_of_each(&batch), BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn each_report_is_answered_by_whether_its_claim_is_held() {
+        let (held, wanted_cancelled, lost) = (token(), token(), token());
+        let batch = [held, lost, wanted_cancelled, held];
+        let batch = batch.map(|token| Report::new(token, ReportKind::Alive));
+        let cancel = |token| (token != lost).then_some(token == wanted_cancelled);
+        let applied = |cancel_requested| Reported::Applied { cancel_requested };
+        let answers = [
+            applied(false),
+            Reported::Stale,
+            applied(true),
+            applied(false),
+        ];
+        assert_eq!(Report::answers(&batch, cancel), answers);
+    }
 }

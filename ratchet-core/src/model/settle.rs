@@ -1,9 +1,10 @@
 //! Settling: how a claim ends, and what that does to the job.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::error::{InvalidInput, StoreError, StoreErrorKind, storable_error};
-use crate::id::ClaimToken;
+use crate::id::{ClaimToken, JobId};
 use crate::json::Json;
 use crate::limits::{self, MAX_RESULT_BYTES};
 use crate::model::AttemptOutcome;
@@ -87,6 +88,14 @@ impl Settlement {
         }
     }
 
+    /// Ends the claim of a job that cannot be read: it is a dead letter without an attempt, and the
+    /// problem is its error.
+    #[must_use]
+    pub fn unreadable(token: ClaimToken, problem: &InvalidInput) -> Self {
+        let error = problem.of_stored_job();
+        Self::new(token, Outcome::Failed { error }).without_attempt()
+    }
+
     /// Says how long the body ran.
     #[must_use]
     pub fn ran_for(mut self, duration: Duration) -> Self {
@@ -138,6 +147,26 @@ impl Settlement {
             Outcome::Undelivered => effect(JobState::Pending, AttemptOutcome::Undelivered),
             Outcome::Cancelled => effect(JobState::Cancelled, AttemptOutcome::Cancelled),
         }
+    }
+
+    /// Returns the places of the settlements, dealt out so that no turn has a job twice: nearly always
+    /// one turn.
+    ///
+    /// For stores that settle many jobs with one statement, which ends one claim of each job. A job that
+    /// is settled several times in a batch is settled in the order of the batch.
+    #[must_use]
+    pub fn turns(batch: &[Self]) -> Vec<Vec<usize>> {
+        let mut turns: Vec<Vec<usize>> = Vec::new();
+        let mut times: HashMap<JobId, usize> = HashMap::with_capacity(batch.len());
+        for (place, settlement) in batch.iter().enumerate() {
+            let turn = times.entry(settlement.token.job).or_default();
+            if turns.len() == *turn {
+                turns.push(Vec::new());
+            }
+            turns[*turn].push(place);
+            *turn += 1;
+        }
+        turns
     }
 
     /// Checks a whole batch, as every store does before it writes anything.
@@ -207,7 +236,6 @@ impl Fenced {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::JobId;
     use crate::time::Timestamp;
 
     fn outcomes() -> Vec<Outcome> {
@@ -265,6 +293,29 @@ mod tests {
             })
             .collect();
         assert_eq!(added, [1, 1, 1, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn a_job_has_one_end_in_each_turn() {
+        let (a, b) = (JobId::new(), JobId::new());
+        let settlement = |(job, seq)| {
+            let token = ClaimToken::new(job, seq, None, Timestamp::UNIX_EPOCH);
+            Settlement::new(token, Outcome::Released)
+        };
+        let batch = [(a, 2), (b, 1), (a, 1), (a, 2)].map(settlement);
+        assert_eq!(Settlement::turns(&batch), [vec![0, 1], vec![2], vec![3]]);
+        assert!(Settlement::turns(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_job_that_cannot_be_read_is_a_dead_letter_without_an_attempt() {
+        let token = ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH);
+        let problem = InvalidInput::new("retry", "is malformed");
+        let settlement = Settlement::unreadable(token, &problem);
+        let effect = settlement.effect(false);
+        assert_eq!((effect.state, effect.attempts_added), (JobState::Failed, 0));
+        let text = "the stored job cannot be read: retry is malformed";
+        assert_eq!(effect.error, Some(text));
     }
 
     #[test]

@@ -73,8 +73,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[claim.version]** The claim carries the payload's version as it was given at the enqueue.
     /// - **[claim.whole]** The payload and the last checkpoint come with the claim if the request asks
     ///   for payloads.
-    /// - **[claim.optimized]** If it does not, it claims exactly the same jobs, and only the inputs are
-    ///   left to [`load_inputs`](Self::load_inputs).
+    /// - **[claim.optimized]** A request without payloads claims exactly the same jobs, and leaves only
+    ///   the inputs to [`load_inputs`](Self::load_inputs).
     /// - **[permit.max]** At every moment at most as many jobs with the permit of a resource are
     ///   `Running` as [`set_permits`](super::PermitStore::set_permits) allows, in the whole database,
     ///   however many claim, settle and reclaim at once.
@@ -237,9 +237,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// # Contract
     /// - **[get.whole]** One answer per id, in order: the job with everything known about it, or
     ///   none. Any number of ids up to the batch limit works.
-    /// - **[get.outline]** For [`Detail::Outline`], the same jobs, of each its
-    ///   [outline](JobRecord::outline). A store should leave the rest unread: it may be large, and
-    ///   lists are read often.
+    /// - **[get.outline]** With [`Detail::Outline`], each answer is the [outline](JobRecord::outline)
+    ///   of that job. A store should leave the rest unread: it may be large, and lists are read often.
     ///
     /// # Errors
     /// `Invalid` if there are too many, or a failure of the store.

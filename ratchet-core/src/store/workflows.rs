@@ -31,7 +31,7 @@ use crate::store::Changed;
 ///   `Invalid`, naming `parent`, and so is one whose batch is not stored, naming `batch`; nothing
 ///   is stored.
 /// - **[link.cycle]** So is an enqueue whose jobs would wait for themselves, also where duplicates
-///   make them do so ([`links::resolve`](crate::links::resolve)).
+///   make them do so ([`NewLinks::of`](crate::links::NewLinks::of)).
 /// - **[link.duplicate]** A job whose parent in the same call is a `Duplicate` is linked to the job
 ///   that stands for it; if that was purged, it is missing as any other. One that is not stored
 ///   itself, or is stored already, gets no links.

@@ -1,0 +1,358 @@
+//! Claiming among other claimers: how many candidates a claim looks at, and when it looks again.
+//!
+//! A claim first selects candidates in claim order and then takes those that no other claimer took
+//! first. Where others were faster it comes back short, although more jobs may be due. [`Rounds`]
+//! decides whether it looks again and among how many candidates, and [`Lookahead`] remembers for
+//! later claims how many it took.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::time;
+
+/// How long a claim that has jobs may look for more.
+pub const LOOK_ON: Duration = Duration::from_secs(1);
+
+/// The number of candidates that a claim looks at for each job it wants, learned from earlier claims.
+///
+/// It is 1 while no other node claims, and grows when others take the candidates first.
+#[derive(Debug)]
+pub struct Lookahead {
+    factor: AtomicUsize,
+    /// Claims since the last one that had to look further than it began.
+    calm: AtomicUsize,
+}
+
+impl Default for Lookahead {
+    fn default() -> Self {
+        Self {
+            factor: AtomicUsize::new(1),
+            calm: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Lookahead {
+    const MOST: usize = 32;
+    /// How many claims in a row must do without looking further before the factor shrinks. Looking
+    /// further than needed costs an index range; not far enough, a whole round: when every claim that
+    /// went well shrank the factor, one claim in four was in vain among four nodes.
+    const CALM: usize = 16;
+
+    fn get(&self) -> usize {
+        self.factor.load(Ordering::Relaxed)
+    }
+
+    /// Raises the factor at once to what a claim needed beyond what it began with, and lowers it by
+    /// one after a row of claims that needed no more. Other claims learn at the same time: what this
+    /// one began with says nothing about what it needed.
+    fn learn(&self, began: usize, needed: usize) {
+        if needed > began {
+            let needed = needed.min(Self::MOST);
+            self.factor.fetch_max(needed, Ordering::Relaxed);
+            self.calm.store(0, Ordering::Relaxed);
+            return;
+        }
+        let now = self.get();
+        if now > 1 && self.calm.fetch_add(1, Ordering::Relaxed) + 1 >= Self::CALM {
+            self.calm.store(0, Ordering::Relaxed);
+            // Unless another claim changes it at this moment.
+            let _ =
+                self.factor
+                    .compare_exchange(now, now - 1, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How persistently the claims of a store look for jobs.
+#[derive(Clone, Copy, Debug)]
+pub struct Persistence {
+    /// The most rounds of a claim.
+    pub rounds: usize,
+    /// Whether a round that must be repeated ([`RoundFound::look_again`]) is not counted.
+    pub free_repeats: bool,
+    /// Whether a claim looks further after a round that permits bounded, if that round had more
+    /// candidates than the last one after which it looked further.
+    pub widens_bounded: bool,
+    /// How often a claim looks again after it got some, but not all, of all candidates there were.
+    pub after_some: usize,
+    /// How often it does after it got none of them.
+    pub after_none: usize,
+}
+
+/// What a round of a claim found.
+#[derive(Clone, Copy, Debug)]
+pub struct RoundFound {
+    /// The jobs it wanted.
+    pub wanted: usize,
+    /// The candidates there were, at most [`Rounds::look_at`].
+    pub candidates: usize,
+    /// The candidates that were not lost to others.
+    pub taken: usize,
+    /// Whether permits bounded the candidates.
+    pub bounded: bool,
+    /// Whether the same look finds other candidates now, because this round used up a resource or gave
+    /// permits back.
+    pub look_again: bool,
+}
+
+/// The rounds of one claim.
+#[derive(Debug)]
+pub struct Rounds<'a> {
+    lookahead: &'a Lookahead,
+    persistence: Persistence,
+    left: usize,
+    began: usize,
+    factor: usize,
+    /// The candidates of the last round after which it looked further.
+    seen: usize,
+    some: usize,
+    none: usize,
+}
+
+impl<'a> Rounds<'a> {
+    /// Begins with as many candidates a job as earlier claims needed.
+    #[must_use]
+    pub fn begin(lookahead: &'a Lookahead, persistence: Persistence) -> Self {
+        let began = lookahead.get();
+        Self {
+            lookahead,
+            persistence,
+            left: persistence.rounds,
+            began,
+            factor: began,
+            seen: 0,
+            some: 0,
+            none: 0,
+        }
+    }
+
+    /// Counts a round; `false` if there are no more.
+    #[must_use]
+    pub const fn another(&mut self) -> bool {
+        let more = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        more
+    }
+
+    /// Returns how many candidates the round looks at if it wants so many jobs.
+    #[must_use]
+    pub const fn look_at(&self, wanted: usize) -> usize {
+        wanted.saturating_mul(self.factor)
+    }
+
+    /// Returns whether to look again after a round that did not find all the jobs it wanted, or found
+    /// some that cannot be read.
+    #[must_use]
+    pub fn goes_on(&mut self, found: RoundFound) -> bool {
+        if found.look_again {
+            self.left += usize::from(self.persistence.free_repeats);
+            return true;
+        }
+        let all = found.candidates < self.look_at(found.wanted);
+        if found.taken == found.candidates && all {
+            return false;
+        }
+        if found.taken >= found.wanted {
+            return true;
+        }
+        // Others had the rest of the candidates.
+        let widens = self.persistence.widens_bounded && found.bounded;
+        if !all || (widens && found.candidates > self.seen) {
+            // There may be more behind these.
+            self.seen = found.candidates;
+            self.factor = (self.factor * 2).min(Lookahead::MOST);
+            return true;
+        }
+        // There were no more, but others may let some of them go.
+        if found.taken == 0 {
+            self.none += 1;
+            self.none <= self.persistence.after_none
+        } else {
+            self.some += 1;
+            self.some <= self.persistence.after_some
+        }
+    }
+
+    /// Remembers for later claims how many candidates this one needed.
+    pub fn end(self) {
+        self.lookahead.learn(self.began, self.factor);
+    }
+}
+
+/// Waits for `work` until `end`, if there is one. `None` if it took longer; the work is dropped then.
+pub async fn until<T>(end: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+    match end {
+        None => Some(work.await),
+        Some(end) if time::monotonic() >= end => None,
+        Some(end) => tokio::time::timeout_at(end, work).await.ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRM: Persistence = Persistence {
+        rounds: 3,
+        free_repeats: true,
+        widens_bounded: true,
+        after_some: 1,
+        after_none: 0,
+    };
+    const PATIENT: Persistence = Persistence {
+        rounds: 3,
+        free_repeats: false,
+        widens_bounded: false,
+        after_some: usize::MAX,
+        after_none: 2,
+    };
+
+    /// A round that wanted 10 jobs.
+    const fn found(candidates: usize, taken: usize) -> RoundFound {
+        RoundFound {
+            wanted: 10,
+            candidates,
+            taken,
+            bounded: false,
+            look_again: false,
+        }
+    }
+
+    const fn bounded(found: RoundFound) -> RoundFound {
+        RoundFound {
+            bounded: true,
+            ..found
+        }
+    }
+
+    #[test]
+    fn the_factor_grows_at_once_and_shrinks_after_a_calm() {
+        let lookahead = Lookahead::default();
+        lookahead.learn(1, 1);
+        assert_eq!(lookahead.get(), 1);
+        lookahead.learn(1, 8);
+        assert_eq!(lookahead.get(), 8);
+        for _ in 1..Lookahead::CALM {
+            lookahead.learn(8, 8);
+            assert_eq!(lookahead.get(), 8);
+        }
+        lookahead.learn(8, 8);
+        assert_eq!(lookahead.get(), 7);
+        lookahead.learn(7, 1_000);
+        assert_eq!(lookahead.get(), Lookahead::MOST);
+    }
+
+    #[test]
+    fn a_claim_that_began_with_a_larger_factor_teaches_nothing() {
+        let lookahead = Lookahead::default();
+        lookahead.learn(1, 8);
+        // One begins now, with 8, while others find that 7 will do.
+        for _ in 0..Lookahead::CALM {
+            lookahead.learn(8, 8);
+        }
+        assert_eq!(lookahead.get(), 7);
+        lookahead.learn(8, 8);
+        assert_eq!(lookahead.get(), 7, "it did not have to look further");
+        // One that began with less, and needed less than is known to be needed.
+        lookahead.learn(1, 4);
+        assert_eq!(lookahead.get(), 7);
+    }
+
+    #[test]
+    fn a_claim_that_got_all_candidates_there_were_ends() {
+        let lookahead = Lookahead::default();
+        for persistence in [FIRM, PATIENT] {
+            let mut rounds = Rounds::begin(&lookahead, persistence);
+            assert!(!rounds.goes_on(found(0, 0)));
+            assert!(!rounds.goes_on(found(9, 9)));
+            // Some of these could not be read, and there may be more.
+            assert!(rounds.goes_on(found(10, 10)));
+            assert_eq!(rounds.look_at(10), 10);
+        }
+    }
+
+    #[test]
+    fn where_others_took_candidates_it_looks_further_and_later_claims_do_from_the_beginning() {
+        let lookahead = Lookahead::default();
+        let mut rounds = Rounds::begin(&lookahead, FIRM);
+        assert!(rounds.goes_on(found(10, 3)));
+        assert_eq!(rounds.look_at(7), 14);
+        assert!(rounds.goes_on(found(20, 0)));
+        rounds.end();
+        assert_eq!(Rounds::begin(&lookahead, FIRM).look_at(1), 4);
+        let mut rounds = Rounds::begin(&lookahead, FIRM);
+        for _ in 0..10 {
+            let all = rounds.look_at(10);
+            assert!(rounds.goes_on(found(all, 0)));
+        }
+        assert_eq!(rounds.look_at(1), Lookahead::MOST);
+    }
+
+    #[test]
+    fn where_others_took_some_of_all_it_looks_again_as_often_as_it_is_told() {
+        let lookahead = Lookahead::default();
+        let mut firm = Rounds::begin(&lookahead, FIRM);
+        assert!(firm.goes_on(found(9, 1)));
+        assert!(!firm.goes_on(found(9, 1)));
+        assert!(!Rounds::begin(&lookahead, FIRM).goes_on(found(9, 0)));
+        let mut patient = Rounds::begin(&lookahead, PATIENT);
+        for _ in 0..2 {
+            assert!(patient.goes_on(found(9, 1)));
+            assert!(patient.goes_on(found(9, 0)));
+        }
+        assert!(!patient.goes_on(found(9, 0)));
+        assert_eq!(patient.look_at(1), 1, "there was nothing behind these");
+    }
+
+    #[test]
+    fn permits_that_bound_a_round_let_it_look_further_while_that_shows_more() {
+        let lookahead = Lookahead::default();
+        let mut firm = Rounds::begin(&lookahead, FIRM);
+        assert!(firm.goes_on(bounded(found(4, 0))));
+        assert_eq!(firm.look_at(1), 2);
+        assert!(firm.goes_on(bounded(found(8, 0))));
+        assert!(!firm.goes_on(bounded(found(8, 0))));
+        let mut patient = Rounds::begin(&lookahead, PATIENT);
+        assert!(patient.goes_on(bounded(found(4, 0))));
+        assert_eq!(patient.look_at(1), 1);
+    }
+
+    #[test]
+    fn rounds_are_counted_but_for_free_repeats() {
+        let lookahead = Lookahead::default();
+        let again = RoundFound {
+            look_again: true,
+            ..found(0, 0)
+        };
+        for (persistence, most) in [(FIRM, 13), (PATIENT, 3)] {
+            let mut rounds = Rounds::begin(&lookahead, persistence);
+            let mut made = 0;
+            while rounds.another() {
+                made += 1;
+                if made <= 10 {
+                    assert!(rounds.goes_on(again));
+                }
+            }
+            assert_eq!(made, most);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_is_dropped_when_its_time_is_over() {
+        let second = Duration::from_secs(1);
+        let work = || async {
+            tokio::time::sleep(second).await;
+            7
+        };
+        assert_eq!(until(None, work()).await, Some(7));
+        let end = time::monotonic() + second / 2;
+        assert_eq!(until(Some(end), work()).await, None);
+        assert_eq!(time::monotonic(), end);
+        // Not even work that would be done at once.
+        assert_eq!(until(Some(end), async { 7 }).await, None);
+        assert_eq!(until(Some(end + 2 * second), work()).await, Some(7));
+    }
+}

@@ -1,0 +1,161 @@
+//! Which jobs of an enqueue are new.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Enqueued, NewJob};
+use crate::id::JobId;
+use crate::name::Name;
+
+/// The ids and the keys of an enqueue that stored jobs have.
+///
+/// ```
+/// use ratchet_core::model::{Enqueued, Taken};
+/// use ratchet_core::{JobId, NewJob};
+///
+/// let earlier = JobId::new();
+/// let mut taken = Taken::default();
+/// taken.unique_key("nightly", earlier);
+/// let jobs = [NewJob::new("report", &1).unique_key("nightly"), NewJob::new("report", &2)];
+/// let (answers, new) = taken.resolve(&jobs);
+/// assert_eq!(answers[0], Enqueued::Duplicate(earlier));
+/// assert_eq!(new, [1]);
+/// ```
+#[derive(Debug, Default)]
+pub struct Taken<'a> {
+    stored: HashSet<JobId>,
+    idempotency_keys: HashMap<&'a str, JobId>,
+    unique_keys: HashMap<&'a str, JobId>,
+}
+
+impl<'a> Taken<'a> {
+    /// Notes that a job of the enqueue is stored already.
+    pub fn stored(&mut self, job: JobId) {
+        self.stored.insert(job);
+    }
+
+    /// Notes the first job that was enqueued with this idempotency key.
+    pub fn idempotency_key(&mut self, key: &'a str, first: JobId) {
+        self.idempotency_keys.insert(key, first);
+    }
+
+    /// Notes the unfinished job that has this unique key.
+    pub fn unique_key(&mut self, key: &'a str, holder: JobId) {
+        self.unique_keys.insert(key, holder);
+    }
+
+    /// Returns the answer for each job of the enqueue, and the places of the jobs that the store has to
+    /// store, in order.
+    ///
+    /// A job that is stored already was created by an earlier try of the same call. A key that a job of
+    /// the enqueue takes is taken for the jobs after it. `[keys.idempotency]` `[keys.unique]`
+    /// `[enqueue.repeat]`
+    #[must_use]
+    pub fn resolve(mut self, jobs: &'a [NewJob]) -> (Vec<Enqueued>, Vec<usize>) {
+        let mut answers = Vec::with_capacity(jobs.len());
+        let mut new = Vec::new();
+        for (place, job) in jobs.iter().enumerate() {
+            let (id, spec) = (job.id(), job.spec());
+            let once = spec.idempotency_key.as_ref().map(Name::as_str);
+            let unique = spec.unique_key.as_ref().map(Name::as_str);
+            let earlier = once
+                .and_then(|key| self.idempotency_keys.get(key))
+                .or_else(|| self.unique_keys.get(unique?));
+            answers.push(match earlier {
+                _ if self.stored.contains(&id) => Enqueued::Created(id),
+                Some(earlier) => Enqueued::Duplicate(*earlier),
+                None => {
+                    self.idempotency_keys.extend(once.map(|key| (key, id)));
+                    self.unique_keys.extend(unique.map(|key| (key, id)));
+                    new.push(place);
+                    Enqueued::Created(id)
+                }
+            });
+        }
+        (answers, new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job() -> NewJob {
+        NewJob::new("kind", &1)
+    }
+
+    #[test]
+    fn a_key_of_a_stored_job_makes_a_duplicate() {
+        let [first, holder] = [JobId::new(), JobId::new()];
+        let mut taken = Taken::default();
+        taken.idempotency_key("i", first);
+        taken.unique_key("u", holder);
+        let jobs = [
+            job().idempotency_key("i"),
+            job().unique_key("u"),
+            job().idempotency_key("i").unique_key("u"),
+            // The keys of the two kinds are apart.
+            job().idempotency_key("u").unique_key("i"),
+        ];
+        let (answers, new) = taken.resolve(&jobs);
+        let duplicate = Enqueued::Duplicate;
+        assert_eq!(
+            answers,
+            [
+                duplicate(first),
+                duplicate(holder),
+                // The idempotency key decides before the unique key.
+                duplicate(first),
+                Enqueued::Created(jobs[3].id()),
+            ]
+        );
+        assert_eq!(new, [3]);
+    }
+
+    #[test]
+    fn a_key_of_an_earlier_job_of_the_enqueue_makes_a_duplicate() {
+        let jobs = [
+            job().idempotency_key("i").unique_key("u"),
+            job().idempotency_key("i"),
+            job().unique_key("u"),
+            job(),
+        ];
+        let (answers, new) = Taken::default().resolve(&jobs);
+        let first = jobs[0].id();
+        assert_eq!(answers[0], Enqueued::Created(first));
+        assert_eq!(answers[1], Enqueued::Duplicate(first));
+        assert_eq!(answers[2], Enqueued::Duplicate(first));
+        assert_eq!(new, [0, 3]);
+    }
+
+    #[test]
+    fn a_duplicate_takes_none_of_its_keys() {
+        let holder = JobId::new();
+        let mut taken = Taken::default();
+        taken.unique_key("u", holder);
+        let jobs = [
+            job().idempotency_key("i").unique_key("u"),
+            job().idempotency_key("i"),
+        ];
+        let (answers, new) = taken.resolve(&jobs);
+        assert_eq!(answers[0], Enqueued::Duplicate(holder));
+        assert_eq!(answers[1], Enqueued::Created(jobs[1].id()));
+        assert_eq!(new, [1]);
+    }
+
+    #[test]
+    fn a_stored_job_is_created_again_and_not_new_whoever_has_its_keys() {
+        let jobs = [job().unique_key("u"), job().unique_key("u")];
+        let mut taken = Taken::default();
+        taken.stored(jobs[0].id());
+        taken.unique_key("u", JobId::new());
+        let (answers, new) = taken.resolve(&jobs[..1]);
+        assert_eq!(answers, [Enqueued::Created(jobs[0].id())]);
+        assert!(new.is_empty());
+        // One that has finished no longer has its unique key.
+        let mut taken = Taken::default();
+        taken.stored(jobs[0].id());
+        let (answers, new) = taken.resolve(&jobs);
+        assert_eq!(answers[1], Enqueued::Created(jobs[1].id()));
+        assert_eq!(new, [1]);
+    }
+}

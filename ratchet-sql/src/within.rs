@@ -1,0 +1,83 @@
+//! Storing jobs inside a transaction of the application.
+
+use ratchet_core::StoreErrorKind;
+use ratchet_core::model::{Enqueued, NewJob};
+
+use crate::dialect::{Dialect, Run};
+use crate::enqueue::need_more_than_an_insert;
+use crate::failure::{Failure, Result};
+use crate::store::SqlStore;
+
+/// How often an enqueue is tried that lost a race, or whose routes are missing.
+const TRIES: u32 = 5;
+
+/// A connection in a transaction of the application, in which a failed enqueue takes back what it wrote.
+pub trait Savepoint<D: Dialect>: Run<D> {
+    /// Whether jobs that one insert stores need a savepoint, too.
+    const ALWAYS: bool;
+
+    /// Whether the transaction can go on after this failure, once what came after the savepoint is taken
+    /// back.
+    fn survives(failure: &Failure) -> bool;
+
+    /// Sets the savepoint.
+    fn save(&mut self) -> impl Future<Output = Result<()>> + Send;
+
+    /// Forgets the savepoint, and keeps what came after it.
+    fn release(&mut self) -> impl Future<Output = Result<()>> + Send;
+
+    /// Takes back what came after the savepoint, and forgets it.
+    fn roll_back(&mut self) -> impl Future<Output = Result<()>> + Send;
+}
+
+impl<D: Dialect> SqlStore<D> {
+    /// Stores the jobs of one call inside a transaction of the application.
+    ///
+    /// An enqueue that loses a race is repeated, since the application cannot know that it may.
+    ///
+    /// # Errors
+    /// `Invalid`, after which the transaction can go on; `Contention` if every try lost a race; and
+    /// failures of the database.
+    pub async fn enqueue_within<S: Savepoint<D>>(
+        &self,
+        on: &mut S,
+        jobs: &[NewJob],
+    ) -> Result<Vec<Enqueued>> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let saves = S::ALWAYS || need_more_than_an_insert(jobs);
+        // Without a savepoint, only a call that stored nothing leaves the transaction as it was.
+        let lost = |failure: &Failure| {
+            let raced = failure.kind == StoreErrorKind::Contention;
+            failure.refuted || (saves && raced && S::survives(failure))
+        };
+        for _ in 1..TRIES {
+            match self.try_within(on, jobs, saves).await {
+                Err(failure) if lost(&failure) => {}
+                done => return done,
+            }
+        }
+        self.try_within(on, jobs, saves).await
+    }
+
+    async fn try_within<S: Savepoint<D>>(
+        &self,
+        on: &mut S,
+        jobs: &[NewJob],
+        saves: bool,
+    ) -> Result<Vec<Enqueued>> {
+        let routes = self.marks_of(jobs).await?;
+        if !saves {
+            return self.insert_new(on, jobs, &routes).await;
+        }
+        on.save().await?;
+        let stored = self.store_jobs(on, jobs, &routes).await;
+        match &stored {
+            Ok(_) => on.release().await?,
+            Err(failure) if S::survives(failure) => on.roll_back().await?,
+            Err(_) => {}
+        }
+        stored
+    }
+}
