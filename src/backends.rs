@@ -6,6 +6,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use ratchet_core::store::Checked;
 use ratchet_core::{MemoryStore, SharedStore, StoreError};
 
 use crate::connect::ConnectError;
@@ -94,7 +95,7 @@ const MEMORY: Driver = Driver {
 };
 
 fn memory() -> SharedStore {
-    Arc::new(MemoryStore::new())
+    Arc::new(Checked::new(MemoryStore::new()))
 }
 
 /// Finds the driver for a URL.

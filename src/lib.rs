@@ -18,7 +18,11 @@ pub mod store_api;
 pub use configured::{Migration, connect_configured, migrations, pending_migrations};
 pub use connect::{ConnectError, connect};
 #[doc(inline)]
-pub use ratchet_core::{MemoryStore, SharedStore, Store, memory::ManualClock, store::StoreInfo};
+pub use ratchet_core::{
+    MemoryStore, SharedStore, Store,
+    memory::ManualClock,
+    store::{Checked, StoreInfo},
+};
 
 // Job types and their bodies.
 #[doc(inline)]

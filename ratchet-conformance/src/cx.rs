@@ -3,6 +3,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ratchet_core::store::Checked;
 
 use crate::Power;
 use crate::fixture::{BoxError, Factory, Fixture, TestClock, Vandal};
@@ -80,7 +81,8 @@ impl Cx {
         self.notes.is_late()
     }
 
-    /// Another handle on the database, which repeats contended calls, and a node that uses it.
+    /// Another handle on the database, behind the door of the core, which repeats contended calls, and a
+    /// node that uses it.
     pub(crate) async fn node(&self) -> TestNode {
         match self.fixture.open().await {
             Ok(store) => {
@@ -99,6 +101,7 @@ impl Cx {
                         "the suite and the store disagree about {power:?}"
                     );
                 }
+                let store = Checked::shared(store);
                 TestNode::new(Arc::new(Repeating::new(store, Arc::clone(&self.notes))))
             }
             Err(error) => panic!("the database cannot be opened: {error}"),

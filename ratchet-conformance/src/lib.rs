@@ -102,6 +102,11 @@
 //! exemption from a case that passes, or fails otherwise, is a failure. [`Suite::without_running`]
 //! does not run them.
 //!
+//! # The door
+//! The suite puts the door of the core ([`Checked`](ratchet_core::store::Checked)) in front of each store
+//! that a fixture opens, as the engine does. So a store need not check its input, and its calls end at
+//! its deadline.
+//!
 //! # Contention
 //! Under load a store may give a call up because of others, or not answer in time
 //! ([`StoreErrorKind::Contention`](ratchet_core::StoreErrorKind::Contention),

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::*;
 use ratchet_core::store::{
-    Acquired, ArchiveStore, Changed, DiagnosticStore, JobStore, LockInfo, LockStore, NodeStore,
-    PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo,
+    Acquired, ArchiveStore, CallPolicy, Changed, DiagnosticStore, JobStore, LockInfo, LockStore,
+    NodeStore, PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo,
     VersionStore, WorkflowStore,
 };
 use ratchet_core::time::Timestamp;
@@ -114,8 +114,12 @@ impl Store for Repeating {
         self.inner.guards()
     }
 
-    fn patience(&self) -> Duration {
-        self.inner.patience()
+    fn is_checked(&self) -> bool {
+        self.inner.is_checked()
+    }
+
+    fn call_policy(&self) -> CallPolicy {
+        self.inner.call_policy()
     }
 
     fn recurring(&self) -> Option<&dyn RecurringStore> {

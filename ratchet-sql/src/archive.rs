@@ -9,7 +9,7 @@ use ratchet_core::model::{
 };
 use ratchet_core::store::ArchiveStore;
 use ratchet_core::time::{duration_millis, from_millis};
-use ratchet_core::{InvalidInput, JobId, JobState, Name, Result, StoreError, limits};
+use ratchet_core::{InvalidInput, JobId, JobState, Name, Result};
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
@@ -23,9 +23,6 @@ use crate::store::SqlStore;
 impl<D: Dialect> ArchiveStore for SqlStore<D> {
     async fn archive(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         const OPERATION: &str = "archive";
-        request
-            .validate()
-            .map_err(|error| error.during(OPERATION))?;
         // As for purges: again it would be to other jobs, and their number alone be told.
         self.call_again_after(
             OPERATION,
@@ -37,8 +34,6 @@ impl<D: Dialect> ArchiveStore for SqlStore<D> {
 
     async fn archived(&self, ids: &[JobId]) -> Result<Vec<Option<ArchivedJob>>> {
         const OPERATION: &str = "archived";
-        limits::check_batch("ids", ids.len())
-            .map_err(|problem| StoreError::from(problem).during(OPERATION))?;
         self.call(OPERATION, || self.read_archived(ids)).await
     }
 
@@ -48,13 +43,11 @@ impl<D: Dialect> ArchiveStore for SqlStore<D> {
         page: &PageRequest,
     ) -> Result<ArchivePage> {
         const OPERATION: &str = "list_archived";
-        page.validate().map_err(|error| error.during(OPERATION))?;
         self.call(OPERATION, || self.read_archive(filter, page))
             .await
     }
 
     async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
-        request.validate()?;
         self.call_again_after(
             "purge_archive",
             |loss| loss == Loss::Told,

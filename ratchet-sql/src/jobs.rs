@@ -1,4 +1,4 @@
-//! [`JobStore`] on SQL: what is checked here; the other files do the rest.
+//! [`JobStore`] on SQL: what is repeated after a lost connection; the other files do the rest.
 
 use async_trait::async_trait;
 use ratchet_core::model::{
@@ -7,7 +7,7 @@ use ratchet_core::model::{
     Reclaimed, Report, Reported, Settlement, StateCounts,
 };
 use ratchet_core::store::JobStore;
-use ratchet_core::{ClaimToken, InvalidInput, JobAction, JobId, Result, StoreError, limits, time};
+use ratchet_core::{ClaimToken, JobAction, JobId, Result, time};
 
 use crate::dialect::Dialect;
 use crate::failure::Loss;
@@ -16,18 +16,10 @@ use crate::store::SqlStore;
 #[async_trait]
 impl<D: Dialect> JobStore for SqlStore<D> {
     async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
-        NewJob::validate_all(jobs)?;
-        if jobs.is_empty() {
-            return Ok(Vec::new());
-        }
         self.call("enqueue", || self.enqueue_jobs(jobs)).await
     }
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
-        request.validate()?;
-        if request.limit == 0 {
-            return Ok(Vec::new());
-        }
         let until = self.nearly_too_late(time::monotonic());
         // A claim whose answer was lost may have been made, and another on top of it would be more
         // than was asked for. One that the server says it ended was not made.
@@ -40,33 +32,22 @@ impl<D: Dialect> JobStore for SqlStore<D> {
     }
 
     async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
-        limits::check_batch("tokens", tokens.len()).map_err(refused("load_inputs"))?;
         self.call("load_inputs", || self.read_inputs(tokens)).await
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
-        Settlement::validate_all(settlements)?;
-        if settlements.is_empty() {
-            return Ok(Vec::new());
-        }
         self.call("settle", || self.settle_jobs(settlements)).await
     }
 
     async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {
-        Report::validate_all(reports)?;
-        if reports.is_empty() {
-            return Ok(Vec::new());
-        }
         self.call("report", || self.keep_reports(reports)).await
     }
 
     async fn reclaim(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
-        request.validate()?;
         self.call("reclaim", || self.reclaim_jobs(request)).await
     }
 
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
-        jobs.validate(action)?;
         // An action whose answer was lost may have been done, and again would be to other jobs.
         self.call_again_after(
             "act",
@@ -77,12 +58,10 @@ impl<D: Dialect> JobStore for SqlStore<D> {
     }
 
     async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
-        limits::check_batch("ids", ids.len()).map_err(refused("get"))?;
         self.call("get", || self.read_jobs(ids, detail)).await
     }
 
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
-        page.validate()?;
         self.call("list", || self.read_page(filter, page)).await
     }
 
@@ -96,7 +75,6 @@ impl<D: Dialect> JobStore for SqlStore<D> {
     }
 
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
-        request.validate()?;
         // As for actions: again it would be to other jobs, and their number alone be told.
         self.call_again_after(
             "purge",
@@ -105,8 +83,4 @@ impl<D: Dialect> JobStore for SqlStore<D> {
         )
         .await
     }
-}
-
-fn refused(operation: &'static str) -> impl Fn(InvalidInput) -> StoreError {
-    move |problem| StoreError::from(problem).during(operation)
 }

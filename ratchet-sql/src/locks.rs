@@ -4,13 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_core::limits::check_limit;
 use ratchet_core::model::{Fenced, Guard};
-use ratchet_core::store::{
-    Acquired, HeldLock, LockInfo, LockPage, LockStore, StoredLock, validate_ttl,
-};
-use ratchet_core::time::millis_between;
-use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError, StoreErrorKind};
+use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockPage, LockStore, StoredLock};
+use ratchet_core::time::{duration_millis, millis_between};
+use ratchet_core::{Fence, InvalidInput, Name, Result, StoreErrorKind};
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::{Failure, Result as Inner};
@@ -27,7 +24,7 @@ const RELEASED: i64 = 0;
 #[async_trait]
 impl<D: Dialect> LockStore for SqlStore<D> {
     async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
-        let ttl = validate_ttl(ttl)?.min(LONGEST);
+        let ttl = duration_millis(ttl).min(LONGEST);
         self.call("acquire", || self.acquire_lock(name, owner, ttl))
             .await
     }
@@ -39,7 +36,7 @@ impl<D: Dialect> LockStore for SqlStore<D> {
         fence: Fence,
         ttl: Duration,
     ) -> Result<Fenced> {
-        let ttl = validate_ttl(ttl)?.min(LONGEST);
+        let ttl = duration_millis(ttl).min(LONGEST);
         self.call("renew", || self.move_expiry(name, owner, fence, Some(ttl)))
             .await
     }
@@ -73,8 +70,6 @@ impl<D: Dialect> LockStore for SqlStore<D> {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Vec<(Name, LockInfo)>> {
-        check_limit("limit", limit)
-            .map_err(|problem| StoreError::from(problem).during("list_locks"))?;
         self.call("list_locks", || self.page_of_locks(after, limit))
             .await
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ratchet_core::model::{RateAnswer, RateRequest};
 use ratchet_core::rate::Taken;
 use ratchet_core::store::RateStore;
-use ratchet_core::{InvalidInput, Rate, Result, limits, time};
+use ratchet_core::{InvalidInput, Rate, Result, time};
 
 use crate::dialect::{Dialect, Query, Row, Run};
 use crate::failure::{Loss, Result as Inner};
@@ -18,7 +18,6 @@ const AT_ONCE: usize = 100;
 #[async_trait]
 impl<D: Dialect> RateStore for SqlStore<D> {
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>> {
-        RateRequest::validate_all(requests)?;
         // A start whose grant was not heard of is lost: again it would be counted twice, and the
         // caller, who has no answer, makes none.
         let again = |loss| loss == Loss::Told;
@@ -27,7 +26,6 @@ impl<D: Dialect> RateStore for SqlStore<D> {
     }
 
     async fn forget_idle(&self, limit: usize) -> Result<u64> {
-        limits::check_limit("limit", limit)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.call("forget_idle", || async {
             let forget = self.sql().forget_rates.query().bind(limit);

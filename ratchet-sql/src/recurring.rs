@@ -10,7 +10,7 @@ use ratchet_core::model::{
 };
 use ratchet_core::store::{Changed, RecurringStore};
 use ratchet_core::time::{Timestamp, duration_millis, from_millis, millis_between, to_millis};
-use ratchet_core::{Incarnation, InvalidInput, Name, Result, StoreError, StoreErrorKind, limits};
+use ratchet_core::{Incarnation, InvalidInput, Name, Result, StoreErrorKind};
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
@@ -41,20 +41,16 @@ impl<D: Dialect> RecurringStore for SqlStore<D> {
     }
 
     async fn definitions(&self, after: Option<&Name>, limit: usize) -> Result<RecurringPage> {
-        limits::check_limit("limit", limit)
-            .map_err(|problem| StoreError::from(problem).during("definitions"))?;
         self.call("definitions", || self.list_definitions(after, limit))
             .await
     }
 
     async fn claim_due_recurring(&self, request: &RecurringClaimRequest) -> Result<DueRecurring> {
-        request.validate()?;
         self.call("claim_due_recurring", || self.claim_definitions(request))
             .await
     }
 
     async fn fire(&self, firings: &[RecurringFiring]) -> Result<Vec<Fired>> {
-        RecurringFiring::validate_all(firings)?;
         self.call("fire", || self.fire_definitions(firings)).await
     }
 
@@ -74,7 +70,6 @@ impl<D: Dialect> RecurringStore for SqlStore<D> {
     }
 
     async fn retire(&self, request: &RetireRecurring) -> Result<Guarded<Vec<Name>>> {
-        request.validate()?;
         self.call("retire", || self.retire_definitions(request))
             .await
     }

@@ -196,9 +196,12 @@ macro_rules! builder {
             ///
             /// # Cancel safety
             /// Dropping the future ends what was started; migrations are applied whole or not at all.
-            pub async fn connect(self) -> ::ratchet_core::Result<$store> {
+            pub async fn connect(
+                self,
+            ) -> ::ratchet_core::Result<::ratchet_core::store::Checked<$store>> {
                 let config = self.into_config();
-                $store::open(config.map_err(|error| error.during("connect"))?).await
+                let store = $store::open(config.map_err(|error| error.during("connect"))?);
+                store.await.map(::ratchet_core::store::Checked::new)
             }
 
             /// All migrations with what is set, in order. The database is not looked at.

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ratchet_core::model::{Delivered, Signal, SignalTarget};
 use ratchet_core::store::SignalStore;
-use ratchet_core::{JobId, JobState, Json, Name, Result, limits};
+use ratchet_core::{JobId, JobState, Json, Name, Result};
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
@@ -15,7 +15,6 @@ use crate::store::SqlStore;
 #[async_trait]
 impl<D: Dialect> SignalStore for SqlStore<D> {
     async fn deliver(&self, signal: &Signal) -> Result<Delivered> {
-        signal.validate()?;
         // Again, after an answer that was lost, it would be to others, or to nobody.
         let told = |loss| loss == Loss::Told;
         self.call_again_after("deliver", told, || self.deliver_signal(signal))
@@ -23,7 +22,6 @@ impl<D: Dialect> SignalStore for SqlStore<D> {
     }
 
     async fn expire(&self, limit: usize) -> Result<Vec<JobId>> {
-        limits::check_limit("limit", limit)?;
         let told = |loss| loss == Loss::Told;
         self.call_again_after("expire", told, || self.expire_signals(limit))
             .await

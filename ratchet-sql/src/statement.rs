@@ -166,7 +166,7 @@ macro_rules! shared_statements {
 
         /// The statements that only this dialect has.
         #[derive(Debug)]
-        pub struct Own {
+        pub(crate) struct Own {
             $($(pub(crate) $own: $crate::Statement<$dialect>,)*)*
         }
 

@@ -1,4 +1,4 @@
-//! The store: connections, deadlines, and repetition.
+//! The store: connections, and repetition after one was lost.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,9 +29,6 @@ struct Inside<D: Dialect> {
     version: String,
     deadline: Duration,
 }
-
-/// How often a call that the database gave up because of others is tried again.
-const RETRIES: u32 = 8;
 
 impl<D: Dialect> SqlStore<D> {
     /// Opens a store, whose tables must exist, and reads the routes. `version` is that of the server, and
@@ -124,10 +121,10 @@ impl<D: Dialect> SqlStore<D> {
     }
 
     /// Runs `work`, which must be safe to repeat. Repeats it after a lost connection, at most as often as
-    /// the pool has connections, and up to eight times after `Contention`.
+    /// the pool has connections.
     ///
     /// # Errors
-    /// Those of `work`, and `Timeout` after the deadline.
+    /// Those of `work`.
     pub async fn call<T, Work>(
         &self,
         operation: &'static str,
@@ -155,32 +152,52 @@ impl<D: Dialect> SqlStore<D> {
         Work: Future<Output = Inner<T>> + Send,
         T: Send,
     {
-        let tries = async {
-            let (mut given_up, mut lost) = (0, 0);
-            loop {
-                let failure = match work().await {
-                    Ok(done) => return Ok(done),
-                    Err(failure) => failure,
-                };
-                if failure.kind == StoreErrorKind::Contention && given_up < RETRIES {
-                    given_up += 1;
-                    tokio::time::sleep(pause(given_up)).await;
-                    continue;
-                }
-                // Where nothing can be written now, nothing can be written at once either.
-                let repeat = failure.loss != Loss::ReadOnly && repeat(failure.loss);
-                if repeat && lost < self.0.connections.max_connections() {
-                    // Each idle connection of the pool may have been lost with it.
-                    lost += 1;
-                } else {
-                    return Err(failure);
-                }
-            }
-        };
-        self.within(operation, tries).await
+        self.repeat_after(repeat, work)
+            .await
+            .map_err(|failure| failure.during(operation))
     }
 
-    /// Does work within the deadline, once.
+    /// Runs `work` as [`call`](Self::call) does, for an operation that is not one of the traits.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub async fn repeat_lost<T, Work>(&self, work: impl Fn() -> Work + Send + Sync) -> Inner<T>
+    where
+        Work: Future<Output = Inner<T>> + Send,
+        T: Send,
+    {
+        self.repeat_after(|loss| loss != Loss::No, work).await
+    }
+
+    async fn repeat_after<T, Work>(
+        &self,
+        repeat: impl Fn(Loss) -> bool + Send + Sync,
+        work: impl Fn() -> Work + Send + Sync,
+    ) -> Inner<T>
+    where
+        Work: Future<Output = Inner<T>> + Send,
+        T: Send,
+    {
+        let mut lost = 0;
+        loop {
+            let failure = match work().await {
+                Ok(done) => return Ok(done),
+                Err(failure) => failure,
+            };
+            // Where nothing can be written now, nothing can be written at once either. Contention is
+            // repeated by the door, which would forget that the work was tried before.
+            let contends = lost > 0 && failure.kind == StoreErrorKind::Contention;
+            let repeat = failure.loss != Loss::ReadOnly && (contends || repeat(failure.loss));
+            if !repeat || lost >= self.0.connections.max_connections() {
+                return Err(failure);
+            }
+            // Each idle connection of the pool may have been lost with it.
+            lost += 1;
+        }
+    }
+
+    /// Does work within the deadline, once: for what does not come through the door of the core, such as
+    /// an enqueue in a transaction of the application.
     ///
     /// # Errors
     /// Those of `work`, and `Timeout` after the deadline.
@@ -195,19 +212,23 @@ impl<D: Dialect> SqlStore<D> {
         }
     }
 
-    /// Returns when a call that began at this time should come to an end: a little before the
-    /// deadline, since its caller may have the same one.
+    /// Returns when a call that began at this time should come to an end: before the deadline, since its
+    /// caller may have the same one, and since the call may have been repeated for a tenth of it.
     pub(crate) fn nearly_too_late(&self, began: Instant) -> Instant {
         const FAR_AWAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-        began + (self.0.deadline / 10 * 9).min(FAR_AWAY)
+        began + (self.0.deadline / 10 * 8).min(FAR_AWAY)
     }
 
-    /// For a call that has had no answer within the deadline. The network may have fallen silent, so
-    /// no other idle connection is to cost a deadline too.
+    /// For a call that has had no answer within the deadline.
     #[must_use]
     pub fn too_late(&self) -> Failure {
-        self.0.connections.drop_idle();
+        self.drop_idle();
         too_late(self.0.deadline)
+    }
+
+    /// Drops the idle connections: the network may have fallen silent, and each would cost a deadline.
+    pub fn drop_idle(&self) {
+        self.0.connections.drop_idle();
     }
 
     /// Reads up to `limit` rows whose name, which is in `column`, is greater than `after`, in the order
@@ -271,65 +292,66 @@ pub fn too_late(deadline: Duration) -> Failure {
     )
 }
 
-/// How long to wait before another try: 1 ms at first and 64 ms at most, cut at random by up to half
-/// so that those who met do not meet again.
-fn pause(tries: u32) -> Duration {
-    let step = 1_000_u64 << tries.min(6);
-    Duration::from_micros(fastrand::u64(step / 2..=step))
-}
-
-/// Implements [`Store`](ratchet_core::store::Store) for a type that dereferences to a [`SqlStore`] and
-/// has diagnostics of its own. `coordinator` is a function of the type.
+/// Implements [`Store`](ratchet_core::store::Store) for a type that has diagnostics of its own. Both others
+/// are methods of the type: one returns its [`SqlStore`], one its coordinator.
 #[macro_export]
 macro_rules! store {
-    ($store:ty, $coordinator:expr) => {
+    ($store:ty, $shared:ident, $coordinator:ident) => {
         impl ::ratchet_core::store::Store for $store {
             fn info(&self) -> ::ratchet_core::store::StoreInfo {
-                (**self).info()
+                self.$shared().info()
             }
 
             fn jobs(&self) -> &dyn ::ratchet_core::store::JobStore {
-                &**self
+                self.$shared()
             }
 
             fn queues(&self) -> &dyn ::ratchet_core::store::QueueStore {
-                &**self
+                self.$shared()
             }
 
             fn nodes(&self) -> &dyn ::ratchet_core::store::NodeStore {
-                &**self
+                self.$shared()
             }
 
             fn locks(&self) -> &dyn ::ratchet_core::store::LockStore {
-                &**self
+                self.$shared()
             }
 
             fn versions(&self) -> &dyn ::ratchet_core::store::VersionStore {
-                &**self
+                self.$shared()
+            }
+
+            fn call_policy(&self) -> ::ratchet_core::store::CallPolicy {
+                ::ratchet_core::store::CallPolicy::within(self.$shared().deadline())
+            }
+
+            fn call_timed_out(&self) {
+                self.$shared().drop_idle();
             }
 
             fn recurring(&self) -> Option<&dyn ::ratchet_core::store::RecurringStore> {
-                Some(&**self)
+                Some(self.$shared())
             }
 
             fn archive(&self) -> Option<&dyn ::ratchet_core::store::ArchiveStore> {
-                Some(&**self)
+                Some(self.$shared())
             }
 
             fn permits(&self) -> Option<&dyn ::ratchet_core::store::PermitStore> {
-                Some(&**self)
+                Some(self.$shared())
             }
 
             fn rates(&self) -> Option<&dyn ::ratchet_core::store::RateStore> {
-                Some(&**self)
+                Some(self.$shared())
             }
 
             fn workflows(&self) -> Option<&dyn ::ratchet_core::store::WorkflowStore> {
-                Some(&**self)
+                Some(self.$shared())
             }
 
             fn signals(&self) -> Option<&dyn ::ratchet_core::store::SignalStore> {
-                Some(&**self)
+                Some(self.$shared())
             }
 
             fn diagnostics(&self) -> Option<&dyn ::ratchet_core::store::DiagnosticStore> {
@@ -337,13 +359,13 @@ macro_rules! store {
             }
 
             fn connections(&self) -> Option<u32> {
-                Some((**self).open_connections())
+                Some(self.$shared().open_connections())
             }
 
             fn coordinator(
                 &self,
             ) -> Option<::std::sync::Arc<dyn ::ratchet_core::cluster::ClusterCoordinator>> {
-                $coordinator(self)
+                self.$coordinator()
             }
         }
     };

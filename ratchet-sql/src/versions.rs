@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use ratchet_core::model::{Guard, Guarded};
 use ratchet_core::store::VersionStore;
-use ratchet_core::{Name, Result, limits};
+use ratchet_core::{Name, Result};
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::{Loss, Result as Inner};
@@ -22,7 +22,6 @@ impl<D: Dialect> VersionStore for SqlStore<D> {
     }
 
     async fn versions(&self, namespaces: &[Name]) -> Result<Vec<u64>> {
-        limits::check_batch("namespaces", namespaces.len())?;
         let texts: Vec<&str> = namespaces.iter().map(Name::as_str).collect();
         self.call("versions", || async {
             let find = self.sql().find_versions.query().bind(&texts);

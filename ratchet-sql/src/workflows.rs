@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ratchet_core::model::{BatchClosed, BatchPurge, BatchRecord, Guarded, Link, Parent};
 use ratchet_core::store::{Changed, WorkflowStore};
 use ratchet_core::time::duration_millis;
-use ratchet_core::{BatchId, JobId, Result, limits};
+use ratchet_core::{BatchId, JobId, Result};
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Run};
@@ -32,7 +32,6 @@ impl<D: Dialect> WorkflowStore for SqlStore<D> {
     }
 
     async fn batches(&self, ids: &[BatchId]) -> Result<Vec<Option<BatchRecord>>> {
-        limits::check_batch("ids", ids.len())?;
         self.call("batches", || self.read_batches(ids)).await
     }
 
@@ -41,7 +40,6 @@ impl<D: Dialect> WorkflowStore for SqlStore<D> {
         limit: usize,
         before: Option<BatchId>,
     ) -> Result<Vec<BatchRecord>> {
-        limits::check_limit("limit", limit)?;
         self.call("recent_batches", || async {
             let list = self.sql().list_batches.query();
             let list = list
@@ -54,13 +52,11 @@ impl<D: Dialect> WorkflowStore for SqlStore<D> {
     }
 
     async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
-        request.validate()?;
         self.call_again_after("purge_batches", told, || self.delete_batches(request))
             .await
     }
 
     async fn parents_of(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
-        limits::check_batch("ids", jobs.len())?;
         self.call("parents_of", || self.read_parents(jobs)).await
     }
 
@@ -70,7 +66,6 @@ impl<D: Dialect> WorkflowStore for SqlStore<D> {
         limit: usize,
         after: Option<JobId>,
     ) -> Result<Vec<Link>> {
-        limits::check_limit("limit", limit)?;
         self.call("children_of", || self.read_children(parent, limit, after))
             .await
     }

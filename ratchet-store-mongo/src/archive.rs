@@ -11,7 +11,7 @@ use ratchet_core::model::{
 };
 use ratchet_core::store::ArchiveStore;
 use ratchet_core::time::{duration_millis, from_millis};
-use ratchet_core::{InvalidInput, JobId, Result, StoreError, limits};
+use ratchet_core::{InvalidInput, JobId, Result};
 
 use crate::connection::Tx;
 use crate::error::{Loss, Result as Inner};
@@ -29,16 +29,11 @@ const LONGEST_TEXT: usize = 15 * 1024 * 1024;
 impl ArchiveStore for MongoStore {
     async fn archive(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         const OPERATION: &str = "archive";
-        request
-            .validate()
-            .map_err(|error| error.during(OPERATION))?;
         self.pass(OPERATION, request, Fate::Archived).await
     }
 
     async fn archived(&self, ids: &[JobId]) -> Result<Vec<Option<ArchivedJob>>> {
         const OPERATION: &str = "archived";
-        limits::check_batch("ids", ids.len())
-            .map_err(|problem| StoreError::from(problem).during(OPERATION))?;
         self.call(OPERATION, || self.read_archived(ids)).await
     }
 
@@ -48,13 +43,11 @@ impl ArchiveStore for MongoStore {
         page: &PageRequest,
     ) -> Result<ArchivePage> {
         const OPERATION: &str = "list_archived";
-        page.validate().map_err(|error| error.during(OPERATION))?;
         self.call(OPERATION, || self.read_archive_page(filter, page))
             .await
     }
 
     async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
-        request.validate()?;
         let again = |loss| loss == Loss::Told;
         self.call_again_after("purge_archive", again, || self.purge_archived(request))
             .await

@@ -7,6 +7,7 @@ use mongodb::error::ErrorKind;
 use mongodb::options::{ClientOptions, ConnectionString, ServerAddress, Tls};
 use mongodb::{Client, Database};
 use ratchet_core::error::storable_error;
+use ratchet_core::store::Checked;
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
 
 use crate::checks::{check_concerns, check_database, check_prefix, check_scheme};
@@ -157,12 +158,12 @@ impl Builder {
     /// # Cancel safety
     /// Dropping the future ends what was started; what was created so far stays and is used by the
     /// next.
-    pub async fn connect(self) -> Result<MongoStore> {
+    pub async fn connect(self) -> Result<Checked<MongoStore>> {
         let config = self
             .into_config()
             .await
             .map_err(|error| error.during("connect"))?;
-        MongoStore::open(config).await
+        MongoStore::open(config).await.map(Checked::new)
     }
 
     /// All migrations with what is set, in order. The database is not looked at.

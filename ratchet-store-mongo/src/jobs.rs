@@ -1,4 +1,4 @@
-//! [`JobStore`] on MongoDB: what is checked here; the other files do the rest.
+//! [`JobStore`] on MongoDB: what is repeated after a lost connection; the other files do the rest.
 
 use async_trait::async_trait;
 use ratchet_core::model::{
@@ -7,7 +7,7 @@ use ratchet_core::model::{
     Reclaimed, Report, Reported, Settlement, StateCounts,
 };
 use ratchet_core::store::JobStore;
-use ratchet_core::{ClaimToken, InvalidInput, JobAction, JobId, Result, StoreError, limits, time};
+use ratchet_core::{ClaimToken, JobAction, JobId, Result, time};
 
 use crate::error::Loss;
 use crate::passes::Fate;
@@ -16,23 +16,15 @@ use crate::store::MongoStore;
 #[async_trait]
 impl JobStore for MongoStore {
     async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
-        NewJob::validate_all(jobs)?;
-        self.refuse_beyond(jobs)?;
-        if jobs.is_empty() {
-            return Ok(Vec::new());
-        }
         self.call("enqueue", || self.enqueue_jobs(jobs)).await
     }
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
-        request.validate()?;
-        if request.limit == 0 {
-            return Ok(Vec::new());
-        }
         let until = self.nearly_too_late(time::monotonic());
         // A claim whose answer was lost may have been made, and another on top of it would be more
-        // than was asked for. One that the server says it did not make can be made again.
-        self.call_again_after(
+        // than was asked for. One that the server says it did not make can be made again. `until` is kept
+        // through contention, too.
+        self.call_going_on(
             "claim_next_batch",
             |loss| loss == Loss::Told,
             || self.claim_jobs(request, until),
@@ -41,39 +33,22 @@ impl JobStore for MongoStore {
     }
 
     async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
-        limits::check_batch("tokens", tokens.len()).map_err(refused("load_inputs"))?;
         self.call("load_inputs", || self.read_inputs(tokens)).await
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
-        Settlement::validate_all(settlements)?;
-        if settlements.is_empty() {
-            return Ok(Vec::new());
-        }
-        match settlements {
-            [_] => self.call("settle", || self.settle_jobs(settlements)).await,
-            _ => {
-                self.call_of_parts("settle", || self.settle_jobs(settlements))
-                    .await
-            }
-        }
+        self.call("settle", || self.settle_jobs(settlements)).await
     }
 
     async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {
-        Report::validate_all(reports)?;
-        if reports.is_empty() {
-            return Ok(Vec::new());
-        }
         self.call("report", || self.keep_reports(reports)).await
     }
 
     async fn reclaim(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
-        request.validate()?;
         self.call("reclaim", || self.reclaim_jobs(request)).await
     }
 
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
-        jobs.validate(action)?;
         // An action whose answer was lost may have been done, and again would be to other jobs.
         self.call_again_after(
             "act",
@@ -84,12 +59,10 @@ impl JobStore for MongoStore {
     }
 
     async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
-        limits::check_batch("ids", ids.len()).map_err(refused("get"))?;
         self.call("get", || self.read_jobs(ids, detail)).await
     }
 
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
-        page.validate()?;
         self.call("list", || self.read_page(filter, page)).await
     }
 
@@ -103,11 +76,6 @@ impl JobStore for MongoStore {
     }
 
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
-        request.validate()?;
         self.pass("purge", request, Fate::Deleted).await
     }
-}
-
-fn refused(operation: &'static str) -> impl Fn(InvalidInput) -> StoreError {
-    move |problem| StoreError::from(problem).during(operation)
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mongodb::bson::{RawDocument, RawDocumentBuf, doc};
 use mongodb::options::ReadConcern;
-use ratchet_core::limits::check_limit;
 use ratchet_core::model::Fenced;
-use ratchet_core::store::{Acquired, LockInfo, LockPage, LockStore, StoredLock, validate_ttl};
-use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError};
+use ratchet_core::store::{Acquired, LockInfo, LockPage, LockStore, StoredLock};
+use ratchet_core::time::duration_millis;
+use ratchet_core::{Fence, InvalidInput, Name, Result};
 
 use crate::error::{Failure, Result as Inner};
 use crate::pipelines::{self, LONGEST};
@@ -24,7 +24,7 @@ const RELEASED: i64 = 0;
 #[async_trait]
 impl LockStore for MongoStore {
     async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
-        let ttl = validate_ttl(ttl)?.min(LONGEST);
+        let ttl = duration_millis(ttl).min(LONGEST);
         self.call("acquire", || self.acquire_lock(name, owner, ttl))
             .await
     }
@@ -36,7 +36,7 @@ impl LockStore for MongoStore {
         fence: Fence,
         ttl: Duration,
     ) -> Result<Fenced> {
-        let ttl = validate_ttl(ttl)?.min(LONGEST);
+        let ttl = duration_millis(ttl).min(LONGEST);
         self.call("renew", || self.move_expiry(name, owner, fence, Some(ttl)))
             .await
     }
@@ -71,8 +71,6 @@ impl LockStore for MongoStore {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Vec<(Name, LockInfo)>> {
-        check_limit("limit", limit)
-            .map_err(|problem| StoreError::from(problem).during("list_locks"))?;
         self.call("list_locks", || self.page_of_locks(after, limit))
             .await
     }

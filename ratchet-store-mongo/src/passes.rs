@@ -64,7 +64,7 @@ impl MongoStore {
         // A transaction whose commit nobody heard of may have landed, and again it would be to other
         // jobs, and their number alone be told.
         let told = |loss| loss == Loss::Told;
-        self.call_again_after(operation, told, || {
+        self.call_going_on(operation, told, || {
             self.go_on(request, fate, until, &progress)
         })
         .await

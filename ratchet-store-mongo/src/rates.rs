@@ -9,7 +9,7 @@ use mongodb::options::{FindOptions, ReturnDocument};
 use ratchet_core::model::{RateAnswer, RateRequest};
 use ratchet_core::rate::MICROS;
 use ratchet_core::store::RateStore;
-use ratchet_core::{Rate, Result, limits, time};
+use ratchet_core::{Rate, Result, time};
 
 use crate::clock::Now;
 use crate::error::{Failure, Loss, Result as Inner};
@@ -19,19 +19,17 @@ use crate::store::{MongoStore, pause};
 #[async_trait]
 impl RateStore for MongoStore {
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>> {
-        RateRequest::validate_all(requests)?;
         // A start whose grant was not heard of is lost: again it would be counted twice, and the
         // caller, who has no answer, makes none.
         let again = |loss| loss == Loss::Told;
         // What is granted stays granted when the call goes on after a loss.
         let answers = Mutex::new(Vec::with_capacity(requests.len()));
-        self.call_again_after("take", again, || self.take_rates(requests, &answers))
+        self.call_going_on("take", again, || self.take_rates(requests, &answers))
             .await?;
         Ok(answers.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn forget_idle(&self, limit: usize) -> Result<u64> {
-        limits::check_limit("limit", limit)?;
         self.call("forget_idle", || self.forget_rates(limit)).await
     }
 }

@@ -10,7 +10,7 @@ use ratchet_core::model::{
 };
 use ratchet_core::store::{Changed, RecurringStore};
 use ratchet_core::time::{add, from_millis, millis_between, to_millis};
-use ratchet_core::{Incarnation, InvalidInput, Name, Result, StoreError, limits};
+use ratchet_core::{Incarnation, InvalidInput, Name, Result};
 
 use crate::connection::Tx;
 use crate::error::{Failure, Result as Inner};
@@ -35,23 +35,16 @@ impl RecurringStore for MongoStore {
     }
 
     async fn definitions(&self, after: Option<&Name>, limit: usize) -> Result<RecurringPage> {
-        limits::check_limit("limit", limit)
-            .map_err(|problem| StoreError::from(problem).during("definitions"))?;
         self.call("definitions", || self.list_definitions(after, limit))
             .await
     }
 
     async fn claim_due_recurring(&self, request: &RecurringClaimRequest) -> Result<DueRecurring> {
-        request.validate()?;
         self.call("claim_due_recurring", || self.claim_definitions(request))
             .await
     }
 
     async fn fire(&self, firings: &[RecurringFiring]) -> Result<Vec<Fired>> {
-        RecurringFiring::validate_all(firings)?;
-        if firings.is_empty() {
-            return Ok(Vec::new());
-        }
         self.call("fire", || self.fire_definitions(firings)).await
     }
 
@@ -77,7 +70,6 @@ impl RecurringStore for MongoStore {
     }
 
     async fn retire(&self, request: &RetireRecurring) -> Result<Guarded<Vec<Name>>> {
-        request.validate()?;
         self.call("retire", || async {
             let side = self.main();
             let guard = Some(&request.guard);

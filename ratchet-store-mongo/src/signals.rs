@@ -7,7 +7,7 @@ use mongodb::options::FindOptions;
 use ratchet_core::model::{Delivered, JobRecord, Signal, SignalRecord, SignalTarget, SignalWait};
 use ratchet_core::store::SignalStore;
 use ratchet_core::time::{duration_millis, from_millis};
-use ratchet_core::{InvalidInput, JobId, JobState, Json, Name, Result, limits};
+use ratchet_core::{InvalidInput, JobId, JobState, Json, Name, Result};
 
 use crate::bulk::Statement;
 use crate::clock::Now;
@@ -29,7 +29,6 @@ const CLOSED: i32 = 2;
 #[async_trait]
 impl SignalStore for MongoStore {
     async fn deliver(&self, signal: &Signal) -> Result<Delivered> {
-        signal.validate()?;
         // Again, after an answer that was lost, it would be to others, or to nobody.
         let told = |loss| loss == Loss::Told;
         self.call_again_after("deliver", told, || self.deliver_signal(signal))
@@ -37,7 +36,6 @@ impl SignalStore for MongoStore {
     }
 
     async fn expire(&self, limit: usize) -> Result<Vec<JobId>> {
-        limits::check_limit("limit", limit)?;
         let told = |loss| loss == Loss::Told;
         self.call_again_after("expire", told, || self.expire_signals(limit))
             .await

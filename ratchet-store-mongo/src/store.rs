@@ -1,4 +1,4 @@
-//! The handle: connections, deadlines, and trying again.
+//! The handle: connections, and trying again after one was lost.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +11,9 @@ use ratchet_core::claiming::Lookahead;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    ArchiveStore, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
-    RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
+    ArchiveStore, Attempts, CallPolicy, Checked, DiagnosticStore, JobStore, LockStore, NodeStore,
+    PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo,
+    VersionStore, WorkflowStore, check_enqueue,
 };
 use ratchet_core::{Result, StoreErrorKind, time};
 use tokio::sync::{Mutex, MutexGuard};
@@ -61,11 +62,9 @@ pub(crate) struct Server {
     pub(crate) transactions: bool,
 }
 
-/// How often a call that the database gave up because of others is tried again. The deadline ends
-/// it earlier as a rule.
+/// How often a call that the database gave up because of others is tried again: transactions do not wait
+/// for each other here. The deadline ends it earlier as a rule.
 const RETRIES: u32 = 1_000;
-/// How much longer a client waits than the store tries.
-const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How often a call is repeated whose server was lost.
 const REPEATS: u32 = 5;
 
@@ -76,7 +75,7 @@ impl MongoStore {
     ///
     /// # Errors
     /// As for [`Builder::connect`].
-    pub async fn connect(url: &str) -> Result<Self> {
+    pub async fn connect(url: &str) -> Result<Checked<Self>> {
         Self::builder(url).connect().await
     }
 
@@ -85,7 +84,7 @@ impl MongoStore {
     ///
     /// # Errors
     /// As for [`Builder::connect`].
-    pub async fn from_database(database: Database) -> Result<Self> {
+    pub async fn from_database(database: Database) -> Result<Checked<Self>> {
         Self::database_builder(database).connect().await
     }
 
@@ -160,9 +159,7 @@ impl MongoStore {
         jobs: &[NewJob],
     ) -> Result<Vec<Enqueued>> {
         const OPERATION: &str = "enqueue_in";
-        NewJob::validate_all(jobs)
-            .and_then(|()| self.refuse_beyond(jobs))
-            .map_err(|error| error.during(OPERATION))?;
+        check_enqueue(OPERATION, self, jobs)?;
         let writes = AtomicBool::new(false);
         let work = async {
             self.check_open()?;
@@ -292,12 +289,6 @@ impl MongoStore {
         }
     }
 
-    /// Refuses jobs that ask for powers which are not there on this server.
-    pub(crate) fn refuse_beyond(&self, jobs: &[NewJob]) -> Result<()> {
-        let (workflows, signals) = (self.workflows().is_some(), self.signals().is_some());
-        NewJob::refuse_beyond(jobs, workflows, signals, Store::permits(self).is_some())
-    }
-
     /// Refuses what this server cannot do.
     pub(crate) fn need_transactions(&self, what: &str) -> Inner<()> {
         if self.0.server.transactions {
@@ -313,7 +304,7 @@ impl MongoStore {
     }
 
     /// Makes one call, which must be safe to repeat: again when a server or a connection turns out
-    /// to be lost, and when the database gave up because of others.
+    /// to be lost.
     pub(crate) async fn call<T, Work>(
         &self,
         operation: &'static str,
@@ -323,21 +314,6 @@ impl MongoStore {
         Work: Future<Output = Inner<T>>,
     {
         self.call_again_after(operation, |loss| loss != Loss::No, work)
-            .await
-    }
-
-    /// As [`call`](Self::call), but answers `Contention` after a tenth of the deadline, so that the
-    /// caller can make the parts of the call apart.
-    pub(crate) async fn call_of_parts<T, Work>(
-        &self,
-        operation: &'static str,
-        work: impl Fn() -> Work,
-    ) -> Result<T>
-    where
-        Work: Future<Output = Inner<T>>,
-    {
-        let patience = self.0.deadline / 10;
-        self.repeat(operation, patience, |loss| loss != Loss::No, work)
             .await
     }
 
@@ -351,14 +327,30 @@ impl MongoStore {
     where
         Work: Future<Output = Inner<T>>,
     {
-        self.repeat(operation, self.0.deadline, repeat, work).await
+        let mut attempts = Attempts::new(0, Duration::ZERO);
+        self.repeat(operation, &mut attempts, repeat, work).await
     }
 
-    /// Tries again for as long as `patience` after contention, and as `repeat` says after a loss.
+    /// As [`call_again_after`](Self::call_again_after), for work that keeps something from one try to the
+    /// next: what it has done, or when it is to end. It is repeated after contention as well, since the door of the core would begin anew.
+    pub(crate) async fn call_going_on<T, Work>(
+        &self,
+        operation: &'static str,
+        repeat: impl Fn(Loss) -> bool,
+        work: impl Fn() -> Work,
+    ) -> Result<T>
+    where
+        Work: Future<Output = Inner<T>>,
+    {
+        let mut attempts = Attempts::new(RETRIES, self.0.deadline);
+        self.repeat(operation, &mut attempts, repeat, work).await
+    }
+
+    /// Tries again after contention as `attempts` says, and after a loss as `repeat` says.
     async fn repeat<T, Work>(
         &self,
         operation: &'static str,
-        patience: Duration,
+        attempts: &mut Attempts,
         repeat: impl Fn(Loss) -> bool,
         work: impl Fn() -> Work,
     ) -> Result<T>
@@ -367,7 +359,7 @@ impl MongoStore {
     {
         let tries = async {
             let began = time::monotonic();
-            let (mut given_up, mut lost, mut let_in) = (0, 0, false);
+            let (mut lost, mut let_in) = (0, false);
             loop {
                 self.check_open()?;
                 let clients = self.0.clients.current();
@@ -375,13 +367,13 @@ impl MongoStore {
                     Ok(done) => return Ok(done),
                     Err(failure) => failure,
                 };
-                if failure.kind == StoreErrorKind::Contention
-                    && given_up < RETRIES
-                    && began.elapsed() < patience
+                // The door would forget that the work was tried before.
+                let contends = lost > 0 && failure.kind == StoreErrorKind::Contention;
+                let again = contends || (failure.loss != Loss::No && repeat(failure.loss));
+                if let Some(pause) = attempts.failed(failure.kind, began.elapsed(), fastrand::f64())
                 {
-                    given_up += 1;
-                    tokio::time::sleep(pause(given_up)).await;
-                } else if failure.loss != Loss::No && repeat(failure.loss) && lost < REPEATS {
+                    tokio::time::sleep(pause).await;
+                } else if again && lost < REPEATS {
                     lost += 1;
                     // An election may be going on.
                     tokio::time::sleep(pause(lost + 4)).await;
@@ -396,10 +388,8 @@ impl MongoStore {
                 }
             }
         };
-        match tokio::time::timeout(self.0.deadline, tries).await {
-            Ok(done) => done.map_err(|failure| failure.during(operation)),
-            Err(_) => Err(self.too_late().during(operation)),
-        }
+        let done: Inner<T> = tries.await;
+        done.map_err(|failure| failure.during(operation))
     }
 
     /// Says which index is missing, if the server refused a statement because it names one.
@@ -426,8 +416,8 @@ impl MongoStore {
         Ok(())
     }
 
-    /// When a call that began at this time should come to an end: a little before the deadline,
-    /// since whoever waits for it may have the same one.
+    /// Returns when a call that began at this time should come to an end: a little before the deadline,
+    /// since its caller may have the same one.
     pub(crate) fn nearly_too_late(&self, began: Instant) -> Instant {
         began + self.0.deadline / 10 * 9
     }
@@ -465,11 +455,9 @@ async fn need_begun(session: &mut ClientSession) -> Inner<()> {
     Err(Failure::new(StoreErrorKind::Misconfigured, refused))
 }
 
-/// How long to wait before another try: 1 ms at first and 64 ms at most, cut at random by up to
-/// half so that those who met do not meet again.
-pub(crate) fn pause(tries: u32) -> Duration {
-    let step = 1_000_u64 << tries.min(6);
-    Duration::from_micros(fastrand::u64(step / 2..=step))
+/// Returns how long to wait before this repetition, counted from 1.
+pub(crate) fn pause(repetition: u32) -> Duration {
+    Attempts::pause(repetition, fastrand::f64())
 }
 
 impl fmt::Debug for MongoStore {
@@ -520,8 +508,8 @@ impl Store for MongoStore {
         self.has_transactions()
     }
 
-    fn patience(&self) -> Duration {
-        self.0.deadline + LAST_WORDS
+    fn call_policy(&self) -> CallPolicy {
+        CallPolicy::within(self.0.deadline).retries(RETRIES)
     }
 
     fn recurring(&self) -> Option<&dyn RecurringStore> {

@@ -7,7 +7,7 @@ use mongodb::bson::doc;
 use mongodb::options::FindOptions;
 use ratchet_core::model::{Guard, Guarded};
 use ratchet_core::store::VersionStore;
-use ratchet_core::{InvalidInput, Name, Result, limits};
+use ratchet_core::{InvalidInput, Name, Result};
 
 use crate::connection::Tx;
 use crate::error::{Failure, Loss, Result as Inner};
@@ -25,7 +25,6 @@ impl VersionStore for MongoStore {
     }
 
     async fn versions(&self, namespaces: &[Name]) -> Result<Vec<u64>> {
-        limits::check_batch("namespaces", namespaces.len())?;
         let texts: Vec<&str> = namespaces.iter().map(Name::as_str).collect();
         self.call("versions", || async {
             let side = self.live();

@@ -8,7 +8,7 @@ use mongodb::options::FindOptions;
 use ratchet_core::model::{BatchClosed, BatchPurge, BatchRecord, Guarded, Link, Parent};
 use ratchet_core::store::{Changed, WorkflowStore};
 use ratchet_core::time::duration_millis;
-use ratchet_core::{BatchId, InvalidInput, JobId, Result, limits};
+use ratchet_core::{BatchId, InvalidInput, JobId, Result};
 
 use crate::error::{Loss, Result as Inner};
 use crate::links::{batch_record, fields};
@@ -34,7 +34,6 @@ impl WorkflowStore for MongoStore {
     }
 
     async fn batches(&self, ids: &[BatchId]) -> Result<Vec<Option<BatchRecord>>> {
-        limits::check_batch("ids", ids.len())?;
         self.call("batches", || self.read_batches(ids)).await
     }
 
@@ -43,19 +42,16 @@ impl WorkflowStore for MongoStore {
         limit: usize,
         before: Option<BatchId>,
     ) -> Result<Vec<BatchRecord>> {
-        limits::check_limit("limit", limit)?;
         self.call("recent_batches", || self.list_batches(limit, before))
             .await
     }
 
     async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
-        request.validate()?;
         self.call_again_after("purge_batches", told, || self.delete_batches(request))
             .await
     }
 
     async fn parents_of(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
-        limits::check_batch("ids", jobs.len())?;
         self.call("parents_of", || self.read_parents(jobs)).await
     }
 
@@ -65,7 +61,6 @@ impl WorkflowStore for MongoStore {
         limit: usize,
         after: Option<JobId>,
     ) -> Result<Vec<Link>> {
-        limits::check_limit("limit", limit)?;
         self.call("children_of", || self.read_children(parent, limit, after))
             .await
     }

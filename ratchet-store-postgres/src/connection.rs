@@ -21,7 +21,7 @@ use crate::session::{Binding, Session, Slot};
 /// A connection in use. If its use ends in the middle of a statement or of a transaction, or with
 /// the loss of the connection, it is closed and never used again.
 #[derive(Debug)]
-pub struct Lease {
+pub(crate) struct Lease {
     held: Held,
     /// Whether a statement is going on or failed in a way that leaves the connection unknown.
     broken: bool,
@@ -372,7 +372,7 @@ impl Run<Postgres> for Caller<'_> {
 
 /// All connections of a store.
 #[derive(Debug)]
-pub struct Connections {
+pub(crate) struct Connections {
     pub(crate) pool: Pool,
     pub(crate) liveness: Liveness,
 }

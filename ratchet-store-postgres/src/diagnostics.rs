@@ -17,14 +17,14 @@ use crate::store::PostgresStore;
 #[async_trait]
 impl DiagnosticStore for PostgresStore {
     async fn findings(&self) -> Result<Vec<Finding>> {
-        self.call("findings", || self.look()).await
+        self.shared().call("findings", || self.look()).await
     }
 }
 
 impl PostgresStore {
     async fn look(&self) -> Inner<Vec<Finding>> {
-        let sql = self.sql();
-        let (mut findings, _) = self.begin_findings(migrate::STEPS).await?;
+        let sql = self.shared().sql();
+        let (mut findings, _) = self.shared().begin_findings(migrate::STEPS).await?;
         let mut add = |what: &str, found| add_finding(&mut findings, what, found);
         let invalid = self.found_in_schema(&sql.own.invalid_indexes, |row| self.invalid(row));
         add("the state of the indexes", invalid.await)?;
@@ -55,14 +55,15 @@ impl PostgresStore {
         statement: &Statement,
         read: impl Fn(&Row) -> Inner<Vec<Finding>>,
     ) -> Inner<Vec<Finding>> {
-        self.found(statement.query().bind(self.schema()), read)
+        self.shared()
+            .found(statement.query().bind(self.shared().schema()), read)
             .await
     }
 
     /// Reading is all that works on a standby, or with `default_transaction_read_only`.
     async fn read_only(&self) -> Inner<Vec<Finding>> {
-        let state = self.sql().own.server_state.query();
-        let rows = self.lease().await?.rows(state).await?;
+        let state = self.shared().sql().own.server_state.query();
+        let rows = self.shared().lease().await?.rows(state).await?;
         let Some(row) = rows.first() else {
             return Ok(Vec::new());
         };
@@ -83,10 +84,10 @@ impl PostgresStore {
 
     async fn plaintext(&self) -> Inner<Vec<Finding>> {
         let [pooled, beside] = self.options();
-        let encrypted = self.lease().await?;
+        let encrypted = self.shared().lease().await?;
         let mut findings = plaintext(pooled, self.encrypts(encrypted).await?);
         if (beside.get_host(), beside.get_port()) != (pooled.get_host(), pooled.get_port()) {
-            let encrypted = self.live().await?;
+            let encrypted = self.shared().live().await?;
             findings.extend(plaintext(beside, self.encrypts(encrypted).await?));
         }
         Ok(findings)
@@ -94,13 +95,19 @@ impl PostgresStore {
 
     /// Whether the server encrypts this connection. `None` if the server does not say.
     async fn encrypts(&self, mut lease: Lease) -> Inner<Option<bool>> {
-        let rows = lease.rows(self.sql().own.own_encryption.query()).await?;
+        let rows = lease
+            .rows(self.shared().sql().own.own_encryption.query())
+            .await?;
         rows.first().map(|row| row.try_get(0)).transpose()
     }
 
     fn invalid(&self, row: &Row) -> Inner<Vec<Finding>> {
         let index: &str = row.try_get(0)?;
-        let remedy = format!("REINDEX INDEX {}.{}", quoted(self.schema()), quoted(index));
+        let remedy = format!(
+            "REINDEX INDEX {}.{}",
+            quoted(self.shared().schema()),
+            quoted(index)
+        );
         Ok(vec![Finding::invalid_index(index, remedy)])
     }
 }

@@ -14,7 +14,7 @@ use crate::statements::{DATABASE_CLOCK, Own, quoted};
 
 /// PostgreSQL.
 #[derive(Debug)]
-pub struct Postgres;
+pub(crate) struct Postgres;
 
 impl Dialect for Postgres {
     const BACKEND: &'static str = "postgres";
@@ -47,7 +47,7 @@ impl Dialect for Postgres {
 }
 
 /// A statement with what is bound to it. Values are encoded as they are bound.
-pub struct Query {
+pub(crate) struct Query {
     pub(crate) query: sqlx::query::Query<'static, sqlx::Postgres, PgArguments>,
     text: sqlx::SqlStr,
     /// How many parameters are bound.
@@ -160,7 +160,7 @@ impl ratchet_sql::Query for Query {
 
 /// A row of an answer.
 #[derive(Debug)]
-pub struct Row(pub(crate) PgRow);
+pub(crate) struct Row(pub(crate) PgRow);
 
 impl ratchet_sql::Row for Row {
     fn bool(&self, column: usize) -> Result<Option<bool>> {

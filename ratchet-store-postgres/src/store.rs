@@ -1,12 +1,12 @@
 //! The store of applications: how it is opened, and what only PostgreSQL has.
 
 use std::fmt;
-use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use ratchet_core::Result;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
+use ratchet_core::store::{Checked, check_enqueue};
 use ratchet_sql::{Connections as _, Failure, Migration, Result as Inner, SqlStore, in_time};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
 
@@ -45,7 +45,7 @@ impl PostgresStore {
     ///
     /// # Errors
     /// As for [`Builder::connect`].
-    pub async fn connect(url: &str) -> Result<Self> {
+    pub async fn connect(url: &str) -> Result<Checked<Self>> {
         Self::builder(url).connect().await
     }
 
@@ -54,7 +54,7 @@ impl PostgresStore {
     ///
     /// # Errors
     /// As for [`Builder::connect`].
-    pub async fn from_pool(pool: PgPool) -> Result<Self> {
+    pub async fn from_pool(pool: PgPool) -> Result<Checked<Self>> {
         Self::pool_builder(pool).connect().await
     }
 
@@ -147,11 +147,11 @@ impl PostgresStore {
         work: impl Future<Output = Inner<Vec<Enqueued>>> + Send,
     ) -> Result<Vec<Enqueued>> {
         const OPERATION: &str = "enqueue_in";
-        NewJob::validate_all(jobs).map_err(|error| error.during(OPERATION))?;
-        if self.pools().is_closed() {
+        check_enqueue(OPERATION, self, jobs)?;
+        if self.shared().pools().is_closed() {
             return Err(Failure::closed().during(OPERATION));
         }
-        self.within(OPERATION, work).await
+        self.shared().within(OPERATION, work).await
     }
 
     /// Closes the connections, those of the application's own pool as well. Later calls, also on
@@ -163,7 +163,7 @@ impl PostgresStore {
         if let Some(Some(coordinator)) = self.0.coordinator.get() {
             coordinator.close();
         }
-        let connections = self.pools();
+        let connections = self.shared().pools();
         connections.pool.close().await;
         connections.liveness.close().await;
     }
@@ -206,22 +206,28 @@ impl PostgresStore {
         })))
     }
 
+    /// What PostgreSQL has in common with other SQL servers.
+    pub(crate) fn shared(&self) -> &SqlStore<Postgres> {
+        &self.0.store
+    }
+
     /// How the connections for jobs and those beside them are made.
     pub(crate) fn options(&self) -> [&PgConnectOptions; 2] {
         [&self.0.pooled, &self.0.beside]
     }
 
     pub(crate) fn channel(&self) -> String {
-        PostgresCoordinator::channel(self.schema())
+        PostgresCoordinator::channel(self.shared().schema())
     }
 
     fn shared_coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         let inside = &self.0;
         let start = || {
-            let coordinator = || PostgresCoordinator::new(inside.beside.clone(), self.schema());
+            let coordinator =
+                || PostgresCoordinator::new(inside.beside.clone(), self.shared().schema());
             inside.wakeups.then(|| Arc::new(coordinator()))
         };
-        if self.pools().is_closed() {
+        if self.shared().pools().is_closed() {
             return None;
         }
         let coordinator = inside.coordinator.get_or_init(start).as_ref()?;
@@ -229,22 +235,14 @@ impl PostgresStore {
     }
 }
 
-impl Deref for PostgresStore {
-    type Target = SqlStore<Postgres>;
-
-    fn deref(&self) -> &SqlStore<Postgres> {
-        &self.0.store
-    }
-}
-
-ratchet_sql::store!(PostgresStore, PostgresStore::shared_coordinator);
+ratchet_sql::store!(PostgresStore, shared, shared_coordinator);
 
 impl fmt::Debug for PostgresStore {
     /// Without the options of the connections: they have the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresStore")
-            .field("schema", &self.schema())
-            .field("version", &self.version())
+            .field("schema", &self.shared().schema())
+            .field("version", &self.shared().version())
             .finish_non_exhaustive()
     }
 }

@@ -53,7 +53,9 @@ impl PostgresStore {
         connection: &mut PgConnection,
         jobs: &[NewJob],
     ) -> Result<Vec<Enqueued>> {
-        self.enqueue_within(&mut Caller(connection), jobs).await
+        self.shared()
+            .enqueue_within(&mut Caller(connection), jobs)
+            .await
     }
 
     /// Lets the commit of the caller's transaction wake up the nodes that poll the queues of due jobs.
@@ -78,7 +80,7 @@ impl PostgresStore {
             .into_iter()
             .map(|queue| coordinator::payload(&Wakeup::queue(queue.clone())))
             .collect();
-        let notify = self.sql().own.notify_queues.query();
+        let notify = self.shared().sql().own.notify_queues.query();
         let notify = notify.bind(&self.channel()).bind(&payloads);
         Caller(connection).rows(notify).await.map(drop)
     }

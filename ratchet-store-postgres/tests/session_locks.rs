@@ -10,6 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ratchet_conformance::{BoxError, Fixture, Power, Provision, Residue, Suite, TestClock, Vandal};
 use ratchet_core::SharedStore;
+use ratchet_core::store::Checked;
 use ratchet_store_postgres::PostgresStore;
 use tokio::sync::Mutex;
 
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
 
 struct BoundFixture {
     schema: Schema,
-    opened: Mutex<Vec<PostgresStore>>,
+    opened: Mutex<Vec<Checked<PostgresStore>>>,
 }
 
 #[async_trait]

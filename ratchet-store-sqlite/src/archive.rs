@@ -7,7 +7,7 @@ use ratchet_core::model::{
 };
 use ratchet_core::store::ArchiveStore;
 use ratchet_core::time::{duration_millis, from_millis};
-use ratchet_core::{JobId, JobState, Name, Result, StoreError, limits};
+use ratchet_core::{JobId, JobState, Name, Result};
 use rusqlite::{Row, params};
 
 use crate::error::Result as Inner;
@@ -23,9 +23,6 @@ use crate::{act, read, row};
 impl ArchiveStore for SqliteStore {
     async fn archive(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         const OPERATION: &str = "archive";
-        request
-            .validate()
-            .map_err(|error| error.during(OPERATION))?;
         let (looked, request) = (request.clone(), request.clone());
         self.write_unless(
             OPERATION,
@@ -37,8 +34,6 @@ impl ArchiveStore for SqliteStore {
 
     async fn archived(&self, ids: &[JobId]) -> Result<Vec<Option<ArchivedJob>>> {
         const OPERATION: &str = "archived";
-        limits::check_batch("ids", ids.len())
-            .map_err(|problem| StoreError::from(problem).during(OPERATION))?;
         let ids = ids.to_vec();
         self.read(OPERATION, move |work| get(work, &ids)).await
     }
@@ -49,14 +44,12 @@ impl ArchiveStore for SqliteStore {
         page: &PageRequest,
     ) -> Result<ArchivePage> {
         const OPERATION: &str = "list_archived";
-        page.validate().map_err(|error| error.during(OPERATION))?;
         let (filter, page) = (filter.clone(), *page);
         self.read(OPERATION, move |work| list(work, &filter, &page))
             .await
     }
 
     async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
-        request.validate()?;
         let request = request.clone();
         self.write("purge_archive", Urgency::Normal, move |work| {
             purge(work, &request)

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ratchet_core::memory::ManualClock;
+use ratchet_core::store::Checked;
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
 
 use crate::connection::{Clock, open_existing};
@@ -104,11 +105,11 @@ impl Builder {
     ///
     /// # Cancel safety
     /// Dropping the future ends what was started; migrations are applied whole or not at all.
-    pub async fn connect(self) -> Result<SqliteStore> {
+    pub async fn connect(self) -> Result<Checked<SqliteStore>> {
         let config = self
             .into_config()
             .map_err(|error| error.during("connect"))?;
-        SqliteStore::open(config).await
+        SqliteStore::open(config).await.map(Checked::new)
     }
 
     /// All migrations with what is set, in order. The database is not looked at.

@@ -1,4 +1,4 @@
-//! [`JobStore`] on SQLite: what is checked here, and which thread does the rest.
+//! [`JobStore`] on SQLite: which thread does what.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use ratchet_core::model::{
     Reclaimed, Report, Reported, Settlement, StateCounts,
 };
 use ratchet_core::store::JobStore;
-use ratchet_core::{ClaimToken, InvalidInput, JobAction, JobId, Result, StoreError, limits};
+use ratchet_core::{ClaimToken, JobAction, JobId, Result};
 
 use crate::claim;
 use crate::queue::Urgency;
@@ -19,10 +19,6 @@ use crate::{act, enqueue, read, reclaim, settle};
 #[async_trait]
 impl JobStore for SqliteStore {
     async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
-        NewJob::validate_all(jobs)?;
-        if jobs.is_empty() {
-            return Ok(Vec::new());
-        }
         let jobs = jobs.to_vec();
         self.write("enqueue", Urgency::Normal, move |work| {
             enqueue::enqueue(work, &jobs)
@@ -31,10 +27,6 @@ impl JobStore for SqliteStore {
     }
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
-        request.validate()?;
-        if request.limit == 0 {
-            return Ok(Vec::new());
-        }
         let request = Arc::new(request.clone());
         let looked = Arc::clone(&request);
         self.write_unless(
@@ -46,17 +38,12 @@ impl JobStore for SqliteStore {
     }
 
     async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
-        limits::check_batch("tokens", tokens.len()).map_err(refused("load_inputs"))?;
         let tokens = tokens.to_vec();
         self.read("load_inputs", move |work| read::load_inputs(work, &tokens))
             .await
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
-        Settlement::validate_all(settlements)?;
-        if settlements.is_empty() {
-            return Ok(Vec::new());
-        }
         let settlements = settlements.to_vec();
         self.write("settle", Urgency::Normal, move |work| {
             settle::settle(work, &settlements)
@@ -65,10 +52,6 @@ impl JobStore for SqliteStore {
     }
 
     async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {
-        Report::validate_all(reports)?;
-        if reports.is_empty() {
-            return Ok(Vec::new());
-        }
         let reports = reports.to_vec();
         self.write("report", Urgency::Normal, move |work| {
             settle::report(work, &reports)
@@ -77,7 +60,6 @@ impl JobStore for SqliteStore {
     }
 
     async fn reclaim(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
-        request.validate()?;
         let (looked, request) = (request.clone(), request.clone());
         self.write_unless(
             "reclaim",
@@ -88,7 +70,6 @@ impl JobStore for SqliteStore {
     }
 
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
-        jobs.validate(action)?;
         let jobs = jobs.clone();
         self.write("act", Urgency::Normal, move |work| {
             act::act(work, &jobs, action)
@@ -97,14 +78,12 @@ impl JobStore for SqliteStore {
     }
 
     async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
-        limits::check_batch("ids", ids.len()).map_err(refused("get"))?;
         let ids = ids.to_vec();
         self.read("get", move |work| read::get(work, &ids, detail))
             .await
     }
 
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
-        page.validate()?;
         let (filter, page) = (filter.clone(), *page);
         self.read("list", move |work| read::list(work, &filter, &page))
             .await
@@ -122,7 +101,6 @@ impl JobStore for SqliteStore {
     }
 
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
-        request.validate()?;
         let request = request.clone();
         let looked = request.clone();
         self.write_unless(
@@ -132,8 +110,4 @@ impl JobStore for SqliteStore {
         )
         .await
     }
-}
-
-fn refused(operation: &'static str) -> impl Fn(InvalidInput) -> StoreError {
-    move |problem| StoreError::from(problem).during(operation)
 }

@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_core::limits::check_limit;
 use ratchet_core::model::{Fenced, Guard};
-use ratchet_core::store::{Acquired, LockInfo, LockPage, LockStore, StoredLock, validate_ttl};
-use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError};
+use ratchet_core::store::{Acquired, LockInfo, LockPage, LockStore, StoredLock};
+use ratchet_core::time::duration_millis;
+use ratchet_core::{Fence, InvalidInput, Name, Result};
 use rusqlite::{Row, params};
 
 use crate::error::{Failure, Result as Inner};
@@ -20,7 +20,7 @@ use crate::store::SqliteStore;
 #[async_trait]
 impl LockStore for SqliteStore {
     async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
-        let ttl = validate_ttl(ttl)?;
+        let ttl = duration_millis(ttl);
         let (name, owner) = (name.clone(), owner.clone());
         self.write("acquire", Urgency::Urgent, move |work| {
             acquire(work, &name, &owner, ttl)
@@ -35,7 +35,7 @@ impl LockStore for SqliteStore {
         fence: Fence,
         ttl: Duration,
     ) -> Result<Fenced> {
-        let ttl = validate_ttl(ttl)?;
+        let ttl = duration_millis(ttl);
         let (name, owner) = (name.clone(), owner.clone());
         self.write("renew", Urgency::Urgent, move |work| {
             let soonest = work.now.saturating_add(ttl);
@@ -66,8 +66,6 @@ impl LockStore for SqliteStore {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Vec<(Name, LockInfo)>> {
-        check_limit("limit", limit)
-            .map_err(|problem| StoreError::from(problem).during("list_locks"))?;
         let after = after.cloned();
         self.read("list_locks", move |work| list(work, after.as_ref(), limit))
             .await

@@ -1,10 +1,10 @@
 //! [`RateStore`] on SQLite.
 
 use async_trait::async_trait;
+use ratchet_core::Result;
 use ratchet_core::model::{RateAnswer, RateRequest};
 use ratchet_core::rate::{MICROS, Taken};
 use ratchet_core::store::RateStore;
-use ratchet_core::{Result, limits};
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result as Inner;
@@ -16,10 +16,6 @@ use crate::store::SqliteStore;
 #[async_trait]
 impl RateStore for SqliteStore {
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>> {
-        RateRequest::validate_all(requests)?;
-        if requests.is_empty() {
-            return Ok(Vec::new());
-        }
         let requests = requests.to_vec();
         self.write("take", Urgency::Normal, move |work| {
             requests.iter().map(|request| take(work, request)).collect()
@@ -28,7 +24,6 @@ impl RateStore for SqliteStore {
     }
 
     async fn forget_idle(&self, limit: usize) -> Result<u64> {
-        limits::check_limit("limit", limit)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.write("forget_idle", Urgency::Normal, move |work| {
             let mut forget = work.conn.prepare_cached(&SQL.forget_rates)?;

@@ -7,7 +7,7 @@ use ratchet_core::model::{
 };
 use ratchet_core::store::{Changed, RecurringStore};
 use ratchet_core::time::{add, from_millis, millis_between, to_millis};
-use ratchet_core::{Incarnation, InvalidInput, Name, Result, StoreError, limits};
+use ratchet_core::{Incarnation, InvalidInput, Name, Result};
 use rusqlite::{Row, params};
 
 use crate::enqueue;
@@ -35,15 +35,12 @@ impl RecurringStore for SqliteStore {
     }
 
     async fn definitions(&self, after: Option<&Name>, limit: usize) -> Result<RecurringPage> {
-        limits::check_limit("limit", limit)
-            .map_err(|problem| StoreError::from(problem).during("definitions"))?;
         let after = after.cloned();
         self.read("definitions", move |work| list(work, after.as_ref(), limit))
             .await
     }
 
     async fn claim_due_recurring(&self, request: &RecurringClaimRequest) -> Result<DueRecurring> {
-        request.validate()?;
         let request = request.clone();
         self.write_unless(
             "claim_due_recurring",
@@ -57,7 +54,6 @@ impl RecurringStore for SqliteStore {
     }
 
     async fn fire(&self, firings: &[RecurringFiring]) -> Result<Vec<Fired>> {
-        RecurringFiring::validate_all(firings)?;
         let firings = firings.to_vec();
         self.write("fire", Urgency::Normal, move |work| {
             firings.iter().map(|one| fire(work, one)).collect()
@@ -89,7 +85,6 @@ impl RecurringStore for SqliteStore {
     }
 
     async fn retire(&self, request: &RetireRecurring) -> Result<Guarded<Vec<Name>>> {
-        request.validate()?;
         let request = request.clone();
         self.write("retire", Urgency::Normal, move |work| {
             retire(work, &request)

@@ -1,4 +1,4 @@
-//! The handle: which thread serves which call, and how long callers wait.
+//! The handle: which thread serves which call.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    ArchiveStore, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
-    RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
+    ArchiveStore, CallPolicy, Checked, DiagnosticStore, JobStore, LockStore, NodeStore,
+    PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo,
+    VersionStore, WorkflowStore, check_enqueue,
 };
 use ratchet_core::{Result, StoreErrorKind, time};
 use rusqlite::Transaction;
@@ -70,7 +71,7 @@ impl SqliteStore {
     ///
     /// # Errors
     /// As for [`Builder::connect`]; `Misconfigured` also for another scheme.
-    pub async fn connect(url: &str) -> Result<Self> {
+    pub async fn connect(url: &str) -> Result<Checked<Self>> {
         require_scheme(url)?;
         Self::builder(url).connect().await
     }
@@ -105,7 +106,7 @@ impl SqliteStore {
     /// database.
     pub fn enqueue_in(&self, tx: &Transaction<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         const OPERATION: &str = "enqueue_in";
-        NewJob::validate_all(jobs).map_err(|error| error.during(OPERATION))?;
+        check_enqueue(OPERATION, self, jobs)?;
         if self.0.path.is_empty() || tx.path() != Some(&self.0.path) {
             let text = "the transaction is on another database than the store";
             return Err(Failure::new(StoreErrorKind::Misconfigured, text).during(OPERATION));
@@ -221,7 +222,7 @@ impl SqliteStore {
         operation: &'static str,
         answer: oneshot::Receiver<Inner<T>>,
     ) -> Result<T> {
-        wait(&self.0.config, answer)
+        answered(answer)
             .await
             .map_err(|failure| failure.during(operation))
     }
@@ -229,17 +230,18 @@ impl SqliteStore {
 
 /// Waits for the answer of a thread, no longer than the deadline.
 async fn wait<T>(config: &Config, answer: oneshot::Receiver<Inner<T>>) -> Inner<T> {
-    match tokio::time::timeout(config.deadline, answer).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(_)) => Err(Failure::new(
-            StoreErrorKind::Unavailable,
-            "the store is closed",
-        )),
-        Err(_) => Err(Failure::new(
-            StoreErrorKind::Timeout,
-            format!("no answer within {:?}", config.deadline),
-        )),
-    }
+    let late = |_| {
+        let text = format!("no answer within {:?}", config.deadline);
+        Failure::new(StoreErrorKind::Timeout, text)
+    };
+    let answer = tokio::time::timeout(config.deadline, answered(answer));
+    answer.await.map_err(late)?
+}
+
+/// Waits for the answer of a thread.
+async fn answered<T>(answer: oneshot::Receiver<Inner<T>>) -> Inner<T> {
+    let closed = |_| Failure::new(StoreErrorKind::Unavailable, "the store is closed");
+    answer.await.map_err(closed)?
 }
 
 impl fmt::Debug for SqliteStore {
@@ -279,6 +281,12 @@ impl Store for SqliteStore {
         self
     }
 
+    /// Nothing is repeated: a call has waited for other processes that write before it fails with
+    /// `Contention`.
+    fn call_policy(&self) -> CallPolicy {
+        CallPolicy::within(self.0.config.deadline).retries(0)
+    }
+
     fn recurring(&self) -> Option<&dyn RecurringStore> {
         Some(self)
     }
@@ -316,7 +324,7 @@ mod tests {
 
     use super::*;
 
-    async fn in_memory() -> SqliteStore {
+    async fn in_memory() -> Checked<SqliteStore> {
         SqliteStore::connect("sqlite::memory:").await.unwrap()
     }
 

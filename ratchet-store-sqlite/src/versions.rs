@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ratchet_core::model::{Guard, Guarded};
 use ratchet_core::store::VersionStore;
-use ratchet_core::{Name, Result, limits};
+use ratchet_core::{Name, Result};
 use rusqlite::{OptionalExtension, params};
 
 use crate::locks::is_tenure;
@@ -29,7 +29,6 @@ impl VersionStore for SqliteStore {
     }
 
     async fn versions(&self, namespaces: &[Name]) -> Result<Vec<u64>> {
-        limits::check_batch("namespaces", namespaces.len())?;
         let namespaces = namespaces.to_vec();
         self.read("versions", move |work| {
             let mut find = work.conn.prepare_cached(&SQL.find_version)?;

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use ratchet_core::model::{BatchClosed, BatchPurge, BatchRecord, Guarded, Link, Parent};
 use ratchet_core::store::{Changed, WorkflowStore};
 use ratchet_core::time::duration_millis;
-use ratchet_core::{BatchId, JobId, Result, limits};
+use ratchet_core::{BatchId, JobId, Result};
 use rusqlite::params;
 
 use crate::error::Result as Inner;
@@ -48,7 +48,6 @@ impl WorkflowStore for SqliteStore {
     }
 
     async fn batches(&self, ids: &[BatchId]) -> Result<Vec<Option<BatchRecord>>> {
-        limits::check_batch("ids", ids.len())?;
         let ids = ids.to_vec();
         self.read("batches", move |work| {
             ids.iter().map(|id| read_batch(work.conn, *id)).collect()
@@ -63,7 +62,6 @@ impl WorkflowStore for SqliteStore {
     ) -> Result<Vec<BatchRecord>> {
         /// Sorts behind all ids.
         const PAST_EVERY_ID: [u8; 17] = [0xff; 17];
-        limits::check_limit("limit", limit)?;
         self.read("recent_batches", move |work| {
             let before = before
                 .as_ref()
@@ -81,7 +79,6 @@ impl WorkflowStore for SqliteStore {
     }
 
     async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
-        request.validate()?;
         let (looked, request) = (request.clone(), request.clone());
         self.write_unless(
             "purge_batches",
@@ -92,7 +89,6 @@ impl WorkflowStore for SqliteStore {
     }
 
     async fn parents_of(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
-        limits::check_batch("ids", jobs.len())?;
         let jobs = jobs.to_vec();
         self.read("parents_of", move |work| {
             let read = |job: &JobId| {
@@ -114,7 +110,6 @@ impl WorkflowStore for SqliteStore {
         limit: usize,
         after: Option<JobId>,
     ) -> Result<Vec<Link>> {
-        limits::check_limit("limit", limit)?;
         self.read("children_of", move |work| {
             links::children_of(work.conn, parent, limit, after)
         })

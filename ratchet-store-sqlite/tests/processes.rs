@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use ratchet_core::model::{ClaimRequest, Detail, Outcome, ReclaimRequest, Settlement};
-use ratchet_core::store::{JobStore, NodeStore};
+use ratchet_core::store::{Checked, JobStore, NodeStore};
 use ratchet_core::{JobId, NewJob, NodeId};
 use ratchet_store_sqlite::SqliteStore;
 
@@ -43,7 +43,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-async fn open(file: &Path) -> SqliteStore {
+async fn open(file: &Path) -> Checked<SqliteStore> {
     SqliteStore::builder(file).connect().await.unwrap()
 }
 

@@ -35,7 +35,7 @@ pub(crate) const ROLL_BACK: &str = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION";
 /// A connection in use. If its use ends in the middle of a statement or of a transaction, or with
 /// the loss of the connection, it is closed and never used again: the driver cannot tell where in an
 /// answer a dropped call was.
-pub struct Lease {
+pub(crate) struct Lease {
     held: Held,
     /// Whether a statement is going on or failed in a way that leaves the connection unknown.
     broken: bool,
@@ -429,7 +429,7 @@ impl fmt::Debug for Lease {
 }
 
 /// All connections of a store.
-pub struct Connections {
+pub(crate) struct Connections {
     pub(crate) pool: Pool,
     pub(crate) liveness: Liveness,
 }

@@ -17,14 +17,14 @@ use crate::words::quoted;
 #[async_trait]
 impl DiagnosticStore for SqlServerStore {
     async fn findings(&self) -> Result<Vec<Finding>> {
-        self.call("findings", || self.look()).await
+        self.shared().call("findings", || self.look()).await
     }
 }
 
 impl SqlServerStore {
     async fn look(&self) -> Inner<Vec<Finding>> {
-        let sql = self.sql();
-        let (mut findings, applied) = self.begin_findings(migrate::STEPS).await?;
+        let sql = self.shared().sql();
+        let (mut findings, applied) = self.shared().begin_findings(migrate::STEPS).await?;
         let mut add = |what: &str, found| add_finding(&mut findings, what, found);
         add("the indexes", self.missing_indexes(applied).await)?;
         let remedy = "set encrypt=true (or strict) in the URL";
@@ -35,21 +35,29 @@ impl SqlServerStore {
             "the encryption of the connections",
             Ok(plain.into_iter().collect()),
         )?;
-        let reads = self.found(sql.own.database_settings.query(), reads);
+        let reads = self
+            .shared()
+            .found(sql.own.database_settings.query(), reads);
         add("the settings of the database", reads.await)?;
-        let held = self.found(sql.held_by_sessions.query(), held);
+        let held = self.shared().found(sql.held_by_sessions.query(), held);
         add("the transactions of other sessions", held.await)?;
         Ok(findings.into_sorted())
     }
 
     async fn missing_indexes(&self, applied: usize) -> Inner<Vec<Finding>> {
         // What stands in for the server calls indexes otherwise than they were called.
-        if self.version().starts_with("Babelfish") {
+        if self.shared().version().starts_with("Babelfish") {
             return Ok(Vec::new());
         }
-        let find = self.sql().own.own_indexes.query().bind(self.schema());
+        let find = self
+            .shared()
+            .sql()
+            .own
+            .own_indexes
+            .query()
+            .bind(self.shared().schema());
         let mut found = BTreeSet::new();
-        for row in self.lease().await?.rows(find).await? {
+        for row in self.shared().lease().await?.rows(find).await? {
             found.insert(row.try_get::<String>(0)?);
         }
         let expected = indexes(&migrate::STEPS[..applied.min(migrate::STEPS.len())]);

@@ -12,7 +12,7 @@ use crate::words::{DATABASE_CLOCK, quoted};
 
 /// SQL Server.
 #[derive(Debug)]
-pub struct SqlServer;
+pub(crate) struct SqlServer;
 
 impl Dialect for SqlServer {
     const BACKEND: &'static str = "sqlserver";

@@ -19,7 +19,7 @@ use crate::row::{self, Row};
 use crate::words::ESCAPES;
 
 /// A statement with what is bound to it, `@P1` first.
-pub struct Query {
+pub(crate) struct Query {
     sql: Arc<str>,
     /// How many parameters it has.
     parameters: usize,

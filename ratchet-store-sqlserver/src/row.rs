@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 /// A row; its values are read by place.
 #[derive(Debug)]
-pub struct Row(tiberius::Row);
+pub(crate) struct Row(tiberius::Row);
 
 /// The rows of all results of a batch, one after the other. Statements return one result; that those
 /// before it have no rows is nothing special.

@@ -1,12 +1,12 @@
 //! The store of applications: how it is opened, and what only SQL Server has.
 
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use ratchet_core::Result;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
+use ratchet_core::store::Checked;
 use ratchet_sql::{Migration, SqlStore, in_time};
 
 use crate::config::{Builder, Config};
@@ -43,7 +43,7 @@ impl SqlServerStore {
     ///
     /// # Errors
     /// As for [`Builder::connect`].
-    pub async fn connect(url: &str) -> Result<Self> {
+    pub async fn connect(url: &str) -> Result<Checked<Self>> {
         Self::builder(url).connect().await
     }
 
@@ -70,7 +70,10 @@ impl SqlServerStore {
     /// # Cancel safety
     /// Dropped, nothing was begun.
     pub async fn begin(&self) -> Result<Transaction> {
-        self.call("begin", || Transaction::begin(self)).await
+        const OPERATION: &str = "begin";
+        let store = self.shared();
+        let begin = || Transaction::begin(self);
+        store.within(OPERATION, store.repeat_lost(begin)).await
     }
 
     /// Stores jobs inside a transaction that this store, or a clone of it, has
@@ -110,7 +113,7 @@ impl SqlServerStore {
     /// # Cancel safety
     /// Dropped, the connections are closed when they are next idle.
     pub async fn close(&self) {
-        let connections = self.pools();
+        let connections = self.shared().pools();
         connections.pool.close();
         connections.liveness.close().await;
     }
@@ -140,6 +143,11 @@ impl SqlServerStore {
         })))
     }
 
+    /// What SQL Server has in common with other SQL servers.
+    pub(crate) fn shared(&self) -> &SqlStore<SqlServer> {
+        &self.0.store
+    }
+
     /// The host, if only the login is encrypted, or nothing at all.
     pub(crate) fn plaintext_host(&self) -> Option<&str> {
         self.0.plaintext_host.as_deref()
@@ -151,22 +159,14 @@ impl SqlServerStore {
     }
 }
 
-impl Deref for SqlServerStore {
-    type Target = SqlStore<SqlServer>;
-
-    fn deref(&self) -> &SqlStore<SqlServer> {
-        &self.0.store
-    }
-}
-
-ratchet_sql::store!(SqlServerStore, SqlServerStore::no_coordinator);
+ratchet_sql::store!(SqlServerStore, shared, no_coordinator);
 
 impl fmt::Debug for SqlServerStore {
     /// Without how connections are made: that has the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqlServerStore")
-            .field("schema", &self.schema())
-            .field("version", &self.version())
+            .field("schema", &self.shared().schema())
+            .field("version", &self.shared().version())
             .finish_non_exhaustive()
     }
 }

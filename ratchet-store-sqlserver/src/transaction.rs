@@ -3,6 +3,7 @@
 use std::fmt;
 
 use ratchet_core::model::{Enqueued, NewJob};
+use ratchet_core::store::check_enqueue;
 use ratchet_core::{InvalidInput, Result, StoreErrorKind};
 use ratchet_sql::{Connections as _, Failure, Lease as _, Result as Inner, Savepoint};
 use tiberius::{Row, ToSql};
@@ -37,7 +38,7 @@ pub struct Transaction {
 
 impl Transaction {
     pub(crate) async fn begin(store: &SqlServerStore) -> Inner<Self> {
-        let mut lease = store.lease().await?;
+        let mut lease = store.shared().lease().await?;
         lease.remember().await?;
         lease.begin().await?;
         Ok(Self {
@@ -124,17 +125,17 @@ impl Transaction {
         jobs: &[NewJob],
     ) -> Result<Vec<Enqueued>> {
         const OPERATION: &str = "enqueue_in";
-        NewJob::validate_all(jobs).map_err(|error| error.during(OPERATION))?;
-        if !store.is_same(&self.store) {
+        check_enqueue(OPERATION, store, jobs)?;
+        if !store.shared().is_same(self.store.shared()) {
             let problem = InvalidInput::new("transaction", "was begun by another store");
             return Err(Failure::refused(problem).during(OPERATION));
         }
-        if store.pools().is_closed() {
+        if store.shared().pools().is_closed() {
             return Err(Failure::closed().during(OPERATION));
         }
         self.start(OPERATION)?;
         // In a box, so that the callers' own futures stay small.
-        let work = Box::pin(store.enqueue_within(&mut self.lease, jobs));
+        let work = Box::pin(store.shared().enqueue_within(&mut self.lease, jobs));
         let done = within(&self.store, work).await;
         // Input that was refused leaves nothing behind, and the transaction as it was.
         let refused = matches!(&done, Err(failure) if failure.kind == StoreErrorKind::Invalid);
@@ -187,9 +188,9 @@ impl Savepoint<SqlServer> for Lease {
 
 /// Does work within the store's deadline.
 async fn within<T>(store: &SqlServerStore, work: impl Future<Output = Inner<T>>) -> Inner<T> {
-    match tokio::time::timeout(store.deadline(), work).await {
+    match tokio::time::timeout(store.shared().deadline(), work).await {
         Ok(done) => done,
-        Err(_) => Err(store.too_late()),
+        Err(_) => Err(store.shared().too_late()),
     }
 }
 

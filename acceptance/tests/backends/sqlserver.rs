@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet::sqlserver::SqlServerStore;
-use ratchet::{ConnectError, StoreErrorKind};
+use ratchet::{Checked, ConnectError, StoreErrorKind};
 use tokio::net::TcpListener;
 
 use crate::{Backend, runs_jobs};
@@ -32,7 +32,7 @@ async fn a_node_runs_jobs(url: &str) {
     take_away(&store, &schema).await;
 }
 
-async fn take_away(store: &SqlServerStore, schema: &str) {
+async fn take_away(store: &Checked<SqlServerStore>, schema: &str) {
     let tables = format!(
         "SELECT CAST(t.name AS nvarchar(128)) FROM sys.tables AS t
          JOIN sys.schemas AS s ON s.schema_id = t.schema_id WHERE s.name = N'{schema}'"

@@ -1,9 +1,8 @@
-//! Jobs: validate, look the rule up in the core, write what it says.
+//! Jobs: look the rule up in the core, and write what it says. Input is checked before it comes here.
 
 use std::convert::Infallible;
 
 use async_trait::async_trait;
-use ratchet_core::limits::check_batch;
 use ratchet_core::model::{
     Acted, ActionOutcome, Attempt, AttemptOutcome, Claim, ClaimRequest, ClaimedJob, Detail,
     Enqueued, Fenced, Guarded, HeldClaim, JobFilter, JobInput, JobOrder, JobPage, JobRecord,
@@ -15,9 +14,7 @@ use ratchet_core::priority::merge;
 use ratchet_core::state::Response;
 use ratchet_core::store::JobStore;
 use ratchet_core::time::{self, duration_millis, from_millis};
-use ratchet_core::{
-    ClaimToken, InvalidInput, JobAction, JobId, JobState, NewJob, Priority, Result, StoreError,
-};
+use ratchet_core::{ClaimToken, JobAction, JobId, JobState, NewJob, Priority, Result};
 
 use crate::store::MapStore;
 use crate::tables::{Row, Tables};
@@ -25,9 +22,6 @@ use crate::tables::{Row, Tables};
 #[async_trait]
 impl JobStore for MapStore {
     async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
-        NewJob::validate_all(jobs)?;
-        // The powers that the store does not have.
-        NewJob::refuse_beyond(jobs, false, false, false)?;
         Ok(self.transaction(|tables, now| {
             let enqueue = |job| tables.enqueue(job, now);
             jobs.iter().map(enqueue).collect()
@@ -35,12 +29,10 @@ impl JobStore for MapStore {
     }
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
-        request.validate()?;
         Ok(self.transaction(|tables, now| tables.claim(request, now)))
     }
 
     async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
-        check_batch("tokens", tokens.len()).map_err(|problem| refused("load_inputs", problem))?;
         Ok(self.transaction(|tables, _| {
             let load = |token: &ClaimToken| {
                 let row = tables.jobs.get(&token.job);
@@ -51,7 +43,6 @@ impl JobStore for MapStore {
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
-        Settlement::validate_all(settlements)?;
         Ok(self.transaction(|tables, now| {
             let settle = |one| tables.settle(one, now);
             settlements.iter().map(settle).collect()
@@ -59,7 +50,6 @@ impl JobStore for MapStore {
     }
 
     async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {
-        Report::validate_all(reports)?;
         Ok(self.transaction(|tables, now| {
             let report = |one| tables.report(one, now);
             reports.iter().map(report).collect()
@@ -67,12 +57,10 @@ impl JobStore for MapStore {
     }
 
     async fn reclaim(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
-        request.validate()?;
         Ok(self.transaction(|tables, now| tables.reclaim(request, now)))
     }
 
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
-        jobs.validate(action)?;
         Ok(self.transaction(|tables, now| {
             let ids = tables.select(jobs, action);
             let act = |job| Acted {
@@ -84,7 +72,6 @@ impl JobStore for MapStore {
     }
 
     async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
-        check_batch("ids", ids.len()).map_err(|problem| refused("get", problem))?;
         Ok(self.transaction(|tables, _| {
             let read = |id: &JobId| tables.jobs.get(id).map(|row| shown(row, detail));
             ids.iter().map(read).collect()
@@ -92,7 +79,6 @@ impl JobStore for MapStore {
     }
 
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
-        page.validate()?;
         Ok(self.transaction(|tables, _| {
             let rows = tables.jobs.values();
             let mut rows: Vec<&Row> = rows.filter(|row| filter.matches(&row.job)).collect();
@@ -133,7 +119,6 @@ impl JobStore for MapStore {
     }
 
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
-        request.validate()?;
         Ok(self.transaction(|tables, now| {
             if !tables.allows(request.guard.as_ref(), now) {
                 return Guarded::Stale;
@@ -373,10 +358,6 @@ impl Tables {
         old.truncate(request.limit);
         old.into_iter().map(|(_, id)| id).collect()
     }
-}
-
-fn refused(operation: &'static str, problem: InvalidInput) -> StoreError {
-    StoreError::from(problem).during(operation)
 }
 
 fn shown(row: &Row, detail: Detail) -> JobRecord {

@@ -4,11 +4,9 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_core::limits::{check_batch, check_limit};
 use ratchet_core::model::{Fenced, Guard, Guarded};
-use ratchet_core::store::{
-    Acquired, LockInfo, LockStore, StoredLock, VersionStore, renewed_end, validate_ttl,
-};
+use ratchet_core::store::{Acquired, LockInfo, LockStore, StoredLock, VersionStore, renewed_end};
+use ratchet_core::time::duration_millis;
 use ratchet_core::{Fence, Name, Result, next_in_time};
 
 use crate::store::MapStore;
@@ -36,7 +34,7 @@ impl MapStore {
 #[async_trait]
 impl LockStore for MapStore {
     async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
-        let ttl = validate_ttl(ttl)?;
+        let ttl = duration_millis(ttl);
         Ok(self.transaction(|tables, now| {
             let lock = tables.locks.entry(name.clone());
             let lock = lock.or_insert_with(|| StoredLock::unused(owner.clone()));
@@ -51,7 +49,7 @@ impl LockStore for MapStore {
         fence: Fence,
         ttl: Duration,
     ) -> Result<Fenced> {
-        let ttl = validate_ttl(ttl)?;
+        let ttl = duration_millis(ttl);
         Ok(self.change_held((name, owner, fence), |lock, now| {
             lock.expires_at = lock.expires_at.map(|end| renewed_end(end, now, ttl));
         }))
@@ -70,7 +68,6 @@ impl LockStore for MapStore {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Vec<(Name, LockInfo)>> {
-        check_limit("limit", limit)?;
         Ok(self.transaction(|tables, now| {
             let start = after.map_or(Bound::Unbounded, Bound::Excluded);
             let locks = tables.locks.range::<Name, _>((start, Bound::Unbounded));
@@ -94,7 +91,6 @@ impl VersionStore for MapStore {
     }
 
     async fn versions(&self, namespaces: &[Name]) -> Result<Vec<u64>> {
-        check_batch("namespaces", namespaces.len())?;
         Ok(self.transaction(|tables, _| {
             let version = |name: &Name| tables.versions.get(name).copied().unwrap_or(0);
             namespaces.iter().map(version).collect()

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use ratchet::postgres::PostgresStore;
-use ratchet::{Client, Enqueued, Job, JobContext, JobResult, JobState, NewJob, Ratchet};
+use ratchet::{Checked, Client, Enqueued, Job, JobContext, JobResult, JobState, NewJob, Ratchet};
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::{PgConnection, PgPool};
 use sqlx::{Acquire, AssertSqlSafe};
@@ -78,7 +78,7 @@ impl Shop {
     /// Inserts an order and enqueues its jobs. Nothing is there before the caller commits.
     async fn order(
         &self,
-        store: &PostgresStore,
+        store: &Checked<PostgresStore>,
         transaction: &mut PgConnection,
         item: &str,
     ) -> Result<Vec<Enqueued>> {

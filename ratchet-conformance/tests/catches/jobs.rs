@@ -153,7 +153,6 @@ impl JobStore for Sabotaged {
             return self.inner.enqueue(jobs).await;
         }
         if !self.is(Sabotage::StoresPartOfABatch) {
-            NewJob::validate_all(jobs)?;
             self.look_at_permits(jobs).await?;
         }
         if self.is(Sabotage::TakesEveryRegistryForOld) {
@@ -252,7 +251,6 @@ impl JobStore for Sabotaged {
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
-        Settlement::validate_all(settlements)?;
         self.miscount_permits(settlements).await?;
         let mut answers = Vec::new();
         for settlement in settlements {

@@ -21,7 +21,7 @@ use sabotage::{Sabotage, SabotagedFixture};
 const CATCHES: &[(Sabotage, &str)] = &[
     (
         Sabotage::StoresPartOfABatch,
-        "enqueue::one_bad_job_keeps_the_whole_batch_out",
+        "permit::a_permit_of_an_unknown_resource_is_refused_and_nothing_is_stored",
     ),
     (
         Sabotage::TruncatesTimesToSeconds,

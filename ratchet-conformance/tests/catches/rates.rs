@@ -14,7 +14,6 @@ impl RateStore for Sabotaged {
         let mut asked = requests.to_vec();
         match self.how {
             Sabotage::GrantsEveryStart => {
-                RateRequest::validate_all(requests)?;
                 return Ok(vec![RateAnswer::Granted; requests.len()]);
             }
             Sabotage::SharesOneRate => {

@@ -8,8 +8,9 @@ use async_trait::async_trait;
 use ratchet_conformance::{BoxError, Fixture, MemoryFixture, Residue, TestClock, Vandal};
 use ratchet_core::model::ClaimedJob;
 use ratchet_core::store::{
-    ArchiveStore, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
-    RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
+    ArchiveStore, CallPolicy, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore,
+    QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore,
+    WorkflowStore,
 };
 use ratchet_core::{
     BatchId, ClaimToken, Condition, Fence, Incarnation, JobId, JobRecord, Json, MemoryStore, Name,
@@ -317,6 +318,11 @@ impl Store for Sabotaged {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    /// Some saboteurs wait for another call.
+    fn call_policy(&self) -> CallPolicy {
+        CallPolicy::within(Duration::from_secs(60)).retries(0)
     }
 
     fn recurring(&self) -> Option<&dyn RecurringStore> {

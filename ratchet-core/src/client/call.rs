@@ -8,10 +8,10 @@ use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::metrics;
 use crate::name::Name;
 use crate::outage::Outage;
-use crate::store::{SharedStore, Store};
+use crate::store::{Checked, SharedStore, Store};
 use crate::time;
 
-/// The store, with a deadline on every call and a count of them.
+/// The store behind its door, with a deadline of the caller's on every call and a count of them.
 #[derive(Debug)]
 pub(crate) struct Calls {
     store: SharedStore,
@@ -20,12 +20,22 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
+    /// How much longer than the store a client waits that belongs to no node, so that the store says why
+    /// a call failed.
+    const LAST_WORDS: Duration = Duration::from_secs(1);
+
     pub(crate) fn new(store: SharedStore, deadline: Duration) -> Self {
         Self {
-            store,
+            store: Checked::shared(store),
             deadline,
             made: AtomicU64::new(0),
         }
+    }
+
+    /// The calls of a client that belongs to no node: the deadline is the store's.
+    pub(crate) fn of_client(store: SharedStore) -> Self {
+        let deadline = store.call_policy().deadline;
+        Self::new(store, deadline.saturating_add(Self::LAST_WORDS))
     }
 
     pub(crate) fn store(&self) -> &SharedStore {

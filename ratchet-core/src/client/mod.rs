@@ -101,9 +101,9 @@ impl Client {
     const ENQUEUE_TRIES: u32 = 3;
 
     pub(crate) fn new(store: SharedStore) -> Self {
-        let (coordinator, deadline) = (store.coordinator(), store.patience());
+        let coordinator = store.coordinator();
         Self(Arc::new(Inner {
-            calls: Arc::new(Calls::new(store, deadline)),
+            calls: Arc::new(Calls::of_client(store)),
             coordinator: coordinator.unwrap_or_else(|| Arc::new(NoopCoordinator)),
             node: None,
             wakes: Wakes::default(),
@@ -183,14 +183,10 @@ impl Client {
     /// # Cancel safety
     /// Dropped, the jobs may or may not have been enqueued.
     pub async fn enqueue_all(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
-        let store = self.store();
-        let (workflows, signals) = (store.workflows(), store.signals());
-        let permits = store.permits().is_some();
         #[cfg(feature = "otel")]
         let traced = crate::otel::traced(jobs);
         #[cfg(feature = "otel")]
         let jobs = &*traced;
-        NewJob::refuse_beyond(jobs, workflows.is_some(), signals.is_some(), permits)?;
         let mut backoff = RetryDelays::of("enqueue");
         let mut tries = 1;
         let answers = loop {

@@ -10,7 +10,7 @@ use crate::id::{Fence, NodeId};
 use crate::metrics::{self, StepDown};
 use crate::model::Fenced;
 use crate::name::Name;
-use crate::store::{Acquired, HeldLock, LockInfo, SharedStore};
+use crate::store::{Acquired, Checked, HeldLock, LockInfo, SharedStore};
 use crate::time;
 
 /// What a turn of an [`Election`] came to.
@@ -72,7 +72,7 @@ impl Election {
         }
         let lock = Self::lock_of(role)?;
         Ok(Self {
-            store,
+            store: Checked::shared(store),
             leadership: Leadership::new(role.clone(), lock),
             timings,
             takeover_delay: Duration::ZERO,

@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -17,9 +16,6 @@ pub struct StrictLimiter {
 }
 
 impl StrictLimiter {
-    /// How long a call of a limiter without a node may take.
-    const DEADLINE: Duration = Duration::from_secs(10);
-
     /// A limiter that counts in this store.
     ///
     /// # Errors
@@ -27,7 +23,7 @@ impl StrictLimiter {
     pub fn new(store: SharedStore) -> Result<Self, InvalidInput> {
         match store.rates() {
             None => Err(no_rates()),
-            Some(_) => Ok(Self::over(Arc::new(Calls::new(store, Self::DEADLINE)))),
+            Some(_) => Ok(Self::over(Arc::new(Calls::of_client(store)))),
         }
     }
 

@@ -2,9 +2,8 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use super::tables::Tables;
-use crate::error::{Result, StoreError};
+use crate::error::Result;
 use crate::id::JobId;
-use crate::limits::check_batch;
 use crate::model::{
     ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Guarded, JobOrder, PageRequest,
     PurgeRequest,
@@ -30,9 +29,6 @@ impl Archived {
 impl ArchiveStore for MemoryStore {
     async fn archive(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         const OPERATION: &str = "archive";
-        request
-            .validate()
-            .map_err(|error| error.during(OPERATION))?;
         self.call(OPERATION, |tables, now| {
             if !tables.is_tenure(request.guard.as_ref(), now) {
                 return Ok(Guarded::Stale);
@@ -48,8 +44,6 @@ impl ArchiveStore for MemoryStore {
 
     async fn archived(&self, ids: &[JobId]) -> Result<Vec<Option<ArchivedJob>>> {
         const OPERATION: &str = "archived";
-        check_batch("ids", ids.len())
-            .map_err(|problem| StoreError::from(problem).during(OPERATION))?;
         self.call(OPERATION, |tables, _| {
             let read = |id: &JobId| tables.archive.get(id).and_then(Archived::read);
             Ok(ids.iter().map(read).collect())
@@ -63,7 +57,6 @@ impl ArchiveStore for MemoryStore {
         page: &PageRequest,
     ) -> Result<ArchivePage> {
         const OPERATION: &str = "list_archived";
-        page.validate().map_err(|error| error.during(OPERATION))?;
         self.call(OPERATION, |tables, _| {
             let rows = tables.archive.iter();
             let behind = rows.filter(|(id, _)| match (page.after, page.order) {
@@ -85,7 +78,6 @@ impl ArchiveStore for MemoryStore {
     }
 
     async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
-        request.validate()?;
         self.call("purge_archive", |tables, now| {
             if !tables.is_tenure(request.guard.as_ref(), now) {
                 return Ok(Guarded::Stale);

@@ -5,9 +5,8 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use super::links::awaited;
 use super::tables::{Row, Tables};
-use crate::error::{InvalidInput, Result, StoreError};
+use crate::error::Result;
 use crate::id::{ClaimToken, JobId};
-use crate::limits::check_batch;
 use crate::links::waiting_state;
 use crate::model::{
     Acted, ActionOutcome, Attempt, AttemptOutcome, Claim, ClaimRequest, ClaimedJob, Detail,
@@ -25,16 +24,11 @@ use crate::time::{self, duration_millis, from_millis};
 #[async_trait]
 impl JobStore for MemoryStore {
     async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
-        NewJob::validate_all(jobs)?;
         self.call("enqueue", |tables, now| tables.enqueue(jobs, now))
             .await
     }
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
-        request.validate()?;
-        if request.limit == 0 {
-            return Ok(Vec::new());
-        }
         self.call("claim_next_batch", |tables, now| {
             Ok(tables.claim(request, now))
         })
@@ -42,7 +36,6 @@ impl JobStore for MemoryStore {
     }
 
     async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
-        check_batch("tokens", tokens.len()).map_err(|problem| refused("load_inputs", problem))?;
         self.call("load_inputs", |tables, _| {
             let load = |token: &ClaimToken| {
                 let row = tables.job(token.job).filter(|row| row.holds(*token))?;
@@ -54,7 +47,6 @@ impl JobStore for MemoryStore {
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
-        Settlement::validate_all(settlements)?;
         self.call("settle", |tables, now| {
             Ok(settlements
                 .iter()
@@ -65,7 +57,6 @@ impl JobStore for MemoryStore {
     }
 
     async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {
-        Report::validate_all(reports)?;
         self.call("report", |tables, now| {
             Ok(reports.iter().map(|one| tables.report(one, now)).collect())
         })
@@ -73,13 +64,11 @@ impl JobStore for MemoryStore {
     }
 
     async fn reclaim(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
-        request.validate()?;
         self.call("reclaim", |tables, now| Ok(tables.reclaim(request, now)))
             .await
     }
 
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
-        jobs.validate(action)?;
         self.call("act", |tables, now| {
             let ids = match jobs {
                 JobSelector::Ids(ids) => ids.clone(),
@@ -106,7 +95,6 @@ impl JobStore for MemoryStore {
     }
 
     async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
-        check_batch("ids", ids.len()).map_err(|problem| refused("get", problem))?;
         self.call("get", |tables, _| {
             let read = |id: &JobId| tables.job(*id).map(|row| shown(row, detail));
             Ok(ids.iter().map(read).collect())
@@ -115,7 +103,6 @@ impl JobStore for MemoryStore {
     }
 
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
-        page.validate()?;
         let shown = |row: &Row| shown(row, page.detail);
         self.call("list", |tables, _| {
             let matching = tables.jobs().filter(|row| filter.matches(&row.job));
@@ -160,7 +147,6 @@ impl JobStore for MemoryStore {
     }
 
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
-        request.validate()?;
         self.call("purge", |tables, now| {
             if !tables.is_tenure(request.guard.as_ref(), now) {
                 return Ok(Guarded::Stale);
@@ -373,10 +359,6 @@ impl Tables {
         });
         ActionOutcome::Became(to)
     }
-}
-
-fn refused(operation: &'static str, problem: InvalidInput) -> StoreError {
-    StoreError::from(problem).during(operation)
 }
 
 fn claim_of(row: &Row) -> Claim {

@@ -7,10 +7,10 @@ use super::MemoryStore;
 use super::tables::Tables;
 use crate::error::Result;
 use crate::id::Fence;
-use crate::limits::check_limit;
 use crate::model::{Fenced, Guard};
 use crate::name::Name;
-use crate::store::{Acquired, LockInfo, LockStore, StoredLock, renewed_end, validate_ttl};
+use crate::store::{Acquired, LockInfo, LockStore, StoredLock, renewed_end};
+use crate::time::duration_millis;
 
 impl Tables {
     /// Whether the tenure lasts that a write is made in; without a guard, always.
@@ -25,7 +25,7 @@ impl Tables {
 #[async_trait]
 impl LockStore for MemoryStore {
     async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
-        let ttl = validate_ttl(ttl)?;
+        let ttl = duration_millis(ttl);
         self.call("acquire", |tables, now| {
             let lock = tables.locks.entry(name.clone());
             let lock = lock.or_insert_with(|| StoredLock::unused(owner.clone()));
@@ -41,7 +41,7 @@ impl LockStore for MemoryStore {
         fence: Fence,
         ttl: Duration,
     ) -> Result<Fenced> {
-        let ttl = validate_ttl(ttl)?;
+        let ttl = duration_millis(ttl);
         self.call("renew", |tables, now| {
             Ok(match tables.locks.get_mut(name) {
                 Some(lock) if lock.is_held_by(owner, fence, now) => {
@@ -79,7 +79,6 @@ impl LockStore for MemoryStore {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Vec<(Name, LockInfo)>> {
-        check_limit("limit", limit)?;
         self.call("list_locks", |tables, now| {
             let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
             let locks = tables.locks.range::<Name, _>((behind, Bound::Unbounded));

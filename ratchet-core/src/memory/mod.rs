@@ -24,14 +24,16 @@ mod workflows;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 pub use clock::ManualClock;
 pub use faults::Fault;
 
 use crate::error::Result;
 use crate::store::{
-    ArchiveStore, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
-    RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
+    ArchiveStore, CallPolicy, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore,
+    QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore,
+    WorkflowStore,
 };
 use crate::time;
 use faults::FaultPlan;
@@ -56,6 +58,7 @@ pub struct MemoryStore {
     tables: Arc<Mutex<Tables>>,
     clock: ManualClock,
     faults: FaultPlan,
+    policy: CallPolicy,
 }
 
 /// Everything that a [`MemoryStore`] had stored at one moment.
@@ -76,6 +79,8 @@ impl MemoryStore {
             tables: Arc::default(),
             clock: ManualClock::running(time::wall_clock()),
             faults: FaultPlan::default(),
+            // Calls contend only where a test says so, and it means their caller.
+            policy: CallPolicy::default().retries(0),
         }
     }
 
@@ -96,6 +101,13 @@ impl MemoryStore {
         plan: impl Fn(&'static str) -> Fault + Send + Sync + 'static,
     ) -> Self {
         self.faults = FaultPlan::new(plan);
+        self
+    }
+
+    /// Sets how long a call may take; 10 s otherwise. The clones that exist already are not affected.
+    #[must_use]
+    pub const fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.policy.deadline = deadline;
         self
     }
 
@@ -179,6 +191,10 @@ impl Store for MemoryStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
+    }
+
+    fn call_policy(&self) -> CallPolicy {
+        self.policy
     }
 
     fn recurring(&self) -> Option<&dyn RecurringStore> {

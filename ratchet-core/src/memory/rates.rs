@@ -2,7 +2,6 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use crate::error::Result;
-use crate::limits;
 use crate::model::{RateAnswer, RateRequest};
 use crate::name::Name;
 use crate::rate::{MICROS, Taken};
@@ -11,7 +10,6 @@ use crate::store::RateStore;
 #[async_trait]
 impl RateStore for MemoryStore {
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>> {
-        RateRequest::validate_all(requests)?;
         self.call("take", |tables, now| {
             let take = |request: &RateRequest| {
                 let known = tables.rates.get(&request.key).copied();
@@ -30,7 +28,6 @@ impl RateStore for MemoryStore {
     }
 
     async fn forget_idle(&self, limit: usize) -> Result<u64> {
-        limits::check_limit("limit", limit)?;
         self.call("forget_idle", |tables, now| {
             let idle: Vec<Name> = tables
                 .rates

@@ -5,8 +5,7 @@ use async_trait::async_trait;
 
 use super::MemoryStore;
 use super::tables::Tables;
-use crate::error::{Result, StoreError};
-use crate::limits;
+use crate::error::Result;
 use crate::model::{
     DueRecurring, Fired, Guarded, PutOutcome, PutRecurring, RecurringClaimRequest, RecurringFiring,
     RecurringPage, RecurringRecord, RetireRecurring,
@@ -38,8 +37,6 @@ impl RecurringStore for MemoryStore {
     }
 
     async fn definitions(&self, after: Option<&Name>, limit: usize) -> Result<RecurringPage> {
-        limits::check_limit("limit", limit)
-            .map_err(|problem| StoreError::from(problem).during("definitions"))?;
         self.call("definitions", |tables, _| {
             let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
             let range = (begin, Bound::Unbounded);
@@ -52,7 +49,6 @@ impl RecurringStore for MemoryStore {
     }
 
     async fn claim_due_recurring(&self, request: &RecurringClaimRequest) -> Result<DueRecurring> {
-        request.validate()?;
         self.call("claim_due_recurring", |tables, now| {
             Ok(tables.claim_due_recurring(request, now))
         })
@@ -60,7 +56,6 @@ impl RecurringStore for MemoryStore {
     }
 
     async fn fire(&self, firings: &[RecurringFiring]) -> Result<Vec<Fired>> {
-        RecurringFiring::validate_all(firings)?;
         self.call("fire", |tables, now| {
             firings.iter().map(|one| tables.fire(one, now)).collect()
         })
@@ -88,7 +83,6 @@ impl RecurringStore for MemoryStore {
     }
 
     async fn retire(&self, request: &RetireRecurring) -> Result<Guarded<Vec<Name>>> {
-        request.validate()?;
         self.call("retire", |tables, now| {
             if !tables.is_tenure(Some(&request.guard), now) {
                 return Ok(Guarded::Stale);

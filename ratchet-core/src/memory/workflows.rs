@@ -5,7 +5,6 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use crate::error::Result;
 use crate::id::{BatchId, JobId};
-use crate::limits::{check_batch, check_limit};
 use crate::model::{BatchClosed, BatchPurge, BatchRecord, Guarded, Link, Parent};
 use crate::store::{Changed, WorkflowStore};
 use crate::time::{self, duration_millis, from_millis};
@@ -40,7 +39,6 @@ impl WorkflowStore for MemoryStore {
     }
 
     async fn batches(&self, ids: &[BatchId]) -> Result<Vec<Option<BatchRecord>>> {
-        check_batch("ids", ids.len())?;
         self.call("batches", |tables, _| {
             let read = |id: &BatchId| tables.links.batches.get(id).cloned();
             Ok(ids.iter().map(read).collect())
@@ -53,7 +51,6 @@ impl WorkflowStore for MemoryStore {
         limit: usize,
         before: Option<BatchId>,
     ) -> Result<Vec<BatchRecord>> {
-        check_limit("limit", limit)?;
         self.call("recent_batches", |tables, _| {
             let end = before.map_or(Bound::Unbounded, Bound::Excluded);
             let older = tables.links.batches.range((Bound::Unbounded, end));
@@ -67,7 +64,6 @@ impl WorkflowStore for MemoryStore {
     }
 
     async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
-        request.validate()?;
         self.call("purge_batches", |tables, now| {
             if !tables.is_tenure(request.guard.as_ref(), now) {
                 return Ok(Guarded::Stale);
@@ -94,7 +90,6 @@ impl WorkflowStore for MemoryStore {
     }
 
     async fn parents_of(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
-        check_batch("ids", jobs.len())?;
         self.call("parents_of", |tables, _| {
             let read = |job: &JobId| {
                 let links = tables.links.parents.get(job).into_iter().flatten();
@@ -112,7 +107,6 @@ impl WorkflowStore for MemoryStore {
         limit: usize,
         after: Option<JobId>,
     ) -> Result<Vec<Link>> {
-        check_limit("limit", limit)?;
         self.call("children_of", |tables, _| {
             let children = tables.links.children.get(&parent).into_iter().flatten();
             let children = children.filter(|child| after.is_none_or(|after| **child > after));

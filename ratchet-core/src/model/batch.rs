@@ -154,7 +154,7 @@ impl BatchPurge {
         self
     }
 
-    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`], as every store does first.
+    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`].
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`].

@@ -102,7 +102,7 @@ impl ClaimRequest {
         self
     }
 
-    /// Refuses a limit that no store has to serve, as every store does first.
+    /// Refuses a limit that no store has to serve.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`] if the limit is above [`limits::MAX_BATCH`].

@@ -43,8 +43,7 @@ impl JobSelector {
         self
     }
 
-    /// Refuses a limit of 0, too many jobs, and actions with values that cannot be stored, as every
-    /// store does first.
+    /// Refuses a limit of 0, too many jobs, and actions with values that cannot be stored.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`].

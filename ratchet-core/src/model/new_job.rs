@@ -464,11 +464,11 @@ impl NewJob {
     /// Refuses jobs that need more than plain jobs do, for stores that have no
     /// [`WorkflowStore`](crate::store::WorkflowStore), no
     /// [`SignalStore`](crate::store::SignalStore) or no
-    /// [`PermitStore`](crate::store::PermitStore). Such a store calls it in its enqueue.
+    /// [`PermitStore`](crate::store::PermitStore).
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`], naming what is not to be had.
-    pub fn refuse_beyond(
+    pub(crate) fn refuse_beyond(
         jobs: &[Self],
         workflows: bool,
         signals: bool,
@@ -497,7 +497,7 @@ impl NewJob {
         }
     }
 
-    /// Checks a whole enqueue, as every store does before it writes anything.
+    /// Checks a whole enqueue.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`] with the first problem found.

@@ -176,7 +176,7 @@ impl PageRequest {
         rows.last().filter(|_| more)
     }
 
-    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`], as every store does first.
+    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`].
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`].
@@ -276,7 +276,7 @@ impl PurgeRequest {
         self
     }
 
-    /// Refuses a limit of 0 and a state that is not terminal, as every store does first.
+    /// Refuses a limit of 0 and a state that is not terminal.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`].

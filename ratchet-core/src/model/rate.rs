@@ -24,7 +24,7 @@ impl RateRequest {
         Self { key, rate }
     }
 
-    /// Checks a whole call, as every store does first.
+    /// Checks a whole call.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`] with the first problem found.

@@ -170,7 +170,7 @@ impl ReclaimRequest {
         }
     }
 
-    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`], as every store does first.
+    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`].
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`].

@@ -93,7 +93,7 @@ impl Report {
         }
     }
 
-    /// Checks a whole batch, as every store does before it writes anything.
+    /// Checks a whole batch.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`] with the first problem found.

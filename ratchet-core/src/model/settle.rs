@@ -169,7 +169,7 @@ impl Settlement {
         turns
     }
 
-    /// Checks a whole batch, as every store does before it writes anything.
+    /// Checks a whole batch.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`] if a result is larger than [`MAX_RESULT_BYTES`] or the batch

@@ -102,7 +102,7 @@ impl Signal {
         Self { target, payload }
     }
 
-    /// Refuses a payload that is too large, as every store does first.
+    /// Refuses a payload that is too large.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`].

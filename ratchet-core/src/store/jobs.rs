@@ -29,7 +29,8 @@ pub trait JobStore: Debug + Send + Sync {
     ///   not stored any more: enqueued again, it is stored again, unless its idempotency key prevents
     ///   that.
     /// - **[enqueue.due]** `RunAt::Now` and `RunAt::In` are resolved on the database's clock.
-    /// - **[enqueue.validate]** The store calls [`NewJob::validate_all`] first.
+    /// - **[enqueue.validate]** No store sees jobs that [`NewJob::validate_all`] refuses, or that need a
+    ///   part which the store does not have.
     /// - **[keys.idempotency]** A job whose idempotency key was ever used is not stored and answered
     ///   `Duplicate(id of the first)`, also when the first has ended or was purged, and also inside
     ///   one batch. A purged job that is enqueued again is therefore a `Duplicate` of itself.
@@ -132,7 +133,7 @@ pub trait JobStore: Debug + Send + Sync {
     ///   job does. A stale or repeated settlement promotes nobody.
     /// - **[lane.hold]** A head whose claim ends without ending the job (retried, snoozed, released,
     ///   reclaimed) stays the head.
-    /// - **[settle.validate]** The store calls [`Settlement::validate_all`] first.
+    /// - **[settle.validate]** No store sees what [`Settlement::validate_all`] refuses.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store; then none, some or all may have been applied, and the
@@ -148,7 +149,7 @@ pub trait JobStore: Debug + Send + Sync {
     ///   claim, and a later claim gets the checkpoint as input.
     /// - **[report.token]** A report with a stale token is `Stale` and changes nothing.
     /// - **[report.cancel]** The answer says whether cancellation was requested.
-    /// - **[report.validate]** The store calls [`Report::validate_all`] first.
+    /// - **[report.validate]** No store sees what [`Report::validate_all`] refuses.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.

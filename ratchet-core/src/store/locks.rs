@@ -3,11 +3,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::error::{Result, StoreError, StoreErrorKind};
+use crate::error::Result;
 use crate::id::Fence;
 use crate::model::Fenced;
 use crate::name::Name;
-use crate::time::duration_millis;
 
 /// Named locks that expire, with fencing tokens.
 ///
@@ -30,7 +29,7 @@ pub trait LockStore: Debug + Send + Sync {
     ///   across releases and expiries, for ever: [`next_in_time`](crate::next_in_time) of the fence
     ///   before it (0: none) and the database's clock. So it is larger, too, than a fence that a
     ///   failover or a restore has lost, unless the clock went back by more than the time since.
-    /// - **[lock.ttl]** The store calls [`validate_ttl`] first: a `ttl` of zero is refused.
+    /// - **[lock.ttl]** No store sees a `ttl` of zero: it is refused.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -79,16 +78,6 @@ pub trait LockStore: Debug + Send + Sync {
     /// the store.
     async fn list_locks(&self, after: Option<&Name>, limit: usize)
     -> Result<Vec<(Name, LockInfo)>>;
-}
-
-/// Refuses a time to live of zero.
-///
-/// # Errors
-/// [`StoreErrorKind::Invalid`] on `ttl`.
-pub fn validate_ttl(ttl: Duration) -> Result<i64> {
-    crate::model::positive("ttl", ttl)
-        .map(|()| duration_millis(ttl))
-        .map_err(|problem| StoreError::new(StoreErrorKind::Invalid, "lock").with_source(problem))
 }
 
 /// Returns when a lock ends that its owner renews at `now` for `ttl`: `stored`, its end until then, but

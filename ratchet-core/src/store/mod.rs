@@ -1,6 +1,9 @@
 //! The store traits: the contract between the engine, which decides, and a database, which
 //! remembers.
 //!
+//! Every call goes through the door, [`Checked`]. A store therefore sees only input that is valid, no
+//! empty batch and no limit of 0; it needs no deadline of its own, and returns `Contention` at once.
+//!
 //! Every method documents its contract as clauses with stable ids in brackets, `[claim.order]`.
 //! The conformance suite has at least one case per clause and none without one; MUST, SHOULD and
 //! MAY have their usual sense.
@@ -21,8 +24,8 @@
 //! - **[model.agrees]** The same calls at the same times return what they return from
 //!   [`MemoryStore`](crate::MemoryStore), the executable specification, and leave the same behind.
 //!   Only what a clause leaves open may differ, such as which claims a limited pass takes.
-//! - **[limits.batch]** Batches of up to [`MAX_BATCH`](crate::limits::MAX_BATCH) items work; larger
-//!   ones are refused.
+//! - **[limits.batch]** Batches of up to [`MAX_BATCH`](crate::limits::MAX_BATCH) items work; no store
+//!   sees a larger one.
 //!
 //! # Cancel safety
 //! Dropping the future of any method leaves the store usable: the call has then either taken full
@@ -30,6 +33,7 @@
 //! with the same ids and tokens, for which every write is safe.
 
 mod archive;
+mod checked;
 mod diagnostics;
 mod jobs;
 mod lock_page;
@@ -46,13 +50,13 @@ mod workflows;
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
 
 pub use archive::ArchiveStore;
+pub use checked::{Attempts, CallPolicy, Checked, check_enqueue};
 pub use diagnostics::DiagnosticStore;
 pub use jobs::JobStore;
 pub use lock_page::LockPage;
-pub use locks::{Acquired, HeldLock, LockInfo, LockStore, renewed_end, validate_ttl};
+pub use locks::{Acquired, HeldLock, LockInfo, LockStore, renewed_end};
 pub use nodes::NodeStore;
 pub use permits::PermitStore;
 pub use queues::{Changed, QueueStore};
@@ -95,10 +99,19 @@ pub trait Store: Debug + Send + Sync + 'static {
         true
     }
 
-    /// How long a client that belongs to no node waits for a call: longer than the store itself tries,
-    /// so that the store says why it failed.
-    fn patience(&self) -> Duration {
-        Duration::from_secs(10)
+    /// Returns how the [door](Checked) calls this store: its deadline, and how often a call is repeated.
+    fn call_policy(&self) -> CallPolicy {
+        CallPolicy::default()
+    }
+
+    /// Reports that the [door](Checked) dropped a call at its deadline. A store that keeps connections
+    /// may drop those that are idle: the network may have fallen silent, and each of them would cost
+    /// another deadline.
+    fn call_timed_out(&self) {}
+
+    /// Whether this is a store behind its [door](Checked). Only `Checked` returns true.
+    fn is_checked(&self) -> bool {
+        false
     }
 
     /// The recurring definitions, if the store can keep them.

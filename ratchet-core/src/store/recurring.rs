@@ -84,7 +84,7 @@ pub trait RecurringStore: Debug + Send + Sync {
     /// - **[recurring.atomic]** Each firing takes effect whole or not at all, also if the call fails;
     ///   a stale one does not disturb the others. One answer per firing, in order.
     /// - **[recurring.origin]** Each job tells the definition and the slot that it is of.
-    /// - **[recurring.validate]** The store calls [`RecurringFiring::validate_all`] first.
+    /// - **[recurring.validate]** No store sees what [`RecurringFiring::validate_all`] refuses.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store. The call can be repeated: what took effect is `Stale`

@@ -9,7 +9,7 @@ use crate::model::{Delivered, Signal};
 /// Signals: what jobs wait for from outside.
 ///
 /// A job waits for a signal from its enqueue on; nothing that came before counts. A store without
-/// this power refuses such jobs ([`NewJob::refuse_beyond`](crate::NewJob::refuse_beyond)).
+/// this power sees no such job: they are refused before.
 ///
 /// # Contract
 /// - **[signal.wait]** A job stored with a signal to wait for is `Blocked`, and never claimed, until

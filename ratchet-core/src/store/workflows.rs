@@ -11,8 +11,7 @@ use crate::store::Changed;
 ///
 /// Links and memberships are made by [`JobStore::enqueue`](super::JobStore::enqueue) and decided by
 /// whatever ends jobs, all with the rules of [`links::Cascade`](crate::links::Cascade); what is here
-/// is beside that. A store without this power refuses such jobs
-/// ([`NewJob::refuse_beyond`](crate::NewJob::refuse_beyond)).
+/// is beside that. A store without this power sees no such job: they are refused before.
 ///
 /// # Contract
 /// - **[link.wait]** A job stored with links is `Blocked`, and never claimed, until all its links

@@ -13,7 +13,7 @@ use ratchet_core::model::{
     Reported, Settlement, StateCounts,
 };
 use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
+    CallPolicy, JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
 };
 use ratchet_core::{
     ClaimToken, JobAction, JobId, JobRecord, JobState, MemoryStore, NewJob, Ratchet, Result,
@@ -45,8 +45,8 @@ impl Contended {
 }
 
 impl Store for Contended {
-    fn patience(&self) -> Duration {
-        20 * SECOND
+    fn call_policy(&self) -> CallPolicy {
+        CallPolicy::within(20 * SECOND).retries(0)
     }
 
     fn info(&self) -> StoreInfo {

@@ -230,7 +230,9 @@ async fn a_node_that_may_have_been_taken_for_dead_begins_no_body() {
             _ => Fault::None,
         }
     });
-    let builder = world.builder_on(store).store_deadline(200 * SECOND);
+    let builder = world
+        .builder_on(store.with_deadline(200 * SECOND))
+        .store_deadline(200 * SECOND);
     let node = Started::new(builder.build().unwrap());
     sleep(SECOND).await;
     stopped.store(true, Ordering::SeqCst);
@@ -289,7 +291,9 @@ async fn a_heartbeat_whose_answer_is_lost_may_end_the_trust_sooner() {
     });
     let other = Started::new(world.builder_on(leader).build().unwrap());
     sleep(SECOND).await;
-    let builder = world.builder_on(store).store_deadline(200 * SECOND);
+    let builder = world
+        .builder_on(store.with_deadline(200 * SECOND))
+        .store_deadline(200 * SECOND);
     let node = Started::new(builder.build().unwrap());
     // At rest it beats every 30 s, so the others would wait for 90 s.
     sleep(310 * SECOND).await;

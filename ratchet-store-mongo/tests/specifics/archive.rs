@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use mongodb::bson::doc;
 use ratchet_core::model::{Guarded, JobSelector, Outcome, PurgeRequest, Settlement};
-use ratchet_core::store::{ArchiveStore, JobStore};
+use ratchet_core::store::{ArchiveStore, Checked, JobStore};
 use ratchet_core::{JobAction, JobState};
 use ratchet_store_mongo::MongoStore;
 
 use crate::server::Space;
 use crate::{claim_all, enqueue, exists, job, open};
 
-async fn snooze(store: &MongoStore, times: usize) {
+async fn snooze(store: &Checked<MongoStore>, times: usize) {
     for _ in 0..times {
         let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
         let delay = Duration::ZERO;
@@ -27,7 +27,7 @@ async fn count(space: &Space, collection: &str) -> u64 {
 }
 
 /// All cancelled jobs. The clock moves on while calls are made.
-async fn pass(store: &MongoStore) -> u64 {
+async fn pass(store: &Checked<MongoStore>) -> u64 {
     tokio::time::sleep(Duration::from_millis(5)).await;
     let old = PurgeRequest::new(JobState::Cancelled, Duration::from_millis(1), 1_000);
     match ArchiveStore::archive(store, &old).await.unwrap() {

@@ -11,7 +11,7 @@ use ratchet_core::model::{
     ActionOutcome, ClaimRequest, ClaimedJob, Detail, Heartbeat, JobFilter, JobSelector, NodeStatus,
     Outcome, PageRequest, ReclaimRequest, Settlement,
 };
-use ratchet_core::store::{JobStore, NodeStore, Store};
+use ratchet_core::store::{Checked, JobStore, NodeStore, Store};
 use ratchet_core::{JobAction, JobId, JobState, Name, NewJob, NodeId, Priority, StoreError};
 use ratchet_store_mongo::MongoStore;
 use tokio::task::JoinHandle;
@@ -45,7 +45,7 @@ fn touch() -> Document {
 }
 
 /// A store whose commands can be told from those of others, and its name.
-async fn named(space: &Space) -> (MongoStore, String) {
+async fn named(space: &Space) -> (Checked<MongoStore>, String) {
     let name = format!("test {}", JobId::new());
     let builder = space.builder().application_name(&name);
     (builder.connect().await.unwrap(), name)
@@ -78,7 +78,7 @@ async fn waiting(space: &Space, name: &str) -> Bson {
 
 type Claiming = JoinHandle<Result<Vec<ClaimedJob>, StoreError>>;
 
-fn claim(store: &MongoStore, request: ClaimRequest) -> Claiming {
+fn claim(store: &Checked<MongoStore>, request: ClaimRequest) -> Claiming {
     let store = store.clone();
     tokio::spawn(async move { store.claim_next_batch(&request).await })
 }
@@ -87,7 +87,7 @@ fn ids(claimed: &[ClaimedJob]) -> Vec<JobId> {
     claimed.iter().map(|job| job.claim.token.job).collect()
 }
 
-async fn running(store: &MongoStore) -> Vec<JobId> {
+async fn running(store: &Checked<MongoStore>) -> Vec<JobId> {
     let running = JobFilter::all().state(JobState::Running);
     let page = store
         .list(&running, &PageRequest::first(100))

@@ -10,7 +10,7 @@ use ratchet_core::model::{
     Detail, Fenced, Heartbeat, JobFilter, NodeStatus, Outcome, PageRequest, Settlement,
 };
 use ratchet_core::store::{
-    Acquired, Changed, JobStore, LockStore, NodeStore, QueueStore, SharedStore, Store,
+    Acquired, Changed, Checked, JobStore, LockStore, NodeStore, QueueStore, SharedStore, Store,
 };
 use ratchet_core::{JobId, JobState, Name, NodeId, StoreErrorKind};
 use ratchet_store_mongo::{Builder, MongoStore};
@@ -153,7 +153,7 @@ impl Fault {
         space.builder().application_name(&self.name)
     }
 
-    pub(crate) async fn open(&self, space: &Space) -> MongoStore {
+    pub(crate) async fn open(&self, space: &Space) -> Checked<MongoStore> {
         self.builder(space).connect().await.unwrap()
     }
 }
@@ -163,7 +163,7 @@ const NOT_PRIMARY: i32 = 10_107;
 const KILLED: i32 = 11_601;
 const CURSOR_KILLED: i32 = 237;
 
-async fn state(store: &MongoStore, id: JobId) -> JobState {
+async fn state(store: &Checked<MongoStore>, id: JobId) -> JobState {
     store.get(&[id], Detail::Whole).await.unwrap()[0]
         .clone()
         .unwrap()

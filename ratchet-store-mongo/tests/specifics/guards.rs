@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use ratchet_conformance::TestClock;
 use ratchet_core::model::{Fenced, Guard, Guarded, JobSelector, PurgeRequest};
-use ratchet_core::store::{Acquired, JobStore, LockStore};
+use ratchet_core::store::{Acquired, Checked, JobStore, LockStore};
 use ratchet_core::{JobAction, JobId, JobState, Name};
 use ratchet_store_mongo::MongoStore;
 
@@ -21,7 +21,7 @@ fn name(name: &str) -> Name {
     Name::new("name", name).unwrap()
 }
 
-async fn acquire(store: &MongoStore, owner: &str) -> Guard {
+async fn acquire(store: &Checked<MongoStore>, owner: &str) -> Guard {
     let (lock, owner) = (name("lock"), name(owner));
     match store.acquire(&lock, &owner, TTL).await.unwrap() {
         Acquired::Acquired { fence } => Guard { lock, owner, fence },
@@ -29,7 +29,7 @@ async fn acquire(store: &MongoStore, owner: &str) -> Guard {
     }
 }
 
-async fn cancelled(store: &MongoStore) -> JobId {
+async fn cancelled(store: &Checked<MongoStore>) -> JobId {
     let id = enqueue(store, job()).await;
     let selected = JobSelector::Ids(vec![id]);
     store.act(&selected, JobAction::Cancel).await.unwrap();

@@ -7,7 +7,7 @@ use mongodb::bson::doc;
 use ratchet_core::model::{
     AttemptOutcome, Detail, JobSelector, Outcome, PurgeRequest, Report, ReportKind, Settlement,
 };
-use ratchet_core::store::{JobStore, LockStore, NodeStore};
+use ratchet_core::store::{Checked, JobStore, LockStore, NodeStore};
 use ratchet_core::{JobAction, JobState, Json, Name, NewJob};
 
 use crate::server::Space;
@@ -105,7 +105,7 @@ pub(crate) async fn texts_that_look_like_expressions_are_kept(space: Arc<Space>)
     }
 }
 
-async fn snooze(store: &ratchet_store_mongo::MongoStore, times: usize) {
+async fn snooze(store: &Checked<ratchet_store_mongo::MongoStore>, times: usize) {
     for _ in 0..times {
         let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
             .claim

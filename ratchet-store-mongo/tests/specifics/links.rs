@@ -8,7 +8,7 @@ use ratchet_core::model::{
     BatchRecord, ClaimedJob, Condition, Detail, Fenced, LinkState, Outcome, Parent, Report,
     ReportKind, Settlement, SignalTarget,
 };
-use ratchet_core::store::{JobStore, SignalStore, WorkflowStore};
+use ratchet_core::store::{Checked, JobStore, SignalStore, WorkflowStore};
 use ratchet_core::{BatchId, JobId, JobState, Json, Name, NewJob, StoreErrorKind};
 use ratchet_store_mongo::MongoStore;
 
@@ -19,7 +19,7 @@ use crate::{assert_kind, claim_all, enqueue, job, open};
 
 const KILLED: i32 = 11_601;
 
-async fn state(store: &MongoStore, id: JobId) -> JobState {
+async fn state(store: &Checked<MongoStore>, id: JobId) -> JobState {
     store.get(&[id], Detail::Whole).await.unwrap()[0]
         .clone()
         .unwrap()
@@ -31,7 +31,7 @@ pub(crate) fn done(claimed: &ClaimedJob) -> Settlement {
 }
 
 /// Jobs that are stored and claimed.
-pub(crate) async fn running(store: &MongoStore, jobs: &[NewJob]) -> Vec<ClaimedJob> {
+pub(crate) async fn running(store: &Checked<MongoStore>, jobs: &[NewJob]) -> Vec<ClaimedJob> {
     store.enqueue(jobs).await.unwrap();
     let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
     assert_eq!(claimed.len(), jobs.len());
@@ -178,7 +178,7 @@ pub(crate) async fn an_end_and_a_signal_at_once_let_the_job_go(space: Arc<Space>
     assert_eq!(delivered.payload, payload);
 }
 
-async fn batch(store: &MongoStore, id: BatchId) -> BatchRecord {
+async fn batch(store: &Checked<MongoStore>, id: BatchId) -> BatchRecord {
     store.batches(&[id]).await.unwrap()[0].clone().unwrap()
 }
 

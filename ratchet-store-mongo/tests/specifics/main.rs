@@ -29,7 +29,7 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial};
 use ratchet_conformance::is_required;
 use ratchet_core::model::{ClaimRequest, Detail};
-use ratchet_core::store::JobStore;
+use ratchet_core::store::{Checked, JobStore};
 use ratchet_core::{JobId, NewJob, NodeId, StoreError, StoreErrorKind};
 use ratchet_store_mongo::MongoStore;
 
@@ -156,7 +156,7 @@ fn run(url: &str, test: Test) -> Result<(), Failed> {
     })
 }
 
-pub(crate) async fn open(space: &Space) -> MongoStore {
+pub(crate) async fn open(space: &Space) -> Checked<MongoStore> {
     space.builder().connect().await.unwrap()
 }
 
@@ -168,11 +168,11 @@ pub(crate) fn claim_all() -> ClaimRequest {
     ClaimRequest::new(NodeId::new(), 100)
 }
 
-pub(crate) async fn enqueue(store: &MongoStore, job: NewJob) -> JobId {
+pub(crate) async fn enqueue(store: &Checked<MongoStore>, job: NewJob) -> JobId {
     store.enqueue(&[job]).await.unwrap()[0].id()
 }
 
-pub(crate) async fn exists(store: &MongoStore, id: JobId) -> bool {
+pub(crate) async fn exists(store: &Checked<MongoStore>, id: JobId) -> bool {
     store.get(&[id], Detail::Whole).await.unwrap()[0].is_some()
 }
 

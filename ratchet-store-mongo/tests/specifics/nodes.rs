@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use ratchet_conformance::TestClock;
 use ratchet_core::model::{Guarded, Heartbeat, NodeStatus, NodeSweep};
-use ratchet_core::store::NodeStore;
+use ratchet_core::store::{Checked, NodeStore};
 use ratchet_core::{Name, NodeId};
 use ratchet_store_mongo::MongoStore;
 
@@ -15,14 +15,14 @@ use crate::server::Space;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-async fn joins(store: &MongoStore, label: &str) -> NodeId {
+async fn joins(store: &Checked<MongoStore>, label: &str) -> NodeId {
     let (node, label) = (NodeId::new(), Name::new("label", label).unwrap());
     let beat = Heartbeat::new(node, label, NodeStatus::Joining, SECOND);
     store.heartbeat(&beat).await.unwrap();
     node
 }
 
-async fn sweep(store: &MongoStore) -> u64 {
+async fn sweep(store: &Checked<MongoStore>) -> u64 {
     let sweep = NodeSweep::new(2 * HOUR, SECOND);
     match store.sweep_nodes(&sweep).await.unwrap() {
         Guarded::Done(swept) => swept.forgotten,

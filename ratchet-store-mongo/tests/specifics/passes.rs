@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use ratchet_core::model::{Condition, Enqueued, Guarded, JobSelector, PurgeRequest, Settlement};
-use ratchet_core::store::{ArchiveStore, JobStore};
+use ratchet_core::store::{ArchiveStore, Checked, JobStore};
 use ratchet_core::{JobAction, JobId, JobState, NewJob};
 use ratchet_store_mongo::MongoStore;
 
@@ -17,7 +17,7 @@ use crate::server::Space;
 use crate::{exists, job, open};
 
 /// Ends jobs that are stored for it, one after the other.
-pub(crate) async fn ended(store: &MongoStore, count: usize) -> Vec<JobId> {
+pub(crate) async fn ended(store: &Checked<MongoStore>, count: usize) -> Vec<JobId> {
     let mut ids = Vec::new();
     while ids.len() < count {
         let jobs: Vec<NewJob> = (ids.len()..count).take(100).map(|_| job()).collect();
@@ -30,7 +30,11 @@ pub(crate) async fn ended(store: &MongoStore, count: usize) -> Vec<JobId> {
 }
 
 /// Stores children of a job, which wait until it is far too late.
-pub(crate) async fn children(store: &MongoStore, parent: JobId, count: usize) -> Vec<JobId> {
+pub(crate) async fn children(
+    store: &Checked<MongoStore>,
+    parent: JobId,
+    count: usize,
+) -> Vec<JobId> {
     let child = || {
         job()
             .after(parent, Condition::Ended)
@@ -50,7 +54,7 @@ pub(crate) fn all(limit: usize) -> PurgeRequest {
     PurgeRequest::new(JobState::Succeeded, Duration::from_millis(1), limit)
 }
 
-async fn cancel(store: &MongoStore, jobs: &[JobId]) {
+async fn cancel(store: &Checked<MongoStore>, jobs: &[JobId]) {
     for jobs in jobs.chunks(1_000) {
         let selected = JobSelector::Ids(jobs.to_vec());
         store.act(&selected, JobAction::Cancel).await.unwrap();

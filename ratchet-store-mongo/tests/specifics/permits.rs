@@ -7,7 +7,7 @@ use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Document, doc};
 use mongodb::{Client, ClientSession, Collection};
 use ratchet_core::model::Detail;
-use ratchet_core::store::{JobStore, PermitStore};
+use ratchet_core::store::{Checked, JobStore, PermitStore};
 use ratchet_core::{JobId, JobState, Name, Priority};
 use ratchet_store_mongo::MongoStore;
 
@@ -19,7 +19,7 @@ fn api() -> Name {
 }
 
 /// A store that does not wait for long, on collections that are there.
-async fn hasty(space: &Space) -> MongoStore {
+async fn hasty(space: &Space) -> Checked<MongoStore> {
     open(space).await;
     let builder = space.builder().deadline(Duration::from_secs(3));
     builder.connect().await.unwrap()
@@ -37,7 +37,7 @@ async fn claimer(space: &Space) -> (ClientSession, Collection<Document>) {
     (session, database.collection(&space.name("jobs")))
 }
 
-async fn state(store: &MongoStore, id: JobId) -> JobState {
+async fn state(store: &Checked<MongoStore>, id: JobId) -> JobState {
     store.get(&[id], Detail::Whole).await.unwrap()[0]
         .clone()
         .unwrap()

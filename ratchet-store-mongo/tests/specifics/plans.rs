@@ -10,7 +10,7 @@ use ratchet_core::model::{
     Settlement, Signal, SignalTarget,
 };
 use ratchet_core::store::{
-    ArchiveStore, JobStore, NodeStore, PermitStore, QueueStore, RateStore, SignalStore,
+    ArchiveStore, Checked, JobStore, NodeStore, PermitStore, QueueStore, RateStore, SignalStore,
 };
 use ratchet_core::{BatchId, JobAction, JobState, Json, Name, NewJob, NodeId, Priority, Rate};
 use ratchet_store_mongo::MongoStore;
@@ -57,7 +57,7 @@ fn number(row: &Document, field: &str) -> i64 {
 }
 
 /// A database of its own.
-pub(crate) async fn own(space: &Space) -> (Space, MongoStore) {
+pub(crate) async fn own(space: &Space) -> (Space, Checked<MongoStore>) {
     let name = format!("ratchet_test_{}", space.prefix.trim_end_matches('.'));
     let own = Space {
         url: space.url.clone(),
@@ -70,7 +70,7 @@ pub(crate) async fn own(space: &Space) -> (Space, MongoStore) {
 }
 
 /// A database of its own, with this many jobs of five priorities in it.
-async fn filled(space: &Space, count: usize) -> (Space, MongoStore) {
+async fn filled(space: &Space, count: usize) -> (Space, Checked<MongoStore>) {
     let (own, store) = own(space).await;
     let jobs: Vec<NewJob> = (0..count)
         .map(|number| job().priority(Priority::ALL[number % 5]))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::Client;
 use mongodb::bson::doc;
 use ratchet_core::model::Detail;
-use ratchet_core::store::{DiagnosticStore, JobStore, NodeStore};
+use ratchet_core::store::{Checked, DiagnosticStore, JobStore, NodeStore};
 use ratchet_core::{JobId, NewJob};
 use ratchet_store_mongo::MongoStore;
 
@@ -14,7 +14,7 @@ use crate::faults::Fault;
 use crate::server::Space;
 use crate::{claim_all, enqueue, open};
 
-async fn kind(store: &MongoStore, id: JobId) -> String {
+async fn kind(store: &Checked<MongoStore>, id: JobId) -> String {
     let job = store.get(&[id], Detail::Whole).await.unwrap()[0]
         .clone()
         .unwrap();
@@ -22,7 +22,7 @@ async fn kind(store: &MongoStore, id: JobId) -> String {
 }
 
 /// What a restore to before the second route does, after which another route gets its number.
-async fn restore(space: &Space) -> MongoStore {
+async fn restore(space: &Space) -> Checked<MongoStore> {
     let routes = space.of_majority("routes");
     routes.delete_one(doc! { "_id": 2 }).await.unwrap();
     space
@@ -42,7 +42,7 @@ async fn restore(space: &Space) -> MongoStore {
     other
 }
 
-async fn fill(store: &MongoStore) {
+async fn fill(store: &Checked<MongoStore>) {
     enqueue(store, NewJob::new("first", &1)).await;
     enqueue(store, NewJob::new("second", &1)).await;
 }

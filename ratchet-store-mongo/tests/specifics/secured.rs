@@ -10,7 +10,7 @@ use mongodb::bson::{Document, doc};
 use mongodb::{Client, Database};
 use ratchet_core::cluster::Wakeup;
 use ratchet_core::model::{Fenced, Finding, Outcome, PurgeRequest, Settlement, Severity};
-use ratchet_core::store::{DiagnosticStore, JobStore, LockStore, NodeStore, Store};
+use ratchet_core::store::{Checked, DiagnosticStore, JobStore, LockStore, NodeStore, Store};
 use ratchet_core::{JobId, JobState, Json, Name, StoreErrorKind};
 use ratchet_store_mongo::MongoStore;
 
@@ -113,7 +113,7 @@ impl Secured {
             .await;
     }
 
-    async fn open(&self) -> MongoStore {
+    async fn open(&self) -> Checked<MongoStore> {
         let port = self.port;
         let url =
             format!("mongodb://app:app@127.0.0.1:{port}/jobs?replicaSet=rs0&authSource=admin");
@@ -121,7 +121,7 @@ impl Secured {
     }
 }
 
-async fn codes(store: &MongoStore) -> Vec<Finding> {
+async fn codes(store: &Checked<MongoStore>) -> Vec<Finding> {
     let mut findings = store.findings().await.unwrap();
     findings.retain(|finding| finding.severity > Severity::Info || finding.code == "not_seen");
     findings

@@ -9,7 +9,7 @@ use mongodb::{Client, ClientSession};
 use ratchet_core::model::{
     BatchCondition, Condition, Detail, Enqueued, Fenced, Outcome, Settlement,
 };
-use ratchet_core::store::{JobStore, WorkflowStore};
+use ratchet_core::store::{Checked, JobStore, WorkflowStore};
 use ratchet_core::{BatchId, JobId, JobState, StoreErrorKind};
 use ratchet_store_mongo::MongoStore;
 
@@ -19,7 +19,7 @@ use crate::server::Space;
 use crate::{assert_kind, claim_all, enqueue, exists, job, open};
 
 /// The application's client, and a store on it.
-pub(crate) async fn application(space: &Space) -> (Client, MongoStore) {
+pub(crate) async fn application(space: &Space) -> (Client, Checked<MongoStore>) {
     let client = Client::with_uri_str(&space.url).await.unwrap();
     let store = MongoStore::database_builder(client.database(space.database.name()));
     let store = store.prefix(&space.prefix).connect().await.unwrap();
@@ -242,7 +242,7 @@ pub(crate) async fn a_session_that_can_have_no_transaction_is_misconfigured(spac
     cannot_begin(&store, session, "unacknowledged").await;
 }
 
-async fn cannot_begin(store: &MongoStore, mut session: ClientSession, why: &str) {
+async fn cannot_begin(store: &Checked<MongoStore>, mut session: ClientSession, why: &str) {
     session.start_transaction().await.unwrap_err();
     let jobs = [job(), job().idempotency_key("i")];
     let refused = store.enqueue_in(&mut session, &jobs).await.unwrap_err();

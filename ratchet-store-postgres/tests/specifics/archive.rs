@@ -7,7 +7,7 @@ use ratchet_core::model::{
     ArchiveFilter, ArchivePurge, Detail, Guarded, JobOrder, JobSelector, Outcome, PageRequest,
     PurgeRequest, Settlement,
 };
-use ratchet_core::store::{ArchiveStore, JobStore, WorkflowStore};
+use ratchet_core::store::{ArchiveStore, Checked, JobStore, WorkflowStore};
 use ratchet_core::{BatchId, Condition, JobAction, JobId, JobState};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::Row;
@@ -16,7 +16,7 @@ use crate::server::Schema;
 use crate::{claim_all, enqueue, exists, job, open};
 
 /// Cancelled jobs, each old enough to be archived.
-async fn cancelled(schema: &Schema, store: &PostgresStore, count: usize) -> Vec<JobId> {
+async fn cancelled(schema: &Schema, store: &Checked<PostgresStore>, count: usize) -> Vec<JobId> {
     let mut ids = Vec::new();
     for _ in 0..count {
         ids.push(enqueue(store, job()).await);
@@ -28,7 +28,7 @@ async fn cancelled(schema: &Schema, store: &PostgresStore, count: usize) -> Vec<
     ids
 }
 
-async fn archive(store: &PostgresStore, limit: usize) -> Guarded<u64> {
+async fn archive(store: &Checked<PostgresStore>, limit: usize) -> Guarded<u64> {
     let request = PurgeRequest::new(JobState::Cancelled, Duration::from_secs(60), limit);
     store.archive(&request).await.unwrap()
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use ratchet_core::model::{Finding, Severity};
-use ratchet_core::store::DiagnosticStore;
+use ratchet_core::store::{Checked, DiagnosticStore};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::{Connection, PgConnection, Row};
 
 use crate::open;
 use crate::server::Schema;
 
-async fn found(store: &PostgresStore, code: &str) -> Vec<Finding> {
+async fn found(store: &Checked<PostgresStore>, code: &str) -> Vec<Finding> {
     let mut findings = store.findings().await.unwrap();
     findings.retain(|finding| finding.code == code);
     findings

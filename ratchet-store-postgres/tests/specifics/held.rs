@@ -7,7 +7,7 @@ use std::time::Duration;
 use ratchet_core::model::{
     Detail, Fenced, JobSelector, Outcome, ReclaimRequest, Report, ReportKind, Reported, Settlement,
 };
-use ratchet_core::store::{JobStore, PermitStore};
+use ratchet_core::store::{Checked, JobStore, PermitStore};
 use ratchet_core::{
     ClaimToken, Condition, JobAction, JobId, JobState, Name, NewJob, StoreErrorKind,
 };
@@ -17,14 +17,14 @@ use sqlx::{Connection, PgConnection};
 use crate::server::Schema;
 use crate::{assert_kind, claim_all, enqueue, job, open};
 
-async fn states<const N: usize>(store: &PostgresStore, ids: [JobId; N]) -> [JobState; N] {
+async fn states<const N: usize>(store: &Checked<PostgresStore>, ids: [JobId; N]) -> [JobState; N] {
     let found = store.get(&ids, Detail::Whole).await.unwrap();
     let states: Vec<_> = found.into_iter().map(|job| job.unwrap().state).collect();
     states.try_into().unwrap()
 }
 
 /// Two running jobs, in order of their claims.
-async fn two_running(store: &PostgresStore) -> [ClaimToken; 2] {
+async fn two_running(store: &Checked<PostgresStore>) -> [ClaimToken; 2] {
     for _ in 0..2 {
         enqueue(store, job()).await;
     }

@@ -10,7 +10,7 @@ use ratchet_core::model::{
     ActionOutcome, ClaimRequest, Detail, Enqueued, Fenced, Guarded, JobSelector, Outcome,
     PurgeRequest, Settlement,
 };
-use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore};
+use ratchet_core::store::{Acquired, Checked, JobStore, LockStore, NodeStore};
 use ratchet_core::{
     Job, JobAction, JobContext, JobId, JobRecord, JobResult, JobState, Name, NewJob, NodeId,
     Ratchet, Requires, Selection,
@@ -45,13 +45,13 @@ impl Held {
     }
 
     /// The store whose statements wait.
-    async fn store(&self) -> PostgresStore {
+    async fn store(&self) -> Checked<PostgresStore> {
         let builder = self.0.builder().application_name(&self.0.name);
         builder.clock_table("held_clock").connect().await.unwrap()
     }
 
     /// Another one.
-    async fn other(&self) -> PostgresStore {
+    async fn other(&self) -> Checked<PostgresStore> {
         let builder = self.0.builder().application_name(self.other_name());
         builder.clock_table("test_clock").connect().await.unwrap()
     }
@@ -103,12 +103,12 @@ impl Held {
     }
 }
 
-async fn act(store: &PostgresStore, job: JobId, action: JobAction) -> ActionOutcome {
+async fn act(store: &Checked<PostgresStore>, job: JobId, action: JobAction) -> ActionOutcome {
     let by_id = JobSelector::Ids(vec![job]);
     store.act(&by_id, action).await.unwrap()[0].outcome
 }
 
-async fn end(store: &PostgresStore, outcome: Outcome) -> JobId {
+async fn end(store: &Checked<PostgresStore>, outcome: Outcome) -> JobId {
     let request = ClaimRequest::new(NodeId::new(), 1);
     let claimed = store.claim_next_batch(&request).await.unwrap();
     let token = claimed[0].claim.token;
@@ -331,7 +331,7 @@ impl Job for Hog {
 }
 
 /// Whether lock and heartbeat of the only node were renewed at the present time.
-async fn is_renewed(store: &PostgresStore, ttl: Duration) -> bool {
+async fn is_renewed(store: &Checked<PostgresStore>, ttl: Duration) -> bool {
     let lock = Name::new("lock", "leader/maintenance").unwrap();
     let holder = store
         .inspect(&lock)

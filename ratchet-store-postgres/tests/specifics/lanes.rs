@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::model::{Detail, Fenced, JobSelector, Outcome, Settlement};
-use ratchet_core::store::JobStore;
+use ratchet_core::store::{Checked, JobStore};
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::{Connection, PgConnection, Row};
@@ -12,7 +12,7 @@ use sqlx::{Connection, PgConnection, Row};
 use crate::server::Schema;
 use crate::{assert_kind, claim_all, enqueue, job, open};
 
-async fn state(store: &PostgresStore, id: JobId) -> JobState {
+async fn state(store: &Checked<PostgresStore>, id: JobId) -> JobState {
     let found = store.get(&[id], Detail::Whole).await.unwrap().remove(0);
     found.unwrap().state
 }
@@ -26,7 +26,7 @@ async fn assert_no_lane(schema: &Schema) {
 }
 
 /// Claims all there is and says how to end it.
-async fn claim(store: &PostgresStore) -> Vec<Settlement> {
+async fn claim(store: &Checked<PostgresStore>) -> Vec<Settlement> {
     let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
     let end = |token| Settlement::new(token, Outcome::Succeeded { result: None });
     claimed.iter().map(|job| end(job.claim.token)).collect()

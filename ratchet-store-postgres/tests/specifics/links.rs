@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::model::{Detail, Fenced, LinkState, Outcome, Settlement};
-use ratchet_core::store::{JobStore, WorkflowStore};
+use ratchet_core::store::{Checked, JobStore, WorkflowStore};
 use ratchet_core::{
     BatchCondition, BatchId, ClaimToken, Condition, JobId, JobState, NewJob, StoreErrorKind,
 };
@@ -16,19 +16,19 @@ use tokio::task::JoinHandle;
 use crate::server::Schema;
 use crate::{assert_kind, claim_all, enqueue, exists, job, open};
 
-async fn state(store: &PostgresStore, id: JobId) -> JobState {
+async fn state(store: &Checked<PostgresStore>, id: JobId) -> JobState {
     let found = store.get(&[id], Detail::Whole).await.unwrap().remove(0);
     found.unwrap().state
 }
 
 /// Claims all there is.
-async fn claim(store: &PostgresStore) -> Vec<ClaimToken> {
+async fn claim(store: &Checked<PostgresStore>) -> Vec<ClaimToken> {
     let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
     claimed.iter().map(|job| job.claim.token).collect()
 }
 
 /// Ends a claim well, in a task.
-fn succeed(store: &PostgresStore, token: ClaimToken) -> JoinHandle<Vec<Fenced>> {
+fn succeed(store: &Checked<PostgresStore>, token: ClaimToken) -> JoinHandle<Vec<Fenced>> {
     let store = store.clone();
     tokio::spawn(async move {
         let end = Settlement::new(token, Outcome::Succeeded { result: None });

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial};
 use ratchet_conformance::is_required;
 use ratchet_core::model::{ClaimRequest, Detail};
-use ratchet_core::store::JobStore;
+use ratchet_core::store::{Checked, JobStore};
 use ratchet_core::{JobId, NewJob, NodeId, StoreError, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 
@@ -171,7 +171,7 @@ fn run(url: Option<String>, test: Test) -> Result<(), Failed> {
     })
 }
 
-pub(crate) async fn open(schema: &Schema) -> PostgresStore {
+pub(crate) async fn open(schema: &Schema) -> Checked<PostgresStore> {
     schema.builder().connect().await.unwrap()
 }
 
@@ -183,11 +183,11 @@ pub(crate) fn claim_all() -> ClaimRequest {
     ClaimRequest::new(NodeId::new(), 100)
 }
 
-pub(crate) async fn enqueue(store: &PostgresStore, job: NewJob) -> JobId {
+pub(crate) async fn enqueue(store: &Checked<PostgresStore>, job: NewJob) -> JobId {
     store.enqueue(&[job]).await.unwrap()[0].id()
 }
 
-pub(crate) async fn exists(store: &PostgresStore, id: JobId) -> bool {
+pub(crate) async fn exists(store: &Checked<PostgresStore>, id: JobId) -> bool {
     store.get(&[id], Detail::Whole).await.unwrap()[0].is_some()
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::model::{ActionOutcome, Detail, JobFilter, JobSelector, RunAt};
-use ratchet_core::store::{JobStore, QueueStore};
+use ratchet_core::store::{Checked, JobStore, QueueStore};
 use ratchet_core::{JobAction, JobId, JobState, Priority, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
@@ -130,7 +130,7 @@ pub(crate) async fn a_claim_takes_no_candidate_on_its_old_terms(schema: Arc<Sche
     assert_eq!(claimed, expected);
 }
 
-async fn state(store: &PostgresStore, id: JobId) -> JobState {
+async fn state(store: &Checked<PostgresStore>, id: JobId) -> JobState {
     let found = store.get(&[id], Detail::Whole).await.unwrap().remove(0);
     found.unwrap().state
 }
@@ -178,7 +178,7 @@ pub(crate) async fn a_route_that_cannot_be_decoded_is_passed_over(schema: Arc<Sc
     let other = open(&schema).await;
     let whole = enqueue(&other, job().queue("whole")).await;
     for store in [store, other] {
-        QueueStore::queues(&*store).await.unwrap();
+        QueueStore::queues(&store).await.unwrap();
     }
     let claimed = open(&schema).await.claim_next_batch(&claim_all()).await;
     let claimed: Vec<JobId> = claimed

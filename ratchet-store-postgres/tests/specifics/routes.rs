@@ -6,7 +6,7 @@ use std::time::Duration;
 use ratchet_core::model::{
     Claim, Detail, JobFilter, PageRequest, PutRecurring, Recurring, RecurringClaimRequest,
 };
-use ratchet_core::store::{DiagnosticStore, JobStore, QueueStore, RecurringStore};
+use ratchet_core::store::{Checked, DiagnosticStore, JobStore, QueueStore, RecurringStore};
 use ratchet_core::{Name, NewJob, NodeId, Selection, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::postgres::{PgConnection, PgPoolOptions};
@@ -33,7 +33,7 @@ fn name(text: &str) -> Name {
 }
 
 /// A store that knows the routes `first` and `mine`, and a database that has lost the second.
-async fn lose(schema: &Schema, store: &PostgresStore, lost: Lost) {
+async fn lose(schema: &Schema, store: &Checked<PostgresStore>, lost: Lost) {
     for kind in ["first", "mine"] {
         enqueue(store, of(kind)).await;
     }
@@ -53,19 +53,19 @@ async fn lose_mine(schema: &Schema, lost: Lost) {
     schema.execute(&sql).await.unwrap();
 }
 
-async fn claimed(store: &PostgresStore) -> Vec<Claim> {
+async fn claimed(store: &Checked<PostgresStore>) -> Vec<Claim> {
     let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
     claimed.into_iter().map(|job| job.claim).collect()
 }
 
-async fn store_in_transaction(store: &PostgresStore, schema: &Schema, job: NewJob) {
+async fn store_in_transaction(store: &Checked<PostgresStore>, schema: &Schema, job: NewJob) {
     let mut application = PgConnection::connect(&schema.url).await.unwrap();
     let mut tx = application.begin().await.unwrap();
     store.enqueue_in(&mut tx, &[job]).await.unwrap();
     tx.commit().await.unwrap();
 }
 
-async fn fire(store: &PostgresStore, schema: &Schema) {
+async fn fire(store: &Checked<PostgresStore>, schema: &Schema) {
     let hourly = Recurring::every(Duration::from_secs(3_600));
     let definition = hourly.job(of("mine")).named("hourly").check().unwrap();
     store.put(&PutRecurring::new(definition)).await.unwrap();
@@ -150,7 +150,7 @@ pub(crate) async fn what_is_read_has_the_route_it_has_now(schema: Arc<Schema>) {
         .flatten()
         .unwrap();
     assert_eq!(read.spec.route.kind.as_str(), "other");
-    let queues = QueueStore::queues(&*store).await.unwrap();
+    let queues = QueueStore::queues(&store).await.unwrap();
     let queues: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
     assert_eq!(queues, ["elsewhere"]);
     let page = PageRequest::first(9);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ratchet_core::cluster::{Election, ElectionOutcome, LeaderTimings};
 use ratchet_core::model::{Fenced, Guard, Guarded, PurgeRequest};
-use ratchet_core::store::{Acquired, HeldLock, JobStore, LockStore, NodeStore};
+use ratchet_core::store::{Acquired, Checked, HeldLock, JobStore, LockStore, NodeStore};
 use ratchet_core::{Fence, JobState, Name, NodeId, SharedStore, StoreErrorKind};
 use ratchet_store_postgres::{Builder, PostgresStore};
 use sqlx::{Connection, Executor, PgConnection, Row};
@@ -31,13 +31,13 @@ fn builder(schema: &Schema) -> Builder {
 }
 
 /// A store whose locks end with its session.
-async fn bound(schema: &Schema) -> PostgresStore {
+async fn bound(schema: &Schema) -> Checked<PostgresStore> {
     let bound = builder(schema).session_locks(true);
     bound.connect().await.unwrap()
 }
 
 /// A store whose locks end by time alone.
-async fn timed(schema: &Schema) -> PostgresStore {
+async fn timed(schema: &Schema) -> Checked<PostgresStore> {
     let timed = builder(schema).session_locks(false);
     timed.connect().await.unwrap()
 }
@@ -54,25 +54,25 @@ async fn user(schema: &Schema, suffix: &str) -> (String, String) {
     (role, url)
 }
 
-async fn acquire(store: &PostgresStore, owner: &str) -> Acquired {
+async fn acquire(store: &Checked<PostgresStore>, owner: &str) -> Acquired {
     let lock = store.acquire(&name("lock"), &name(owner), HOUR).await;
     lock.unwrap()
 }
 
-async fn take(store: &PostgresStore, owner: &str) -> Fence {
+async fn take(store: &Checked<PostgresStore>, owner: &str) -> Fence {
     match acquire(store, owner).await {
         Acquired::Acquired { fence } => fence,
         Acquired::Held(held) => panic!("the lock is held: {held:?}"),
     }
 }
 
-async fn renew(store: &PostgresStore, owner: &str, fence: Fence) -> Fenced {
+async fn renew(store: &Checked<PostgresStore>, owner: &str, fence: Fence) -> Fenced {
     let renewed = store.renew(&name("lock"), &name(owner), fence, HOUR).await;
     renewed.unwrap()
 }
 
 /// Asserts that it cannot be had, and that its holder is this one.
-async fn assert_held(store: &PostgresStore, by: &str) {
+async fn assert_held(store: &Checked<PostgresStore>, by: &str) {
     match acquire(store, "who asks").await {
         Acquired::Held(HeldLock {
             owner, remaining, ..
@@ -301,7 +301,7 @@ pub(crate) async fn who_waited_for_the_row_sees_the_session_that_came_meanwhile(
 
 pub(crate) async fn a_candidate_with_a_takeover_delay_leaves_it_to_the_others(schema: Arc<Schema>) {
     let (holder, other) = (bound(&schema).await, bound(&schema).await);
-    let candidate = |store: &PostgresStore| {
+    let candidate = |store: &Checked<PostgresStore>| {
         let store: SharedStore = Arc::new(store.clone());
         Election::new(store, &name("role"), LeaderTimings::default()).unwrap()
     };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ratchet_core::StoreErrorKind;
 use ratchet_core::cluster::{Wakeup, WakeupStream};
 use ratchet_core::model::Enqueued;
-use ratchet_core::store::Store;
+use ratchet_core::store::{Checked, Store};
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Row};
 
@@ -24,7 +24,7 @@ async fn comes(wakeups: &mut WakeupStream) -> bool {
 }
 
 /// A subscription that is known to work.
-async fn listening(store: &ratchet_store_postgres::PostgresStore) -> WakeupStream {
+async fn listening(store: &Checked<ratchet_store_postgres::PostgresStore>) -> WakeupStream {
     let coordinator = store.coordinator().unwrap();
     let mut wakeups = coordinator.subscribe();
     let queue = ratchet_core::Name::new("queue", "probe").unwrap();

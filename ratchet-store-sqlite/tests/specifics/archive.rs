@@ -5,14 +5,14 @@ use std::time::Duration;
 use ratchet_core::model::{
     ArchiveFilter, ArchivePurge, Guarded, JobOrder, JobSelector, PageRequest, PurgeRequest,
 };
-use ratchet_core::store::{ArchiveStore, JobStore};
+use ratchet_core::store::{ArchiveStore, Checked, JobStore};
 use ratchet_core::{JobAction, JobId, JobState};
 use ratchet_store_sqlite::SqliteStore;
 
 use crate::{Place, enqueue, job, statement};
 
 /// Cancelled jobs, each old enough to be archived.
-async fn cancelled(place: &Place, store: &SqliteStore, count: usize) -> Vec<JobId> {
+async fn cancelled(place: &Place, store: &Checked<SqliteStore>, count: usize) -> Vec<JobId> {
     let mut ids = Vec::new();
     for _ in 0..count {
         ids.push(enqueue(store, job()).await);
@@ -24,7 +24,7 @@ async fn cancelled(place: &Place, store: &SqliteStore, count: usize) -> Vec<JobI
     ids
 }
 
-async fn archive(store: &SqliteStore, limit: usize) -> Guarded<u64> {
+async fn archive(store: &Checked<SqliteStore>, limit: usize) -> Guarded<u64> {
     let request = PurgeRequest::new(JobState::Cancelled, Duration::from_secs(60), limit);
     store.archive(&request).await.unwrap()
 }

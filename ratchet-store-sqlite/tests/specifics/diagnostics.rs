@@ -3,12 +3,12 @@
 use std::fs::File;
 
 use ratchet_core::model::{Finding, Severity};
-use ratchet_core::store::DiagnosticStore;
+use ratchet_core::store::{Checked, DiagnosticStore};
 use ratchet_store_sqlite::SqliteStore;
 
 use crate::{Place, enqueue, job};
 
-async fn found(store: &SqliteStore, code: &str) -> Vec<Finding> {
+async fn found(store: &Checked<SqliteStore>, code: &str) -> Vec<Finding> {
     let mut findings = store.findings().await.unwrap();
     findings.retain(|finding| finding.code == code);
     findings

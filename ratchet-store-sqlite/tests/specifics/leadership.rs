@@ -7,7 +7,7 @@ use std::time::Duration;
 use ratchet_core::cluster::{Election, ElectionOutcome, LeaderTimings};
 use ratchet_core::memory::ManualClock;
 use ratchet_core::model::Detail;
-use ratchet_core::store::{JobStore, LockStore, NodeStore};
+use ratchet_core::store::{Checked, JobStore, LockStore, NodeStore};
 use ratchet_core::{
     Job, JobContext, JobResult, JobState, Name, NewJob, NodeId, Ratchet, Requires, SharedStore,
     time,
@@ -22,7 +22,7 @@ const TTL: Duration = Duration::from_secs(6);
 
 /// What the bodies share.
 struct Busy {
-    store: SqliteStore,
+    store: Checked<SqliteStore>,
     enqueued: AtomicU64,
     enough: AtomicBool,
 }

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ratchet_core::model::{ClaimRequest, Detail};
-use ratchet_core::store::JobStore;
+use ratchet_core::store::{Checked, JobStore};
 use ratchet_core::{JobId, NewJob, NodeId, StoreError, StoreErrorKind};
 use ratchet_store_sqlite::SqliteStore;
 use rusqlite::Connection;
@@ -41,12 +41,12 @@ impl Place {
     }
 
     /// Another handle on the database, as another process would have.
-    pub(crate) async fn open(&self) -> SqliteStore {
+    pub(crate) async fn open(&self) -> Checked<SqliteStore> {
         SqliteStore::builder(self.path()).connect().await.unwrap()
     }
 
     /// A handle that gives up soon on a locked file.
-    pub(crate) async fn open_impatient(&self) -> SqliteStore {
+    pub(crate) async fn open_impatient(&self) -> Checked<SqliteStore> {
         let builder = SqliteStore::builder(self.path()).busy_timeout(Duration::from_millis(200));
         builder.connect().await.unwrap()
     }
@@ -73,11 +73,11 @@ pub(crate) fn claim_all() -> ClaimRequest {
     ClaimRequest::new(NodeId::new(), 100)
 }
 
-pub(crate) async fn enqueue(store: &SqliteStore, job: NewJob) -> JobId {
+pub(crate) async fn enqueue(store: &Checked<SqliteStore>, job: NewJob) -> JobId {
     store.enqueue(&[job]).await.unwrap()[0].id()
 }
 
-pub(crate) async fn exists(store: &SqliteStore, id: JobId) -> bool {
+pub(crate) async fn exists(store: &Checked<SqliteStore>, id: JobId) -> bool {
     store.get(&[id], Detail::Whole).await.unwrap()[0].is_some()
 }
 

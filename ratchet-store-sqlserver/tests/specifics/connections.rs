@@ -44,7 +44,7 @@ pub(crate) async fn a_pool_of_one_makes_progress(schema: Arc<Schema>) {
                         })
                         .collect();
                     store.settle(&ends).await.unwrap();
-                    QueueStore::queues(&*store).await.unwrap();
+                    QueueStore::queues(&store).await.unwrap();
                     store.heartbeat(&heartbeat()).await.unwrap();
                 }
             })

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use ratchet_core::model::{Finding, Severity};
-use ratchet_core::store::DiagnosticStore;
+use ratchet_core::store::{Checked, DiagnosticStore};
 use ratchet_store_sqlserver::SqlServerStore;
 
 use crate::open;
 use crate::rights::Login;
 use crate::server::{self, Schema};
 
-async fn found(store: &SqlServerStore, code: &str) -> Vec<Finding> {
+async fn found(store: &Checked<SqlServerStore>, code: &str) -> Vec<Finding> {
     let mut findings = store.findings().await.unwrap();
     findings.retain(|finding| finding.code == code);
     findings

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial};
 use ratchet_conformance::is_required;
 use ratchet_core::model::Detail;
-use ratchet_core::store::JobStore;
+use ratchet_core::store::{Checked, JobStore};
 use ratchet_core::{JobId, NewJob, StoreError, StoreErrorKind};
 use ratchet_store_sqlserver::SqlServerStore;
 
@@ -114,7 +114,7 @@ fn run(url: Option<String>, test: Test) -> Result<(), Failed> {
     })
 }
 
-pub(crate) async fn open(schema: &Schema) -> SqlServerStore {
+pub(crate) async fn open(schema: &Schema) -> Checked<SqlServerStore> {
     schema.builder().connect().await.unwrap()
 }
 
@@ -122,11 +122,11 @@ pub(crate) fn job() -> NewJob {
     NewJob::new("kind", &1)
 }
 
-pub(crate) async fn enqueue(store: &SqlServerStore, job: NewJob) -> JobId {
+pub(crate) async fn enqueue(store: &Checked<SqlServerStore>, job: NewJob) -> JobId {
     store.enqueue(&[job]).await.unwrap()[0].id()
 }
 
-pub(crate) async fn exists(store: &SqlServerStore, id: JobId) -> bool {
+pub(crate) async fn exists(store: &Checked<SqlServerStore>, id: JobId) -> bool {
     store.get(&[id], Detail::Whole).await.unwrap()[0].is_some()
 }
 

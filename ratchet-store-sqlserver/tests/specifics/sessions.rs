@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::model::{Detail, JobSelector};
-use ratchet_core::store::{JobStore, NodeStore, Store};
+use ratchet_core::store::{Checked, JobStore, NodeStore, Store};
 use ratchet_core::{JobAction, JobState, StoreErrorKind};
 use ratchet_store_sqlserver::{SqlServerStore, Transaction};
 
@@ -17,7 +17,7 @@ async fn number(tx: &mut Transaction, what: &str) -> i32 {
 }
 
 /// Which session the pool's only connection has; it is in no transaction but the one that asks.
-async fn session(store: &SqlServerStore) -> i32 {
+async fn session(store: &Checked<SqlServerStore>) -> i32 {
     let mut tx = store.begin().await.unwrap();
     assert_eq!(number(&mut tx, "@@TRANCOUNT").await, 1, "one was left open");
     let session = number(&mut tx, "@@SPID").await;
@@ -26,7 +26,7 @@ async fn session(store: &SqlServerStore) -> i32 {
     session
 }
 
-async fn one(schema: &Schema) -> SqlServerStore {
+async fn one(schema: &Schema) -> Checked<SqlServerStore> {
     schema.builder().max_connections(1).connect().await.unwrap()
 }
 

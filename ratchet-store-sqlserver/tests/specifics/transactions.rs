@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ratchet_core::StoreErrorKind;
 use ratchet_core::model::{Detail, Enqueued};
-use ratchet_core::store::JobStore;
+use ratchet_core::store::{Checked, JobStore};
 use ratchet_core::{BatchId, Condition, JobId, NewJob};
 use ratchet_store_sqlserver::SqlServerStore;
 
@@ -13,7 +13,7 @@ use crate::server::Schema;
 use crate::{assert_kind, enqueue, exists, job, open};
 
 /// How many connections a store has in its pool.
-fn open_connections(store: &SqlServerStore) -> u32 {
+fn open_connections(store: &Checked<SqlServerStore>) -> u32 {
     ratchet_core::store::Store::connections(store).unwrap()
 }
 

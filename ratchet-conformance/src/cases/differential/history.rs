@@ -8,6 +8,7 @@ use ratchet_core::model::{
     ArchiveFilter, ArchivedJob, Attempt, BatchRecord, DueRoute, JobFilter, JobOrder, Link,
     NodeRecord, PageRequest, PermitInfo, QueueInfo, RecurringPage,
 };
+use ratchet_core::store::Checked;
 use ratchet_core::store::LockInfo;
 use ratchet_core::time::Timestamp;
 use ratchet_core::{JobId, JobRecord, Name, Store};
@@ -25,7 +26,7 @@ struct Mismatch(Vec<String>);
 
 /// The model and the store under test, at the same time.
 struct Pair {
-    model: MemoryStore,
+    model: Checked<MemoryStore>,
     clock: ManualClock,
     cx: Cx,
     /// Two handles, used in turn: what one writes the other must see.
@@ -39,7 +40,7 @@ impl Pair {
         let handles = [cx.node().await, cx.node().await];
         let clock = ManualClock::new(handles[0].now().await);
         Self {
-            model: MemoryStore::with_clock(clock.clone()),
+            model: Checked::new(MemoryStore::with_clock(clock.clone())),
             clock,
             cx,
             handles,

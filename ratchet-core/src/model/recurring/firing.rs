@@ -100,7 +100,7 @@ impl RecurringClaimRequest {
         self
     }
 
-    /// Refuses a limit of 0 and a lease of zero, as every store does first.
+    /// Refuses a limit of 0 and a lease of zero.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`].
@@ -156,7 +156,7 @@ impl RecurringFiring {
         self.jobs.iter().filter_map(|job| job.id().slot()).max()
     }
 
-    /// Checks the firings of one call, as every store does before it writes anything.
+    /// Checks the firings of one call.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`] with the first problem found.
@@ -260,7 +260,7 @@ impl RetireRecurring {
         declared && created_at < node_began && !self.known.contains(name)
     }
 
-    /// Refuses too many names, as every store does first.
+    /// Refuses too many names.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`].

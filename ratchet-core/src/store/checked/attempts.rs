@@ -1,0 +1,106 @@
+use std::time::Duration;
+
+use crate::error::StoreErrorKind;
+
+/// Decides whether a call that failed is made again, and after what pause. Pure.
+///
+/// A call is repeated after [`Contention`](StoreErrorKind::Contention), which has changed nothing. Other
+/// failures are the caller's to repeat.
+#[derive(Debug)]
+pub struct Attempts {
+    repeated: u32,
+    retries: u32,
+    patience: Duration,
+}
+
+impl Attempts {
+    /// Allows up to `retries` repetitions, the last of which begins no later than `patience` after the
+    /// first try.
+    #[must_use]
+    pub const fn new(retries: u32, patience: Duration) -> Self {
+        Self {
+            repeated: 0,
+            retries,
+            patience,
+        }
+    }
+
+    /// Returns the pause before the next try, `elapsed` after the first one began, for a `random` in
+    /// `0.0..1.0`; `None` if the failure is to be returned.
+    ///
+    /// The pause is 2 ms at first and 64 ms at most, cut by up to half at random so that calls that met do
+    /// not meet again.
+    pub fn failed(
+        &mut self,
+        kind: StoreErrorKind,
+        elapsed: Duration,
+        random: f64,
+    ) -> Option<Duration> {
+        let again = kind == StoreErrorKind::Contention
+            && self.repeated < self.retries
+            && elapsed < self.patience;
+        again.then(|| {
+            self.repeated += 1;
+            Self::pause(self.repeated, random)
+        })
+    }
+
+    /// Returns the pause before this repetition, counted from 1, for a `random` in `0.0..1.0`.
+    #[must_use]
+    pub fn pause(repetition: u32, random: f64) -> Duration {
+        let longest = Duration::from_millis(1 << repetition.min(6));
+        longest.mul_f64(1.0 - random / 2.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONTENTION: StoreErrorKind = StoreErrorKind::Contention;
+
+    #[test]
+    fn only_contention_is_repeated() {
+        let mut attempts = Attempts::new(8, Duration::MAX);
+        for kind in [
+            StoreErrorKind::Unavailable,
+            StoreErrorKind::Timeout,
+            StoreErrorKind::Full,
+            StoreErrorKind::ReadOnly,
+            StoreErrorKind::Invalid,
+            StoreErrorKind::Corrupt,
+            StoreErrorKind::Other,
+        ] {
+            assert_eq!(attempts.failed(kind, Duration::ZERO, 0.0), None, "{kind:?}");
+        }
+        assert!(attempts.failed(CONTENTION, Duration::ZERO, 0.0).is_some());
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_bound_and_the_last_failure_is_returned() {
+        let mut attempts = Attempts::new(8, Duration::MAX);
+        let mut next = |random| attempts.failed(CONTENTION, Duration::ZERO, random);
+        let pauses: Vec<u128> = (0..7)
+            .filter_map(|_| next(0.0))
+            .map(|pause| pause.as_millis())
+            .collect();
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 64, 64]);
+        assert_eq!(next(1.0), Some(Duration::from_millis(32)));
+        assert_eq!(next(0.0), None);
+    }
+
+    #[test]
+    fn nothing_is_repeated_when_patience_has_run_out() {
+        let patience = Duration::from_secs(1);
+        let mut attempts = Attempts::new(u32::MAX, patience);
+        let just_before = patience.checked_sub(Duration::from_nanos(1)).unwrap();
+        assert!(attempts.failed(CONTENTION, just_before, 0.0).is_some());
+        assert_eq!(attempts.failed(CONTENTION, patience, 0.0), None);
+    }
+
+    #[test]
+    fn a_store_that_repeats_nothing_has_no_attempts() {
+        let mut attempts = Attempts::new(0, Duration::MAX);
+        assert_eq!(attempts.failed(CONTENTION, Duration::ZERO, 0.0), None);
+    }
+}

@@ -1,0 +1,118 @@
+use async_trait::async_trait;
+
+use super::{Checked, Repeat, check, check_enqueue};
+use crate::error::Result;
+use crate::id::{ClaimToken, JobId};
+use crate::limits::check_batch;
+use crate::model::{
+    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded, JobFilter,
+    JobInput, JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest,
+    Reclaimed, Report, Reported, Settlement, StateCounts,
+};
+use crate::state::JobAction;
+use crate::store::{JobStore, Store};
+
+#[async_trait]
+impl<S: Store + ?Sized> JobStore for Checked<S> {
+    async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        check_enqueue("enqueue", &*self.0, jobs)?;
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.call("enqueue", || self.0.jobs().enqueue(jobs)).await
+    }
+
+    async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
+        const OPERATION: &str = "claim_next_batch";
+        check(OPERATION, request.validate())?;
+        if request.limit == 0 {
+            return Ok(Vec::new());
+        }
+        self.call_and_repeat(OPERATION, Repeat::Briefly, || {
+            self.0.jobs().claim_next_batch(request)
+        })
+        .await
+    }
+
+    async fn claim_next_batch_optimized(&self, request: &ClaimRequest) -> Result<Vec<Claim>> {
+        const OPERATION: &str = "claim_next_batch_optimized";
+        check(OPERATION, request.validate())?;
+        if request.limit == 0 {
+            return Ok(Vec::new());
+        }
+        self.call_and_repeat(OPERATION, Repeat::Briefly, || {
+            self.0.jobs().claim_next_batch_optimized(request)
+        })
+        .await
+    }
+
+    async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
+        check("load_inputs", check_batch("tokens", tokens.len()))?;
+        if tokens.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.call("load_inputs", || self.0.jobs().load_inputs(tokens))
+            .await
+    }
+
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
+        check("settle", Settlement::validate_all(settlements))?;
+        let repeat = match settlements {
+            [] => return Ok(Vec::new()),
+            [_] => Repeat::UntilDeadline,
+            _ => Repeat::Briefly,
+        };
+        self.call_and_repeat("settle", repeat, || self.0.jobs().settle(settlements))
+            .await
+    }
+
+    async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {
+        check("report", Report::validate_all(reports))?;
+        if reports.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.call("report", || self.0.jobs().report(reports)).await
+    }
+
+    async fn reclaim(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
+        check("reclaim", request.validate())?;
+        self.call("reclaim", || self.0.jobs().reclaim(request))
+            .await
+    }
+
+    async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
+        check("act", jobs.validate(action))?;
+        if matches!(jobs, JobSelector::Ids(ids) if ids.is_empty()) {
+            return Ok(Vec::new());
+        }
+        self.call("act", || self.0.jobs().act(jobs, action)).await
+    }
+
+    async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
+        check("get", check_batch("ids", ids.len()))?;
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.call("get", || self.0.jobs().get(ids, detail)).await
+    }
+
+    async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
+        check("list", page.validate())?;
+        self.call("list", || self.0.jobs().list(filter, page)).await
+    }
+
+    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
+        self.call("count_jobs", || self.0.jobs().count_jobs(filter))
+            .await
+    }
+
+    async fn history(&self, job: JobId) -> Result<Vec<Attempt>> {
+        self.call("history", || self.0.jobs().history(job)).await
+    }
+
+    async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
+        check("purge", request.validate())?;
+        self.call_and_repeat("purge", Repeat::Briefly, || self.0.jobs().purge(request))
+            .await
+    }
+}

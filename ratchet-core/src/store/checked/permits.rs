@@ -1,0 +1,21 @@
+use async_trait::async_trait;
+
+use super::{Checked, part};
+use crate::error::Result;
+use crate::model::PermitInfo;
+use crate::name::Name;
+use crate::store::{Changed, PermitStore, Store};
+
+#[async_trait]
+impl<S: Store + ?Sized> PermitStore for Checked<S> {
+    async fn set_permits(&self, resource: &Name, max: u32) -> Result<Changed> {
+        let store = part("set_permits", self.0.permits())?;
+        self.call("set_permits", || store.set_permits(resource, max))
+            .await
+    }
+
+    async fn permits(&self) -> Result<Vec<PermitInfo>> {
+        let store = part("permits", self.0.permits())?;
+        self.call("permits", || store.permits()).await
+    }
+}

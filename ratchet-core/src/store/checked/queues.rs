@@ -1,0 +1,37 @@
+use async_trait::async_trait;
+
+use super::Checked;
+use crate::error::Result;
+use crate::model::{DueRoute, QueueInfo};
+use crate::name::Name;
+use crate::store::{Changed, QueueStore, Store};
+
+#[async_trait]
+impl<S: Store + ?Sized> QueueStore for Checked<S> {
+    async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
+        self.call("pause_queue", || self.0.queues().pause_queue(queue))
+            .await
+    }
+
+    async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
+        self.call("resume_queue", || self.0.queues().resume_queue(queue))
+            .await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueInfo>> {
+        self.call("queues", || self.0.queues().queues()).await
+    }
+
+    async fn due_routes(&self) -> Result<Vec<DueRoute>> {
+        self.call("due_routes", || self.0.queues().due_routes())
+            .await
+    }
+
+    async fn count_due(&self, queue: &Name, limit: u64) -> Result<u64> {
+        if limit == 0 {
+            return Ok(0);
+        }
+        self.call("count_due", || self.0.queues().count_due(queue, limit))
+            .await
+    }
+}

@@ -1,0 +1,282 @@
+use std::sync::Mutex;
+
+use super::*;
+use crate::error::InvalidInput;
+use crate::memory::{Fault, MemoryStore};
+use crate::model::{
+    ClaimRequest, Condition, Detail, JobFilter, JobSelector, Outcome, PageRequest, PurgeRequest,
+    RateRequest, Report, ReportKind, Settlement, Signal, SignalTarget,
+};
+use crate::{BatchId, ClaimToken, JobAction, JobId, JobState, Json, Name, NodeId, Rate};
+
+const CONTENTION: StoreErrorKind = StoreErrorKind::Contention;
+
+type Calls = Arc<Mutex<Vec<&'static str>>>;
+
+/// A memory store with a policy, which counts the deadlines that passed.
+#[derive(Debug)]
+struct Probe {
+    memory: MemoryStore,
+    policy: CallPolicy,
+    parts: bool,
+    timed_out: Arc<Mutex<u32>>,
+}
+
+impl Store for Probe {
+    fn info(&self) -> StoreInfo {
+        self.memory.info()
+    }
+
+    fn jobs(&self) -> &dyn JobStore {
+        Store::jobs(&self.memory)
+    }
+
+    fn queues(&self) -> &dyn QueueStore {
+        Store::queues(&self.memory)
+    }
+
+    fn nodes(&self) -> &dyn NodeStore {
+        Store::nodes(&self.memory)
+    }
+
+    fn locks(&self) -> &dyn LockStore {
+        Store::locks(&self.memory)
+    }
+
+    fn versions(&self) -> &dyn VersionStore {
+        Store::versions(&self.memory)
+    }
+
+    fn call_policy(&self) -> CallPolicy {
+        self.policy
+    }
+
+    fn call_timed_out(&self) {
+        *self.timed_out.lock().unwrap() += 1;
+    }
+
+    fn workflows(&self) -> Option<&dyn WorkflowStore> {
+        self.parts.then(|| Store::workflows(&self.memory)).flatten()
+    }
+}
+
+/// A checked store whose calls fail in this way, and the calls that it saw.
+fn failing(policy: CallPolicy, fault: Fault) -> (Checked<Probe>, Calls) {
+    let calls = Calls::default();
+    let seen = Arc::clone(&calls);
+    let memory = MemoryStore::new().with_faults(move |operation| {
+        seen.lock().unwrap().push(operation);
+        fault
+    });
+    let probe = Probe {
+        memory,
+        policy,
+        parts: true,
+        timed_out: Arc::default(),
+    };
+    (Checked::new(probe), calls)
+}
+
+/// A store that must not see a call.
+fn unseen() -> (Checked<MemoryStore>, Calls) {
+    let calls = Calls::default();
+    let seen = Arc::clone(&calls);
+    let memory = MemoryStore::new().with_faults(move |operation| {
+        seen.lock().unwrap().push(operation);
+        Fault::None
+    });
+    (Checked::new(memory), calls)
+}
+
+fn token() -> ClaimToken {
+    ClaimToken::new(JobId::new(), 1, Some(NodeId::new()), time::from_millis(0))
+}
+
+fn name(text: &str) -> Name {
+    Name::new("name", text).unwrap()
+}
+
+#[track_caller]
+fn assert_refused<T: fmt::Debug>(answer: Result<T>, operation: &str, field: &str) {
+    let error = answer.unwrap_err();
+    let refused = error.invalid_input().map(InvalidInput::field);
+    assert_eq!((error.operation(), refused), (operation, Some(field)));
+}
+
+#[tokio::test]
+async fn what_is_refused_reaches_no_store() {
+    let (store, calls) = unseen();
+    let many = crate::limits::MAX_BATCH + 1;
+    let empty_queue = NewJob::new("kind", &1).queue("");
+    assert_refused(store.enqueue(&[empty_queue]).await, "enqueue", "queue");
+    let request = ClaimRequest::new(NodeId::new(), many);
+    assert_refused(
+        store.claim_next_batch(&request).await,
+        "claim_next_batch",
+        "limit",
+    );
+    assert_refused(
+        store.claim_next_batch_optimized(&request).await,
+        "claim_next_batch_optimized",
+        "limit",
+    );
+    let tokens = vec![token(); many];
+    assert_refused(store.load_inputs(&tokens).await, "load_inputs", "tokens");
+    let ends = vec![Settlement::new(token(), Outcome::Cancelled); many];
+    assert_refused(store.settle(&ends).await, "settle", "settlements");
+    let told = vec![Report::new(token(), ReportKind::Alive); many];
+    assert_refused(store.report(&told).await, "report", "reports");
+    let ids = vec![JobId::new(); many];
+    assert_refused(
+        store
+            .act(&JobSelector::Ids(ids.clone()), JobAction::Cancel)
+            .await,
+        "act",
+        "ids",
+    );
+    assert_refused(store.get(&ids, Detail::Whole).await, "get", "ids");
+    let none = PageRequest::first(0);
+    assert_refused(store.list(&JobFilter::all(), &none).await, "list", "limit");
+    let old = PurgeRequest::new(JobState::Running, Duration::ZERO, 1);
+    assert_refused(store.purge(&old).await, "purge", "state");
+    assert_refused(
+        ArchiveStore::archive(&store, &old).await,
+        "archive",
+        "state",
+    );
+    assert_refused(store.archived(&ids).await, "archived", "ids");
+    let (lock, owner) = (name("lock"), name("owner"));
+    let acquired = store.acquire(&lock, &owner, Duration::ZERO).await;
+    assert_refused(acquired, "acquire", "ttl");
+    assert_refused(store.list_locks(None, 0).await, "list_locks", "limit");
+    let names = vec![name("namespace"); many];
+    assert_refused(
+        VersionStore::versions(&store, &names).await,
+        "versions",
+        "namespaces",
+    );
+    assert_refused(store.definitions(None, 0).await, "definitions", "limit");
+    let rate = Rate::new(1, Duration::from_secs(1));
+    let rates = vec![RateRequest::new(name("key"), rate); many];
+    assert_refused(store.take(&rates).await, "take", "requests");
+    assert_refused(store.forget_idle(0).await, "forget_idle", "limit");
+    let batches = vec![BatchId::new(); many];
+    assert_refused(store.batches(&batches).await, "batches", "ids");
+    assert_refused(
+        store.recent_batches(0, None).await,
+        "recent_batches",
+        "limit",
+    );
+    assert_refused(store.parents_of(&ids).await, "parents_of", "ids");
+    assert_refused(store.expire(0).await, "expire", "limit");
+    assert_eq!(*calls.lock().unwrap(), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_needs_no_store_reaches_none() {
+    let (store, calls) = unseen();
+    assert!(store.enqueue(&[]).await.unwrap().is_empty());
+    let request = ClaimRequest::new(NodeId::new(), 0);
+    assert!(store.claim_next_batch(&request).await.unwrap().is_empty());
+    let lean = store.claim_next_batch_optimized(&request).await;
+    assert!(lean.unwrap().is_empty());
+    assert!(store.load_inputs(&[]).await.unwrap().is_empty());
+    assert!(store.settle(&[]).await.unwrap().is_empty());
+    assert!(store.report(&[]).await.unwrap().is_empty());
+    let nothing = JobSelector::Ids(Vec::new());
+    assert!(
+        store
+            .act(&nothing, JobAction::Cancel)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert!(store.get(&[], Detail::Whole).await.unwrap().is_empty());
+    assert!(store.archived(&[]).await.unwrap().is_empty());
+    assert!(
+        VersionStore::versions(&store, &[])
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert_eq!(store.count_due(&name("queue"), 0).await.unwrap(), 0);
+    assert!(store.fire(&[]).await.unwrap().is_empty());
+    assert!(store.take(&[]).await.unwrap().is_empty());
+    assert!(store.batches(&[]).await.unwrap().is_empty());
+    assert!(store.parents_of(&[]).await.unwrap().is_empty());
+    assert_eq!(*calls.lock().unwrap(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_contended_call_is_repeated_as_often_as_the_store_says() {
+    let policy = CallPolicy::default().retries(3);
+    let (store, calls) = failing(policy, Fault::Failure(CONTENTION));
+    let error = store.get(&[JobId::new()], Detail::Whole).await.unwrap_err();
+    assert_eq!(error.kind(), CONTENTION);
+    assert_eq!(*calls.lock().unwrap(), ["get"; 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_failures_are_returned_at_once() {
+    for fault in [
+        Fault::Failure(StoreErrorKind::Timeout),
+        Fault::ErrorBeforeCommit,
+        Fault::ErrorAfterCommit,
+    ] {
+        let (store, calls) = failing(CallPolicy::default(), fault);
+        store.get(&[JobId::new()], Detail::Whole).await.unwrap_err();
+        assert_eq!(*calls.lock().unwrap(), ["get"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_its_caller_can_make_in_parts_is_repeated_for_a_tenth_of_the_deadline() {
+    let policy = CallPolicy::default().retries(u32::MAX);
+    let ends = [token(), token()].map(|token| Settlement::new(token, Outcome::Cancelled));
+    let (store, _) = failing(policy, Fault::Failure(CONTENTION));
+    let began = time::monotonic();
+    let error = store.settle(&ends).await.unwrap_err();
+    assert_eq!(error.kind(), CONTENTION);
+    let tenth = policy.deadline / 10;
+    let took = began.elapsed();
+    assert!(tenth <= took && took < tenth * 2, "{took:?}");
+    // One claim cannot be ended in parts.
+    let error = store.settle(&ends[..1]).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Timeout);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_at_the_deadline_and_the_store_is_told() {
+    let policy = CallPolicy::within(Duration::from_secs(3));
+    let (store, _) = failing(policy, Fault::Delay(Duration::from_secs(60)));
+    let began = time::monotonic();
+    let error = store.get(&[JobId::new()], Detail::Whole).await.unwrap_err();
+    assert_eq!(error.to_string(), "get: timed out: no answer within 3s");
+    assert_eq!(began.elapsed(), policy.deadline);
+    assert_eq!(*store.timed_out.lock().unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_part_that_is_not_there_is_neither_shown_nor_called() {
+    let (store, calls) = failing(CallPolicy::default(), Fault::None);
+    assert!(Store::workflows(&store).is_some());
+    assert!(Store::signals(&store).is_none());
+    let target = SignalTarget::Job(JobId::new());
+    let signal = Signal::new(target, Json::null());
+    let error = store.deliver(&signal).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
+    let waits = NewJob::new("kind", &1).wait_for("signal", Duration::from_secs(1));
+    assert_refused(store.enqueue(&[waits]).await, "enqueue", "signal");
+    assert_eq!(*calls.lock().unwrap(), [""; 0]);
+    let child = NewJob::new("kind", &1).after(JobId::new(), Condition::Ended);
+    // The store itself finds out that there is no such parent.
+    assert_refused(store.enqueue(&[child]).await, "enqueue", "parent");
+    assert_eq!(*calls.lock().unwrap(), ["enqueue"]);
+}
+
+#[test]
+fn a_store_gets_one_door() {
+    let store = Checked::shared(Arc::new(MemoryStore::new()));
+    assert!(store.is_checked() && !MemoryStore::new().is_checked());
+    assert!(Arc::ptr_eq(&store, &Checked::shared(Arc::clone(&store))));
+}
