@@ -8,10 +8,11 @@ use std::time::Duration;
 use ratchet_core::memory::ManualClock;
 use ratchet_core::store::Checked;
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
+use ratchet_sql::Migration;
 
 use crate::connection::{Clock, open_existing};
 use crate::error::Failure;
-use crate::migrate::{self, Migration};
+use crate::migrate;
 use crate::store::SqliteStore;
 
 /// The URL scheme of this backend.

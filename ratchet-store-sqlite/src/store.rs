@@ -11,6 +11,7 @@ use ratchet_core::store::{
     VersionStore, WorkflowStore, check_enqueue,
 };
 use ratchet_core::{Result, StoreErrorKind, time};
+use ratchet_sql::Migration;
 use rusqlite::Transaction;
 use tokio::sync::oneshot;
 
@@ -18,7 +19,7 @@ use crate::config::{Builder, Config, Location, require_scheme};
 use crate::enqueue;
 use crate::error::{Failure, Result as Inner};
 use crate::links;
-use crate::migrate::{self, Migration};
+use crate::migrate;
 use crate::queue::Urgency;
 use crate::readers::Readers;
 use crate::request::{Call, Request, Work};
