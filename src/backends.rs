@@ -67,13 +67,14 @@ macro_rules! backends {
             }
 
             fn migrations(&self) -> Vec<config::Migration> {
-                self.migrations().into_iter().map(Into::into).collect()
+                let steps = self.migrations().into_iter();
+                steps.map(crate::$module::step).collect()
             }
 
             fn pending_migrations(self: Box<Self>) -> Opening<'static, Vec<config::Migration>> {
                 Box::pin(async move {
                     let pending = (*self).pending_migrations().await?;
-                    Ok(pending.into_iter().map(Into::into).collect())
+                    Ok(pending.into_iter().map(crate::$module::step).collect())
                 })
             }
         })+

@@ -21,16 +21,15 @@ pub fn configured(config: &StoreConfig) -> Result<Builder, ConnectError> {
     Ok(builder)
 }
 
+/// Returns a step as the tool of the database takes it.
 #[cfg(feature = "config")]
-impl From<Migration> for configured::Migration {
-    fn from(migration: Migration) -> Self {
-        let (version, name, script) = (migration.version, migration.name, migration.script);
-        Self {
-            version,
-            name: name.to_owned(),
-            // The script itself stops at an error.
-            prelude: "",
-            script: format!("// {version}: {name}\n{script}\n"),
-        }
+pub(crate) fn step(migration: Migration) -> configured::Migration {
+    let (version, name, script) = (migration.version, migration.name, migration.script);
+    configured::Migration {
+        version,
+        name: name.to_owned(),
+        // The script itself stops at an error.
+        prelude: "",
+        script: format!("// {version}: {name}\n{script}\n"),
     }
 }

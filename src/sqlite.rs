@@ -25,15 +25,14 @@ pub fn configured(config: &StoreConfig) -> Result<Builder, ConnectError> {
     })
 }
 
+/// Returns a step as the tool of the database takes it.
 #[cfg(feature = "config")]
-impl From<Migration> for configured::Migration {
-    fn from(migration: Migration) -> Self {
-        let (version, name, sql) = (migration.version, migration.name, migration.script());
-        Self {
-            version,
-            name: name.to_owned(),
-            prelude: ".bail on\n.timeout 30000\n",
-            script: format!("-- {version}: {name}\nBEGIN IMMEDIATE;\n{sql}COMMIT;\n\n"),
-        }
+pub(crate) fn step(migration: Migration) -> configured::Migration {
+    let (version, name, sql) = (migration.version, migration.name, migration.sql);
+    configured::Migration {
+        version,
+        name: name.to_owned(),
+        prelude: ".bail on\n.timeout 30000\n",
+        script: format!("-- {version}: {name}\nBEGIN IMMEDIATE;\n{sql}COMMIT;\n\n"),
     }
 }

@@ -38,18 +38,17 @@ pub fn configured(config: &StoreConfig) -> Result<Builder, ConnectError> {
     })
 }
 
+/// Returns a step as the tool of the database takes it.
 #[cfg(feature = "config")]
-impl From<Migration> for configured::Migration {
-    fn from(migration: Migration) -> Self {
-        let (version, name, sql) = (migration.version, migration.name, migration.sql);
-        Self {
-            version,
-            name: name.to_owned(),
-            prelude: ":on error exit\n",
-            script: format!(
-                "-- {version}: {name}\nSET XACT_ABORT ON;\nBEGIN TRANSACTION;\n{sql}\
-                 COMMIT TRANSACTION;\nGO\n\n"
-            ),
-        }
+pub(crate) fn step(migration: Migration) -> configured::Migration {
+    let (version, name, sql) = (migration.version, migration.name, migration.sql);
+    configured::Migration {
+        version,
+        name: name.to_owned(),
+        prelude: ":on error exit\n",
+        script: format!(
+            "-- {version}: {name}\nSET XACT_ABORT ON;\nBEGIN TRANSACTION;\n{sql}\
+             COMMIT TRANSACTION;\nGO\n\n"
+        ),
     }
 }

@@ -44,11 +44,7 @@ pub use redact::redact_url;
 pub use sample::{keys, reference, sample};
 pub use secret::{HIDDEN, Secret};
 pub use section::Key;
-pub use sections::{
-    ClusterConfig, Encryption, HttpConfig, MongoConfig, NodeConfig, Payloads, PollConfig,
-    PoolConfig, PostgresConfig, RetentionConfig, SqlServerConfig, SqliteConfig, StoreConfig,
-    Synchronous, WorkerConfig,
-};
+pub use sections::*;
 pub use show::Setting;
 pub use value::DatabaseUrl;
 pub use variables::FILE_VARIABLE;

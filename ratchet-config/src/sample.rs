@@ -3,18 +3,13 @@
 use std::fmt::Write;
 
 use crate::section::Key;
-use crate::sections::{
-    ClusterConfig, HttpConfig, MongoConfig, NodeConfig, PollConfig, PoolConfig, PostgresConfig,
-    RetentionConfig, SqlServerConfig, SqliteConfig, StoreConfig, WorkerConfig,
-};
+use crate::sections::*;
 
-/// The sections in the order of the file: what each is for, and its keys.
-const TABLE: [(&[&str], &[Key]); 12] = [
-    (StoreConfig::ABOUT, StoreConfig::KEYS),
-    (SqliteConfig::ABOUT, SqliteConfig::KEYS),
-    (PostgresConfig::ABOUT, PostgresConfig::KEYS),
-    (SqlServerConfig::ABOUT, SqlServerConfig::KEYS),
-    (MongoConfig::ABOUT, MongoConfig::KEYS),
+/// The section that comes first: what it is for, and its keys. Those of the backends follow it.
+const STORE: (&[&str], &[Key]) = (StoreConfig::ABOUT, StoreConfig::KEYS);
+
+/// The other sections in the order of the file.
+const OTHERS: [(&[&str], &[Key]); 7] = [
     (NodeConfig::ABOUT, NodeConfig::KEYS),
     (ClusterConfig::ABOUT, ClusterConfig::KEYS),
     (RetentionConfig::ABOUT, RetentionConfig::KEYS),
@@ -34,7 +29,8 @@ pub fn keys() -> impl Iterator<Item = &'static Key> {
 
 /// The sections with what they are for and their keys.
 pub(crate) fn sections() -> impl Iterator<Item = (&'static str, String, &'static [Key])> {
-    TABLE.into_iter().map(|(about, keys)| {
+    let stores = [STORE].into_iter().chain(STORES);
+    stores.chain(OTHERS).map(|(about, keys)| {
         let about: Vec<&str> = about.iter().map(|line| line.trim()).collect();
         (
             keys.first().map_or("", |key| key.section),

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::arguments::{Argument, Column};
 use crate::failure::Result;
-use crate::statement::Statement;
+use crate::statement::{OwnStatements, Statement};
 use crate::value::Value;
 
 /// A server and its driver.
@@ -21,6 +21,10 @@ pub trait Dialect: Sized + Send + Sync + 'static {
     const BACKEND: &'static str;
     /// What the parameters in a text begin with, such as `$` or `@P`.
     const PARAMETER: &'static str;
+    /// The expression of the database's clock, in milliseconds since 1970.
+    const CLOCK: &'static str;
+    /// Whether the statement `own_objects` lists indexes beside tables.
+    const LISTS_INDEXES: bool;
     /// Whether the server orders names by their bytes.
     const NAMES_BY_BYTES: bool;
     /// How many jobs one statement deletes at most.
@@ -36,9 +40,18 @@ pub trait Dialect: Sized + Send + Sync + 'static {
     type Lease: Lease<Self>;
     /// All connections of a store.
     type Connections: Connections<Self>;
+    /// The statements that only this dialect has.
+    type Own: OwnStatements<Self>;
 
     /// Returns the statement with nothing bound to it; its text has this many parameters.
     fn query(text: &Arc<str>, parameters: usize) -> Self::Query;
+
+    /// Returns a name as it is written in a statement, whatever is in it.
+    fn quoted(name: &str) -> String;
+
+    /// Returns why the server would refuse or change a name, beyond what no dialect takes: an empty
+    /// name, NUL, and braces.
+    fn identifier_problem(name: &str) -> Option<&'static str>;
 }
 
 /// A statement with what is bound to it. Each method binds the next parameter, or the next ones where

@@ -11,7 +11,7 @@ use crate::failure::{Failure, Result};
 use crate::lanes::Lane;
 use crate::routes::Mark;
 use crate::row;
-use crate::statement::Statement;
+use crate::statement::{OwnStatements as _, Statement};
 use crate::store::SqlStore;
 
 impl<D: Dialect> SqlStore<D> {
@@ -41,7 +41,7 @@ impl<D: Dialect> SqlStore<D> {
                 }
                 return self.store_jobs(&mut lease, jobs, &routes).await;
             }
-            let query = match &self.sql().enqueue_job {
+            let query = match self.sql().own.enqueue_job() {
                 Some(one) if jobs.len() == 1 => insert.bind_one(one),
                 _ => insert.bind_new(&self.sql().enqueue_jobs),
             };

@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::{Failure, Loss, Result as Inner};
 use crate::row;
+use crate::statement::OwnStatements as _;
 use crate::store::SqlStore;
 
 #[async_trait]
@@ -72,7 +73,7 @@ impl<D: Dialect> SqlStore<D> {
         }
         lease.begin().await?;
         let joined = async {
-            if let Some(others) = &self.sql().await_nodes {
+            if let Some(others) = self.sql().own.await_nodes() {
                 lease.script(others).await?;
             }
             let status = i16::from(heartbeat.status.code());

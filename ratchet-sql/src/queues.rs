@@ -11,6 +11,7 @@ use ratchet_core::{JobState, Name, Result};
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::Result as Inner;
 use crate::row;
+use crate::statement::OwnStatements as _;
 use crate::store::SqlStore;
 
 /// A pause or a resumption that is repeated because its answer was lost says `Unchanged` of what it
@@ -75,7 +76,7 @@ impl<D: Dialect> SqlStore<D> {
     async fn pause(&self, queue: &Name) -> Inner<Changed> {
         let pause = self.sql().pause_queue.query().bind(queue.as_str());
         let mut lease = self.lease().await?;
-        let Some(claims) = &self.sql().await_claims else {
+        let Some(claims) = self.sql().own.await_claims() else {
             return Ok(Changed::when(lease.changed(pause).await? > 0));
         };
         lease.begin().await?;

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::dialect::{Dialect, Query, Row, Run};
 use crate::failure::Result;
 use crate::row;
-use crate::statement::Statement;
+use crate::statement::{OwnStatements as _, Statement};
 use crate::store::SqlStore;
 
 impl<D: Dialect> SqlStore<D> {
@@ -57,7 +57,7 @@ impl<D: Dialect> SqlStore<D> {
                 Err(error) => tracing::warn!(job = %id, %error, "a stored job cannot be read"),
             }
         }
-        if let (Some(find), false) = (&self.sql().tags_of, tagged.is_empty()) {
+        if let (Some(find), false) = (self.sql().own.tags_of(), tagged.is_empty()) {
             for row in on.rows(find.query().bind(&tagged)).await? {
                 show_tag(&row, &mut jobs)?;
             }

@@ -15,16 +15,13 @@ pub struct Statement<D> {
 }
 
 impl<D: Dialect> Statement<D> {
-    /// A statement with this text, whose parameters are numbered without gaps.
+    /// Builds a statement from its text in the file and from the text to run. The parameters are
+    /// counted in the former: the name of a schema, which may contain anything, is only in the latter.
     #[must_use]
-    pub fn new(text: String) -> Self {
-        let mut parameters = 0;
-        while text.contains(&format!("{}{}", D::PARAMETER, parameters + 1)) {
-            parameters += 1;
-        }
+    pub fn new(file: &str, text: String) -> Self {
         Self {
             text: text.into(),
-            parameters,
+            parameters: highest_parameter(file, D::PARAMETER),
             dialect: PhantomData,
         }
     }
@@ -44,6 +41,16 @@ impl<D: Dialect> Statement<D> {
     }
 }
 
+/// Returns the highest number of a parameter, or 0 if there is none.
+fn highest_parameter(text: &str, prefix: &str) -> usize {
+    let after_prefix = text.split(prefix).skip(1);
+    let numbers = after_prefix.filter_map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_digit());
+        rest[..end.unwrap_or(rest.len())].parse().ok()
+    });
+    numbers.max().unwrap_or(0)
+}
+
 impl<D> Clone for Statement<D> {
     fn clone(&self) -> Self {
         Self {
@@ -60,62 +67,137 @@ impl<D> fmt::Debug for Statement<D> {
     }
 }
 
-/// The statements that the shared store runs, by name: their list, their type, and a value of it.
+/// The statements of a dialect that the shared store does not run, or runs only if there are any.
+pub trait OwnStatements<D>: fmt::Debug + Send + Sync + 'static {
+    /// Waits for the claims that are going on, in the transaction that pauses a queue.
+    fn await_claims(&self) -> Option<&Statement<D>> {
+        None
+    }
+
+    /// Waits for the nodes that join, in the transaction in which a node does.
+    fn await_nodes(&self) -> Option<&Statement<D>> {
+        None
+    }
+
+    /// Stores a single job for less than the statement for many.
+    fn enqueue_job(&self) -> Option<&Statement<D>> {
+        None
+    }
+
+    /// Reads the tags of jobs, where `get_jobs` returns none.
+    fn tags_of(&self) -> Option<&Statement<D>> {
+        None
+    }
+}
+
+/// Lists the statements of a dialect, by file: the shared ones are here, and the dialect gives its own,
+/// for all files in the same order.
 ///
-/// `shared_statements!(named; tags_of: None, …)` makes [`Statements`] of anything with a
-/// [`Statement`] for each name; a name that is missing is an error of the compiler. What follows the
-/// semicolon are the statements that not every server needs.
+/// ```text
+/// ratchet_sql::dialect_statements! { Postgres;
+///     jobs: enqueue_job;
+///     claims: ;
+///     …
+/// }
+/// ```
+///
+/// The macro makes what [`statements!`](crate::statements) makes; `Own`, the dialect's own statements;
+/// and `load`, which makes the [`Statements`] of a dialect.
 #[macro_export]
-macro_rules! shared_statements {
-    (@names $($then:tt)*) => {
-        $crate::shared_statements! { $($then)*
-            acquire_lock add_links add_recurring add_route add_signals advance_lanes archive_jobs
-            awaited_parents batches_of beat_node bump_version bury_nodes change_recurring change_state
-            children_of claim_jobs claim_recurring close_batch count_batch count_children count_due
-            count_in_batches count_jobs count_matching count_tagged create_batch decide_links
-            declared_recurring delete_jobs delete_recurring due_routes end_batches enqueue_jobs
-            enqueue_keyed enter_lanes find_ended find_keys find_lock find_permit find_recurring
-            find_routes find_settled find_unique_keys find_versions fire_recurring flag_parents
-            forget_nodes forget_rates get_archived get_batches get_jobs grow_batches held_permits
-            histories history is_tenure join_batches keep_errors lanes_of links_of list_archived_newest
-            list_archived_oldest list_batch_newest list_batch_oldest list_batches list_ended_newest
-            list_ended_oldest list_front_newest list_front_oldest list_locks list_newest list_oldest
-            list_recurring list_tagged_newest list_tagged_oldest list_unfinished_newest
-            list_unfinished_oldest load_inputs load_routes lock_batches lock_children lock_free
-            lock_lanes lock_old lock_permits lock_recurring lock_tokens look_at_permits miss_signals
-            move_expiry nodes now open_links overdue_signals pause_queue paused_queues place_in_lanes
-            purge_archive purge_batches put_node read_state reclaim_jobs release_jobs renew_signals
-            report_life request_cancel requeue_jobs reschedule_jobs resume_queue running_jobs
-            set_node_status set_permits set_priority settle_jobs signal_was_had signals_of take_rates
-            take_signals take_unique_keys unclaim_jobs undecided_links waiting_signals
-        }
-    };
-    (@define $($name:ident)*) => {
-        /// Every statement that the shared store runs, for one schema. Those in an `Option` are not
-        /// needed on every server.
-        #[derive(Debug)]
-        #[expect(missing_docs, reason = "each text begins with what it does")]
-        pub struct Statements<D: Dialect> {
-            $(pub $name: Statement<D>,)*
-            /// Waits for the claims that are going on, in the transaction that pauses a queue.
-            pub await_claims: Option<Statement<D>>,
-            /// Waits for the nodes that join, in the transaction in which a node does.
-            pub await_nodes: Option<Statement<D>>,
-            /// Stores a single job for less than the statement for many.
-            pub enqueue_job: Option<Statement<D>>,
-            /// Reads the tags of jobs, where `get_jobs` returns none.
-            pub tags_of: Option<Statement<D>>,
-        }
-    };
-    (@collect $named:ident { $($optional:tt)* } $($name:ident)*) => {
-        $crate::Statements {
-            $($name: ::core::clone::Clone::clone(&$named.$name),)*
-            $($optional)*
-        }
-    };
-    ($named:ident; $($optional:tt)*) => {
-        $crate::shared_statements! { @names @collect $named { $($optional)* } }
+macro_rules! dialect_statements {
+    ($dialect:ident; $($own:tt)*) => {
+        $crate::shared_statements! { @dialect $dialect { $($own)* } }
     };
 }
 
-shared_statements! { @names @define }
+/// The list of the shared statements, and what is made of it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! shared_statements {
+    (@dialect $($then:tt)*) => {
+        $crate::shared_statements! { @list @load $($then)* }
+    };
+    (@list $($then:tt)*) => {
+        $crate::shared_statements! { $($then)*
+            jobs: enqueue_jobs enqueue_keyed find_keys take_unique_keys find_unique_keys get_jobs
+                history histories read_state change_state request_cancel requeue_jobs
+                reschedule_jobs set_priority release_jobs keep_errors lock_free lock_old delete_jobs;
+            claims: claim_jobs unclaim_jobs load_inputs settle_jobs find_settled report_life
+                running_jobs reclaim_jobs;
+            lists: list_oldest list_newest list_batch_oldest list_batch_newest list_ended_oldest
+                list_ended_newest list_front_oldest list_front_newest list_tagged_oldest
+                list_tagged_newest list_unfinished_oldest list_unfinished_newest count_matching
+                count_tagged count_batch;
+            lanes: enter_lanes lanes_of lock_lanes place_in_lanes advance_lanes;
+            links: add_links flag_parents find_ended awaited_parents lock_children undecided_links
+                decide_links open_links links_of children_of;
+            batches: create_batch close_batch get_batches list_batches lock_batches grow_batches
+                join_batches batches_of count_children count_in_batches end_batches purge_batches;
+            signals: add_signals signals_of waiting_signals overdue_signals take_signals
+                miss_signals renew_signals signal_was_had;
+            locks: acquire_lock move_expiry find_lock list_locks is_tenure bump_version
+                find_versions;
+            nodes: beat_node put_node nodes set_node_status bury_nodes forget_nodes now;
+            queues: pause_queue resume_queue paused_queues count_jobs due_routes count_due add_route
+                load_routes find_routes lost_routes;
+            permits: set_permits held_permits look_at_permits lock_permits find_permit take_rates
+                forget_rates;
+            recurring: add_recurring change_recurring find_recurring lock_recurring list_recurring
+                claim_recurring lock_tokens fire_recurring declared_recurring delete_recurring;
+            archive: archive_jobs get_archived list_archived_oldest list_archived_newest
+                purge_archive;
+            schema: create_migrations applied_migrations own_objects held_by_sessions;
+        }
+    };
+    (@define $($file:ident: $($name:ident)*;)*) => {
+        /// Every statement of a dialect, for one schema.
+        #[derive(Debug)]
+        #[expect(missing_docs, reason = "each text begins with what it does")]
+        pub struct Statements<D: Dialect> {
+            $($(pub $name: Statement<D>,)*)*
+            pub own: D::Own,
+        }
+    };
+    (
+        @load $dialect:ident { $($own_file:ident: $($own:ident)*;)* }
+        $($file:ident: $($name:ident)*;)*
+    ) => {
+        $crate::statements! { $($file: $($name)* $($own)*;)* }
+
+        /// The statements that only this dialect has.
+        #[derive(Debug)]
+        pub(crate) struct Own {
+            $($(pub(crate) $own: $crate::Statement<$dialect>,)*)*
+        }
+
+        /// Makes every statement of its name and its text in the file.
+        pub(crate) fn load(
+            make: impl FnMut(&'static str, &'static str) -> $crate::Statement<$dialect>,
+        ) -> $crate::Statements<$dialect> {
+            let all = TEXTS.map(make);
+            $crate::Statements {
+                $($($name: all.$name,)*)*
+                own: Own {
+                    $($($own: all.$own,)*)*
+                },
+            }
+        }
+    };
+}
+
+shared_statements! { @list @define }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_counted_by_the_highest_number() {
+        assert_eq!(highest_parameter("SELECT 1", "$"), 0);
+        assert_eq!(highest_parameter("SELECT $2, $11, $1", "$"), 11);
+        assert_eq!(
+            highest_parameter("EXEC f @Place = @P1, @P = @P10", "@P"),
+            10
+        );
+    }
+}

@@ -2,16 +2,15 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
 
-use ratchet_core::store::Checked;
-use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
-use ratchet_sql::{LIFETIME, too_late};
+use ratchet_core::Result;
+use ratchet_sql::{Settings, misconfigured};
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
-use crate::migrate::{self, Migration, STEPS, Step};
-use crate::statements::{DATABASE_CLOCK, quoted};
+use crate::dialect::Postgres;
+use crate::migrate::{self, STEPS};
+use crate::statements::Named;
 use crate::store::PostgresStore;
 
 /// The URL schemes of this backend.
@@ -24,17 +23,9 @@ pub const SCHEMES: [&str; 2] = ["postgres", "postgresql"];
 pub struct Builder {
     target: Target,
     direct: Option<String>,
-    schema: String,
-    max_connections: Option<u32>,
-    acquire_timeout: Duration,
-    deadline: Duration,
-    application_name: Option<String>,
-    migrate: bool,
+    settings: Settings,
     wakeups: bool,
     session_locks: Option<bool>,
-    max_lifetime: Duration,
-    clock_table: Option<String>,
-    steps: Vec<Step>,
 }
 
 #[derive(Clone)]
@@ -56,17 +47,9 @@ impl Builder {
         Self {
             target,
             direct: None,
-            schema: "ratchet".to_owned(),
-            max_connections: None,
-            acquire_timeout: Duration::from_secs(5),
-            deadline: Duration::from_secs(10),
-            application_name: None,
-            migrate: true,
+            settings: Settings::new(STEPS),
             wakeups: true,
             session_locks: None,
-            max_lifetime: LIFETIME,
-            clock_table: None,
-            steps: STEPS.to_vec(),
         }
     }
 
@@ -77,62 +60,6 @@ impl Builder {
     /// do not lead to the same tables, or if the pooler's way to them is found to be unusable.
     pub fn direct(mut self, url: impl Into<String>) -> Self {
         self.direct = Some(url.into());
-        self
-    }
-
-    /// Keeps the tables in this schema; `ratchet` unless set. Any name will do.
-    pub fn schema(mut self, schema: impl Into<String>) -> Self {
-        self.schema = schema.into();
-        self
-    }
-
-    /// How many connections the pool may have, beyond the one for heartbeats and locks and the one
-    /// for wakeups. 10 unless set; refused for a pool that is the application's own.
-    pub fn max_connections(mut self, connections: u32) -> Self {
-        self.max_connections = Some(connections);
-        self
-    }
-
-    /// How long a call waits for a connection. 5 s unless set; a pool of the application's own
-    /// keeps its own setting.
-    pub fn acquire_timeout(mut self, timeout: Duration) -> Self {
-        self.acquire_timeout = timeout;
-        self
-    }
-
-    /// How long a call may take in all, before it fails with `Timeout`. 10 s unless set, as long as
-    /// the engine waits for a store.
-    ///
-    /// It is also the `statement_timeout` of every connection that the store makes. The server
-    /// counts from the beginning of each statement, so it goes on with what nobody waits for at
-    /// most so long more. A limit that the URL's `options`, the role, the database or the server
-    /// has stays as it is; where a pooler refuses to pass the setting on there is none; and a pool
-    /// of the application's own keeps its own setting.
-    pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
-        self
-    }
-
-    /// How the connections are called in `pg_stat_activity`, `ratchet` unless set here or in the
-    /// URL. Does nothing to the connections of a pool that is the application's own.
-    pub fn application_name(mut self, name: impl Into<String>) -> Self {
-        self.application_name = Some(name.into());
-        self
-    }
-
-    /// Whether to create and upgrade the tables, which is the default. If not, connecting fails
-    /// with `SchemaMismatch` unless somebody has applied every step of
-    /// [`PostgresStore::migrations`].
-    pub fn migrate(mut self, migrate: bool) -> Self {
-        self.migrate = migrate;
-        self
-    }
-
-    /// Adds a migration after those of this version, for tests of upgrades.
-    #[doc(hidden)]
-    pub fn next_migration(mut self, name: &'static str, sql: &'static str) -> Self {
-        let version = self.steps.last().map_or(1, |step| step.version + 1);
-        self.steps.push(Step { version, name, sql });
         self
     }
 
@@ -181,98 +108,14 @@ impl Builder {
         self
     }
 
-    /// How long a connection is used before another takes its place. 30 min unless set; a pool of
-    /// the application's own keeps its own setting.
-    pub fn max_lifetime(mut self, lifetime: Duration) -> Self {
-        self.max_lifetime = lifetime;
-        self
-    }
-
-    /// For tests: takes the time from the column `now_ms` of the only row of this table, which the
-    /// test has made in the schema, instead of the database's clock.
-    pub fn clock_table(mut self, table: impl Into<String>) -> Self {
-        self.clock_table = Some(table.into());
-        self
-    }
-
-    /// Connects, creates or upgrades Ratchet's tables, and checks that they are what this version
-    /// of Ratchet needs.
-    ///
-    /// # Errors
-    /// `Misconfigured` if a setting, the URL, the credentials or the rights of the role cannot
-    /// work, and then says what a DBA must run; `SchemaMismatch` if the schema has tables that are
-    /// newer, were changed, or are not Ratchet's; `Unavailable`, `ReadOnly` or `Timeout` as the
-    /// database is.
-    ///
-    /// # Cancel safety
-    /// Dropping the future ends what was started; migrations are applied whole or not at all.
-    pub async fn connect(self) -> Result<Checked<PostgresStore>> {
-        let config = self
-            .into_config()
-            .map_err(|error| error.during("connect"))?;
-        PostgresStore::open(config).await.map(Checked::new)
-    }
-
-    /// All migrations with what is set, in order. The database is not looked at.
-    #[must_use]
-    pub fn migrations(&self) -> Vec<Migration> {
-        migrate::scripts(&self.schema, &self.steps)
-    }
-
-    /// The migrations that [`connect`](Self::connect) would apply, in order. Nothing is changed.
-    ///
-    /// # Errors
-    /// As for [`connect`](Self::connect), but that it may lack the rights to make tables.
-    ///
-    /// # Cancel safety
-    /// Dropping the future gives the connection up.
-    pub async fn pending_migrations(self) -> Result<Vec<Migration>> {
-        const OPERATION: &str = "pending_migrations";
-        let config = self
-            .into_config()
-            .map_err(|error| error.during(OPERATION))?;
-        let deadline = config.deadline;
-        match tokio::time::timeout(deadline, migrate::pending(&config)).await {
-            Ok(pending) => pending.map_err(|failure| failure.during(OPERATION)),
-            Err(_) => Err(too_late(deadline).during(OPERATION)),
-        }
-    }
-
-    /// Whether the settings can work, as far as that can be said without the database.
-    ///
-    /// # Errors
-    /// `Misconfigured`, with the first setting that cannot.
-    pub fn check(&self) -> Result<()> {
-        let config = self.clone().into_config();
-        config
-            .map(drop)
-            .map_err(|error| error.during("check settings"))
-    }
-
     fn into_config(self) -> Result<Config> {
-        for (setting, duration) in [
-            ("acquire_timeout", self.acquire_timeout),
-            ("deadline", self.deadline),
-            ("max_lifetime", self.max_lifetime),
-        ] {
-            if duration.is_zero() {
-                return Err(misconfigured(setting, "is zero"));
-            }
-        }
-        check_identifier("schema", &self.schema)?;
-        if self.schema.starts_with("pg_") {
+        let clock = self.settings.check::<Postgres>()?;
+        if self.settings.schema.starts_with("pg_") {
             return Err(misconfigured(
                 "schema",
                 "begins with `pg_`, which PostgreSQL keeps to itself",
             ));
         }
-        let clock = match &self.clock_table {
-            None => DATABASE_CLOCK.to_owned(),
-            Some(table) => {
-                check_identifier("clock_table", table)?;
-                format!("(SELECT now_ms FROM {{schema}}.{})", quoted(table))
-            }
-        };
         let (pool, in_url) = self.pool_settings()?;
         let direct = match &self.direct {
             Some(url) => match parse(url)? {
@@ -290,21 +133,16 @@ impl Builder {
             pool,
             direct,
             clock,
-            schema: self.schema,
-            acquire_timeout: self.acquire_timeout,
-            deadline: self.deadline,
-            migrate: self.migrate,
             wakeups: self.wakeups,
             session_locks: self.session_locks.or(in_url).unwrap_or(false),
-            max_lifetime: self.max_lifetime,
-            steps: self.steps,
+            settings: self.settings,
         })
     }
 
     /// The pool, and what the URL says of locks.
     fn pool_settings(&self) -> Result<(PoolSettings, Option<bool>)> {
         let url = match &self.target {
-            Target::Pool(_) if self.max_connections.is_some() => {
+            Target::Pool(_) if self.settings.max_connections.is_some() => {
                 return Err(misconfigured(
                     "max_connections",
                     "is set, but the pool is the application's own",
@@ -313,14 +151,10 @@ impl Builder {
             Target::Pool(pool) => return Ok((PoolSettings::Theirs(pool.clone()), None)),
             Target::Url(url) => url,
         };
-        let max_connections = self.max_connections.unwrap_or(10);
-        if max_connections == 0 {
-            return Err(misconfigured("max_connections", "is zero"));
-        }
         let pool = PgPoolOptions::new()
-            .max_connections(max_connections)
-            .acquire_timeout(self.acquire_timeout)
-            .max_lifetime(self.max_lifetime)
+            .max_connections(self.settings.max_connections())
+            .acquire_timeout(self.settings.acquire_timeout)
+            .max_lifetime(self.settings.max_lifetime)
             // A lost connection shows at the first call on it, which is then repeated.
             .test_before_acquire(false);
         let (options, session_locks) = parse(url)?;
@@ -330,7 +164,7 @@ impl Builder {
 
     /// With the name that the connections have in `pg_stat_activity`.
     fn named(&self, options: PgConnectOptions) -> PgConnectOptions {
-        match &self.application_name {
+        match &self.settings.application_name {
             Some(name) => options.application_name(name),
             None if options.get_application_name().is_none() => options.application_name("ratchet"),
             None => options,
@@ -338,20 +172,38 @@ impl Builder {
     }
 }
 
+ratchet_sql::builder! {
+    PostgresStore;
+    /// How many connections the pool may have, beyond the one for heartbeats and locks and the one
+    /// for wakeups. 10 unless set; refused for a pool that is the application's own.
+    max_connections;
+    /// How long a call waits for a connection. 5 s unless set; a pool of the application's own
+    /// keeps its own setting.
+    acquire_timeout;
+    /// How long a call may take in all, before it fails with `Timeout`. 10 s unless set, as long as
+    /// the engine waits for a store.
+    ///
+    /// It is also the `statement_timeout` of every connection that the store makes. The server
+    /// counts from the beginning of each statement, so it goes on with what nobody waits for at
+    /// most so long more. A limit that the URL's `options`, the role, the database or the server
+    /// has stays as it is; where a pooler refuses to pass the setting on there is none; and a pool
+    /// of the application's own keeps its own setting.
+    deadline;
+    /// How the connections are called in `pg_stat_activity`, `ratchet` unless set here or in the
+    /// URL. Does nothing to the connections of a pool that is the application's own.
+    application_name;
+    /// How long a connection is used before another takes its place. 30 min unless set; a pool of
+    /// the application's own keeps its own setting.
+    max_lifetime;
+}
+
 impl fmt::Debug for Builder {
     /// Without the URL: it may have a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
-            .field("schema", &self.schema)
-            .field("max_connections", &self.max_connections)
-            .field("acquire_timeout", &self.acquire_timeout)
-            .field("deadline", &self.deadline)
-            .field("application_name", &self.application_name)
-            .field("migrate", &self.migrate)
+            .field("settings", &self.settings)
             .field("wakeups", &self.wakeups)
             .field("session_locks", &self.session_locks)
-            .field("max_lifetime", &self.max_lifetime)
-            .field("clock_table", &self.clock_table)
             .finish_non_exhaustive()
     }
 }
@@ -361,19 +213,12 @@ pub(crate) struct Config {
     pub(crate) pool: PoolSettings,
     /// For the connections that are not of the pool, where they differ from those of the pool.
     pub(crate) direct: Option<PgConnectOptions>,
-    pub(crate) schema: String,
+    pub(crate) settings: Settings,
     /// The expression of the clock.
     pub(crate) clock: String,
-    pub(crate) acquire_timeout: Duration,
-    pub(crate) deadline: Duration,
-    pub(crate) migrate: bool,
     pub(crate) wakeups: bool,
     /// Whether locks are bound to the session of their connection.
     pub(crate) session_locks: bool,
-    /// How long a connection is used.
-    pub(crate) max_lifetime: Duration,
-    /// The migrations.
-    pub(crate) steps: Vec<Step>,
 }
 
 impl Config {
@@ -392,24 +237,6 @@ pub(crate) enum PoolSettings {
     Own(PgPoolOptions, Box<PgConnectOptions>),
     /// The application's own.
     Theirs(PgPool),
-}
-
-fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {
-    StoreError::new(StoreErrorKind::Misconfigured, "connect")
-        .with_source(InvalidInput::new(what, problem))
-}
-
-/// Refuses what PostgreSQL would cut off or cannot store.
-fn check_identifier(what: &'static str, name: &str) -> Result<()> {
-    let problem = match name {
-        "" => "is empty",
-        _ if name.len() > 63 => "is longer than 63 bytes",
-        _ if name.contains('\0') => "has a NUL",
-        // They mean something in the texts of the statements.
-        _ if name.contains(['{', '}']) => "has a brace",
-        _ => return Ok(()),
-    };
-    Err(misconfigured(what, problem))
 }
 
 /// The one setting in a URL that is not the driver's.
@@ -467,6 +294,10 @@ fn refuse_several_hosts(url: &str) -> Result<()> {
     }
 }
 
+/// How many statements a connection keeps prepared: all there are, and the few that are written where
+/// they are run. One that is not kept costs a round trip more.
+const STATEMENTS: usize = Named::COUNT + 8;
+
 /// The settings of a URL, and what it says of locks. The rest is the driver's.
 fn parse(url: &str) -> Result<(PgConnectOptions, Option<bool>)> {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
@@ -489,10 +320,9 @@ fn parse(url: &str) -> Result<(PgConnectOptions, Option<bool>)> {
     refuse_several_hosts(url)?;
     let (url, session_locks) = take_session_locks(url)?;
     PgConnectOptions::from_str(&url)
-        // Every statement of ours is text that hardly changes, and there are about fifty.
         .map(|options| {
             let options = options
-                .statement_cache_capacity(128)
+                .statement_cache_capacity(STATEMENTS)
                 // PgBouncer refuses it, and from PostgreSQL 12 on nothing is gained by it.
                 .extra_float_digits(None)
                 .disable_statement_logging();
@@ -506,6 +336,10 @@ fn parse(url: &str) -> Result<(PgConnectOptions, Option<bool>)> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use ratchet_core::StoreErrorKind;
+
     use super::*;
 
     #[test]
@@ -578,6 +412,21 @@ mod tests {
         assert_eq!(options.get_application_name(), Some("a"));
         let off = Builder::url(on).session_locks(false).into_config();
         assert!(!off.unwrap().session_locks);
+    }
+
+    #[test]
+    fn a_connection_keeps_every_statement() {
+        for url in [
+            "postgres://h/d",
+            "postgres://h/d?statement-cache-capacity=5",
+        ] {
+            let kept = parse(url).unwrap().0.to_url_lossy();
+            let kept = kept
+                .query_pairs()
+                .find(|(key, _)| key == "statement-cache-capacity");
+            let kept: usize = kept.unwrap().1.parse().unwrap();
+            assert!(kept > Named::COUNT, "{kept}");
+        }
     }
 
     #[tokio::test]

@@ -81,7 +81,13 @@ struct Kept {
 impl Pool {
     /// The pool, the connection beside it, and how to make more like that one.
     pub(crate) async fn open(config: &Config) -> Result<(Self, Liveness, PgConnectOptions)> {
-        let limited = |options| limited(options, config.deadline, config.acquire_timeout);
+        let limited = |options| {
+            limited(
+                options,
+                config.settings.deadline,
+                config.settings.acquire_timeout,
+            )
+        };
         let (pool, own, probed) = match &config.pool {
             PoolSettings::Own(settings, options) => {
                 let probed = limited(options.as_ref().clone()).await?;
@@ -101,9 +107,13 @@ impl Pool {
             (None, Some(probed)) => probed,
             (None, None) => limited(pool.connect_options().as_ref().clone()).await?,
         };
-        let pool = Self::new(pool, own, config.max_lifetime);
+        let pool = Self::new(pool, own, config.settings.max_lifetime);
         let options = beside.options.clone();
-        let liveness = Liveness::new(beside, config.acquire_timeout, pool.generation.clone());
+        let liveness = Liveness::new(
+            beside,
+            config.settings.acquire_timeout,
+            pool.generation.clone(),
+        );
         Ok((pool, liveness, options))
     }
 
@@ -289,14 +299,14 @@ impl Lease {
 impl Run<Postgres> for Lease {
     async fn rows(&mut self, query: Query) -> Result<Vec<Row>> {
         self.broken = true;
-        let rows = query.0.fetch_all(self.connection()?).await;
+        let rows = query.query.fetch_all(self.connection()?).await;
         let rows = self.after(rows)?;
         Ok(rows.into_iter().map(Row).collect())
     }
 
     async fn execute(&mut self, query: Query) -> Result<u64> {
         self.broken = true;
-        let done = query.0.execute(self.connection()?).await;
+        let done = query.query.execute(self.connection()?).await;
         self.after(done).map(|done| done.rows_affected())
     }
 }
@@ -350,12 +360,12 @@ pub(crate) struct Caller<'c>(pub(crate) &'c mut PgConnection);
 
 impl Run<Postgres> for Caller<'_> {
     async fn rows(&mut self, query: Query) -> Result<Vec<Row>> {
-        let rows = query.0.fetch_all(&mut *self.0).await.classified()?;
+        let rows = query.query.fetch_all(&mut *self.0).await.classified()?;
         Ok(rows.into_iter().map(Row).collect())
     }
 
     async fn execute(&mut self, query: Query) -> Result<u64> {
-        let done = query.0.execute(&mut *self.0).await.classified()?;
+        let done = query.query.execute(&mut *self.0).await.classified()?;
         Ok(done.rows_affected())
     }
 }

@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use ratchet_core::Result;
-use ratchet_core::model::{Finding, Findings, Holder, Severity};
+use ratchet_core::model::{Finding, Holder, Severity};
 use ratchet_core::store::DiagnosticStore;
 use ratchet_core::time::millis_between;
-use ratchet_sql::{Failure, Query as _, Result as Inner, Row as _, Run as _};
+use ratchet_sql::{Query as _, Result as Inner, Row as _, Run as _, add_finding};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use crate::connection::Lease;
@@ -23,33 +23,25 @@ impl DiagnosticStore for PostgresStore {
 
 impl PostgresStore {
     async fn look(&self) -> Inner<Vec<Finding>> {
-        let sql = self.statements();
-        let mut findings = Findings::default();
-        let mut add =
-            |what: &str, found| findings.add(what, found, |failure: &Failure| failure.kind);
-        let applied = self.applied().await;
-        // Without it, everything is looked for that there should be.
-        let steps = applied.as_ref().map_or(migrate::KNOWN, |applied| *applied);
-        let version = applied.map(|applied| vec![Finding::schema(applied, migrate::KNOWN)]);
-        add("the migrations", version)?;
-        add("the tables and indexes", self.missing(steps).await)?;
-        let invalid = self.found(&sql.invalid_indexes, |row| self.invalid(row));
+        let sql = self.shared().sql();
+        let (mut findings, _) = self.shared().begin_findings(migrate::STEPS).await?;
+        let mut add = |what: &str, found| add_finding(&mut findings, what, found);
+        let invalid = self.found_in_schema(&sql.own.invalid_indexes, |row| self.invalid(row));
         add("the state of the indexes", invalid.await)?;
-        let vacuum = self.found(&sql.vacuum_settings, vacuum);
+        let vacuum = self.found_in_schema(&sql.own.vacuum_settings, vacuum);
         add("the settings of autovacuum", vacuum.await)?;
         add("the state of the server", self.read_only().await)?;
-        add("the routes of the jobs", self.lost_routes().await)?;
         add("the encryption of the connections", self.plaintext().await)?;
         for (what, statement, who) in [
             ("the sessions", &sql.held_by_sessions, Who::Session),
             (
                 "the prepared transactions",
-                &sql.held_by_prepared,
+                &sql.own.held_by_prepared,
                 Who::Prepared,
             ),
-            ("the replication slots", &sql.held_by_slots, Who::Slot),
+            ("the replication slots", &sql.own.held_by_slots, Who::Slot),
         ] {
-            let held = self.found(statement, |row| {
+            let held = self.found_in_schema(statement, |row| {
                 Ok(Finding::held(&who.holder(row)?).into_iter().collect())
             });
             add(what, held.await)?;
@@ -57,43 +49,20 @@ impl PostgresStore {
         Ok(findings.into_sorted())
     }
 
-    /// What the rows of a statement say, whose one parameter, if it has one, is the schema. On a lease
-    /// of its own, so that one that fails keeps no other from being run.
-    async fn found(
+    /// What the rows of a statement say, whose one parameter is the schema.
+    async fn found_in_schema(
         &self,
         statement: &Statement,
         read: impl Fn(&Row) -> Inner<Vec<Finding>>,
     ) -> Inner<Vec<Finding>> {
-        let query = statement.query().bind(self.shared().schema());
-        let mut findings = Vec::new();
-        for row in self.shared().lease().await?.rows(query).await? {
-            findings.extend(read(&row)?);
-        }
-        Ok(findings)
-    }
-
-    async fn applied(&self) -> Inner<u64> {
-        migrate::applied(&mut self.shared().lease().await?, self.statements()).await
-    }
-
-    async fn missing(&self, applied: u64) -> Inner<Vec<Finding>> {
-        let mut lease = self.shared().lease().await?;
-        let missing = migrate::missing(
-            &mut lease,
-            self.statements(),
-            self.shared().schema(),
-            applied,
-        )
-        .await?;
-        Ok(missing
-            .iter()
-            .map(|object| Finding::missing(object))
-            .collect())
+        self.shared()
+            .found(statement.query().bind(self.shared().schema()), read)
+            .await
     }
 
     /// Reading is all that works on a standby, or with `default_transaction_read_only`.
     async fn read_only(&self) -> Inner<Vec<Finding>> {
-        let state = self.statements().server_state.query();
+        let state = self.shared().sql().own.server_state.query();
         let rows = self.shared().lease().await?.rows(state).await?;
         let Some(row) = rows.first() else {
             return Ok(Vec::new());
@@ -113,20 +82,6 @@ impl PostgresStore {
         Ok(vec![finding.remedy(remedy)])
     }
 
-    async fn lost_routes(&self) -> Inner<Vec<Finding>> {
-        let find = self.statements().lost_routes.query();
-        let rows = self.shared().lease().await?.rows(find).await?;
-        let mut lost = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let count = row.try_get::<i64>(1)?.unsigned_abs();
-            lost.push((row.try_get::<i32>(0)?.into(), count));
-        }
-        let table = |name: &str| format!("{}.{name}", quoted(self.shared().schema()));
-        let (jobs, routes) = (table("jobs"), table("routes"));
-        let repair = format!("UPDATE {jobs} SET route = (its id in {routes}) WHERE route = N");
-        Ok(Finding::lost_routes(&lost, &repair).into_iter().collect())
-    }
-
     async fn plaintext(&self) -> Inner<Vec<Finding>> {
         let [pooled, beside] = self.options();
         let encrypted = self.shared().lease().await?;
@@ -140,7 +95,9 @@ impl PostgresStore {
 
     /// Whether the server encrypts this connection. `None` if the server does not say.
     async fn encrypts(&self, mut lease: Lease) -> Inner<Option<bool>> {
-        let rows = lease.rows(self.statements().own_encryption.query()).await?;
+        let rows = lease
+            .rows(self.shared().sql().own.own_encryption.query())
+            .await?;
         rows.first().map(|row| row.try_get(0)).transpose()
     }
 

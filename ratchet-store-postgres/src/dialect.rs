@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::connection::{Connections, Lease};
 use crate::error::Classified;
+use crate::statements::{DATABASE_CLOCK, Own, quoted};
 
 /// PostgreSQL.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct Postgres;
 impl Dialect for Postgres {
     const BACKEND: &'static str = "postgres";
     const PARAMETER: &'static str = "$";
+    const CLOCK: &'static str = DATABASE_CLOCK;
+    const LISTS_INDEXES: bool = true;
     const NAMES_BY_BYTES: bool = true;
     const DELETES_AT_ONCE: usize = usize::MAX;
     const ROUTES_MISSING: &'static str = "the transaction does not see the routes of its jobs: its \
@@ -27,19 +30,38 @@ impl Dialect for Postgres {
     type Row = Row;
     type Lease = Lease;
     type Connections = Connections;
+    type Own = Own;
 
     fn query(text: &Arc<str>, _parameters: usize) -> Query {
         Query::new(AssertSqlSafe(Arc::clone(text)).into_sql_str())
     }
+
+    fn quoted(name: &str) -> String {
+        quoted(name)
+    }
+
+    /// The server would cut a longer name off.
+    fn identifier_problem(name: &str) -> Option<&'static str> {
+        (name.len() > 63).then_some("is longer than 63 bytes")
+    }
 }
 
 /// A statement with what is bound to it. Values are encoded as they are bound.
-pub(crate) struct Query(pub(crate) sqlx::query::Query<'static, sqlx::Postgres, PgArguments>);
+pub(crate) struct Query {
+    pub(crate) query: sqlx::query::Query<'static, sqlx::Postgres, PgArguments>,
+    text: sqlx::SqlStr,
+    /// How many parameters are bound.
+    bound: usize,
+}
 
 impl Query {
     /// The statement with nothing bound to it.
-    pub(crate) fn new(sql: sqlx::SqlStr) -> Self {
-        Self(sqlx::query(sql))
+    pub(crate) fn new(text: sqlx::SqlStr) -> Self {
+        Self {
+            query: sqlx::query(text.clone()),
+            text,
+            bound: 0,
+        }
     }
 
     /// Binds a value of any type that the driver knows.
@@ -47,8 +69,28 @@ impl Query {
     where
         T: Encode<'t, sqlx::Postgres> + Type<sqlx::Postgres> + 't,
     {
-        Self(self.0.bind(value))
+        Self {
+            query: self.query.bind(value),
+            bound: self.bound + 1,
+            ..self
+        }
     }
+}
+
+/// Whether a text gives these names, in this order, to the lists that begin with this parameter:
+/// `unnest($3::uuid[], $4::bigint[]) AS token (job, seq)`.
+fn names_columns(text: &str, first: usize, columns: &[(&'static str, &dyn Column)]) -> bool {
+    let lists = text.split_once(&format!("unnest(${first}::"));
+    let named = lists.and_then(|(_, lists)| lists.split_once(" AS "));
+    let names = named.and_then(|(_, named)| named.split_once('('));
+    let Some((names, _)) = names.and_then(|(_, names)| names.split_once(')')) else {
+        return false;
+    };
+    let mut names = names.split(',').map(str::trim);
+    // With WITH ORDINALITY, a name that is no column of ours comes last.
+    columns
+        .iter()
+        .all(|(column, _)| names.next() == Some(*column))
 }
 
 impl std::fmt::Debug for Query {
@@ -80,7 +122,14 @@ impl ratchet_sql::Query for Query {
         self.with(codes)
     }
 
+    /// The lists are bound by their places, so the names in the text are compared with those here.
     fn table(self, columns: &[(&'static str, &dyn Column)]) -> Self {
+        debug_assert!(
+            names_columns(self.text.as_str(), self.bound + 1, columns),
+            "the statement names other columns than {:?}: {}",
+            columns.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+            self.text.as_str(),
+        );
         let bind = |query: Self, column: &dyn Column| query.argument(Argument::List(column.list()));
         columns
             .iter()
@@ -136,5 +185,26 @@ impl ratchet_sql::Row for Row {
 
     fn text(&self, column: usize) -> Result<Option<&str>> {
         self.0.try_get(column).classified()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_have_the_names_and_the_order_of_the_text() {
+        let (ids, numbers) = (vec![Uuid::nil()], vec![1_i64]);
+        let columns: [(&'static str, &dyn Column); 2] = [("job", &ids), ("seq", &numbers)];
+        let swapped = [columns[1], columns[0]];
+        let text = "SELECT $1 FROM unnest($2::uuid[],\n $3::bigint[])\n AS token (job,\n seq)";
+        assert!(names_columns(text, 2, &columns));
+        assert!(!names_columns(text, 2, &swapped));
+        assert!(!names_columns(text, 1, &columns));
+        assert!(names_columns(
+            "SELECT FROM unnest($1::uuid[], $2::bigint[]) WITH ORDINALITY AS a (job, seq, place)",
+            1,
+            &columns
+        ));
     }
 }

@@ -43,5 +43,5 @@ mod within;
 
 pub use config::{Builder, SCHEMES};
 pub use coordinator::PostgresCoordinator;
-pub use migrate::Migration;
+pub use ratchet_sql::Migration;
 pub use store::PostgresStore;

@@ -145,7 +145,7 @@ pub(crate) async fn bind_locks(liveness: &Liveness, sql: &Statements) -> Result<
     let rows = liveness
         .lease()
         .await?
-        .rows(sql.own_session.query())
+        .rows(sql.own.own_session.query())
         .await?;
     let asked: Option<i64> = rows.first().map(|row| row.try_get(2)).transpose()?;
     let session = liveness.bind_locks(Binding::new(sql)).await?;
@@ -172,7 +172,12 @@ struct Rights {
 }
 
 async fn identify(lease: &mut Lease, sql: &Statements, schema: &str) -> Result<(Place, Rights)> {
-    let identify = sql.identify.query().bind(schema).bind(&migrate::tables());
+    let identify = sql
+        .own
+        .identify
+        .query()
+        .bind(schema)
+        .bind(&migrate::tables());
     let rows = lease.rows(identify).await?;
     let row = rows
         .first()

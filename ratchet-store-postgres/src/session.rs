@@ -34,8 +34,8 @@ pub(crate) struct Binding {
 impl Binding {
     pub(crate) fn new(sql: &Statements) -> Self {
         Self {
-            own_session: sql.own_session.clone(),
-            rebind_locks: sql.rebind_locks.clone(),
+            own_session: sql.own.own_session.clone(),
+            rebind_locks: sql.own.rebind_locks.clone(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The text of every statement; its comment says which contract clauses it serves and what it reads.
 
-use ratchet_sql::PATIENCE;
+use ratchet_sql::{OwnStatements, PATIENCE};
 
 use crate::dialect::Postgres;
 
@@ -37,80 +37,49 @@ pub(crate) fn render(file: &str, schema: &str, now: &str) -> String {
 }
 
 /// Every statement, for one schema.
-pub(crate) type Statements = Named<Statement>;
+pub(crate) type Statements = ratchet_sql::Statements<Postgres>;
 
-impl Statements {
-    /// The statements for this schema; `now` is the expression of its clock.
-    pub(crate) fn new(schema: &str, now: &str) -> Self {
-        TEXTS.map(|name, text| {
-            #[cfg(feature = "mutants")]
-            let text = ratchet_mutant::text(name, text);
-            let text = ratchet_sql::render(name, text);
-            Statement::new(render(&text, schema, now))
-        })
+/// Makes the statements for this schema; `now` is the expression of its clock.
+pub(crate) fn statements(schema: &str, now: &str) -> Statements {
+    load(|name, text| {
+        #[cfg(feature = "mutants")]
+        let text = ratchet_mutant::text(name, text);
+        let rendered = render(&ratchet_sql::render(name, text), schema, now);
+        Statement::new(text, rendered)
+    })
+}
+
+impl OwnStatements<Postgres> for Own {
+    fn await_claims(&self) -> Option<&Statement> {
+        Some(&self.await_claims)
     }
 
-    /// Those that the shared store runs.
-    pub(crate) fn shared(&self) -> ratchet_sql::Statements<Postgres> {
-        ratchet_sql::shared_statements! { self;
-            await_claims: Some(self.await_claims.clone()),
-            await_nodes: Some(self.await_nodes.clone()),
-            enqueue_job: Some(self.enqueue_job.clone()),
-            tags_of: None,
-        }
+    fn await_nodes(&self) -> Option<&Statement> {
+        Some(&self.await_nodes)
+    }
+
+    fn enqueue_job(&self) -> Option<&Statement> {
+        Some(&self.enqueue_job)
     }
 }
 
-ratchet_sql::statements! {
-    jobs: enqueue_job enqueue_jobs enqueue_keyed find_keys take_unique_keys find_unique_keys
-        get_jobs history histories read_state change_state request_cancel requeue_jobs
-        reschedule_jobs set_priority release_jobs keep_errors lock_free lock_old delete_jobs;
-    claims: claim_jobs unclaim_jobs load_inputs settle_jobs find_settled report_life running_jobs
-        reclaim_jobs;
-    lists: list_oldest list_newest list_batch_oldest list_batch_newest list_ended_oldest
-        list_ended_newest list_front_oldest list_front_newest list_tagged_oldest list_tagged_newest
-        list_unfinished_oldest list_unfinished_newest count_matching count_tagged count_batch;
-    lanes: enter_lanes lanes_of lock_lanes place_in_lanes advance_lanes;
-    links: add_links flag_parents find_ended awaited_parents lock_children undecided_links
-        decide_links open_links links_of children_of;
-    batches: create_batch close_batch get_batches list_batches lock_batches grow_batches
-        join_batches batches_of count_children count_in_batches end_batches purge_batches;
-    signals: add_signals signals_of waiting_signals overdue_signals take_signals miss_signals
-        renew_signals signal_was_had;
-    locks: acquire_lock move_expiry find_lock list_locks is_tenure bump_version find_versions
-        own_session rebind_locks;
-    nodes: beat_node put_node nodes set_node_status bury_nodes forget_nodes now await_nodes;
-    queues: pause_queue resume_queue paused_queues count_jobs due_routes count_due add_route
-        load_routes find_routes lost_routes await_claims notify_queues;
-    permits: set_permits held_permits look_at_permits lock_permits find_permit take_rates
-        forget_rates;
-    recurring: add_recurring change_recurring find_recurring lock_recurring list_recurring
-        claim_recurring lock_tokens fire_recurring declared_recurring delete_recurring;
-    archive: archive_jobs get_archived list_archived_oldest list_archived_newest purge_archive;
-    schema: create_migrations applied_migrations own_objects find_schema identify held_by_sessions
-        held_by_prepared held_by_slots invalid_indexes own_encryption server_state vacuum_settings;
+ratchet_sql::dialect_statements! { Postgres;
+    jobs: enqueue_job;
+    claims: ;
+    lists: ;
+    lanes: ;
+    links: ;
+    batches: ;
+    signals: ;
+    locks: own_session rebind_locks;
+    nodes: await_nodes;
+    queues: await_claims notify_queues;
+    permits: ;
+    recurring: ;
+    archive: ;
+    schema: find_schema identify held_by_prepared held_by_slots invalid_indexes own_encryption
+        server_state vacuum_settings;
 }
-
-/// The files.
-pub(crate) const FILES: Files = Files {
-    jobs: include_str!("sql/jobs.sql"),
-    claims: include_str!("sql/claims.sql"),
-    lists: include_str!("sql/lists.sql"),
-    lanes: include_str!("sql/lanes.sql"),
-    links: include_str!("sql/links.sql"),
-    batches: include_str!("sql/batches.sql"),
-    signals: include_str!("sql/signals.sql"),
-    locks: include_str!("sql/locks.sql"),
-    nodes: include_str!("sql/nodes.sql"),
-    queues: include_str!("sql/queues.sql"),
-    permits: include_str!("sql/permits.sql"),
-    recurring: include_str!("sql/recurring.sql"),
-    archive: include_str!("sql/archive.sql"),
-    schema: include_str!("sql/schema.sql"),
-};
-
-/// The statements as they are in their files.
-pub(crate) const TEXTS: Named<&str> = Named::load(&FILES);
 
 /// For the scripts of the migrations.
 pub(crate) const CREATE_MIGRATIONS: &str = TEXTS.create_migrations;
@@ -119,9 +88,31 @@ pub(crate) const CREATE_MIGRATIONS: &str = TEXTS.create_migrations;
 mod tests {
     use super::*;
 
+    /// The two take the same columns: what `enqueue_jobs` calls the list of a parameter is the column
+    /// that `enqueue_job` writes that parameter to.
     #[test]
-    fn every_statement_is_listed_once() {
-        assert_eq!(ratchet_sql::unlisted(&FILES.listed()), [""; 0]);
+    fn one_job_is_stored_in_the_columns_of_many() {
+        let (_, names) = TEXTS.enqueue_jobs.split_once("AS new (").unwrap();
+        let names: Vec<&str> = list(names).collect();
+        let mut seen = 0;
+        for insert in TEXTS.enqueue_job.split("INSERT INTO").skip(1) {
+            let (_, columns) = insert.split_once('(').unwrap();
+            let (_, values) = insert.split_once("SELECT").unwrap();
+            for (column, value) in list(columns).zip(values.split(',').map(str::trim)) {
+                let number = value.strip_prefix("coalesce(").unwrap_or(value);
+                let number = number.strip_prefix('$').and_then(|n| n.split(' ').next());
+                if let Some(number) = number.and_then(|number| number.parse::<usize>().ok()) {
+                    assert_eq!(names[number - 1], column, "{value}");
+                    seen += 1;
+                }
+            }
+        }
+        assert_eq!(seen, names.len(), "all but the delay, and the id twice");
+    }
+
+    fn list(text: &str) -> impl Iterator<Item = &str> {
+        let end = text.find(')').unwrap();
+        text[..end].split(',').map(str::trim)
     }
 
     #[test]

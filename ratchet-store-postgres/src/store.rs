@@ -7,16 +7,16 @@ use ratchet_core::Result;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{Checked, check_enqueue};
-use ratchet_sql::{Connections as _, Failure, Result as Inner, SqlStore, too_late};
+use ratchet_sql::{Connections as _, Failure, Migration, Result as Inner, SqlStore, in_time};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
 
 use crate::config::{Builder, Config};
 use crate::connection::{Connections, Pool};
 use crate::coordinator::PostgresCoordinator;
 use crate::dialect::Postgres;
-use crate::migrate::{self, Migration};
+use crate::migrate;
 use crate::pooler;
-use crate::statements::Statements;
+use crate::statements::statements;
 
 /// Ratchet's tables in a schema of a PostgreSQL database.
 ///
@@ -29,7 +29,6 @@ pub struct PostgresStore(Arc<Inside>);
 
 struct Inside {
     store: SqlStore<Postgres>,
-    own: Statements,
     /// How its connections are made.
     pooled: PgConnectOptions,
     /// How to connect beside the pool.
@@ -170,43 +169,36 @@ impl PostgresStore {
     }
 
     pub(crate) async fn open(config: Config) -> Result<Self> {
-        const OPERATION: &str = "connect";
-        let sql = Statements::new(&config.schema, &config.clock);
-        let schema = &config.schema;
+        let sql = statements(&config.settings.schema, &config.clock);
+        let schema = &config.settings.schema;
         // In a box, so that the callers' own futures stay small.
         let opening = Box::pin(async {
             let (pool, liveness, beside) = Pool::open(&config).await?;
             if config.direct.is_some() {
-                pooler::check_database(&pool, &liveness, &sql, &config.schema).await?;
+                pooler::check_database(&pool, &liveness, &sql, &config.settings.schema).await?;
             }
             let version = migrate::open(&liveness, &sql, &config).await?;
             if config.direct.is_some() {
-                pooler::check(&pool, &liveness, &sql, &config.schema).await?;
+                pooler::check(&pool, &liveness, &sql, &config.settings.schema).await?;
             }
             if config.session_locks {
                 pooler::bind_locks(&liveness, &sql).await?;
             }
             pooler::check_statements(&pool).await?;
             let connections = Connections { pool, liveness };
-            let shared = sql.shared();
             let store = SqlStore::open(
                 connections,
-                shared,
+                sql,
                 schema.clone(),
                 version,
-                config.deadline,
+                config.settings.deadline,
             );
             Ok((store.await?, beside))
         });
-        let opened = tokio::time::timeout(config.deadline, opening).await;
-        let (store, beside) = match opened {
-            Ok(opened) => opened.map_err(|failure: Failure| failure.during(OPERATION))?,
-            Err(_) => return Err(too_late(config.deadline).during(OPERATION)),
-        };
+        let (store, beside) = in_time("connect", config.settings.deadline, opening).await?;
         let pooled = config.pool_options();
         Ok(Self(Arc::new(Inside {
             store,
-            own: sql,
             pooled,
             beside,
             wakeups: config.wakeups,
@@ -222,11 +214,6 @@ impl PostgresStore {
     /// How the connections for jobs and those beside them are made.
     pub(crate) fn options(&self) -> [&PgConnectOptions; 2] {
         [&self.0.pooled, &self.0.beside]
-    }
-
-    /// Every statement, those that only PostgreSQL has among them.
-    pub(crate) fn statements(&self) -> &Statements {
-        &self.0.own
     }
 
     pub(crate) fn channel(&self) -> String {

@@ -80,7 +80,7 @@ impl PostgresStore {
             .into_iter()
             .map(|queue| coordinator::payload(&Wakeup::queue(queue.clone())))
             .collect();
-        let notify = self.statements().notify_queues.query();
+        let notify = self.shared().sql().own.notify_queues.query();
         let notify = notify.bind(&self.channel()).bind(&payloads);
         Caller(connection).rows(notify).await.map(drop)
     }

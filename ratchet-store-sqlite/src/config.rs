@@ -8,10 +8,11 @@ use std::time::Duration;
 use ratchet_core::memory::ManualClock;
 use ratchet_core::store::Checked;
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
+use ratchet_sql::Migration;
 
 use crate::connection::{Clock, open_existing};
 use crate::error::Failure;
-use crate::migrate::{self, Migration};
+use crate::migrate;
 use crate::store::SqliteStore;
 
 /// The URL scheme of this backend.
@@ -115,7 +116,7 @@ impl Builder {
     /// All migrations with what is set, in order. The database is not looked at.
     #[must_use]
     pub fn migrations(&self) -> Vec<Migration> {
-        migrate::MIGRATIONS.to_vec()
+        migrate::scripts(migrate::STEPS)
     }
 
     /// The migrations that [`connect`](Self::connect) would apply, in order; all of them if there is
@@ -135,7 +136,7 @@ impl Builder {
             let failed = |failure: Failure| failure.about(&config.location.to_string());
             match open_existing(&config).map_err(failed)? {
                 Some(conn) => migrate::pending(&conn).map_err(failed),
-                None => Ok(migrate::MIGRATIONS.to_vec()),
+                None => Ok(migrate::scripts(migrate::STEPS)),
             }
         });
         match looked.await {

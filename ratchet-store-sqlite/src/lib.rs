@@ -41,5 +41,5 @@ mod workflows;
 mod writer;
 
 pub use config::{Builder, SCHEME, Synchronous};
-pub use migrate::Migration;
+pub use ratchet_sql::Migration;
 pub use store::SqliteStore;

@@ -3,91 +3,59 @@
 use std::collections::BTreeSet;
 
 use ratchet_core::{SchemaProblem, StoreErrorKind};
+use ratchet_sql::{Migration, Mismatch, Step, behind, check_versions, incomplete};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
-use sha2::{Digest, Sha256};
 
 use crate::error::{Failure, Result};
 use crate::statements::TEXTS;
 
-/// One step of Ratchet's schema, for people who apply such things by hand or want to read them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Migration {
-    /// Its number; they begin at 1 and have no gaps.
-    pub version: u32,
-    /// What it is called.
-    pub name: &'static str,
-    /// Its statements.
-    pub sql: &'static str,
-}
-
-impl Migration {
-    /// What to run in one transaction to apply it by hand: its statements, and the note that it was
-    /// applied.
-    #[must_use]
-    pub fn script(&self) -> String {
-        let first = match self.version {
-            1 => format!("{};\n", TEXTS.create_migrations.trim_end()),
-            _ => String::new(),
-        };
-        format!(
-            "{first}{}\nINSERT INTO ratchet_migrations (version, name, checksum, applied_at)\n\
-             VALUES ({}, '{}', '{}', CAST(strftime('%s', 'now') AS INTEGER) * 1000);\n",
-            self.sql.trim_end(),
-            self.version,
-            self.name,
-            self.checksum(),
-        )
-    }
-
-    fn checksum(&self) -> String {
-        let digest = Sha256::digest(self.sql.as_bytes());
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-}
-
 /// All migrations, in order. Append only: an applied one must never change.
-pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
+pub(crate) const STEPS: &[Step] = &[Step {
     version: 1,
     name: "init",
     sql: include_str!("../migrations/0001_init.sql"),
 }];
 
+/// The steps as they are printed: the statements, and the note that they were applied.
+pub(crate) fn scripts(steps: &[Step]) -> Vec<Migration> {
+    const NOW: &str = "CAST(strftime('%s', 'now') AS INTEGER) * 1000";
+    let first = format!("{};\n", TEXTS.create_migrations.trim_end());
+    let fill = |text: &str| text.trim_end().to_owned();
+    let printed = |step: &Step| step.printed(step.script(&first, fill, "ratchet_migrations", NOW));
+    steps.iter().map(printed).collect()
+}
+
 /// Applies what is missing. Concurrent starters wait for each other at the write lock, and each
 /// looks again at what is missing once it has it.
 pub(crate) fn bring_up_to_date(conn: &mut Connection, now: i64) -> Result<()> {
-    migrate(conn, MIGRATIONS, now)
+    migrate(conn, STEPS, now)
 }
 
 /// The migrations that are missing.
 pub(crate) fn pending(conn: &Connection) -> Result<Vec<Migration>> {
-    let applied = applied(conn, MIGRATIONS)?;
-    if applied == MIGRATIONS.len() {
-        check_objects(conn, MIGRATIONS)?;
+    let applied = applied(conn, STEPS)?;
+    if applied == STEPS.len() {
+        check_objects(conn, STEPS)?;
     }
-    Ok(MIGRATIONS[applied..].to_vec())
+    Ok(scripts(STEPS).split_off(applied))
 }
 
 /// Refuses a schema that lacks anything; none: there is no file.
 pub(crate) fn require_up_to_date(conn: Option<&Connection>) -> Result<()> {
     match conn {
         None => {
-            return Err(mismatch(
+            return Err(mismatch((
                 SchemaProblem::NoFile,
-                "there is no such file, and this program is not to make it",
-            ));
+                "there is no such file, and this program is not to make it".to_owned(),
+            )));
         }
         Some(conn) if pending(conn)?.is_empty() => return Ok(()),
         Some(_) => {}
     }
-    Err(mismatch(
-        SchemaProblem::Behind,
-        "the schema lacks migrations, and this program is not to apply them; \
-         SqliteStore::migrations says what to run",
-    ))
+    Err(mismatch(behind(PLACE, "SqliteStore")))
 }
 
-fn migrate(conn: &mut Connection, migrations: &[Migration], now: i64) -> Result<()> {
+fn migrate(conn: &mut Connection, migrations: &[Step], now: i64) -> Result<()> {
     // A store that is up to date is opened without the write lock.
     if applied(conn, migrations)? < migrations.len() {
         loop {
@@ -101,21 +69,17 @@ fn migrate(conn: &mut Connection, migrations: &[Migration], now: i64) -> Result<
             }
             apply(&tx, next, now)?;
             tx.commit()?;
-            tracing::info!(
-                version = next.version,
-                name = next.name,
-                "applied a migration"
-            );
+            next.log_applied();
         }
     }
     check_objects(conn, migrations)
 }
 
-fn apply(tx: &Transaction<'_>, migration: &Migration, now: i64) -> Result<()> {
-    tx.execute_batch(migration.sql)?;
+fn apply(tx: &Transaction<'_>, step: &Step, now: i64) -> Result<()> {
+    tx.execute_batch(step.sql)?;
     tx.execute(
         TEXTS.add_migration,
-        params![migration.version, migration.name, migration.checksum(), now],
+        params![step.version, step.name, step.checksum(), now],
     )?;
     Ok(())
 }
@@ -124,57 +88,24 @@ fn apply(tx: &Transaction<'_>, migration: &Migration, now: i64) -> Result<()> {
 ///
 /// # Errors
 /// `SchemaMismatch` if the database has others, or tables of ours without a record of how they came.
-fn applied(conn: &Connection, migrations: &[Migration]) -> Result<usize> {
+fn applied(conn: &Connection, migrations: &[Step]) -> Result<usize> {
     let own = own_objects(conn)?;
     if own.is_empty() {
         return Ok(0);
     }
     if !own.contains("ratchet_migrations") {
-        return Err(mismatch(
+        return Err(mismatch((
             SchemaProblem::Altered,
             "there are tables named ratchet_… but no ratchet_migrations that says how they came; \
-             they are not Ratchet's, or were restored in part",
-        ));
+             they are not Ratchet's, or were restored in part"
+                .to_owned(),
+        )));
     }
     let mut statement = conn.prepare(TEXTS.applied_migrations)?;
     let stored = statement
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<rusqlite::Result<Vec<(i64, String, String)>>>()?;
-    let newest = stored.last().map_or(0, |(version, ..)| *version);
-    let known = migrations.last().map_or(0, |last| i64::from(last.version));
-    if newest > known {
-        return Err(mismatch(
-            SchemaProblem::Newer,
-            format!(
-                "the schema has version {newest}, newer than version {known} that this program knows"
-            ),
-        ));
-    }
-    if newest == 0 {
-        return Err(mismatch(
-            SchemaProblem::Altered,
-            "ratchet_migrations is empty, although there are tables of Ratchet's",
-        ));
-    }
-    for (expected, (version, name, checksum)) in migrations.iter().zip(&stored) {
-        if *version != i64::from(expected.version) {
-            return Err(mismatch(
-                SchemaProblem::Altered,
-                format!(
-                    "migration {} was not applied, although migration {newest} was",
-                    expected.version
-                ),
-            ));
-        }
-        if *checksum != expected.checksum() {
-            return Err(mismatch(
-                SchemaProblem::Altered,
-                format!(
-                    "migration {version} was applied as `{name}` with other content than this program's"
-                ),
-            ));
-        }
-    }
+    check_versions(PLACE, migrations, &stored).map_err(mismatch)?;
     Ok(stored.len())
 }
 
@@ -184,34 +115,31 @@ pub(crate) fn versions(conn: &Connection) -> Result<(u64, u64)> {
     let applied = statement.query_map([], |_| Ok(()))?;
     // A row that cannot be had is no migration.
     let applied: Vec<()> = applied.collect::<rusqlite::Result<_>>()?;
-    Ok((applied.len() as u64, MIGRATIONS.len() as u64))
+    Ok((applied.len() as u64, STEPS.len() as u64))
 }
 
 /// The tables and indexes that the database should have and has not.
 pub(crate) fn missing_objects(conn: &Connection) -> Result<Vec<String>> {
-    missing(conn, MIGRATIONS)
+    missing(conn, STEPS)
 }
 
-fn missing(conn: &Connection, migrations: &[Migration]) -> Result<Vec<String>> {
+fn missing(conn: &Connection, migrations: &[Step]) -> Result<Vec<String>> {
     let model = Connection::open_in_memory()?;
     model.execute_batch(TEXTS.create_migrations)?;
-    for migration in migrations {
-        model.execute_batch(migration.sql)?;
+    for step in migrations {
+        model.execute_batch(step.sql)?;
     }
     let own = own_objects(conn)?;
     Ok(own_objects(&model)?.difference(&own).cloned().collect())
 }
 
 /// Refuses a schema that lacks tables or indexes its migrations made.
-fn check_objects(conn: &Connection, migrations: &[Migration]) -> Result<()> {
+fn check_objects(conn: &Connection, migrations: &[Step]) -> Result<()> {
     let missing = missing(conn, migrations)?;
     if missing.is_empty() {
         return Ok(());
     }
-    Err(mismatch(
-        SchemaProblem::Altered,
-        format!("the schema is incomplete, it lacks {}", missing.join(", ")),
-    ))
+    Err(mismatch(incomplete(PLACE, &missing)))
 }
 
 fn own_objects(conn: &Connection) -> Result<BTreeSet<String>> {
@@ -220,7 +148,10 @@ fn own_objects(conn: &Connection) -> Result<BTreeSet<String>> {
     Ok(names.collect::<rusqlite::Result<_>>()?)
 }
 
-fn mismatch(problem: SchemaProblem, text: impl Into<String>) -> Failure {
+/// The schema in messages: a file has one.
+const PLACE: &str = "the schema";
+
+fn mismatch((problem, text): Mismatch) -> Failure {
     Failure::new(StoreErrorKind::SchemaMismatch(problem), text)
 }
 
@@ -228,12 +159,12 @@ fn mismatch(problem: SchemaProblem, text: impl Into<String>) -> Failure {
 mod tests {
     use super::*;
 
-    fn first() -> Migration {
-        MIGRATIONS[0]
+    fn first() -> Step {
+        STEPS[0]
     }
 
-    fn second(sql: &'static str) -> Migration {
-        Migration {
+    fn second(sql: &'static str) -> Step {
+        Step {
             version: 2,
             name: "second",
             sql,
@@ -243,7 +174,7 @@ mod tests {
     #[test]
     fn an_applied_migration_has_not_changed() {
         // Append a migration instead of changing one: databases hold this checksum.
-        let sums: Vec<String> = MIGRATIONS.iter().map(Migration::checksum).collect();
+        let sums: Vec<String> = STEPS.iter().map(Step::checksum).collect();
         assert_eq!(sums, CHECKSUMS);
     }
 
@@ -252,8 +183,8 @@ mod tests {
 
     #[test]
     fn versions_have_no_gaps() {
-        for (index, migration) in MIGRATIONS.iter().enumerate() {
-            assert_eq!(migration.version as usize, index + 1);
+        for (index, migration) in STEPS.iter().enumerate() {
+            assert_eq!(step.version as usize, index + 1);
         }
     }
 
@@ -285,10 +216,10 @@ mod tests {
     #[test]
     fn scripts_bring_an_empty_database_there() {
         let mut conn = Connection::open_in_memory().unwrap();
-        for (index, migration) in MIGRATIONS.iter().enumerate() {
-            assert_eq!(pending(&conn).unwrap().len(), MIGRATIONS.len() - index);
+        for (index, migration) in scripts(STEPS).iter().enumerate() {
+            assert_eq!(pending(&conn).unwrap().len(), STEPS.len() - index);
             require_up_to_date(Some(&conn)).unwrap_err();
-            conn.execute_batch(&migration.script()).unwrap();
+            conn.execute_batch(&migration.sql).unwrap();
         }
         require_up_to_date(Some(&conn)).unwrap();
         let changes = conn.total_changes();
@@ -309,11 +240,11 @@ mod tests {
     fn a_changed_migration_is_refused() {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn, &[first()], 1).unwrap();
-        let changed = Migration {
+        let changed = Step {
             sql: "CREATE TABLE ratchet_other (a)",
             ..first()
         };
-        let mut migrations = MIGRATIONS.to_vec();
+        let mut migrations = STEPS.to_vec();
         migrations[0] = changed;
         let failure = migrate(&mut conn, &migrations, 2).unwrap_err();
         assert!(failure.to_string().contains("other content"), "{failure}");

@@ -76,34 +76,3 @@ ratchet_sql::statements! {
         purge_archive;
     schema: create_migrations add_migration applied_migrations own_objects journal_mode;
 }
-
-/// The files.
-pub(crate) const FILES: Files = Files {
-    jobs: include_str!("sql/jobs.sql"),
-    claims: include_str!("sql/claims.sql"),
-    lists: include_str!("sql/lists.sql"),
-    lanes: include_str!("sql/lanes.sql"),
-    links: include_str!("sql/links.sql"),
-    batches: include_str!("sql/batches.sql"),
-    signals: include_str!("sql/signals.sql"),
-    locks: include_str!("sql/locks.sql"),
-    nodes: include_str!("sql/nodes.sql"),
-    queues: include_str!("sql/queues.sql"),
-    permits: include_str!("sql/permits.sql"),
-    recurring: include_str!("sql/recurring.sql"),
-    archive: include_str!("sql/archive.sql"),
-    schema: include_str!("sql/schema.sql"),
-};
-
-/// The statements as they are in their files.
-pub(crate) const TEXTS: Named<&str> = Named::load(&FILES);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_statement_is_listed_once() {
-        assert_eq!(ratchet_sql::unlisted(&FILES.listed()), [""; 0]);
-    }
-}

@@ -11,6 +11,7 @@ use ratchet_core::store::{
     VersionStore, WorkflowStore, check_enqueue,
 };
 use ratchet_core::{Result, StoreErrorKind, time};
+use ratchet_sql::Migration;
 use rusqlite::Transaction;
 use tokio::sync::oneshot;
 
@@ -18,7 +19,7 @@ use crate::config::{Builder, Config, Location, require_scheme};
 use crate::enqueue;
 use crate::error::{Failure, Result as Inner};
 use crate::links;
-use crate::migrate::{MIGRATIONS, Migration};
+use crate::migrate;
 use crate::queue::Urgency;
 use crate::readers::Readers;
 use crate::request::{Call, Request, Work};
@@ -82,10 +83,10 @@ impl SqliteStore {
     }
 
     /// The steps of the schema, in order, for those who want to read or apply them themselves:
-    /// [`Migration::script`] is what to run. Then connect with [`Builder::migrate`] off.
+    /// run [`Migration::sql`] of each in one transaction. Then connect with [`Builder::migrate`] off.
     #[must_use]
-    pub fn migrations() -> &'static [Migration] {
-        MIGRATIONS
+    pub fn migrations() -> Vec<Migration> {
+        migrate::scripts(migrate::STEPS)
     }
 
     /// Stores jobs inside a transaction of the caller's, on the caller's own connection to the same

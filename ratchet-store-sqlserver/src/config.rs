@@ -1,19 +1,18 @@
 //! Where the database is and how it is used.
 
 use std::fmt;
-use std::time::Duration;
 
-use ratchet_core::store::Checked;
-use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
-use ratchet_sql::{LIFETIME, too_late};
+use ratchet_core::Result;
+use ratchet_sql::{Settings, misconfigured};
 use tiberius::EncryptionLevel;
 
 use crate::connect::{Connector, DriverConnection};
-use crate::migrate::{self, Migration, STEPS, Step};
-use crate::session::Session;
-use crate::statements::{DATABASE_CLOCK, quoted};
+use crate::dialect::SqlServer;
+use crate::migrate::{self, STEPS};
+use crate::session::{Server, Session};
 use crate::store::SqlServerStore;
 use crate::target::{self, Trust};
+use crate::words::Words;
 
 /// The URL schemes of this backend.
 pub const SCHEMES: [&str; 2] = ["sqlserver", "mssql"];
@@ -37,71 +36,21 @@ pub enum Encryption {
 #[must_use = "nothing is opened before connect"]
 pub struct Builder {
     target: String,
-    schema: String,
-    max_connections: u32,
-    acquire_timeout: Duration,
-    deadline: Duration,
-    application_name: Option<String>,
+    settings: Settings,
     encryption: Option<Encryption>,
     trust: Option<Trust>,
-    migrate: bool,
     locking_reads: bool,
-    max_lifetime: Duration,
-    clock_table: Option<String>,
-    steps: Vec<Step>,
 }
 
 impl Builder {
     pub(crate) fn new(target: &str) -> Self {
         Self {
             target: target.to_owned(),
-            schema: "ratchet".to_owned(),
-            max_connections: 10,
-            acquire_timeout: Duration::from_secs(5),
-            deadline: Duration::from_secs(10),
-            application_name: None,
+            settings: Settings::new(STEPS),
             encryption: None,
             trust: None,
-            migrate: true,
             locking_reads: false,
-            max_lifetime: LIFETIME,
-            clock_table: None,
-            steps: STEPS.to_vec(),
         }
-    }
-
-    /// Keeps the tables in this schema; `ratchet` unless set. Any name will do.
-    pub fn schema(mut self, schema: impl Into<String>) -> Self {
-        self.schema = schema.into();
-        self
-    }
-
-    /// How many connections the pool may have, beyond the one for heartbeats and locks. 10 unless
-    /// set.
-    pub fn max_connections(mut self, connections: u32) -> Self {
-        self.max_connections = connections;
-        self
-    }
-
-    /// How long a call waits for a connection. 5 s unless set.
-    pub fn acquire_timeout(mut self, timeout: Duration) -> Self {
-        self.acquire_timeout = timeout;
-        self
-    }
-
-    /// How long a call may take in all, before it fails with `Timeout`. 10 s unless set, as long as
-    /// the engine waits for a store. It is also the longest that the server waits for a lock
-    /// (`LOCK_TIMEOUT`), so that it does not go on for long with what nobody waits for.
-    pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
-        self
-    }
-
-    /// How the connections are called in `sys.dm_exec_sessions`, `ratchet` unless set here or in the
-    /// URL.
-    pub fn application_name(mut self, name: impl Into<String>) -> Self {
-        self.application_name = Some(name.into());
-        self
     }
 
     /// What is encrypted; wins over what the URL says. [`Encryption::Required`] unless set.
@@ -121,22 +70,6 @@ impl Builder {
     /// beside those that the platform trusts.
     pub fn trust_authority(mut self, path: impl Into<String>) -> Self {
         self.trust = Some(Trust::Authority(path.into()));
-        self
-    }
-
-    /// Whether to create and upgrade the tables, which is the default. If not, connecting fails
-    /// with `SchemaMismatch` unless somebody has applied every step of
-    /// [`SqlServerStore::migrations`].
-    pub fn migrate(mut self, migrate: bool) -> Self {
-        self.migrate = migrate;
-        self
-    }
-
-    /// Adds a migration after those of this version, for tests of upgrades.
-    #[doc(hidden)]
-    pub fn next_migration(mut self, name: &'static str, sql: &'static str) -> Self {
-        let version = self.steps.last().map_or(1, |step| step.version + 1);
-        self.steps.push(Step { version, name, sql });
         self
     }
 
@@ -161,62 +94,6 @@ impl Builder {
         self
     }
 
-    /// How long a connection is used before another takes its place. 30 min unless set.
-    pub fn max_lifetime(mut self, lifetime: Duration) -> Self {
-        self.max_lifetime = lifetime;
-        self
-    }
-
-    /// For tests: takes the time from the column `now_ms` of the only row of this table, which the
-    /// test has made in the schema, instead of the database's clock.
-    pub fn clock_table(mut self, table: impl Into<String>) -> Self {
-        self.clock_table = Some(table.into());
-        self
-    }
-
-    /// Connects, creates or upgrades Ratchet's tables, and checks that they are what this version
-    /// of Ratchet needs.
-    ///
-    /// # Errors
-    /// `Misconfigured` if a setting, the URL, the certificate, the credentials, the rights of the
-    /// login or the settings of the database cannot work, and then says what a DBA must run;
-    /// `SchemaMismatch` if the schema has tables that are newer, were changed, or are not Ratchet's;
-    /// `Unavailable`, `ReadOnly` or `Timeout` as the database is.
-    ///
-    /// # Cancel safety
-    /// Dropping the future ends what was started; migrations are applied whole or not at all.
-    pub async fn connect(self) -> Result<Checked<SqlServerStore>> {
-        let config = self
-            .into_config()
-            .map_err(|error| error.during("connect"))?;
-        SqlServerStore::open(config).await.map(Checked::new)
-    }
-
-    /// All migrations with what is set, in order. The database is not looked at.
-    #[must_use]
-    pub fn migrations(&self) -> Vec<Migration> {
-        migrate::scripts(&self.schema, &self.steps)
-    }
-
-    /// The migrations that [`connect`](Self::connect) would apply, in order. Nothing is changed.
-    ///
-    /// # Errors
-    /// As for [`connect`](Self::connect), but that it may lack the rights to make tables.
-    ///
-    /// # Cancel safety
-    /// Dropping the future gives the connection up.
-    pub async fn pending_migrations(self) -> Result<Vec<Migration>> {
-        const OPERATION: &str = "pending_migrations";
-        let config = self
-            .into_config()
-            .map_err(|error| error.during(OPERATION))?;
-        let deadline = config.deadline;
-        match tokio::time::timeout(deadline, migrate::pending(&config)).await {
-            Ok(pending) => pending.map_err(|failure| failure.during(OPERATION)),
-            Err(_) => Err(too_late(deadline).during(OPERATION)),
-        }
-    }
-
     /// Opens a connection of the driver's to the same database, which belongs to no store: for
     /// statements that cannot be in a [`Transaction`](crate::Transaction), such as
     /// `ALTER DATABASE`. Its session is as those of a store are.
@@ -232,47 +109,17 @@ impl Builder {
         let config = self
             .into_config()
             .map_err(|error| error.during(OPERATION))?;
-        let session = Session::new(config.deadline);
+        let session = Session::new(config.settings.deadline);
         let connector = Connector::new(&config, session);
         let connected = connector.connect().await;
         connected.map_err(|failure| failure.during(OPERATION))
     }
 
-    /// Whether the settings can work, as far as that can be said without the database.
-    ///
-    /// # Errors
-    /// `Misconfigured`, with the first setting that cannot.
-    pub fn check(&self) -> Result<()> {
-        let config = self.clone().into_config();
-        config
-            .map(drop)
-            .map_err(|error| error.during("check settings"))
-    }
-
     fn into_config(self) -> Result<Config> {
-        for (setting, duration) in [
-            ("acquire_timeout", self.acquire_timeout),
-            ("deadline", self.deadline),
-            ("max_lifetime", self.max_lifetime),
-        ] {
-            if duration.is_zero() {
-                return Err(misconfigured(setting, "is zero"));
-            }
-        }
-        if self.max_connections == 0 {
-            return Err(misconfigured("max_connections", "is zero"));
-        }
-        check_identifier("schema", &self.schema)?;
-        let clock = match &self.clock_table {
-            None => DATABASE_CLOCK.to_owned(),
-            Some(table) => {
-                check_identifier("clock_table", table)?;
-                format!("(SELECT now_ms FROM {{schema}}.{})", quoted(table))
-            }
-        };
+        let clock = self.settings.check::<SqlServer>()?;
         let target = target::parse(&self.target)?;
         let mut driver = target.driver;
-        if let Some(name) = &self.application_name {
+        if let Some(name) = &self.settings.application_name {
             if !fits_login(name) {
                 let problem = "is longer than a login can tell";
                 return Err(misconfigured("application_name", problem));
@@ -298,32 +145,37 @@ impl Builder {
             plaintext_host: plain.then_some(target.host),
             in_parallel: target.in_parallel,
             clock,
-            schema: self.schema,
-            max_connections: self.max_connections,
-            acquire_timeout: self.acquire_timeout,
-            deadline: self.deadline,
-            migrate: self.migrate,
+            settings: self.settings,
             locking_reads: self.locking_reads,
-            max_lifetime: self.max_lifetime,
-            steps: self.steps,
         })
     }
+}
+
+ratchet_sql::builder! {
+    SqlServerStore;
+    /// How many connections the pool may have, beyond the one for heartbeats and locks. 10 unless
+    /// set.
+    max_connections;
+    /// How long a call waits for a connection. 5 s unless set.
+    acquire_timeout;
+    /// How long a call may take in all, before it fails with `Timeout`. 10 s unless set, as long as
+    /// the engine waits for a store. It is also the longest that the server waits for a lock
+    /// (`LOCK_TIMEOUT`), so that it does not go on for long with what nobody waits for.
+    deadline;
+    /// How the connections are called in `sys.dm_exec_sessions`, `ratchet` unless set here or in the
+    /// URL.
+    application_name;
+    /// How long a connection is used before another takes its place. 30 min unless set.
+    max_lifetime;
 }
 
 impl fmt::Debug for Builder {
     /// Without the URL: it may have a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
-            .field("schema", &self.schema)
-            .field("max_connections", &self.max_connections)
-            .field("acquire_timeout", &self.acquire_timeout)
-            .field("deadline", &self.deadline)
-            .field("application_name", &self.application_name)
+            .field("settings", &self.settings)
             .field("encryption", &self.encryption)
-            .field("migrate", &self.migrate)
             .field("locking_reads", &self.locking_reads)
-            .field("max_lifetime", &self.max_lifetime)
-            .field("clock_table", &self.clock_table)
             .finish_non_exhaustive()
     }
 }
@@ -335,44 +187,25 @@ pub(crate) struct Config {
     pub(crate) plaintext_host: Option<String>,
     /// Whether all addresses of the host are tried at once.
     pub(crate) in_parallel: bool,
-    pub(crate) schema: String,
+    pub(crate) settings: Settings,
     /// The expression of the clock.
     pub(crate) clock: String,
-    pub(crate) max_connections: u32,
-    pub(crate) acquire_timeout: Duration,
-    pub(crate) deadline: Duration,
-    pub(crate) migrate: bool,
     pub(crate) locking_reads: bool,
-    /// How long a connection is used.
-    pub(crate) max_lifetime: Duration,
-    /// The migrations.
-    pub(crate) steps: Vec<Step>,
 }
 
-pub(crate) fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {
-    StoreError::new(StoreErrorKind::Misconfigured, "connect")
-        .with_source(InvalidInput::new(what, problem))
+impl Config {
+    /// The words in the statements of this server.
+    pub(crate) fn words(&self, server: &Server) -> Words {
+        let settings = &self.settings;
+        Words::new(&settings.schema, &self.clock, settings.deadline, server)
+            .locking_reads(self.locking_reads)
+    }
 }
 
 /// Whether a name fits into what a client says of itself when it logs in.
 pub(crate) fn fits_login(name: &str) -> bool {
     const LONGEST: usize = 128;
     name.encode_utf16().count() <= LONGEST
-}
-
-/// Refuses what SQL Server would not take as a name.
-fn check_identifier(what: &'static str, name: &str) -> Result<()> {
-    let problem = match name {
-        "" => "is empty",
-        _ if name.encode_utf16().count() > 128 => "is longer than 128 characters",
-        _ if name.contains('\0') => "has a NUL",
-        // They mean something in the texts of the statements.
-        _ if name.contains(['{', '}']) => "has a brace",
-        // Names are compared without the spaces behind them.
-        _ if name.ends_with(' ') => "ends with a space",
-        _ => return Ok(()),
-    };
-    Err(misconfigured(what, problem))
 }
 
 pub(crate) const fn level(encryption: Encryption) -> EncryptionLevel {
@@ -386,6 +219,10 @@ pub(crate) const fn level(encryption: Encryption) -> EncryptionLevel {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use ratchet_core::StoreErrorKind;
+
     use super::*;
 
     fn problem(builder: Builder) -> String {

@@ -43,7 +43,7 @@ impl Connector {
             config: config.driver.clone(),
             in_parallel: config.in_parallel,
             session: Arc::new(session),
-            patience: config.acquire_timeout,
+            patience: config.settings.acquire_timeout,
         }
     }
 

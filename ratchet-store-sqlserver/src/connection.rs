@@ -12,12 +12,12 @@ use ratchet_sql::{Failure, Generation, Loss, Made, Result, Row as _, Run, Statem
 use tiberius::ToSql;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::arguments::Query;
 use crate::config::Config;
 use crate::connect::{Client, Connector, quietly};
 use crate::dialect::SqlServer;
 use crate::error::Classified;
-use crate::result::{self, Row};
+use crate::query::Query;
+use crate::row::{self, Row};
 use crate::session::{self, CHARACTER, Session, lock_timeout};
 
 /// Begins a transaction in which each statement sees what was committed before it, whatever an
@@ -110,17 +110,17 @@ pub(crate) struct Pool {
 impl Pool {
     /// The pool, and the connection beside it.
     pub(crate) fn open(config: &Config) -> Result<(Self, Liveness)> {
-        let session = Session::new(config.deadline);
+        let session = Session::new(config.settings.deadline);
         let connector = Connector::new(config, session);
-        let generation = Generation::new(config.max_lifetime);
+        let generation = Generation::new(config.settings.max_lifetime);
         let maker = Maker {
             connector: connector.clone(),
             generation: generation.clone(),
         };
         let pool = managed::Pool::builder(maker)
-            .max_size(usize::try_from(config.max_connections).unwrap_or(usize::MAX))
+            .max_size(usize::try_from(config.settings.max_connections()).unwrap_or(usize::MAX))
             .timeouts(Timeouts {
-                wait: Some(config.acquire_timeout),
+                wait: Some(config.settings.acquire_timeout),
                 // Connecting has its own.
                 create: None,
                 recycle: None,
@@ -138,7 +138,7 @@ impl Pool {
         let pool = Self {
             pool,
             generation,
-            max_connections: config.max_connections,
+            max_connections: config.settings.max_connections(),
         };
         Ok((pool, liveness))
     }
@@ -207,7 +207,7 @@ impl Lease {
     pub(crate) async fn batch(&mut self, sql: &str) -> Result<Vec<Row>> {
         let client = self.begin_call()?;
         let done = quietly(async { client.simple_query(sql).await?.into_results().await }).await;
-        self.after(done.map(result::all))
+        self.after(done.map(row::all))
     }
 
     /// Runs statements of an application's; how many rows the last of them changed.

@@ -1,18 +1,18 @@
 //! [`DiagnosticStore`] on SQL Server.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_core::Result;
-use ratchet_core::model::{Finding, Findings, Holder, Severity};
+use ratchet_core::model::{Finding, Holder, Severity};
 use ratchet_core::store::DiagnosticStore;
-use ratchet_sql::{Failure, Result as Inner, Row as _, Run as _};
+use ratchet_sql::{Query as _, Result as Inner, Row as _, Run as _, add_finding, indexes};
 
-use crate::arguments::Query;
 use crate::migrate;
-use crate::result::Row;
-use crate::statements::quoted;
+use crate::row::Row;
 use crate::store::SqlServerStore;
+use crate::words::quoted;
 
 #[async_trait]
 impl DiagnosticStore for SqlServerStore {
@@ -23,16 +23,10 @@ impl DiagnosticStore for SqlServerStore {
 
 impl SqlServerStore {
     async fn look(&self) -> Inner<Vec<Finding>> {
-        let sql = self.statements();
-        let mut findings = Findings::default();
-        let mut add =
-            |what: &str, found| findings.add(what, found, |failure: &Failure| failure.kind);
-        let applied = self.applied().await;
-        // Without it, everything is looked for that there should be.
-        let steps = applied.as_ref().map_or(migrate::KNOWN, |applied| *applied);
-        let version = applied.map(|applied| vec![Finding::schema(applied, migrate::KNOWN)]);
-        add("the migrations", version)?;
-        add("the tables and indexes", self.missing(steps).await)?;
+        let sql = self.shared().sql();
+        let (mut findings, applied) = self.shared().begin_findings(migrate::STEPS).await?;
+        let mut add = |what: &str, found| add_finding(&mut findings, what, found);
+        add("the indexes", self.missing_indexes(applied).await)?;
         let remedy = "set encrypt=true (or strict) in the URL";
         let plain = self
             .plaintext_host()
@@ -41,62 +35,34 @@ impl SqlServerStore {
             "the encryption of the connections",
             Ok(plain.into_iter().collect()),
         )?;
-        add("the routes of the jobs", self.lost_routes().await)?;
-        let reads = self.found(sql.database_settings.query(), reads);
+        let reads = self
+            .shared()
+            .found(sql.own.database_settings.query(), reads);
         add("the settings of the database", reads.await)?;
-        let held = self.found(sql.held_by_sessions.query(), held);
+        let held = self.shared().found(sql.held_by_sessions.query(), held);
         add("the transactions of other sessions", held.await)?;
         Ok(findings.into_sorted())
     }
 
-    /// What the rows of a statement say; on a lease of its own, so that one that fails keeps no other
-    /// from being run.
-    async fn found(
-        &self,
-        query: Query,
-        read: impl Fn(&Row) -> Inner<Vec<Finding>>,
-    ) -> Inner<Vec<Finding>> {
-        let mut findings = Vec::new();
-        for row in self.shared().lease().await?.rows(query).await? {
-            findings.extend(read(&row)?);
-        }
-        Ok(findings)
-    }
-
-    async fn lost_routes(&self) -> Inner<Vec<Finding>> {
-        let find = self.statements().lost_routes.query();
-        let rows = self.shared().lease().await?.rows(find).await?;
-        let mut lost = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let count = row.try_get::<i64>(1)?.unsigned_abs();
-            lost.push((row.try_get::<i32>(0)?.into(), count));
-        }
-        let table = |name: &str| format!("{}.{name}", quoted(self.shared().schema()));
-        let (jobs, routes) = (table("jobs"), table("routes"));
-        let repair = format!("UPDATE {jobs} SET route = (its id in {routes}) WHERE route = N");
-        Ok(Finding::lost_routes(&lost, &repair).into_iter().collect())
-    }
-
-    async fn applied(&self) -> Inner<u64> {
-        migrate::applied(&mut self.shared().lease().await?, self.statements()).await
-    }
-
-    async fn missing(&self, applied: u64) -> Inner<Vec<Finding>> {
-        let mut lease = self.shared().lease().await?;
+    async fn missing_indexes(&self, applied: usize) -> Inner<Vec<Finding>> {
         // What stands in for the server calls indexes otherwise than they were called.
-        let indexes = !self.shared().version().starts_with("Babelfish");
-        let missing = migrate::missing(
-            &mut lease,
-            self.statements(),
-            self.shared().schema(),
-            applied,
-            indexes,
-        );
-        let missing = missing.await?;
-        Ok(missing
-            .iter()
-            .map(|object| Finding::missing(object))
-            .collect())
+        if self.shared().version().starts_with("Babelfish") {
+            return Ok(Vec::new());
+        }
+        let find = self
+            .shared()
+            .sql()
+            .own
+            .own_indexes
+            .query()
+            .bind(self.shared().schema());
+        let mut found = BTreeSet::new();
+        for row in self.shared().lease().await?.rows(find).await? {
+            found.insert(row.try_get::<String>(0)?);
+        }
+        let expected = indexes(&migrate::STEPS[..applied.min(migrate::STEPS.len())]);
+        let missing = expected.filter(|name| !found.contains(name));
+        Ok(missing.map(|name| Finding::missing(&name)).collect())
     }
 }
 

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use ratchet_sql::Dialect;
 
-use crate::arguments::Query;
 use crate::connection::{Connections, Lease};
-use crate::result::Row;
+use crate::query::Query;
+use crate::row::Row;
+use crate::statements::Own;
+use crate::words::{DATABASE_CLOCK, quoted};
 
 /// SQL Server.
 #[derive(Debug)]
@@ -15,6 +17,9 @@ pub(crate) struct SqlServer;
 impl Dialect for SqlServer {
     const BACKEND: &'static str = "sqlserver";
     const PARAMETER: &'static str = "@P";
+    const CLOCK: &'static str = DATABASE_CLOCK;
+    /// Not every server that can run the statements calls indexes as they were called.
+    const LISTS_INDEXES: bool = false;
     const NAMES_BY_BYTES: bool = false;
     /// Fewer than the 5,000 locks of one statement on one table and its indexes from which on the
     /// server would lock the table instead, which not every table of a job is kept from.
@@ -26,8 +31,21 @@ impl Dialect for SqlServer {
     type Row = Row;
     type Lease = Lease;
     type Connections = Connections;
+    type Own = Own;
 
     fn query(text: &Arc<str>, parameters: usize) -> Query {
         Query::new(Arc::clone(text), parameters)
+    }
+
+    fn quoted(name: &str) -> String {
+        quoted(name)
+    }
+
+    fn identifier_problem(name: &str) -> Option<&'static str> {
+        if name.encode_utf16().count() > 128 {
+            return Some("is longer than 128 characters");
+        }
+        // Names are compared without the spaces behind them.
+        name.ends_with(' ').then_some("ends with a space")
     }
 }

@@ -25,7 +25,6 @@
 //! The store runs on Babelfish for PostgreSQL too, which the tests use where there is no SQL Server.
 //! There table hints are accepted and do nothing: claims at the same time wait for each other.
 
-mod arguments;
 mod config;
 mod connect;
 mod connection;
@@ -34,15 +33,17 @@ mod dialect;
 mod error;
 mod leftovers;
 mod migrate;
-mod result;
+mod query;
+mod row;
 mod session;
 mod statements;
 mod store;
 mod target;
 mod transaction;
+mod words;
 
 pub use config::{Builder, Encryption, SCHEMES};
 pub use connect::DriverConnection;
-pub use migrate::Migration;
+pub use ratchet_sql::Migration;
 pub use store::SqlServerStore;
 pub use transaction::Transaction;

@@ -6,8 +6,8 @@ use ratchet_core::{SchemaProblem, StoreErrorKind, time};
 use ratchet_sql::{Failure, Result, Row as _};
 
 use crate::connection::Lease;
-use crate::result::Row;
-use crate::statements::quoted;
+use crate::row::Row;
+use crate::words::quoted;
 
 /// What sessions are like.
 pub(crate) struct Session {

@@ -7,14 +7,14 @@ use ratchet_core::Result;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::Checked;
-use ratchet_sql::{Failure, SqlStore, too_late};
+use ratchet_sql::{Migration, SqlStore, in_time};
 
 use crate::config::{Builder, Config};
 use crate::connection::{Connections, Pool};
 use crate::dialect::SqlServer;
-use crate::migrate::{self, Migration};
+use crate::migrate;
 use crate::session;
-use crate::statements::{Statements, Words};
+use crate::statements::statements;
 use crate::transaction::Transaction;
 
 /// Ratchet's tables in a schema of a SQL Server database.
@@ -28,7 +28,6 @@ pub struct SqlServerStore(Arc<Inside>);
 
 struct Inside {
     store: SqlStore<SqlServer>,
-    own: Statements,
     plaintext_host: Option<String>,
 }
 
@@ -120,28 +119,26 @@ impl SqlServerStore {
     }
 
     pub(crate) async fn open(config: Config) -> Result<Self> {
-        const OPERATION: &str = "connect";
         let opening = Box::pin(async {
             let (pool, liveness) = Pool::open(&config)?;
             let server = session::check(&mut liveness.lease().await?, config.locking_reads).await?;
-            let words = Words::new(&config.schema, &config.clock, config.deadline, &server)
-                .locking_reads(config.locking_reads);
-            let sql = Statements::new(&words);
+            let words = config.words(&server);
+            let sql = statements(&words);
             migrate::open(&liveness, &sql, &words, &server.user, &config).await?;
-            let (shared, schema) = (sql.shared(), config.schema.clone());
+            let schema = config.settings.schema.clone();
             let connections = Connections { pool, liveness };
-            let store =
-                SqlStore::open(connections, shared, schema, server.version, config.deadline);
-            Ok((store.await?, sql))
+            let store = SqlStore::open(
+                connections,
+                sql,
+                schema,
+                server.version,
+                config.settings.deadline,
+            );
+            store.await
         });
-        let opened = tokio::time::timeout(config.deadline, opening).await;
-        let (store, own) = match opened {
-            Ok(opened) => opened.map_err(|failure: Failure| failure.during(OPERATION))?,
-            Err(_) => return Err(too_late(config.deadline).during(OPERATION)),
-        };
+        let store = in_time("connect", config.settings.deadline, opening).await?;
         Ok(Self(Arc::new(Inside {
             store,
-            own,
             plaintext_host: config.plaintext_host,
         })))
     }
@@ -149,11 +146,6 @@ impl SqlServerStore {
     /// What SQL Server has in common with other SQL servers.
     pub(crate) fn shared(&self) -> &SqlStore<SqlServer> {
         &self.0.store
-    }
-
-    /// Every statement, those that only SQL Server has among them.
-    pub(crate) fn statements(&self) -> &Statements {
-        &self.0.own
     }
 
     /// The host, if only the login is encrypted, or nothing at all.

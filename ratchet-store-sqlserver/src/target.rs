@@ -5,10 +5,11 @@
 
 use percent_encoding::percent_decode_str;
 use ratchet_core::Result;
+use ratchet_sql::misconfigured;
 use tiberius::AuthMethod;
 use url::Url;
 
-use crate::config::{Encryption, SCHEMES, fits_login, level, misconfigured};
+use crate::config::{Encryption, SCHEMES, fits_login, level};
 
 /// Where to connect, and as whom.
 #[derive(Debug)]

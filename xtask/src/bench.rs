@@ -3,13 +3,16 @@
 //! The rounds are interleaved, so that a busy minute of the machine hits every subject, and the
 //! median of the rounds counts.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use anyhow::{Context, Result, bail};
 use ratchet_bench::figures::{Outcome, median};
 
-use crate::db::{Server, mongodb, postgres, sqlserver};
+use crate::backends::{BACKENDS, Backend};
+use crate::db::Server;
 use crate::process;
 
 /// How much to measure.
@@ -30,74 +33,52 @@ pub(crate) struct Args {
     /// Measure only scenarios whose line begins with one of these words, such as `drain`.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// The PostgreSQL server to measure on, whose user may create databases [default: one that is
-    /// started for this].
-    #[arg(long, value_name = "URL")]
-    postgres: Option<String>,
-    /// The MongoDB replica set to measure on [default: one of one node that is started for this].
-    #[arg(long, value_name = "URL")]
-    mongodb: Option<String>,
-    /// The SQL Server to measure on, whose login may create databases [default: the one that
-    /// `RATCHET_TEST_SQLSERVER_URL` names].
-    #[arg(long, value_name = "URL")]
-    sqlserver: Option<String>,
+    /// A server to measure on, whose user may create databases, by the name of its backend
+    /// [default: one that is started for this, or that the environment names].
+    #[arg(long, value_name = "BACKEND=URL")]
+    server: Vec<String>,
 }
 
 /// One who is measured.
 struct Subject {
-    heading: &'static str,
+    heading: String,
     peer: &'static str,
     backend: &'static str,
     /// Whether it is an engine with all there is to measure; the floor is a loop.
     engine: bool,
 }
 
-const SUBJECTS: [Subject; 7] = [
-    Subject {
-        heading: "memory",
-        peer: "ratchet",
-        backend: "memory",
-        engine: true,
-    },
-    Subject {
-        heading: "SQLite",
-        peer: "ratchet",
-        backend: "sqlite",
-        engine: true,
-    },
-    Subject {
-        heading: "floor on SQLite",
-        peer: "floor",
-        backend: "sqlite",
-        engine: false,
-    },
-    Subject {
-        heading: "PostgreSQL",
-        peer: "ratchet",
-        backend: "postgres",
-        engine: true,
-    },
-    Subject {
-        heading: "floor on PostgreSQL",
-        peer: "floor",
-        backend: "postgres",
-        engine: false,
-    },
-    Subject {
-        heading: "MongoDB",
-        peer: "ratchet",
-        backend: "mongodb",
-        engine: true,
-    },
-    Subject {
-        heading: "SQL Server",
-        peer: "ratchet",
-        backend: "sqlserver",
-        engine: true,
-    },
-];
+/// The backends that the floor is written for.
+const FLOORS: [&str; 2] = ["sqlite", "postgres"];
+
+/// Every backend, each with its floor behind it if there is one.
+static SUBJECTS: LazyLock<Vec<Subject>> = LazyLock::new(|| {
+    let mut subjects = Vec::new();
+    for Backend { name, bench, .. } in &BACKENDS {
+        let Some(heading) = bench else { continue };
+        subjects.push(Subject {
+            heading: (*heading).to_owned(),
+            peer: "ratchet",
+            backend: name,
+            engine: true,
+        });
+        if FLOORS.contains(name) {
+            subjects.push(Subject {
+                heading: format!("floor on {heading}"),
+                peer: "floor",
+                backend: name,
+                engine: false,
+            });
+        }
+    }
+    subjects
+});
+
 /// The pairs whose ratio the last columns show: a backend and its floor.
-const RATIOS: [(usize, usize); 2] = [(1, 2), (3, 4)];
+fn ratios() -> impl Iterator<Item = (usize, usize)> {
+    let floors = (1..SUBJECTS.len()).filter(|place| !SUBJECTS[*place].engine);
+    floors.map(|floor| (floor - 1, floor))
+}
 
 /// One thing that is measured.
 struct Scenario {
@@ -152,20 +133,26 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let chosen = |backend: &str| {
         args.backend.is_empty() || args.backend.iter().any(|chosen| chosen == backend)
     };
-    let server = |backend: &str, named: &Option<String>, own: fn() -> Result<Server>| match named {
-        _ if !chosen(backend) => None,
-        Some(url) => Some(Server::named(url.clone())),
-        None => own()
-            .inspect_err(|reason| eprintln!("note: {backend} is left out: {reason:#}"))
-            .ok(),
-    };
-    let servers = Servers {
-        postgres: server("postgres", &args.postgres, postgres::own),
-        mongodb: server("mongodb", &args.mongodb, mongodb::own),
-        sqlserver: server("sqlserver", &args.sqlserver, sqlserver::provide),
-    };
+    let mut servers = Servers::new();
+    for backend in BACKENDS.iter().filter(|backend| chosen(backend.name)) {
+        if let (Some(needs), Some(_)) = (&backend.server, backend.bench) {
+            let named = args
+                .server
+                .iter()
+                .filter_map(|server| server.split_once('='));
+            let mut named = named.filter(|(name, _)| *name == backend.name);
+            let server = match named.next() {
+                Some((_, url)) => Ok(Server::named(url.to_owned())),
+                None => (needs.own)(),
+            };
+            match server {
+                Ok(server) => drop(servers.insert(backend.name, server)),
+                Err(reason) => eprintln!("note: {} is left out: {reason:#}", backend.name),
+            }
+        }
+    }
     let available = |subject: &Subject| {
-        let present = !is_server(subject.backend) || servers.of(subject.backend).is_some();
+        let present = !is_server(subject.backend) || servers.contains_key(subject.backend);
         chosen(subject.backend) && present
     };
 
@@ -187,14 +174,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 
     println!("\n{}", machine());
-    if let Some(server) = &servers.postgres {
-        println!("{}; default durability", server.origin);
-    }
-    if let Some(server) = &servers.mongodb {
-        println!("{}; majority, journaled", server.origin);
-    }
-    if let Some(server) = &servers.sqlserver {
-        println!("SQL Server: {}", server.origin);
+    for (name, server) in &servers {
+        println!("{name}: {}; durable as the store makes it", server.origin);
     }
     print!("\n{}", table(&scenarios, &results));
     let wrong = wrong_runs(&scenarios, &results);
@@ -204,26 +185,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The servers there are.
-struct Servers {
-    postgres: Option<Server>,
-    mongodb: Option<Server>,
-    sqlserver: Option<Server>,
-}
+/// The servers there are, by the name of the backend.
+type Servers = BTreeMap<&'static str, Server>;
 
-impl Servers {
-    fn of(&self, backend: &str) -> Option<&Server> {
-        match backend {
-            "postgres" => self.postgres.as_ref(),
-            "mongodb" => self.mongodb.as_ref(),
-            "sqlserver" => self.sqlserver.as_ref(),
-            _ => None,
-        }
-    }
-}
-
-fn is_server(backend: &str) -> bool {
-    matches!(backend, "postgres" | "mongodb" | "sqlserver")
+fn is_server(name: &str) -> bool {
+    let mut backends = BACKENDS.iter();
+    backends.any(|backend| backend.name == name && backend.server.is_some())
 }
 
 fn scenarios(args: &Args) -> Vec<Scenario> {
@@ -359,7 +326,7 @@ fn measure(
         fs::remove_dir_all(&dir)?;
     }
     fs::create_dir_all(&dir)?;
-    let url = match (subject.backend, servers.of(subject.backend)) {
+    let url = match (subject.backend, servers.get(subject.backend)) {
         ("memory", _) => "memory:".to_owned(),
         (_, Some(server)) => server.url.clone(),
         (scheme, _) => format!("{scheme}://{}", dir.join("bench.db").display()),
@@ -381,15 +348,14 @@ fn measure(
 fn table(scenarios: &[Scenario], results: &[Vec<Vec<Outcome>>]) -> String {
     let measured = |subject: usize| results.iter().any(|results| !results[subject].is_empty());
     let shown: Vec<usize> = (0..SUBJECTS.len()).filter(|one| measured(*one)).collect();
-    let ratios = RATIOS.into_iter();
-    let ratios: Vec<(usize, usize)> = ratios
+    let ratios: Vec<(usize, usize)> = ratios()
         .filter(|(mine, floor)| measured(*mine) && measured(*floor))
         .collect();
 
     let mut headings: Vec<String> = vec!["scenario".to_owned(), "unit".to_owned()];
-    headings.extend(shown.iter().map(|one| SUBJECTS[*one].heading.to_owned()));
+    headings.extend(shown.iter().map(|one| SUBJECTS[*one].heading.clone()));
     headings.extend(ratios.iter().map(|(mine, floor)| {
-        let (top, bottom) = (SUBJECTS[*mine].heading, SUBJECTS[*floor].heading);
+        let (top, bottom) = (&SUBJECTS[*mine].heading, &SUBJECTS[*floor].heading);
         format!("{top} ÷ {bottom}")
     }));
     let numbers = "---:|".repeat(headings.len() - 2);
@@ -428,7 +394,7 @@ fn wrong_runs(scenarios: &[Scenario], results: &[Vec<Vec<Outcome>>]) -> Vec<Stri
                 for (count, field) in [(round.missing, "missing"), (round.duplicates, "duplicates")]
                 {
                     if count > 0 {
-                        let (who, what) = (subject.heading, &scenario.heading);
+                        let (who, what) = (&subject.heading, &scenario.heading);
                         wrong.push(format!("{who}, {what}: {count} {field}"));
                     }
                 }
@@ -492,9 +458,7 @@ mod tests {
             rounds: None,
             backend: vec![],
             only: vec![],
-            postgres: None,
-            mongodb: None,
-            sqlserver: None,
+            server: vec![],
         };
         let scenarios = &scenarios(&args)[..1];
         let result = |jobs_per_s: f64| {

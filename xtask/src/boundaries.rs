@@ -1,19 +1,19 @@
 //! Checks the boundaries of the core: it, the conformance suite and the API over HTTP know no backend by
 //! name, depend on no driver, and the traits they share with the stores stay small. No two types of the
 //! core have one name, and the modules of its engine have layers. The SQL stores have the same files of
-//! statements, and PostgreSQL and SQL Server the same statements.
+//! statements. (That dialects have the same statements, the compiler checks: `ratchet-sql` lists them.)
 
 mod cycles;
 mod source;
 mod types;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::mutants::PACKAGES;
+use crate::backends::{sql_packages, words};
 use crate::{process, statements};
 
 /// The crates that must not know any backend.
@@ -21,48 +21,12 @@ const NEUTRAL: [&str; 3] = ["ratchet-core", "ratchet-conformance", "ratchet-http
 /// The crates that know what backends are called, since people write it in settings, and depend on
 /// none.
 const INDEPENDENT: [&str; 1] = ["ratchet-config"];
-/// What backends and drivers are called.
-const NAMES: [&str; 6] = [
-    "sqlite",
-    "postgres",
-    "sqlserver",
-    "mongo",
-    "sqlx",
-    "tiberius",
-];
 /// The crate in which no two types have one name.
 const CORE: &str = "ratchet-core/src";
 /// The modules that must form no cycle.
 const ENGINE: &str = "ratchet-core/src/engine";
 /// The most methods that a trait may require.
 const MAX_METHODS: usize = 12;
-/// The stores whose statements have the same names, each with the statements that only it has.
-const SAME_STATEMENTS: [(&str, &[&str]); 2] = [
-    (
-        "ratchet-store-postgres",
-        &[
-            "await_claims",
-            "await_nodes",
-            "enqueue_job",
-            "find_schema",
-            "held_by_prepared",
-            "held_by_slots",
-            "identify",
-            "invalid_indexes",
-            "notify_queues",
-            "own_encryption",
-            "own_session",
-            "rebind_locks",
-            "server_state",
-            "vacuum_settings",
-        ],
-    ),
-    (
-        "ratchet-store-sqlserver",
-        &["database_settings", "own_indexes", "tags_of"],
-    ),
-];
-
 pub(crate) fn run() -> Result<()> {
     let mut problems = Vec::new();
     for package in NEUTRAL {
@@ -108,7 +72,7 @@ pub(crate) fn run() -> Result<()> {
         bail!("boundaries are broken\n{}", problems.join("\n"));
     }
     println!(
-        "{} know no backend, the traits are small, the SQL stores have the same statements, and the \
+        "{} know no backend, the traits are small, the SQL stores have the same files, and the \
          {} modules of the engine have layers.",
         NEUTRAL.join(", "),
         engine.count()
@@ -116,11 +80,11 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// What differs between the statements of the SQL stores.
+/// What differs between the files of statements of the SQL stores.
 fn statement_problems() -> Result<Vec<String>> {
     let mut problems = Vec::new();
     let mut files: Option<(&str, BTreeSet<String>)> = None;
-    for package in PACKAGES {
+    for package in sql_packages() {
         let own = statements::by_file(&process::root().join(package))?;
         let own: BTreeSet<String> = own.into_keys().collect();
         let (first, expected) = files.get_or_insert((package, own.clone()));
@@ -128,45 +92,7 @@ fn statement_problems() -> Result<Vec<String>> {
             problems.push(format!("only one of {first} and {package} has {file}"));
         }
     }
-    let mut stores = Vec::new();
-    for (package, own) in SAME_STATEMENTS {
-        let files = statements::by_file(&process::root().join(package))?;
-        let named = files.into_iter().flat_map(|(file, statements)| {
-            let names = statements.into_iter().map(|(name, _)| name);
-            names.map(move |name| (name, file.clone()))
-        });
-        stores.push((package, own, named.collect()));
-    }
-    if let [one, other] = &stores[..] {
-        problems.extend(differing(one, other));
-        problems.extend(differing(other, one));
-    }
     Ok(problems)
-}
-
-/// A store, the statements that only it may have, and the file of each of its statements.
-type Dialect<'a> = (&'a str, &'a [&'a str], BTreeMap<String, String>);
-
-/// The statements of one store that the other one should have too, or should not have.
-fn differing((store, own, one): &Dialect<'_>, (other, _, theirs): &Dialect<'_>) -> Vec<String> {
-    let missing = own.iter().filter(|name| !one.contains_key(**name));
-    let mut problems: Vec<String> = missing
-        .map(|name| format!("{store} has no statement {name}, which is listed as its own"))
-        .collect();
-    for (name, file) in one {
-        let is_own = own.contains(&&**name);
-        match theirs.get(name) {
-            None if !is_own => problems.push(format!("{other} lacks {name} of {store}")),
-            Some(_) if is_own => problems.push(format!(
-                "{other} has {name} too, which is listed as of {store} only"
-            )),
-            Some(there) if there != file => problems.push(format!(
-                "{name} is in {file} in {store}, and in {there} in {other}"
-            )),
-            _ => {}
-        }
-    }
-    problems
 }
 
 /// The types of the core whose name another one has.
@@ -210,7 +136,7 @@ fn names_in(source: &str) -> Vec<(usize, &'static str)> {
     for (index, line) in code.enumerate() {
         let line = line.trim().to_ascii_lowercase();
         if !line.starts_with("//") {
-            let names = NAMES.into_iter().filter(|name| line.contains(name));
+            let names = words().filter(|name| line.contains(name));
             found.extend(names.map(|name| (index + 1, name)));
         }
     }
@@ -259,7 +185,7 @@ fn drivers_of(package: &str) -> Result<Vec<String>> {
     let mut drivers: Vec<String> = tree
         .lines()
         .filter_map(|line| line.split_whitespace().next())
-        .filter(|dependency| NAMES.iter().any(|name| dependency.contains(name)))
+        .filter(|dependency| words().any(|name| dependency.contains(name)))
         .map(str::to_owned)
         .collect();
     drivers.sort();
@@ -276,36 +202,6 @@ mod tests {
         let source = "// SQLite does this\n/// postgres\nuse rusqlite::Row;\nlet x = \"MongoDB\";\n\
                       #[cfg(test)]\nmod tests { use sqlx; }\n";
         assert_eq!(names_in(source), [(3, "sqlite"), (4, "mongo")]);
-    }
-
-    #[test]
-    fn statements_that_only_one_store_has_are_found() {
-        let dialect = |store, own, named: &[(&str, &str)]| -> Dialect<'static> {
-            let named = named
-                .iter()
-                .map(|(name, file)| ((*name).into(), (*file).into()));
-            (store, own, named.collect())
-        };
-        let one = dialect("one", &["a"], &[("a", "x.sql"), ("b", "x.sql")]);
-        let other = dialect("other", &[], &[("b", "x.sql")]);
-        assert_eq!(differing(&one, &other), [""; 0]);
-        assert_eq!(differing(&other, &one), [""; 0]);
-        let moved = dialect("moved", &[], &[("b", "y.sql"), ("c", "y.sql")]);
-        assert_eq!(
-            differing(&moved, &one),
-            [
-                "b is in y.sql in moved, and in x.sql in one",
-                "one lacks c of moved",
-            ]
-        );
-        let listed = dialect("listed", &["b", "d"], &[("b", "x.sql")]);
-        assert_eq!(
-            differing(&listed, &one),
-            [
-                "listed has no statement d, which is listed as its own",
-                "one has b too, which is listed as of listed only",
-            ]
-        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::backends::BACKENDS;
 use crate::db::{self, Server};
 use crate::process;
 
@@ -48,8 +49,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         test.env("RATCHET_CHAOS_TOPOLOGY_ROUNDS", rounds.to_string());
     }
     // The cases of another server would stop and start this one.
-    for other in [db::postgres::URL, db::mongodb::URL, db::sqlserver::URL] {
-        test.env_remove(other);
+    for other in BACKENDS.iter().filter_map(|one| one.server.as_ref()) {
+        test.env_remove(other.url);
     }
     let (server, variable): (Server, _) = match args.backend {
         Backend::Postgres => (db::postgres::own()?, db::postgres::URL),

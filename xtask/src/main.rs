@@ -1,6 +1,7 @@
 //! The chores of the workspace: `cargo xtask COMMAND`.
 #![expect(clippy::print_stdout, reason = "a command line tool")]
 
+mod backends;
 mod bench;
 mod boundaries;
 mod browser;

@@ -52,12 +52,12 @@ fn split(text: &str) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mutants::PACKAGES;
+    use crate::backends::sql_packages;
     use crate::process;
 
     #[test]
     fn statements_are_read_as_the_stores_load_them() {
-        for package in PACKAGES {
+        for package in sql_packages() {
             let package = process::root().join(package);
             for (file, statements) in by_file(&package).unwrap() {
                 let text = fs::read_to_string(package.join("src/sql").join(&file)).unwrap();

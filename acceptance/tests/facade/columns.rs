@@ -58,7 +58,7 @@ fn tables(script: &str, prefix: &str) -> Tables {
 fn every_column_is_in_every_sql_store() {
     let sqlite: String = SqliteStore::migrations()
         .iter()
-        .map(|step| step.sql)
+        .map(|step| step.sql.as_str())
         .collect();
     let postgres: String = PostgresStore::migrations("s")
         .iter()

@@ -1,10 +1,13 @@
-//! A store and a coordinator of one's own, as an extension author would write them: see the tests
-//! for how the conformance suite runs on both.
+//! A store and a coordinator, as an extension author would write them: see the tests for how the
+//! conformance suite runs on both.
 
 mod coordinator;
-mod meter;
+mod jobs;
+mod locks;
+mod nodes;
+mod queues;
 mod store;
+mod tables;
 
 pub use coordinator::FilteredCoordinator;
-pub use meter::{Meter, MethodCounts};
-pub use store::MeteredStore;
+pub use store::MapStore;

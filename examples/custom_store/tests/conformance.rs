@@ -1,30 +1,39 @@
-//! The conformance suite on the metered store: a fixture, and a `main` of one statement.
+//! The conformance suite on the store: a fixture, the powers it has, and a `main` of one statement.
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use custom_store_example::{Meter, MeteredStore};
-use ratchet_conformance::{BoxError, Fixture, MemoryFixture, Power, Provision, Suite, TestClock};
-use ratchet_core::SharedStore;
+use custom_store_example::MapStore;
+use ratchet_conformance::{BoxError, Fixture, Power, Provision, Suite, TestClock};
+use ratchet_core::memory::ManualClock;
+use ratchet_core::{SharedStore, time};
 
 fn main() -> ExitCode {
-    Suite::new("metered", Power::MEMORY)
-        .run(async { Provision::ready(|| async { Ok(Metered(MemoryFixture::new())) }) })
+    Suite::new("map", &[Power::Clock]).run(async { Provision::ready(|| async { Ok(Maps::new()) }) })
 }
 
 /// One database per case; each `open` is another node's handle on it.
-struct Metered(MemoryFixture);
+struct Maps {
+    store: MapStore,
+    clock: ManualClock,
+}
+
+impl Maps {
+    fn new() -> Self {
+        let clock = ManualClock::new(time::from_millis(1_790_000_000_123));
+        let store = MapStore::with_clock(clock.clone());
+        Self { store, clock }
+    }
+}
 
 #[async_trait]
-impl Fixture for Metered {
+impl Fixture for Maps {
     async fn open(&self) -> Result<SharedStore, BoxError> {
-        let meter = Arc::new(Meter::new(Duration::from_millis(50)));
-        Ok(Arc::new(MeteredStore::new(self.0.open().await?, meter)))
+        Ok(Arc::new(self.store.clone()))
     }
 
     fn clock(&self) -> Option<&dyn TestClock> {
-        Some(self.0.clock())
+        Some(&self.clock)
     }
 }

@@ -1,40 +1,8 @@
-//! What the suite cannot know: that the meter counts and the filter filters.
+//! What the suite cannot know: that the filter filters.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use custom_store_example::{FilteredCoordinator, Meter, MeteredStore, MethodCounts};
+use custom_store_example::FilteredCoordinator;
 use ratchet_core::cluster::{ClusterCoordinator, Wakeup};
-use ratchet_core::memory::Fault;
-use ratchet_core::{MemoryStore, Name, NewJob, Selection, Store};
-
-#[tokio::test]
-async fn calls_failures_and_slow_calls_are_counted_by_method() {
-    let meter = Arc::new(Meter::new(Duration::ZERO));
-    let inner = MemoryStore::new().with_faults(|method| match method {
-        "database_time" => Fault::ErrorBeforeCommit,
-        _ => Fault::None,
-    });
-    let store = MeteredStore::new(Arc::new(inner), Arc::clone(&meter));
-    for _ in 0..2 {
-        store
-            .jobs()
-            .enqueue(&[NewJob::new("kind", &())])
-            .await
-            .unwrap();
-    }
-    store.nodes().database_time().await.unwrap_err();
-    let counts = |calls, failed, slow| MethodCounts {
-        calls,
-        failed,
-        slow,
-    };
-    let expected = [
-        ("database_time", counts(1, 1, 1)),
-        ("enqueue", counts(2, 0, 2)),
-    ];
-    assert_eq!(meter.counts().into_iter().collect::<Vec<_>>(), expected);
-}
+use ratchet_core::{Name, Selection};
 
 #[tokio::test]
 async fn a_node_hears_only_of_its_queues() {

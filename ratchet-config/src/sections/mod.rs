@@ -11,8 +11,5 @@ pub use cluster::{ClusterConfig, RetentionConfig};
 pub use http::{HttpConfig, Payloads};
 pub use node::NodeConfig;
 pub use poll::PollConfig;
-pub use store::{
-    Encryption, MongoConfig, PostgresConfig, SqlServerConfig, SqliteConfig, StoreConfig,
-    Synchronous,
-};
+pub use store::*;
 pub use worker::{PoolConfig, WorkerConfig};

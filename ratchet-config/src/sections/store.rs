@@ -174,3 +174,11 @@ section! {
         wakeups: Option<bool>, default true;
     }
 }
+
+/// The sections of the backends, in the order of the sample: what each is for, and its keys.
+pub(crate) const STORES: [(&[&str], &[Key]); 4] = [
+    (SqliteConfig::ABOUT, SqliteConfig::KEYS),
+    (PostgresConfig::ABOUT, PostgresConfig::KEYS),
+    (SqlServerConfig::ABOUT, SqlServerConfig::KEYS),
+    (MongoConfig::ABOUT, MongoConfig::KEYS),
+];

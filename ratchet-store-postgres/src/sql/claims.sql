@@ -116,7 +116,7 @@ settlement AS (
     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::bigint[], $5::integer[],
                          $6::smallint[], $7::text[], $8::text[], $9::bigint[], $10::uuid[],
                          $11::bigint[])
-    AS settlement (job, seq, state, delay, attempts, outcome, error, result, ran_for_us, node,
+    AS settlement (job, seq, state, delay, attempts, outcome, error, result, ran_for, node,
                    claimed_at)
 ),
 ended AS (
@@ -128,7 +128,7 @@ ended AS (
         settled_seq = job.claim_seq,
         finished_at = CASE WHEN job.cancel_requested OR settlement.state >= 4 THEN clock.now END,
         ran_for_us = CASE WHEN settlement.state = 4 AND NOT job.cancel_requested
-                          THEN settlement.ran_for_us END
+                          THEN settlement.ran_for END
     FROM settlement CROSS JOIN clock
     WHERE job.id = settlement.job AND job.claim_seq = settlement.seq AND job.state + 0 = 3
       AND coalesce(job.node, '00000000-0000-0000-0000-000000000000') = settlement.node
@@ -136,7 +136,7 @@ ended AS (
       AND ($12 OR job.flags & {awaited} = 0 OR (settlement.state < 4 AND NOT job.cancel_requested))
     RETURNING job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at,
               job.cancel_requested, clock.now, settlement.outcome, settlement.error,
-              settlement.result, settlement.ran_for_us
+              settlement.result, settlement.ran_for AS ran_for_us
 ),
 history AS (
     INSERT INTO {schema}.attempts (job, seq, outcome, claimed_at, ended_at, ran_for_us, node, error)

@@ -111,8 +111,8 @@ SELECT 2, key, job FROM {schema}.unique_keys WHERE key = ANY($3::text[])
 -- Takes the unique keys that are free, in the order given; one row comes back for each.
 -- [keys.unique] [keys.race] [requeue.key]
 INSERT INTO {schema}.unique_keys (key, job)
-SELECT wanted.key, wanted.job
-FROM unnest($1::text[], $2::uuid[], $3::integer[]) AS wanted (key, job, place)
+SELECT wanted.name, wanted.job
+FROM unnest($1::text[], $2::uuid[], $3::integer[]) AS wanted (name, job, place)
 ORDER BY wanted.place
 ON CONFLICT (key) DO NOTHING
 RETURNING job

@@ -146,7 +146,7 @@ async fn the_printed_migrations_make_the_schema() {
     drop(place.open().await);
     let by_hand = Connection::open_in_memory().unwrap();
     for migration in SqliteStore::migrations() {
-        by_hand.execute_batch(migration.sql).unwrap();
+        by_hand.execute_batch(&migration.sql).unwrap();
     }
     let objects = |database: &Connection| -> Vec<String> {
         let sql = "SELECT name FROM sqlite_schema

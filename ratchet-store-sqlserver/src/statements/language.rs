@@ -8,14 +8,14 @@ use sqlparser::dialect::MsSqlDialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, Tokenizer};
 
-use super::{DATABASE_CLOCK, Words};
 use crate::dialect::SqlServer;
 use crate::error::{GATE, NOT_ONE};
 use crate::session::{self, Server, Session};
+use crate::words::{DATABASE_CLOCK, Words};
 use crate::{connection, migrate};
 
 /// A server that is what it seems.
-pub(super) const SERVER: Server = Server {
+pub(crate) const SERVER: Server = Server {
     version: String::new(),
     user: String::new(),
     is_babelfish: false,

@@ -14,26 +14,21 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::builder::PossibleValuesParser;
 
 use self::report::Outcome;
 use self::set::Mutant;
 use self::trial::Tests;
+use crate::backends::{BACKENDS, Backend, Needs};
 use crate::db;
 use crate::matrix::is_required;
-
-/// The packages of the SQL stores.
-pub(crate) const PACKAGES: [&str; 3] = [
-    "ratchet-store-sqlite",
-    "ratchet-store-postgres",
-    "ratchet-store-sqlserver",
-];
 
 /// Which mutants to run.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The store. Without it, each SQL store whose server is available.
-    #[arg(value_enum)]
-    store: Option<Kind>,
+    #[arg(value_parser = names())]
+    store: Option<String>,
     /// Only the mutants with one of these texts in their name or in the name of their statement.
     filters: Vec<String>,
     /// How many mutants to run at the same time.
@@ -44,48 +39,24 @@ pub(crate) struct Args {
     whole_suite: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Kind {
-    Sqlite,
-    Postgres,
-    Sqlserver,
+/// A store that has mutants, and its crate.
+type Store = (&'static Backend, &'static str);
+
+fn stores() -> impl Iterator<Item = Store> {
+    let stores = BACKENDS.iter();
+    stores.filter_map(|backend| Some((backend, backend.sql?)))
 }
 
-/// Starts a server, or finds the one that the environment names.
-type Provide = fn() -> Result<db::Server>;
-
-impl Kind {
-    const ALL: [Self; 3] = [Self::Sqlite, Self::Postgres, Self::Sqlserver];
-
-    const fn package(self) -> &'static str {
-        PACKAGES[self as usize]
-    }
-
-    /// The name of the store in `RATCHET_REQUIRE`.
-    const fn backend(self) -> &'static str {
-        match self {
-            Self::Sqlite => "sqlite",
-            Self::Postgres => "postgres",
-            Self::Sqlserver => "sqlserver",
-        }
-    }
-
-    /// The variable that names a server for the tests, and the function that provides one.
-    fn server(self) -> Option<(&'static str, Provide)> {
-        match self {
-            Self::Sqlite => None,
-            Self::Postgres => Some((db::postgres::URL, db::postgres::provide)),
-            Self::Sqlserver => Some((db::sqlserver::URL, db::sqlserver::provide)),
-        }
-    }
+fn names() -> PossibleValuesParser {
+    stores().map(|(backend, _)| backend.name).into()
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let kinds = args.store.map_or(Kind::ALL.to_vec(), |kind| vec![kind]);
+    let chosen = |name: &str| args.store.as_deref().is_none_or(|store| store == name);
     let mut bad = Vec::new();
-    for kind in kinds {
-        if !test(kind, args)? {
-            bad.push(kind.package());
+    for store in stores().filter(|(backend, _)| chosen(backend.name)) {
+        if !test(store, args)? {
+            bad.push(store.1);
         }
     }
     ensure!(
@@ -97,8 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Runs the mutants of a store. Returns whether enough of them were killed.
-fn test(kind: Kind, args: &Args) -> Result<bool> {
-    let package = kind.package();
+fn test((backend, package): Store, args: &Args) -> Result<bool> {
     let mut mutants = set::read(package)?;
     if !args.filters.is_empty() {
         let wanted = |mutant: &Mutant| {
@@ -124,14 +94,14 @@ fn test(kind: Kind, args: &Args) -> Result<bool> {
         variables.push(("TMPDIR".to_owned(), path.to_owned()));
     }
     let mut server = None;
-    if let Some((variable, provide)) = kind.server() {
+    if let Some(Needs { url, provide, .. }) = &backend.server {
         match provide() {
             Ok(found) => {
                 println!("{}", found.origin);
-                variables.push((variable.to_owned(), found.url.clone()));
+                variables.push(((*url).to_owned(), found.url.clone()));
                 server = Some(found);
             }
-            Err(reason) if args.store.is_none() && !is_required(kind.backend()) => {
+            Err(reason) if args.store.is_none() && !is_required(backend.name) => {
                 println!("left out, each mutant applies to its statement: {reason:#}");
                 return Ok(true);
             }

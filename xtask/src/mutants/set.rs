@@ -140,7 +140,7 @@ fn parameters(text: &str) -> BTreeSet<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mutants::PACKAGES;
+    use crate::backends::sql_packages;
 
     #[test]
     fn a_mutant_replaces_the_one_place_it_names() {
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn every_mutant_of_every_store_applies_and_names_groups_that_exist() {
         let suite = process::root().join("ratchet-conformance/src/cases");
-        for package in PACKAGES {
+        for package in sql_packages() {
             let mutants = read(package).unwrap();
             assert!(mutants.len() >= 120, "{package} has {}", mutants.len());
             for mutant in mutants {

@@ -1,67 +1,11 @@
-//! The stores of this workspace and the servers that their tests use.
+//! The servers that the tests of the stores use.
 
 use std::thread;
 
 use anyhow::{Result, anyhow};
 
+use crate::backends::{BACKENDS, Needs};
 use crate::db::{self, InMemory, Server};
-
-/// A store that has a conformance test in this workspace.
-pub(super) struct Backend {
-    /// Its name, also in the conformance reports.
-    pub(super) name: &'static str,
-    /// The server its tests need, if they need one.
-    server: Option<Needs>,
-}
-
-/// A server for the tests of a store.
-struct Needs {
-    /// The variable that carries its URL to the tests.
-    url: &'static str,
-    /// Returns the server that the variable names, or starts one.
-    provide: fn() -> Result<Server>,
-}
-
-/// The stores there are. A new one is one entry.
-pub(super) const BACKENDS: [Backend; 6] = [
-    Backend {
-        name: "memory",
-        server: None,
-    },
-    Backend {
-        name: "sqlite",
-        server: None,
-    },
-    Backend {
-        name: "postgres",
-        server: Some(Needs {
-            url: db::postgres::URL,
-            provide: db::postgres::provide,
-        }),
-    },
-    Backend {
-        name: "sqlserver",
-        server: Some(Needs {
-            url: db::sqlserver::URL,
-            provide: db::sqlserver::provide,
-        }),
-    },
-    Backend {
-        name: "mongodb",
-        server: Some(Needs {
-            url: db::mongodb::URL,
-            provide: db::mongodb::provide,
-        }),
-    },
-    // The store without transactions.
-    Backend {
-        name: "mongodb-standalone",
-        server: Some(Needs {
-            url: db::mongodb::STANDALONE_URL,
-            provide: db::mongodb::provide_standalone,
-        }),
-    },
-];
 
 /// The servers of the tests, or why there is none. They are stopped when this is dropped.
 pub(super) struct Servers {
@@ -79,9 +23,9 @@ impl Servers {
         let memory = db::use_memory()?;
         let needed = BACKENDS
             .iter()
-            .filter_map(|Backend { name, server }| Some((*name, server.as_ref()?)));
+            .filter_map(|backend| Some((backend.name, backend.server.as_ref()?)));
         let starting: Vec<_> = needed
-            .map(|(name, Needs { url, provide })| (name, *url, thread::spawn(*provide)))
+            .map(|(name, Needs { url, provide, .. })| (name, *url, thread::spawn(*provide)))
             .collect();
         let backends = starting.into_iter().map(|(name, url, server)| {
             let server = server.join();
@@ -100,7 +44,7 @@ impl Servers {
     pub(super) fn absent(reason: &'static str) -> Self {
         let needed = BACKENDS.iter();
         let backends = needed
-            .filter_map(|Backend { name, server }| Some((*name, server.as_ref()?.url)))
+            .filter_map(|backend| Some((backend.name, backend.server.as_ref()?.url)))
             .map(|(name, url)| (name, url, Err(anyhow!(reason))));
         Self {
             memory: None,

@@ -8,7 +8,8 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::nextest::Ended;
-use super::servers::{BACKENDS, Servers};
+use super::servers::Servers;
+use crate::backends::BACKENDS;
 use crate::browser;
 use crate::matrix::{self, Report, is_required};
 

@@ -1,4 +1,4 @@
-//! Loads the statements of a file.
+//! Loads statements from files.
 //!
 //! A file has many statements. Each begins after a line `-- name: <name>` and ends before the next
 //! such line; its text includes its comments. Text before the first such line belongs to the file.
@@ -187,50 +187,22 @@ pub fn unlisted(files: &[(&str, &str, &[&str])]) -> Vec<String> {
     problems
 }
 
-/// Lists the statements of a store by file, and loads them.
+/// Lists the statements of a store by file, and loads them from `sql/<file>.sql` beside the file that
+/// calls the macro.
 ///
-/// The macro makes `Files`, the texts of the files; `Named<T>`, one `T` for each statement; and
-/// `Named::load`, which fails to compile in a constant if a file lacks one of its statements.
-///
-/// ```
-/// mod store {
-///     ratchet_sql::statements! {
-///         queues: pause_queue resume_queue;
-///         nodes: now;
-///     }
+/// ```text
+/// ratchet_sql::statements! {
+///     queues: pause_queue resume_queue;
+///     nodes: now;
 /// }
-/// use store::{Files, Named};
-///
-/// const FILES: Files = Files {
-///     queues: "-- name: pause_queue\nINSERT …\n-- name: resume_queue\nDELETE …",
-///     nodes: "-- name: now\nSELECT {now}",
-/// };
-/// const TEXTS: Named<&str> = Named::load(&FILES);
-///
-/// let rendered = TEXTS.map(|_name, text| text.replace("{now}", "clock_timestamp()"));
-/// assert_eq!(rendered.now, "SELECT clock_timestamp()");
-/// assert_eq!(ratchet_sql::unlisted(&FILES.listed()), [""; 0]);
 /// ```
+///
+/// The macro makes `Named<T>`, one `T` for each statement; `TEXTS`, the statements as they are in their
+/// files, which fails to compile if a file lacks one; and a test that each statement of a file is
+/// listed once.
 #[macro_export]
 macro_rules! statements {
     ($($file:ident: $($name:ident)*;)*) => {
-        /// The texts of the files.
-        #[derive(Clone, Copy, Debug)]
-        pub(crate) struct Files {
-            $(pub(crate) $file: &'static str,)*
-        }
-
-        impl Files {
-            /// The name, the text and the listed statements of each file.
-            #[cfg_attr(not(test), expect(dead_code, reason = "for a test of each store"))]
-            pub(crate) const fn listed(
-                &self,
-            ) -> [(&'static str, &'static str, &'static [&'static str]); [$(stringify!($file)),*].len()]
-            {
-                [$((stringify!($file), self.$file, &[$(stringify!($name)),*]),)*]
-            }
-        }
-
         /// One `T` for each statement.
         #[derive(Clone, Copy, Debug)]
         pub(crate) struct Named<T> {
@@ -238,13 +210,9 @@ macro_rules! statements {
         }
 
         impl Named<&'static str> {
-            /// Takes the statements out of the files.
-            pub(crate) const fn load(files: &Files) -> Self {
-                $(let mut $file = $crate::Reader::new(files.$file);)*
-                Self {
-                    $($($name: $file.find(stringify!($name)),)*)*
-                }
-            }
+            /// How many statements there are.
+            #[allow(dead_code, reason = "not every store has a cache of its own to size")]
+            pub(crate) const COUNT: usize = [$($(stringify!($name),)*)*].len();
 
             /// Makes something of the name and the text of each statement.
             pub(crate) fn map<T>(
@@ -255,6 +223,26 @@ macro_rules! statements {
                     $($($name: make(stringify!($name), self.$name),)*)*
                 }
             }
+        }
+
+        /// The statements as they are in their files.
+        pub(crate) const TEXTS: Named<&str> = {
+            $(let mut $file =
+                $crate::Reader::new(include_str!(concat!("sql/", stringify!($file), ".sql")));)*
+            Named {
+                $($($name: $file.find(stringify!($name)),)*)*
+            }
+        };
+
+        #[cfg(test)]
+        #[test]
+        fn every_statement_is_listed_once() {
+            let problems = $crate::unlisted(&[$((
+                stringify!($file),
+                include_str!(concat!("sql/", stringify!($file), ".sql")),
+                &[$(stringify!($name)),*],
+            )),*]);
+            assert_eq!(problems, [""; 0]);
         }
     };
 }

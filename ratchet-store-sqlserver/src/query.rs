@@ -15,8 +15,8 @@ use tiberius::{ColumnData, IntoSql};
 use uuid::Uuid;
 
 use crate::connect::{Client, quietly};
-use crate::result::{self, Row};
-use crate::statements::ESCAPES;
+use crate::row::{self, Row};
+use crate::words::ESCAPES;
 
 /// A statement with what is bound to it, `@P1` first.
 pub(crate) struct Query {
@@ -54,7 +54,7 @@ impl Query {
     pub(crate) async fn rows(self, client: &mut Client) -> tiberius::Result<Vec<Row>> {
         quietly(async {
             let stream = self.prepared().query(client).await?;
-            Ok(result::all(stream.into_results().await?))
+            Ok(row::all(stream.into_results().await?))
         })
         .await
     }
@@ -159,7 +159,7 @@ impl Cell for Uuid {
 }
 
 /// In a text no character is written that JSON would have to escape, but for rare control characters:
-/// statements undo this (`{text x}`, statements.rs). Not every server that can run the statements
+/// statements undo this (`{text x}`, words.rs). Not every server that can run the statements
 /// undoes what JSON escapes.
 impl Cell for &str {
     fn write(&self, out: &mut String) {

@@ -1,0 +1,155 @@
+//! What is stored, and the changes that several calls make.
+//!
+//! Every question is answered by reading all rows: a store for a real load keeps indexes, for pending
+//! jobs by route, priority and time; for running jobs; for keys; and for lanes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use ratchet_core::model::{Attempt, AttemptOutcome, Guard, JobRecord, NodeRecord};
+use ratchet_core::store::StoredLock;
+use ratchet_core::time::{self, Timestamp};
+use ratchet_core::{ClaimToken, JobId, JobState, Name, NodeId};
+
+#[derive(Default)]
+pub(crate) struct Tables {
+    pub(crate) jobs: BTreeMap<JobId, Row>,
+    /// The first job with each idempotency key. Purging the job does not remove its key.
+    pub(crate) idempotency_keys: HashMap<Name, JobId>,
+    pub(crate) paused_queues: BTreeSet<Name>,
+    pub(crate) nodes: BTreeMap<NodeId, NodeRecord>,
+    /// A lock stays after its release: its next fence must be greater.
+    pub(crate) locks: BTreeMap<Name, StoredLock>,
+    pub(crate) versions: HashMap<Name, u64>,
+    /// The last place that was given away in any lane.
+    last_place: u64,
+}
+
+/// A job, and what the store must know of it beyond what callers see.
+pub(crate) struct Row {
+    pub(crate) job: JobRecord,
+    /// When the claim last reported. `None` if its body was not seen to begin.
+    pub(crate) last_report: Option<i64>,
+    /// The claim that was settled last: settling it once more is `Applied`.
+    pub(crate) settled: Option<ClaimToken>,
+    pub(crate) history: Vec<Attempt>,
+    /// Its place in its lane: the smallest among the unfinished jobs of the lane is the head.
+    place: u64,
+}
+
+impl Row {
+    pub(crate) fn token(&self) -> ClaimToken {
+        let job = &self.job;
+        let claimed_at = job.claimed_at.unwrap_or(Timestamp::UNIX_EPOCH);
+        ClaimToken::new(job.id, job.claim_seq, job.node, claimed_at)
+    }
+
+    /// Whether this is the token of the present claim. Every write for a claim checks this first.
+    pub(crate) fn holds(&self, token: ClaimToken) -> bool {
+        self.job.state == JobState::Running && self.token() == token
+    }
+
+    fn is_unfinished(&self) -> bool {
+        !self.job.state.is_terminal()
+    }
+
+    fn shares_lane(&self, job: &JobRecord) -> bool {
+        self.job.spec.lane == job.spec.lane && self.job.spec.route.queue == job.spec.route.queue
+    }
+}
+
+impl Tables {
+    /// Whether the write may happen: without a guard, always; with one, while its lock is held.
+    pub(crate) fn allows(&self, guard: Option<&Guard>, now: i64) -> bool {
+        guard.is_none_or(|guard| {
+            let lock = self.locks.get(&guard.lock);
+            lock.is_some_and(|lock| lock.is_held_by(&guard.owner, guard.fence, now))
+        })
+    }
+
+    pub(crate) fn insert(&mut self, job: JobRecord) {
+        let row = Row {
+            job,
+            last_report: None,
+            settled: None,
+            history: Vec::new(),
+            place: 0,
+        };
+        let id = row.job.id;
+        self.jobs.insert(id, row);
+        self.enter_lane(id);
+    }
+
+    /// Gives a job the last place in its lane, and the state in which it waits there.
+    pub(crate) fn enter_lane(&mut self, id: JobId) -> Option<JobState> {
+        let job = &self.jobs.get(&id)?.job;
+        let others = self.jobs.values().filter(|other| other.job.id != id);
+        let mut before = others.filter(|other| other.is_unfinished() && other.shares_lane(job));
+        let blocked = job.spec.lane.is_some() && before.next().is_some();
+        let state = match blocked {
+            true => JobState::Blocked,
+            false => JobState::Pending,
+        };
+        self.last_place += 1;
+        let row = self.jobs.get_mut(&id)?;
+        (row.place, row.job.state) = (self.last_place, state);
+        Some(state)
+    }
+
+    /// Puts a job into a state. If it ends, the next job of its lane can run.
+    pub(crate) fn enter(&mut self, id: JobId, state: JobState, now: i64) {
+        let Some(row) = self.jobs.get_mut(&id) else {
+            return;
+        };
+        row.job.state = state;
+        row.job.finished_at = state.is_terminal().then(|| time::from_millis(now));
+        if !state.is_terminal() || row.job.spec.lane.is_none() {
+            return;
+        }
+        let ended = row.job.clone();
+        let members = self.jobs.values_mut();
+        let members = members.filter(|other| other.is_unfinished() && other.shares_lane(&ended));
+        if let Some(head) = members.min_by_key(|other| other.place)
+            && head.job.state == JobState::Blocked
+        {
+            head.job.state = JobState::Pending;
+        }
+    }
+
+    /// Ends the present claim of a job: notes the attempt, and forgets the owner.
+    pub(crate) fn end_claim(
+        &mut self,
+        id: JobId,
+        state: JobState,
+        outcome: AttemptOutcome,
+        now: i64,
+    ) -> Option<&mut Row> {
+        let row = self.jobs.get_mut(&id)?;
+        let ended_at = time::from_millis(now);
+        let claimed_at = row.job.claimed_at.take().unwrap_or(ended_at);
+        let (seq, node) = (row.job.claim_seq, row.job.node.take());
+        let attempt = Attempt::new(seq, node, claimed_at, ended_at, outcome);
+        row.history.push(attempt);
+        row.job.cancel_requested = false;
+        row.last_report = None;
+        self.enter(id, state, now);
+        self.jobs.get_mut(&id)
+    }
+
+    /// The unfinished job that has this unique key.
+    pub(crate) fn unique_key(&self, key: &Name) -> Option<JobId> {
+        let mut rows = self.jobs.values().filter(|row| row.is_unfinished());
+        let holder = rows.find(|row| row.job.spec.unique_key.as_ref() == Some(key));
+        holder.map(|row| row.job.id)
+    }
+
+    pub(crate) fn running(&self) -> impl Iterator<Item = &Row> {
+        let rows = self.jobs.values();
+        rows.filter(|row| row.job.state == JobState::Running)
+    }
+
+    /// The pending jobs whose time has come.
+    pub(crate) fn due(&self, now: i64) -> impl Iterator<Item = &JobRecord> {
+        let jobs = self.jobs.values().map(|row| &row.job);
+        jobs.filter(move |job| job.state == JobState::Pending && time::to_millis(job.run_at) <= now)
+    }
+}

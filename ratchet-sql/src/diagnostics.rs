@@ -1,0 +1,86 @@
+//! What every dialect looks for when a store is examined.
+
+use ratchet_core::model::{Finding, Findings};
+
+use crate::dialect::{Dialect, Row as _, Run as _};
+use crate::failure::{Failure, Result};
+use crate::migrations::{Schema, Step};
+use crate::store::SqlStore;
+
+/// Adds what was found, or that it could not be seen.
+///
+/// # Errors
+/// The failure, if trying again may help.
+pub fn add_finding(findings: &mut Findings, what: &str, found: Result<Vec<Finding>>) -> Result<()> {
+    findings.add(what, found, |failure: &Failure| failure.kind)
+}
+
+impl<D: Dialect> SqlStore<D> {
+    /// Begins the findings with those on migrations, tables and routes. Returns them, and how many of
+    /// the steps are applied: all, if that cannot be seen, so that everything is looked for.
+    ///
+    /// # Errors
+    /// The first failure for which trying again may help.
+    pub async fn begin_findings(&self, steps: &[Step]) -> Result<(Findings, usize)> {
+        let mut findings = Findings::default();
+        let applied = self.applied().await;
+        let known = applied.as_ref().map_or(steps.len(), |applied| *applied);
+        let version =
+            applied.map(|applied| vec![Finding::schema(applied as u64, steps.len() as u64)]);
+        add_finding(&mut findings, "the migrations", version)?;
+        let missing = self.missing(steps, known).await;
+        add_finding(&mut findings, "the tables and indexes", missing)?;
+        add_finding(
+            &mut findings,
+            "the routes of the jobs",
+            self.lost_routes().await,
+        )?;
+        Ok((findings, known))
+    }
+
+    async fn applied(&self) -> Result<usize> {
+        let applied = self.sql().applied_migrations.query();
+        Ok(self.lease().await?.rows(applied).await?.len())
+    }
+
+    async fn missing(&self, steps: &[Step], applied: usize) -> Result<Vec<Finding>> {
+        let schema = Schema {
+            name: self.schema(),
+            steps,
+            sql: self.sql(),
+        };
+        let own = schema.own_objects(&mut self.lease().await?).await?;
+        let missing = schema.missing(applied, &own);
+        Ok(missing.iter().map(|name| Finding::missing(name)).collect())
+    }
+
+    async fn lost_routes(&self) -> Result<Vec<Finding>> {
+        let find = self.sql().lost_routes.query();
+        let mut lost = Vec::new();
+        for row in self.lease().await?.rows(find).await? {
+            let count = row.try_get::<i64>(1)?.unsigned_abs();
+            lost.push((row.try_get::<i32>(0)?.into(), count));
+        }
+        let table = |name: &str| format!("{}.{name}", D::quoted(self.schema()));
+        let (jobs, routes) = (table("jobs"), table("routes"));
+        let repair = format!("UPDATE {jobs} SET route = (its id in {routes}) WHERE route = N");
+        Ok(Finding::lost_routes(&lost, &repair).into_iter().collect())
+    }
+
+    /// Returns what the rows of a statement say. On a lease of its own, so that one that fails keeps no
+    /// other from being run.
+    ///
+    /// # Errors
+    /// Those of the statement and of `read`.
+    pub async fn found(
+        &self,
+        query: D::Query,
+        read: impl Fn(&D::Row) -> Result<Vec<Finding>>,
+    ) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        for row in self.lease().await?.rows(query).await? {
+            findings.extend(read(&row)?);
+        }
+        Ok(findings)
+    }
+}

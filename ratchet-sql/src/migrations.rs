@@ -1,0 +1,332 @@
+//! Migrations: numbered, append-only, checksummed. A dialect applies them, one transaction each.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use ratchet_core::{SchemaProblem, StoreErrorKind};
+use sha2::{Digest, Sha256};
+
+use crate::dialect::{Dialect, Query as _, Row as _, Run as _};
+use crate::failure::{Failure, Result};
+use crate::statement::Statements;
+
+/// One step of Ratchet's schema, ready to be run in one transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Migration {
+    /// Its number; they begin at 1 and have no gaps.
+    pub version: u32,
+    /// Its name.
+    pub name: &'static str,
+    /// Its statements, the note that it was applied included.
+    pub sql: String,
+}
+
+/// A step as it is in the source.
+#[derive(Clone, Copy)]
+pub struct Step {
+    /// Its number; they begin at 1 and have no gaps.
+    pub version: u32,
+    /// Its name.
+    pub name: &'static str,
+    /// Its text, with the words of the dialect in it.
+    pub sql: &'static str,
+}
+
+impl fmt::Debug for Step {
+    /// Without the text, which is long.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.version, self.name)
+    }
+}
+
+/// The expected and the stored history of a schema differ: how, and in words.
+pub type Mismatch = (SchemaProblem, String);
+
+impl Step {
+    /// Returns the checksum of the text, by which a later change is noticed.
+    #[must_use]
+    pub fn checksum(&self) -> String {
+        let digest = Sha256::digest(self.sql.as_bytes());
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Returns what to run in one transaction: `first`, if this is the first step; its text, in which
+    /// `fill` fills in the words; and a note in `table` that it was applied `now`, an expression.
+    #[must_use]
+    pub fn script(
+        &self,
+        first: &str,
+        fill: impl FnOnce(&str) -> String,
+        table: &str,
+        now: &str,
+    ) -> String {
+        let first = if self.version == 1 { first } else { "" };
+        format!(
+            "{first}{}\nINSERT INTO {table} (version, name, checksum, applied_at)\n\
+             SELECT {}, '{}', '{}', {now};\n",
+            fill(self.sql),
+            self.version,
+            self.name,
+            self.checksum(),
+        )
+    }
+
+    /// Returns the step as it is printed, with this script.
+    #[must_use]
+    pub const fn printed(&self, sql: String) -> Migration {
+        Migration {
+            version: self.version,
+            name: self.name,
+            sql,
+        }
+    }
+
+    /// Writes to the log that it was applied.
+    pub fn log_applied(&self) {
+        let Self { version, name, .. } = self;
+        tracing::info!(version, name, "applied a migration");
+    }
+}
+
+/// Compares the steps with the versions, names and checksums that a database has stored, in order.
+/// `place` names the schema in messages.
+///
+/// # Errors
+/// If the database has other steps, more of them, or none.
+pub fn check_versions(
+    place: &str,
+    steps: &[Step],
+    stored: &[(i64, String, String)],
+) -> Result<(), Mismatch> {
+    let newest = stored.last().map_or(0, |(version, ..)| *version);
+    let known = steps.last().map_or(0, |step| i64::from(step.version));
+    if newest > known {
+        return Err((
+            SchemaProblem::Newer,
+            format!(
+                "{place} has version {newest}, newer than version {known} that this program knows"
+            ),
+        ));
+    }
+    let altered = |text: String| Err((SchemaProblem::Altered, text));
+    if newest == 0 {
+        return altered(format!(
+            "the table of the migrations of {place} is empty, although there are tables"
+        ));
+    }
+    for (expected, (version, name, checksum)) in steps.iter().zip(stored) {
+        if *version != i64::from(expected.version) {
+            return altered(format!(
+                "migration {} was not applied to {place}, although migration {newest} was",
+                expected.version
+            ));
+        }
+        if *checksum != expected.checksum() {
+            return altered(format!(
+                "migration {version} was applied to {place} as `{name}` with other content than \
+                 this program's"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The problem of a schema that lacks migrations which the program may not apply. `store` is the type
+/// that lists them.
+#[must_use]
+pub fn behind(place: &str, store: &str) -> Mismatch {
+    let text = format!(
+        "{place} lacks migrations, and this program is not to apply them; {store}::migrations \
+         says what to run"
+    );
+    (SchemaProblem::Behind, text)
+}
+
+/// The problem of a schema that lacks these objects.
+#[must_use]
+pub fn incomplete(place: &str, missing: &[String]) -> Mismatch {
+    let text = format!("{place} is incomplete, it lacks {}", missing.join(", "));
+    (SchemaProblem::Altered, text)
+}
+
+impl From<Mismatch> for Failure {
+    fn from((problem, text): Mismatch) -> Self {
+        Self::new(StoreErrorKind::SchemaMismatch(problem), text)
+    }
+}
+
+/// The schema of a store, and what should be in it.
+#[derive(Debug)]
+pub struct Schema<'a, D: Dialect> {
+    /// Its name.
+    pub name: &'a str,
+    /// The steps that this program knows.
+    pub steps: &'a [Step],
+    /// The statements on it.
+    pub sql: &'a Statements<D>,
+}
+
+impl<D: Dialect> Schema<'_, D> {
+    /// Returns the name as messages have it.
+    #[must_use]
+    pub fn place(&self) -> String {
+        format!("the schema {}", D::quoted(self.name))
+    }
+
+    /// Returns how many of the steps are applied. If none is, the schema has nothing of ours.
+    ///
+    /// # Errors
+    /// `SchemaMismatch` if the schema has others, tables of ours without a record of how they came,
+    /// or not all that its migrations made.
+    pub async fn applied(&self, lease: &mut D::Lease) -> Result<usize> {
+        let own = self.own_objects(lease).await?;
+        if own.is_empty() {
+            return Ok(0);
+        }
+        let place = self.place();
+        if !own.contains("migrations") {
+            let names: Vec<&str> = own.iter().map(String::as_str).collect();
+            let text = format!(
+                "{place} has {} but no table migrations that says how they came; they are not \
+                 Ratchet's, or were restored in part",
+                names.join(", ")
+            );
+            return Err((SchemaProblem::Altered, text).into());
+        }
+        let mut stored: Vec<(i64, String, String)> = Vec::new();
+        for row in lease.rows(self.sql.applied_migrations.query()).await? {
+            let version: i32 = row.try_get(0)?;
+            stored.push((version.into(), row.try_get(1)?, row.try_get(2)?));
+        }
+        check_versions(&place, self.steps, &stored)?;
+        // Another program may have applied a migration since the objects were listed, so one that is
+        // missing is looked for again.
+        if !self.missing(stored.len(), &own).is_empty() {
+            let own = self.own_objects(lease).await?;
+            let missing = self.missing(stored.len(), &own);
+            if !missing.is_empty() {
+                return Err(incomplete(&place, &missing).into());
+            }
+        }
+        Ok(stored.len())
+    }
+
+    /// Returns which of the objects with names of ours there are, as far as `own_objects` lists them.
+    ///
+    /// # Errors
+    /// Those of the statement.
+    pub async fn own_objects(&self, lease: &mut D::Lease) -> Result<BTreeSet<String>> {
+        let ours: BTreeSet<String> = objects::<D>(self.steps).collect();
+        let mut found = BTreeSet::new();
+        let find = self.sql.own_objects.query().bind(self.name);
+        for row in lease.rows(find).await? {
+            found.insert(row.try_get::<String>(0)?);
+        }
+        Ok(found.intersection(&ours).cloned().collect())
+    }
+
+    /// Returns the objects that the first steps made and that are not among these.
+    #[must_use]
+    pub fn missing(&self, applied: usize, own: &BTreeSet<String>) -> Vec<String> {
+        let steps = &self.steps[..applied.min(self.steps.len())];
+        let expected: BTreeSet<String> = objects::<D>(steps).collect();
+        expected.difference(own).cloned().collect()
+    }
+}
+
+/// Returns the tables that the steps make, and their indexes if the statement `own_objects` of the
+/// dialect lists them; and the table that says so.
+pub fn objects<D: Dialect>(steps: &[Step]) -> impl Iterator<Item = String> {
+    let tables = made(steps, &["CREATE TABLE {schema}."]);
+    let indexes = indexes(steps).filter(|_| D::LISTS_INDEXES);
+    tables.chain(indexes).chain(["migrations".to_owned()])
+}
+
+/// Returns the indexes that the steps make.
+pub fn indexes(steps: &[Step]) -> impl Iterator<Item = String> {
+    made(steps, &["CREATE INDEX ", "CREATE UNIQUE INDEX "])
+}
+
+/// Returns the word after each of these beginnings of a line.
+fn made(steps: &[Step], beginnings: &'static [&'static str]) -> impl Iterator<Item = String> {
+    let lines = steps.iter().flat_map(|step| step.sql.lines());
+    lines.filter_map(|line| {
+        let mut names = beginnings
+            .iter()
+            .filter_map(|begin| line.strip_prefix(begin));
+        names.next()?.split_whitespace().next().map(str::to_owned)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Step = Step {
+        version: 1,
+        name: "init",
+        sql: "CREATE TABLE {schema}.jobs (id integer);\nCREATE UNIQUE INDEX jobs_id ON jobs (id);",
+    };
+    const NEXT: Step = Step {
+        version: 2,
+        name: "next",
+        sql: "CREATE TABLE {schema}.more (a integer)",
+    };
+
+    fn noted(steps: &[Step]) -> Vec<(i64, String, String)> {
+        let note = |step: &Step| (step.version.into(), step.name.to_owned(), step.checksum());
+        steps.iter().map(note).collect()
+    }
+
+    fn refusal(steps: &[Step], stored: &[(i64, String, String)]) -> String {
+        let (problem, text) = check_versions("the schema", steps, stored).unwrap_err();
+        format!("{problem:?}: {text}")
+    }
+
+    #[test]
+    fn other_histories_are_refused() {
+        let both = [FIRST, NEXT];
+        check_versions("s", &both, &noted(&both)).unwrap();
+        check_versions("s", &both, &noted(&[FIRST])).unwrap();
+        let newer = refusal(&[FIRST], &noted(&both));
+        assert!(
+            newer.starts_with("Newer: the schema has version 2, newer"),
+            "{newer}"
+        );
+        assert!(refusal(&both, &noted(&[NEXT])).contains("not applied"));
+        assert!(refusal(&both, &[]).contains("empty"));
+        let changed = Step {
+            sql: NEXT.sql,
+            ..FIRST
+        };
+        let altered = refusal(&both, &noted(&[changed]));
+        assert!(altered.starts_with("Altered: "), "{altered}");
+        assert!(altered.contains("other content"), "{altered}");
+    }
+
+    #[test]
+    fn a_script_ends_with_the_note_that_it_was_applied() {
+        let fill = |text: &str| text.replace("{schema}", "s");
+        let script = NEXT.script("CREATE SCHEMA s;\n", fill, "s.migrations", "0");
+        let note = format!(
+            "\nINSERT INTO s.migrations (version, name, checksum, applied_at)\n\
+             SELECT 2, 'next', '{}', 0;\n",
+            NEXT.checksum()
+        );
+        assert_eq!(script, format!("CREATE TABLE s.more (a integer){note}"));
+        let first = FIRST.script("CREATE SCHEMA s;\n", fill, "s.migrations", "0");
+        assert!(
+            first.starts_with("CREATE SCHEMA s;\nCREATE TABLE s.jobs"),
+            "{first}"
+        );
+    }
+
+    #[test]
+    fn what_the_steps_make_is_read_from_their_text() {
+        let steps = [FIRST, NEXT];
+        let tables: Vec<String> = made(&steps, &["CREATE TABLE {schema}."]).collect();
+        assert_eq!(tables, ["jobs", "more"]);
+        assert_eq!(indexes(&steps).collect::<Vec<_>>(), ["jobs_id"]);
+    }
+}

@@ -1,0 +1,243 @@
+//! The settings that every store on a SQL server has.
+
+use std::time::Duration;
+
+use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
+
+use crate::dialect::Dialect;
+use crate::failure::Result as Inner;
+use crate::generation::LIFETIME;
+use crate::migrations::Step;
+use crate::store::too_late;
+
+/// The settings that every store on a SQL server has; [`builder!`](crate::builder) makes their setters.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the setters say it")]
+pub struct Settings {
+    pub schema: String,
+    pub max_connections: Option<u32>,
+    pub acquire_timeout: Duration,
+    pub deadline: Duration,
+    pub application_name: Option<String>,
+    pub migrate: bool,
+    pub max_lifetime: Duration,
+    pub clock_table: Option<String>,
+    pub steps: Vec<Step>,
+}
+
+impl Settings {
+    /// Builds the defaults, with these migrations.
+    #[must_use]
+    pub fn new(steps: &[Step]) -> Self {
+        Self {
+            schema: "ratchet".to_owned(),
+            max_connections: None,
+            acquire_timeout: Duration::from_secs(5),
+            deadline: Duration::from_secs(10),
+            application_name: None,
+            migrate: true,
+            max_lifetime: LIFETIME,
+            clock_table: None,
+            steps: steps.to_vec(),
+        }
+    }
+
+    /// Returns how many connections the pool may have.
+    #[must_use]
+    pub fn max_connections(&self) -> u32 {
+        self.max_connections.unwrap_or(10)
+    }
+
+    /// Checks what can be checked without the database; returns the expression of the clock.
+    ///
+    /// # Errors
+    /// `Misconfigured`, with the first setting that cannot work.
+    pub fn check<D: Dialect>(&self) -> Result<String> {
+        for (setting, is_zero) in [
+            ("acquire_timeout", self.acquire_timeout.is_zero()),
+            ("deadline", self.deadline.is_zero()),
+            ("max_lifetime", self.max_lifetime.is_zero()),
+            ("max_connections", self.max_connections() == 0),
+        ] {
+            if is_zero {
+                return Err(misconfigured(setting, "is zero"));
+            }
+        }
+        check_identifier::<D>("schema", &self.schema)?;
+        let Some(table) = &self.clock_table else {
+            return Ok(D::CLOCK.to_owned());
+        };
+        check_identifier::<D>("clock_table", table)?;
+        Ok(format!(
+            "(SELECT now_ms FROM {{schema}}.{})",
+            D::quoted(table)
+        ))
+    }
+}
+
+/// Refuses what the server would not take as a name, or would change.
+fn check_identifier<D: Dialect>(what: &'static str, name: &str) -> Result<()> {
+    let problem = match name {
+        "" => "is empty",
+        _ if name.contains('\0') => "has a NUL",
+        // They mean something in the texts of the statements.
+        _ if name.contains(['{', '}']) => "has a brace",
+        _ => match D::identifier_problem(name) {
+            Some(problem) => problem,
+            None => return Ok(()),
+        },
+    };
+    Err(misconfigured(what, problem))
+}
+
+/// Builds the error of a setting that cannot work.
+pub fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {
+    StoreError::new(StoreErrorKind::Misconfigured, "connect")
+        .with_source(InvalidInput::new(what, problem))
+}
+
+/// Does work within the deadline, for the caller of `operation`.
+///
+/// # Errors
+/// Those of `work`, and `Timeout` after the deadline.
+pub async fn in_time<T>(
+    operation: &'static str,
+    deadline: Duration,
+    work: impl Future<Output = Inner<T>>,
+) -> Result<T> {
+    let done = tokio::time::timeout(deadline, work).await;
+    done.unwrap_or_else(|_| Err(too_late(deadline)))
+        .map_err(|failure| failure.during(operation))
+}
+
+/// Gives a `Builder` with a field `settings` and a method `into_config` the setters of [`Settings`], and
+/// what a builder does. The documentation of a setter differs where the servers do.
+///
+/// The module that calls it has the `migrate` of the dialect: its `scripts` and `pending`.
+#[macro_export]
+macro_rules! builder {
+    (
+        $store:ident;
+        $(#[$max_connections:meta])* max_connections;
+        $(#[$acquire_timeout:meta])* acquire_timeout;
+        $(#[$deadline:meta])* deadline;
+        $(#[$application_name:meta])* application_name;
+        $(#[$max_lifetime:meta])* max_lifetime;
+    ) => {
+        impl Builder {
+            /// Keeps the tables in this schema; `ratchet` unless set. Any name will do.
+            pub fn schema(mut self, schema: impl Into<String>) -> Self {
+                self.settings.schema = schema.into();
+                self
+            }
+
+            $(#[$max_connections])*
+            pub fn max_connections(mut self, connections: u32) -> Self {
+                self.settings.max_connections = Some(connections);
+                self
+            }
+
+            $(#[$acquire_timeout])*
+            pub fn acquire_timeout(mut self, timeout: ::std::time::Duration) -> Self {
+                self.settings.acquire_timeout = timeout;
+                self
+            }
+
+            $(#[$deadline])*
+            pub fn deadline(mut self, deadline: ::std::time::Duration) -> Self {
+                self.settings.deadline = deadline;
+                self
+            }
+
+            $(#[$application_name])*
+            pub fn application_name(mut self, name: impl Into<String>) -> Self {
+                self.settings.application_name = Some(name.into());
+                self
+            }
+
+            $(#[$max_lifetime])*
+            pub fn max_lifetime(mut self, lifetime: ::std::time::Duration) -> Self {
+                self.settings.max_lifetime = lifetime;
+                self
+            }
+
+            /// Whether to create and upgrade the tables, which is the default. If not, connecting fails
+            /// with `SchemaMismatch` unless somebody has applied every step of
+            #[doc = concat!("[`", stringify!($store), "::migrations`].")]
+            pub fn migrate(mut self, migrate: bool) -> Self {
+                self.settings.migrate = migrate;
+                self
+            }
+
+            /// Adds a migration after those of this version, for tests of upgrades.
+            #[doc(hidden)]
+            pub fn next_migration(mut self, name: &'static str, sql: &'static str) -> Self {
+                let steps = &mut self.settings.steps;
+                let version = steps.last().map_or(1, |step| step.version + 1);
+                steps.push($crate::Step { version, name, sql });
+                self
+            }
+
+            /// For tests: takes the time from the column `now_ms` of the only row of this table, which
+            /// the test has made in the schema, instead of the database's clock.
+            pub fn clock_table(mut self, table: impl Into<String>) -> Self {
+                self.settings.clock_table = Some(table.into());
+                self
+            }
+
+            /// Connects, creates or upgrades Ratchet's tables, and checks that they are what this
+            /// version of Ratchet needs.
+            ///
+            /// # Errors
+            /// `Misconfigured` if a setting, the URL, the certificate, the credentials, the rights of
+            /// the user or the settings of the database cannot work, and then says what a DBA must run;
+            /// `SchemaMismatch` if the schema has tables that are newer, were changed, or are not
+            /// Ratchet's; `Unavailable`, `ReadOnly` or `Timeout` as the database is.
+            ///
+            /// # Cancel safety
+            /// Dropping the future ends what was started; migrations are applied whole or not at all.
+            pub async fn connect(
+                self,
+            ) -> ::ratchet_core::Result<::ratchet_core::store::Checked<$store>> {
+                let config = self.into_config();
+                let store = $store::open(config.map_err(|error| error.during("connect"))?);
+                store.await.map(::ratchet_core::store::Checked::new)
+            }
+
+            /// All migrations with what is set, in order. The database is not looked at.
+            #[must_use]
+            pub fn migrations(&self) -> Vec<$crate::Migration> {
+                migrate::scripts(&self.settings.schema, &self.settings.steps)
+            }
+
+            /// The migrations that [`connect`](Self::connect) would apply, in order. Nothing is
+            /// changed.
+            ///
+            /// # Errors
+            /// As for [`connect`](Self::connect), but that it may lack the rights to make tables.
+            ///
+            /// # Cancel safety
+            /// Dropping the future gives the connection up.
+            pub async fn pending_migrations(
+                self,
+            ) -> ::ratchet_core::Result<Vec<$crate::Migration>> {
+                const OPERATION: &str = "pending_migrations";
+                let config = self.into_config();
+                let config = config.map_err(|error| error.during(OPERATION))?;
+                let pending = migrate::pending(&config);
+                $crate::in_time(OPERATION, config.settings.deadline, pending).await
+            }
+
+            /// Whether the settings can work, as far as that can be said without the database.
+            ///
+            /// # Errors
+            /// `Misconfigured`, with the first setting that cannot.
+            pub fn check(&self) -> ::ratchet_core::Result<()> {
+                let config = self.clone().into_config();
+                config
+                    .map(drop)
+                    .map_err(|error| error.during("check settings"))
+            }
+        }
+    };
+}
