@@ -14,6 +14,7 @@ use crate::id::NodeId;
 use crate::metrics::StepDown;
 use crate::model::{Enqueued, NewJob, NodeStatus};
 use crate::name::Name;
+use crate::shutdown::shutdown_signal;
 
 /// A member of the cluster: runs jobs and takes part in looking after them. Clones are the same
 /// node.
@@ -213,15 +214,19 @@ impl Node {
         Ok(())
     }
 
-    /// Runs jobs until somebody asks the node to drain.
+    /// Runs jobs until the process is asked to end, as [`shutdown_signal`] says, or somebody asks the
+    /// node to drain; then drains. A second signal ends the process at once.
     ///
     /// # Errors
     /// As for [`run_until`](Self::run_until).
     ///
+    /// # Panics
+    /// Outside of a Tokio runtime with I/O enabled.
+    ///
     /// # Cancel safety
     /// As for [`run_until`](Self::run_until).
     pub async fn run(&self) -> Result<(), RunError> {
-        self.run_until(std::future::pending::<()>()).await
+        self.run_until(shutdown_signal()).await
     }
 }
 
