@@ -45,8 +45,8 @@ pub use ratchet_core::{
     ArchiveClient, Bulk, BulkCounts, Client, JobAction, JobRecord, JobState, VersionWatch, Wakes,
     model::{
         Acted, ActionOutcome, ArchiveFilter, ArchivePage, ArchivedJob, Attempt, AttemptOutcome,
-        JobFilter, JobOrder, JobPage, JobSelector, JobSpec, PageRequest, PermitInfo, Progress,
-        QueueInfo, SignalRecord, StateCounts,
+        Detail, JobFilter, JobOrder, JobPage, JobSelector, JobSpec, PageRequest, PermitInfo,
+        Progress, QueueInfo, SignalRecord, StateCounts,
     },
     state::Response,
     store::Changed,

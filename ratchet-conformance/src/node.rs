@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ratchet_core::model::{
     Acted, ActionOutcome, Attempt, BatchClosed, BatchRecord, Claim, ClaimRequest, ClaimedJob,
-    Delivered, DueRecurring, DueRoute, Fenced, Fired, Guarded, Heartbeat, HeartbeatReply,
+    Delivered, Detail, DueRecurring, DueRoute, Fenced, Fired, Guarded, Heartbeat, HeartbeatReply,
     JobFilter, JobInput, JobOrder, JobPage, JobSelector, Link, LinkState, NodeRecord, NodeStatus,
     NodeSweep, Outcome, PageRequest, PurgeRequest, PutOutcome, QueueInfo, ReclaimRequest,
     Reclaimed, RecurringClaimRequest, RecurringFiring, RecurringRecord, Report, ReportKind,
@@ -284,7 +284,7 @@ impl TestNode {
     }
 
     pub(crate) async fn get_all(&self, jobs: &[JobId]) -> Vec<Option<JobRecord>> {
-        ok(self.jobs().get(jobs).await)
+        ok(self.jobs().get(jobs, Detail::Whole).await)
     }
 
     pub(crate) async fn state(&self, job: JobId) -> JobState {
@@ -513,6 +513,12 @@ impl TestNode {
 /// Which jobs were claimed, in order.
 pub(crate) fn ids(claimed: &[ClaimedJob]) -> Vec<JobId> {
     claimed.iter().map(|job| job.claim.token.job).collect()
+}
+
+/// The input that a claim came with.
+pub(crate) fn input(claimed: &ClaimedJob) -> &JobInput {
+    let input = claimed.input.as_ref();
+    input.unwrap_or_else(|| panic!("{} was claimed without its input", claimed.claim.token.job))
 }
 
 /// The error of a call that had to be refused for what was wrong with `field`.

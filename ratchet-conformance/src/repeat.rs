@@ -200,9 +200,9 @@ repeating! {
         AfterContentionOrTimeout report(reports: &[Report]) -> Vec<Reported>;
         AfterContention reclaim(request: &ReclaimRequest) -> Vec<Reclaimed>;
         AfterContention act(jobs: &JobSelector, action: JobAction) -> Vec<Acted>;
-        AfterContentionOrTimeout get(ids: &[JobId]) -> Vec<Option<JobRecord>>;
-        AfterContentionOrTimeout outlines(ids: &[JobId]) -> Vec<Option<JobRecord>>;
+        AfterContentionOrTimeout get(ids: &[JobId], detail: Detail) -> Vec<Option<JobRecord>>;
         AfterContentionOrTimeout list(filter: &JobFilter, page: &PageRequest) -> JobPage;
+        AfterContentionOrTimeout count_jobs(filter: &JobFilter) -> StateCounts;
         AfterContentionOrTimeout history(job: JobId) -> Vec<Attempt>;
         AfterContention purge(request: &PurgeRequest) -> Guarded<u64>;
     }
@@ -211,7 +211,6 @@ repeating! {
         AfterContention pause_queue(queue: &Name) -> Changed;
         AfterContention resume_queue(queue: &Name) -> Changed;
         AfterContentionOrTimeout queues() -> Vec<QueueInfo>;
-        AfterContentionOrTimeout count_jobs(filter: &JobFilter) -> StateCounts;
         AfterContentionOrTimeout due_routes() -> Vec<DueRoute>;
         AfterContentionOrTimeout count_due(queue: &Name, limit: u64) -> u64;
     }

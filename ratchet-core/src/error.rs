@@ -34,6 +34,12 @@ impl InvalidInput {
         Self::new("permit", problem)
     }
 
+    /// Returns the last error of a stored job of which this part cannot be read.
+    #[must_use]
+    pub fn of_stored_job(&self) -> String {
+        format!("the stored job cannot be read: {self}")
+    }
+
     /// What was wrong: `payload`, `queue`, `timeout`, …
     #[must_use]
     pub const fn field(&self) -> &'static str {

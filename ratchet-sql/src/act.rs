@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ratchet_core::links::waiting_state;
-use ratchet_core::model::{Acted, ActionOutcome, JobFilter, JobOrder, JobSelector, PageRequest};
+use ratchet_core::model::{ActSelection, Acted, ActionOutcome, JobFilter, JobSelector};
 use ratchet_core::state::Response;
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 use uuid::Uuid;
@@ -39,55 +39,34 @@ impl<D: Dialect> SqlStore<D> {
         action: JobAction,
     ) -> Result<Vec<Acted>> {
         match jobs {
-            JobSelector::Ids(ids) if ids.is_empty() => Ok(Vec::new()),
             JobSelector::Ids(ids) => self.act_on_these(ids, None, action).await,
             JobSelector::Matching {
                 filter,
                 after,
                 limit,
             } => {
-                let page = PageRequest::first(*limit).after(*after);
-                self.act_on_matching(filter, page, action).await
+                let selection = ActSelection::new(filter, *after, *limit, action);
+                self.act_on_matching(filter, selection, action).await
             }
             // A selector this version does not know selects nothing.
             _ => Ok(Vec::new()),
         }
     }
 
-    /// Does the action to a batch of those that match, which begins behind a place. [act.select]
+    /// Acts on a batch of the jobs that match. [act.select]
     async fn act_on_matching(
         &self,
         filter: &JobFilter,
-        page: PageRequest,
+        mut selection: ActSelection,
         action: JobAction,
     ) -> Result<Vec<Acted>> {
-        let responds = |state: &JobState| state.respond(action) != Response::Refuse;
-        let states: Vec<_> = filter
-            .wanted_states()
-            .into_iter()
-            .filter(responds)
-            .collect();
-        let mut page = page.order(JobOrder::OldestFirst);
         loop {
-            let ids = self
-                .selected_ids(filter, &states, &page, page.limit)
-                .await?;
-            if ids.is_empty() {
-                return Ok(Vec::new());
-            }
-            let mut acted = self.act_on_these(&ids, Some(&states), action).await?;
-            // Somebody else changed them since they were selected: they do not match any more.
-            acted.retain(|one| {
-                !matches!(
-                    one.outcome,
-                    ActionOutcome::Refused(_) | ActionOutcome::NotFound
-                )
-            });
-            if !acted.is_empty() {
+            let ActSelection { states, page } = &selection;
+            let ids = self.selected_ids(filter, states, page, page.limit).await?;
+            let acted = self.act_on_these(&ids, Some(states), action).await?;
+            if let Some(acted) = selection.finish(acted) {
                 return Ok(acted);
             }
-            // That was all of them, and no answer would say that there was none.
-            page = page.after(ids.last().copied());
         }
     }
 
@@ -97,6 +76,9 @@ impl<D: Dialect> SqlStore<D> {
         selected: Option<&[JobState]>,
         action: JobAction,
     ) -> Result<Vec<Acted>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut lease = self.lease().await?;
         lease.begin().await?;
         let acted = self.act_inside(&mut lease, ids, selected, action).await;

@@ -187,13 +187,11 @@ impl<D: Dialect> SqlStore<D> {
         }
         let list = list
             .bind(beginning(page))
-            // One more than the page has, to know whether there is another page.
-            .bind(i64::try_from(page.limit + 1).unwrap_or(i64::MAX));
-        let rows = self.lease().await?.rows(list).await?;
-        let shown = &rows[..rows.len().min(page.limit)];
-        let last = shown.last().filter(|_| rows.len() > page.limit);
+            .bind(i64::try_from(page.read_limit()).unwrap_or(i64::MAX));
+        let mut rows = self.lease().await?.rows(list).await?;
+        let last = page.cut(&mut rows);
         let next = last.map(|row| row::job_id(row, 0)).transpose()?;
-        let jobs = shown.iter().filter_map(archived).map(|(_, job)| job);
+        let jobs = rows.iter().filter_map(archived).map(|(_, job)| job);
         Ok(ArchivePage {
             jobs: jobs.collect(),
             next,

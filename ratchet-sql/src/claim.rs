@@ -17,15 +17,6 @@ use crate::routes::Chosen;
 use crate::row::{self, HAS_CHILDREN, IN_BATCH};
 use crate::store::SqlStore;
 
-/// How much of each claimed job is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Depth {
-    /// All of it.
-    Whole,
-    /// Not the payload and the checkpoint.
-    WithoutInput,
-}
-
 /// How many candidates a claim looks at for each job it wants: one while nobody else claims, and
 /// more when others had what it chose.
 #[derive(Debug)]
@@ -100,7 +91,6 @@ struct Round {
 /// What one round looks for.
 struct Look<'a> {
     request: &'a ClaimRequest,
-    depth: Depth,
     /// How many jobs.
     wanted: usize,
     /// Among how many candidates for each of them.
@@ -115,11 +105,10 @@ impl Look<'_> {
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Claims due jobs, in claim order; the inputs are at their place if `depth` asks for them.
+    /// Claims due jobs, in claim order.
     pub(crate) async fn claim_jobs(
         &self,
         request: &ClaimRequest,
-        depth: Depth,
         until: Instant,
     ) -> Result<Vec<ClaimedJob>> {
         let mut claimed: Vec<ClaimedJob> = Vec::new();
@@ -137,7 +126,6 @@ impl<D: Dialect> SqlStore<D> {
             let wanted = request.limit - claimed.len();
             let look = Look {
                 request,
-                depth,
                 wanted,
                 reach,
             };
@@ -292,7 +280,7 @@ impl<D: Dialect> SqlStore<D> {
             .bind(number(look.look_at()))
             .bind(number(look.wanted))
             .bind(look.request.node.as_uuid())
-            .bind(look.depth == Depth::Whole)
+            .bind(look.request.payloads)
             .bind(chosen.last.stamp);
         let rows = lease.rows(claim).await?;
         let mut round = Round {
@@ -315,10 +303,10 @@ impl<D: Dialect> SqlStore<D> {
             let now = from_millis(round.now);
             let token = ClaimToken::new(id.into(), row::seq(row, 4)?, node, now);
             let route = row.try_get(5).ok().and_then(|route| chosen.get(route));
-            match decode(row, token, route) {
+            match decode(row, token, route, look.request.payloads) {
                 Ok(job) => round.claimed.push(job),
                 Err(problem) => {
-                    let error = row::unreadable(&problem);
+                    let error = problem.of_stored_job();
                     tracing::warn!(job = %token.job, error, "failed a job that cannot be read");
                     let failed = Settlement::new(token, Outcome::Failed { error });
                     round
@@ -336,6 +324,7 @@ fn decode(
     row: &impl Row,
     token: ClaimToken,
     route: Option<&Route>,
+    payloads: bool,
 ) -> std::result::Result<ClaimedJob, InvalidInput> {
     let broken = |_: Failure| InvalidInput::new("the row", "cannot be decoded");
     let level: i16 = row.try_get(6).map_err(broken)?;
@@ -360,10 +349,10 @@ fn decode(
     let flags: i16 = row.try_get(20).map_err(broken)?;
     claim.awaited = flags & (HAS_CHILDREN | IN_BATCH) != 0;
     claim.trace = row::trace(row, 14, 15)?;
-    let input = JobInput {
+    let input = payloads.then(|| JobInput {
         payload: row::json(row, 16).unwrap_or_else(|| Json::from_stored("null")),
         checkpoint: row::json(row, 17),
-    };
+    });
     Ok(ClaimedJob { claim, input })
 }
 

@@ -2,14 +2,13 @@
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded, JobFilter,
+    Acted, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded, JobFilter,
     JobInput, JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest,
-    Reclaimed, Report, Reported, Settlement,
+    Reclaimed, Report, Reported, Settlement, StateCounts,
 };
 use ratchet_core::store::JobStore;
 use ratchet_core::{ClaimToken, InvalidInput, JobAction, JobId, Result, StoreError, limits, time};
 
-use crate::claim::Depth;
 use crate::dialect::Dialect;
 use crate::failure::Loss;
 use crate::store::SqlStore;
@@ -25,14 +24,19 @@ impl<D: Dialect> JobStore for SqlStore<D> {
     }
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
-        self.claim("claim_next_batch", request, Depth::Whole).await
-    }
-
-    async fn claim_next_batch_optimized(&self, request: &ClaimRequest) -> Result<Vec<Claim>> {
-        let jobs = self
-            .claim("claim_next_batch_optimized", request, Depth::WithoutInput)
-            .await?;
-        Ok(jobs.into_iter().map(|job| job.claim).collect())
+        request.validate()?;
+        if request.limit == 0 {
+            return Ok(Vec::new());
+        }
+        let until = self.nearly_too_late(time::monotonic());
+        // A claim whose answer was lost may have been made, and another on top of it would be more
+        // than was asked for. One that the server says it ended was not made.
+        self.call_again_after(
+            "claim_next_batch",
+            |loss| loss == Loss::Told,
+            || self.claim_jobs(request, until),
+        )
+        .await
     }
 
     async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
@@ -72,21 +76,19 @@ impl<D: Dialect> JobStore for SqlStore<D> {
         .await
     }
 
-    async fn get(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+    async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
         limits::check_batch("ids", ids.len()).map_err(refused("get"))?;
-        self.call("get", || self.read_jobs(ids, Detail::Whole))
-            .await
-    }
-
-    async fn outlines(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
-        limits::check_batch("ids", ids.len()).map_err(refused("outlines"))?;
-        self.call("outlines", || self.read_jobs(ids, Detail::Outline))
-            .await
+        self.call("get", || self.read_jobs(ids, detail)).await
     }
 
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
         page.validate()?;
         self.call("list", || self.read_page(filter, page)).await
+    }
+
+    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
+        self.call("count_jobs", || self.count_matching(filter))
+            .await
     }
 
     async fn history(&self, job: JobId) -> Result<Vec<Attempt>> {
@@ -100,29 +102,6 @@ impl<D: Dialect> JobStore for SqlStore<D> {
             "purge",
             |loss| loss == Loss::Told,
             || self.purge_jobs(request),
-        )
-        .await
-    }
-}
-
-impl<D: Dialect> SqlStore<D> {
-    async fn claim(
-        &self,
-        operation: &'static str,
-        request: &ClaimRequest,
-        depth: Depth,
-    ) -> Result<Vec<ClaimedJob>> {
-        request.validate()?;
-        if request.limit == 0 {
-            return Ok(Vec::new());
-        }
-        let until = self.nearly_too_late(time::monotonic());
-        // A claim whose answer was lost may have been made, and another on top of it would be more
-        // than was asked for. One that the server says it ended was not made.
-        self.call_again_after(
-            operation,
-            |loss| loss == Loss::Told,
-            || self.claim_jobs(request, depth, until),
         )
         .await
     }

@@ -48,7 +48,7 @@ impl<D: Dialect> SqlStore<D> {
         for (job, problem) in problems {
             if let Some(job) = jobs.get_mut(&job) {
                 job.last_error
-                    .get_or_insert_with(|| row::unreadable(&problem));
+                    .get_or_insert_with(|| problem.of_stored_job());
             }
         }
         Ok(())

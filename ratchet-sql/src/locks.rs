@@ -6,7 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_core::limits::check_limit;
 use ratchet_core::model::{Fenced, Guard};
-use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockPage, LockStore, validate_ttl};
+use ratchet_core::store::{
+    Acquired, HeldLock, LockInfo, LockPage, LockStore, StoredLock, validate_ttl,
+};
 use ratchet_core::time::millis_between;
 use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError, StoreErrorKind};
 
@@ -48,7 +50,9 @@ impl<D: Dialect> LockStore for SqlStore<D> {
             let repeated = repeated.swap(true, Ordering::Relaxed);
             match self.move_expiry(name, owner, fence, None).await? {
                 // The answer of the first time may have been lost.
-                Fenced::Stale if repeated => self.was_released(name, owner, fence).await,
+                Fenced::Stale if repeated => {
+                    Ok(Fenced::when(self.was_released(name, owner, fence).await?))
+                }
                 done => Ok(done),
             }
         })
@@ -149,20 +153,11 @@ impl<D: Dialect> SqlStore<D> {
     }
 
     /// Whether the last tenure of a lock was this one, and ended by its release and not by time.
-    async fn was_released(&self, name: &Name, owner: &Name, fence: Fence) -> Inner<Fenced> {
+    async fn was_released(&self, name: &Name, owner: &Name, fence: Fence) -> Inner<bool> {
         let find = self.sql().find_lock.query().bind(name.as_str());
         let rows = self.live().await?.rows(find).await?;
-        let Some(row) = rows.first() else {
-            return Ok(Fenced::Stale);
-        };
-        let holder = row::name(row, 0, "owner")?;
-        let released = row.try_get::<i64>(2)? == RELEASED;
-        let same = holder.as_ref() == Some(owner) && Fence(row::seq(row, 1)?) == fence;
-        Ok(if released && same {
-            Fenced::Applied
-        } else {
-            Fenced::Stale
-        })
+        let lock = rows.first().map(stored_lock).transpose()?;
+        Ok(lock.is_some_and(|lock| lock.was_released_by(owner, fence)))
     }
 
     async fn move_expiry(
@@ -187,31 +182,25 @@ impl<D: Dialect> SqlStore<D> {
         // A lock that is free is bound to nothing.
         let renew = lease.bind_session(renew, ttl.is_some());
         let moved = lease.execute(renew).await?;
-        Ok(if moved > 0 {
-            Fenced::Applied
-        } else {
-            Fenced::Stale
-        })
+        Ok(Fenced::when(moved > 0))
     }
 }
 
-/// The lock of a row of `find_lock`.
-fn lock_info(row: &impl Row) -> Inner<LockInfo> {
+/// What a row of `find_lock` or `list_locks` says of a lock.
+fn stored_lock(row: &impl Row) -> Inner<StoredLock> {
     let owner = row::name(row, 0, "owner")?;
-    let (expires_at, now): (i64, i64) = (row.try_get(2)?, row.try_get(3)?);
-    let holder = HeldLock {
+    Ok(StoredLock {
         owner: owner.ok_or_else(|| InvalidInput::new("owner", "is missing"))?,
         fence: Fence(row::seq(row, 1)?),
-        remaining: millis_between(now, expires_at),
-    };
-    let is_held = expires_at > now;
-    Ok(LockInfo {
-        fence: Fence(row::seq(row, 1)?),
-        holder: is_held.then_some(holder),
-        holder_gone: is_held && row.try_get(4)?,
-        expired_for: (RELEASED < expires_at && expires_at <= now)
-            .then(|| millis_between(expires_at, now)),
+        expires_at: Some(row.try_get(2)?).filter(|end| *end > RELEASED),
     })
+}
+
+/// The lock of a row of `find_lock` or `list_locks` as it is shown.
+fn lock_info(row: &impl Row) -> Inner<LockInfo> {
+    let mut info = stored_lock(row)?.info(row.try_get(3)?);
+    info.holder_gone = info.holder.is_some() && row.try_get(4)?;
+    Ok(info)
 }
 
 /// The lock of a row of `list_locks`, with its name.

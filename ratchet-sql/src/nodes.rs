@@ -6,13 +6,12 @@ use ratchet_core::model::{
     SweptNodes,
 };
 use ratchet_core::store::{Changed, NodeStore};
-use ratchet_core::time::{self, Timestamp, duration_millis, from_millis, to_millis};
+use ratchet_core::time::{Timestamp, duration_millis, from_millis, to_millis};
 use ratchet_core::{ClaimToken, Name, NodeId, Result, StoreErrorKind};
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::{Failure, Loss, Result as Inner};
-use crate::queues::changed;
 use crate::row;
 use crate::store::SqlStore;
 
@@ -26,7 +25,7 @@ impl<D: Dialect> NodeStore for SqlStore<D> {
         self.call("set_node_status", || async {
             let set = self.sql().set_node_status.query();
             let set = set.bind(node.as_uuid()).bind(i16::from(status.code()));
-            Ok(changed(self.live().await?.execute(set).await?))
+            Ok(Changed::when(self.live().await?.execute(set).await? > 0))
         })
         .await
     }
@@ -147,11 +146,9 @@ impl<D: Dialect> SqlStore<D> {
             }
             swept.died.sort();
         }
-        let forgettable = |node: &&NodeRecord| {
-            let ended = !node.status.is_live() || swept.died.contains(&node.node);
-            ended && time::add(node.last_seen, sweep.forget_after) < now
-        };
-        let old = nodes.iter().filter(forgettable);
+        let old = nodes
+            .iter()
+            .filter(|node| sweep.forgets(node, &swept.died, now));
         let old: Vec<Uuid> = old.map(|node| node.node.as_uuid()).collect();
         if !old.is_empty() {
             let forget = self.sql().forget_nodes.query().bind(&old);

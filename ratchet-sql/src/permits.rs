@@ -11,7 +11,6 @@ use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::Result as Inner;
-use crate::queues::changed;
 use crate::routes::Chosen;
 use crate::row;
 use crate::store::SqlStore;
@@ -24,7 +23,7 @@ impl<D: Dialect> PermitStore for SqlStore<D> {
         self.call("set_permits", || async {
             let set = self.sql().set_permits.query();
             let set = set.bind(resource.as_str()).bind(i64::from(max));
-            Ok(changed(self.lease().await?.changed(set).await?))
+            Ok(Changed::when(self.lease().await?.changed(set).await? > 0))
         })
         .await
     }

@@ -1,9 +1,9 @@
 //! [`QueueStore`] on SQL.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use ratchet_core::model::{DueRoute, JobFilter, QueueInfo, StateCounts};
+use ratchet_core::model::{DueRoute, QueueInfo, StateCounts};
 use ratchet_core::store::{Changed, QueueStore};
 use ratchet_core::time::millis_between;
 use ratchet_core::{JobState, Name, Result};
@@ -12,15 +12,6 @@ use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::Result as Inner;
 use crate::row;
 use crate::store::SqlStore;
-
-/// What the number of changed rows tells.
-pub(crate) fn changed(rows: u64) -> Changed {
-    if rows > 0 {
-        Changed::Changed
-    } else {
-        Changed::Unchanged
-    }
-}
 
 /// A pause or a resumption that is repeated because its answer was lost says `Unchanged` of what it
 /// changed itself the first time. The queue is as the caller wants it either way.
@@ -33,18 +24,14 @@ impl<D: Dialect> QueueStore for SqlStore<D> {
     async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
         self.call("resume_queue", || async {
             let resume = self.sql().resume_queue.query().bind(queue.as_str());
-            Ok(changed(self.lease().await?.execute(resume).await?))
+            let rows = self.lease().await?.execute(resume).await?;
+            Ok(Changed::when(rows > 0))
         })
         .await
     }
 
     async fn queues(&self) -> Result<Vec<QueueInfo>> {
         self.call("queues", || self.list_queues()).await
-    }
-
-    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
-        self.call("count_jobs", || self.count_matching(filter))
-            .await
     }
 
     async fn due_routes(&self) -> Result<Vec<DueRoute>> {
@@ -89,7 +76,7 @@ impl<D: Dialect> SqlStore<D> {
         let pause = self.sql().pause_queue.query().bind(queue.as_str());
         let mut lease = self.lease().await?;
         let Some(claims) = &self.sql().await_claims else {
-            return lease.changed(pause).await.map(changed);
+            return Ok(Changed::when(lease.changed(pause).await? > 0));
         };
         lease.begin().await?;
         let paused = async {
@@ -97,7 +84,7 @@ impl<D: Dialect> SqlStore<D> {
             lease.changed(pause).await
         }
         .await;
-        lease.end(paused).await.map(changed)
+        Ok(Changed::when(lease.end(paused).await? > 0))
     }
 
     async fn list_queues(&self) -> Inner<Vec<QueueInfo>> {
@@ -106,25 +93,13 @@ impl<D: Dialect> SqlStore<D> {
         for row in lease.rows(self.sql().paused_queues.query()).await? {
             paused.extend(row::name(&row, 0, "queue").ok().flatten());
         }
-        let mut queues: BTreeMap<Name, StateCounts> = paused
-            .iter()
-            .map(|queue: &Name| (queue.clone(), StateCounts::new()))
-            .collect();
-        let counted = lease.rows(self.sql().count_jobs.query()).await?;
-        for row in counted {
-            let Ok(Some(queue)) = row::name(&row, 0, "queue") else {
-                continue;
-            };
-            let state = JobState::from_code(row.try_get::<i16>(1)?.into())?;
-            let count: u64 = row::count(row.try_get::<i64>(2)?, "count")?;
-            let counts = queues.entry(queue).or_default();
-            *counts.entry(state).or_default() += count;
+        let mut counts = Vec::new();
+        for row in lease.rows(self.sql().count_jobs.query()).await? {
+            if let Ok(Some(queue)) = row::name(&row, 0, "queue") {
+                let state = JobState::from_code(row.try_get::<i16>(1)?.into())?;
+                counts.push((queue, state, row::count(row.try_get::<i64>(2)?, "count")?));
+            }
         }
-        let info = |(name, counts)| QueueInfo {
-            paused: paused.contains(&name),
-            name,
-            counts,
-        };
-        Ok(queues.into_iter().map(info).collect())
+        Ok(QueueInfo::collect(&paused, counts))
     }
 }

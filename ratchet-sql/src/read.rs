@@ -82,14 +82,12 @@ impl<D: Dialect> SqlStore<D> {
         page: &PageRequest,
     ) -> Result<JobPage> {
         let states = filter.wanted_states();
-        // One more than the page has, to know whether there is another page.
-        let ids = self
-            .selected_ids(filter, &states, page, page.limit + 1)
+        let mut ids = self
+            .selected_ids(filter, &states, page, page.read_limit())
             .await?;
-        let next = (ids.len() > page.limit).then(|| ids[page.limit - 1]);
-        let shown = &ids[..ids.len().min(page.limit)];
+        let next = page.cut(&mut ids).copied();
         let jobs = self
-            .read_jobs(shown, page.detail)
+            .read_jobs(&ids, page.detail)
             .await?
             .into_iter()
             .flatten();
@@ -243,7 +241,7 @@ fn show_tag(row: &impl Row, jobs: &mut HashMap<JobId, JobRecord>) -> Result<()> 
         Ok(tag) => job.spec.tags.extend(tag),
         Err(problem) => {
             job.last_error
-                .get_or_insert_with(|| row::unreadable(&problem));
+                .get_or_insert_with(|| problem.of_stored_job());
         }
     }
     Ok(())

@@ -156,6 +156,8 @@ fn judge(row: &impl Row, request: &ReclaimRequest) -> Result<Option<Lost>> {
     let known = row::node_record(row).ok().flatten();
     let now: i64 = row.try_get(13)?;
     let node: Option<Uuid> = row.try_get(20)?;
+    let crash_count: i32 = row.try_get(16)?;
+    let cancel_requested = row.try_get(17)?;
     let claim = HeldClaim {
         owner: match (node, &known) {
             (None, _) => Owner::Nobody,
@@ -164,21 +166,17 @@ fn judge(row: &impl Row, request: &ReclaimRequest) -> Result<Option<Lost>> {
             },
             (Some(_), Some(node)) => Owner::Known(node),
         },
-        claimed_at: row.try_get::<Option<i64>>(18)?.unwrap_or(now),
+        claimed_at: row.try_get(18)?,
         last_report: row.try_get(19)?,
-        // One that cannot be read does not hold the pass up: the job has none then.
         timeout: row::duration(row, 21, "timeout").ok().flatten(),
         stall_timeout: row::duration(row, 22, "stall_timeout").ok().flatten(),
+        crash_count: u32::try_from(crash_count).ok(),
+        cancel_requested,
     };
-    let Some(reason) = request.lost(&claim, now) else {
+    let Some(effect) = request.judge(&claim, now) else {
         return Ok(None);
     };
     let (id, seq) = (row::job_id(row, 14)?, row.try_get::<i64>(15)?);
-    let crash_count: i32 = row.try_get(16)?;
-    let cancel_requested = row.try_get(17)?;
-    // A count that makes no sense is above every budget: the job ends as a dead letter.
-    let before = u32::try_from(crash_count).unwrap_or(u32::MAX - 1);
-    let effect = request.effect(&claim, reason, before, cancel_requested);
     let token = row::token(row, [14, 15, 20, 18])?;
     Ok(Some(Lost {
         id,
@@ -191,6 +189,6 @@ fn judge(row: &impl Row, request: &ReclaimRequest) -> Result<Option<Lost>> {
         state: effect.state.code().into(),
         awaited: effect.state.is_terminal()
             && row.try_get::<i16>(23)? & (HAS_LANE | HAS_CHILDREN | IN_BATCH) != 0,
-        reclaimed: Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted()),
+        reclaimed: effect.reclaimed(token),
     }))
 }

@@ -15,7 +15,6 @@ use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::{Failure, Result as Inner};
-use crate::queues::changed;
 use crate::row;
 use crate::statement::Statement;
 use crate::store::SqlStore;
@@ -68,7 +67,8 @@ impl<D: Dialect> RecurringStore for SqlStore<D> {
         self.call("delete", || async {
             let delete = self.sql().delete_recurring.query();
             let delete = delete.bind(&[name.as_str()][..]);
-            Ok(changed(self.lease().await?.execute(delete).await?))
+            let rows = self.lease().await?.execute(delete).await?;
+            Ok(Changed::when(rows > 0))
         })
         .await
     }
@@ -94,22 +94,16 @@ impl<D: Dialect> SqlStore<D> {
         let sql = self.sql();
         let found = self.lock_definition(lease, put.definition.name()).await?;
         let now = self.now_on(lease).await?;
-        let (record, outcome) = match found {
-            None => {
-                let record = RecurringRecord::created(put, now);
-                if lease.execute(bind(&sql.add_recurring, &record)?).await? == 0 {
-                    let text = "another call puts the definition";
-                    return Err(Failure::new(StoreErrorKind::Contention, text));
-                }
-                return Ok(PutOutcome::Created);
-            }
-            Some(Ok(old)) => match old.edited(put, now) {
-                Some(edited) => (edited, PutOutcome::Changed),
-                None => return Ok(PutOutcome::Unchanged),
-            },
-            // Nothing of it can be kept.
-            Some(Err(_)) => (RecurringRecord::created(put, now), PutOutcome::Changed),
+        let Some((record, outcome)) = put.apply(found, now) else {
+            return Ok(PutOutcome::Unchanged);
         };
+        if outcome == PutOutcome::Created {
+            if lease.execute(bind(&sql.add_recurring, &record)?).await? == 0 {
+                let text = "another call puts the definition";
+                return Err(Failure::new(StoreErrorKind::Contention, text));
+            }
+            return Ok(outcome);
+        }
         lease.execute(bind(&sql.change_recurring, &record)?).await?;
         Ok(outcome)
     }
@@ -141,15 +135,9 @@ impl<D: Dialect> SqlStore<D> {
         let after = after.map_or("", Name::as_str);
         let mut lease = self.lease().await?;
         let rows = self.named(&mut lease, list, 0, after, limit + 1).await?;
-        let shown = &rows[..rows.len().min(limit)];
-        let mut names = shown
-            .iter()
-            .filter_map(|row| row::name(row, 0, "name").ok()?);
-        let last = names.next_back().filter(|_| rows.len() > limit);
-        Ok(RecurringPage {
-            definitions: shown.iter().filter_map(readable).collect(),
-            next: last,
-        })
+        Ok(RecurringPage::of(&rows, limit, |row| {
+            (name_of(row), readable(row))
+        }))
     }
 
     async fn claim_definitions(&self, request: &RecurringClaimRequest) -> Inner<DueRecurring> {
@@ -260,7 +248,7 @@ impl<D: Dialect> SqlStore<D> {
                 return Ok(Changed::Unchanged);
             };
             let change = bind(&self.sql().change_recurring, &other)?;
-            lease.execute(change).await.map(changed)
+            Ok(Changed::when(lease.execute(change).await? > 0))
         }
         .await;
         lease.end(done).await
@@ -318,11 +306,15 @@ fn bind<D: Dialect>(statement: &Statement<D>, record: &RecurringRecord) -> Inner
         .bind(to_millis(record.created_at)))
 }
 
+fn name_of(row: &impl Row) -> Option<Name> {
+    row::name(row, 0, "name").ok().flatten()
+}
+
 /// The definition of a row, unless it cannot be read, which is logged.
 fn readable(row: &impl Row) -> Option<RecurringRecord> {
-    let name = row::name(row, 0, "name").ok().flatten();
     record(row)
         .inspect_err(|error| {
+            let name = name_of(row);
             tracing::warn!(?name, %error, "a recurring definition cannot be read");
         })
         .ok()

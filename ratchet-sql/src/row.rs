@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratchet_core::model::{
     Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobFlags, JobRecord, JobSpec, NodeLoad,
-    NodeProfile, NodeRecord, NodeStatus, Progress, RecurringOrigin, RunAt,
+    NodeProfile, NodeRecord, NodeStatus, Progress, RecurringOrigin, RunAt, Salvage,
     payload_version_from_stored,
 };
 use ratchet_core::time::{duration_millis, from_millis, to_millis};
@@ -162,31 +162,32 @@ pub(crate) fn token(row: &impl Row, columns: [usize; 4]) -> Result<ClaimToken> {
 /// what cannot is at its default, and named in the last error unless that tells something else.
 pub(crate) fn job_record(row: &impl Row) -> Result<JobRecord> {
     let data: Option<Uuid> = row.try_get(13)?;
-    let mut problem = data
-        .is_none()
-        .then(|| InvalidInput::new("data", "is missing"));
+    let mut salvage = Salvage::default();
+    if data.is_none() {
+        salvage.keep(Err(InvalidInput::new("data", "is missing")), ());
+    }
     let mut spec = JobSpec::new(
         route(row, 33)?,
         json(row, 14).unwrap_or_else(|| Json::from_stored("missing")),
     );
     spec.priority = Priority::from_level(row.try_get::<i16>(3)?.into())?;
-    spec.payload_version = keep(&mut problem, payload_version(row, 31), spec.payload_version);
-    spec.retry = keep(
-        &mut problem,
+    spec.payload_version = salvage.keep(payload_version(row, 31), spec.payload_version);
+    spec.retry = salvage.keep(
         text(row, 15, "retry").and_then(RetryPolicy::from_stored),
         RetryPolicy::default(),
     );
-    spec.timeout = keep(&mut problem, duration(row, 16, "timeout"), None);
-    spec.stall_timeout = keep(&mut problem, duration(row, 17, "stall_timeout"), None);
-    spec.unique_key = keep(&mut problem, name(row, 18, "unique_key"), None);
-    spec.idempotency_key = keep(&mut problem, name(row, 19, "idempotency_key"), None);
-    spec.lane = keep(&mut problem, name(row, 27, "lane"), None);
-    spec.trace = keep(&mut problem, trace(row, 20, 21), None);
+    spec.timeout = salvage.keep(duration(row, 16, "timeout"), None);
+    spec.stall_timeout = salvage.keep(duration(row, 17, "stall_timeout"), None);
+    spec.unique_key = salvage.keep(name(row, 18, "unique_key"), None);
+    spec.idempotency_key = salvage.keep(name(row, 19, "idempotency_key"), None);
+    spec.lane = salvage.keep(name(row, 27, "lane"), None);
+    spec.trace = salvage.keep(trace(row, 20, 21), None);
     let slot = row.try_get::<Option<i64>>(29)?.map(from_millis);
-    let definition = keep(&mut problem, name(row, 28, "recurring"), None);
+    let definition = salvage.keep(name(row, 28, "recurring"), None);
     spec.recurring = definition.map(|name| RecurringOrigin { name, slot });
     // Where tags are read by a statement of their own, there are none here.
-    spec.tags = keep(&mut problem, names(row, 30, "tag"), Vec::new())
+    spec.tags = salvage
+        .keep(names(row, 30, "tag"), Vec::new())
         .into_iter()
         .collect();
 
@@ -199,9 +200,9 @@ pub(crate) fn job_record(row: &impl Row) -> Result<JobRecord> {
     job.state = JobState::from_code(row.try_get::<i16>(1)?.into())?;
     job.finished_at = optional_time(6)?;
     let attempts: i32 = row.try_get(7)?;
-    job.attempts = keep(&mut problem, count(attempts, "attempts"), 0);
+    job.attempts = salvage.keep(count(attempts, "attempts"), 0);
     let crash_count: i32 = row.try_get(8)?;
-    job.crash_count = keep(&mut problem, count(crash_count, "crash_count"), 0);
+    job.crash_count = salvage.keep(count(crash_count, "crash_count"), 0);
     job.claim_seq = seq(row, 9)?;
     if job.state == JobState::Running {
         job.node = node_id(row, 10)?;
@@ -215,7 +216,8 @@ pub(crate) fn job_record(row: &impl Row) -> Result<JobRecord> {
     });
     job.checkpoint = json(row, 24);
     job.result = json(row, 25);
-    job.last_error = message(row, 26).or_else(|| problem.map(|problem| unreadable(&problem)));
+    job.last_error = message(row, 26);
+    salvage.finish(&mut job);
     Ok(job)
 }
 
@@ -230,18 +232,6 @@ pub(crate) fn batch_record(row: &impl Row) -> Result<BatchRecord> {
     batch.closed = row.try_get(5)?;
     batch.ended_at = row.try_get::<Option<i64>>(7)?.map(from_millis);
     Ok(batch)
-}
-
-/// What a job that cannot be read says of itself.
-pub(crate) fn unreadable(problem: &InvalidInput) -> String {
-    format!("the stored job cannot be read: {problem}")
-}
-
-fn keep<T>(problem: &mut Option<InvalidInput>, read: Result<T, InvalidInput>, otherwise: T) -> T {
-    read.unwrap_or_else(|error| {
-        problem.get_or_insert(error);
-        otherwise
-    })
 }
 
 /// The attempt of a row of `history`.

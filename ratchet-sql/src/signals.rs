@@ -159,7 +159,7 @@ impl<D: Dialect> SqlStore<D> {
             failed.push(row::job_id(&row, 0)?);
             errors.push(match links_read::wait(&row) {
                 Ok(wait) => wait.missed(),
-                Err(problem) => row::unreadable(&problem),
+                Err(problem) => problem.of_stored_job(),
             });
         }
         if failed.is_empty() {

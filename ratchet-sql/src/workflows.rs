@@ -80,10 +80,7 @@ impl<D: Dialect> SqlStore<D> {
     async fn make_batch(&self, batch: BatchId) -> Inner<Changed> {
         let create = self.sql().create_batch.query().bind(batch.as_uuid());
         let created = self.lease().await?.execute(create).await?;
-        Ok(match created {
-            0 => Changed::Unchanged,
-            _ => Changed::Changed,
-        })
+        Ok(Changed::when(created > 0))
     }
 
     async fn shut(&self, batch: BatchId) -> Inner<BatchClosed> {

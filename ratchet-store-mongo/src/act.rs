@@ -6,7 +6,7 @@ use mongodb::bson::doc;
 use mongodb::bson::oid::ObjectId;
 use mongodb::options::FindOptions;
 use ratchet_core::links::waiting_state;
-use ratchet_core::model::{Acted, ActionOutcome, JobFilter, JobOrder, JobSelector, PageRequest};
+use ratchet_core::model::{ActSelection, Acted, ActionOutcome, JobFilter, JobSelector};
 use ratchet_core::state::Response;
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 
@@ -55,47 +55,31 @@ impl MongoStore {
                 filter,
                 after,
                 limit,
-            } => self.act_on_matching(filter, *after, *limit, action).await,
+            } => {
+                let selection = ActSelection::new(filter, *after, *limit, action);
+                self.act_on_matching(filter, selection, action).await
+            }
             // A selector this version does not know selects nothing.
             _ => Ok(Vec::new()),
         }
     }
 
-    /// Acts on the oldest jobs that match. If all that were selected were changed by others before
-    /// their turn came, those behind them are looked at. [act.select]
+    /// Acts on a batch of the jobs that match. [act.select]
     async fn act_on_matching(
         &self,
         filter: &JobFilter,
-        mut after: Option<JobId>,
-        limit: usize,
+        mut selection: ActSelection,
         action: JobAction,
     ) -> Result<Vec<Acted>> {
-        let responds = |state: &JobState| state.respond(action) != Response::Refuse;
-        let states: Vec<_> = filter
-            .wanted_states()
-            .into_iter()
-            .filter(responds)
-            .collect();
         loop {
-            let page = PageRequest::first(limit).order(JobOrder::OldestFirst);
-            let page = page.after(after);
+            let ActSelection { states, page } = &selection;
             let rows = self
-                .selected(filter, &states, &page, limit, doc! { "_id": 1 })
+                .selected(filter, states, page, page.limit, doc! { "_id": 1 })
                 .await?;
             let ids = rows.iter().map(|row| row::job_id(row, "_id"));
             let ids: Vec<JobId> = ids.collect::<std::result::Result<_, _>>()?;
-            let Some(last) = ids.last() else {
-                return Ok(Vec::new());
-            };
-            after = Some(*last);
-            let mut acted = self.act_on_these(&ids, Some(&states), action).await?;
-            acted.retain(|one| {
-                !matches!(
-                    one.outcome,
-                    ActionOutcome::Refused(_) | ActionOutcome::NotFound
-                )
-            });
-            if !acted.is_empty() {
+            let acted = self.act_on_these(&ids, Some(states), action).await?;
+            if let Some(acted) = selection.finish(acted) {
                 return Ok(acted);
             }
         }

@@ -166,13 +166,10 @@ impl MongoStore {
         }
         let mut options = shown_fields();
         options.sort = Some(doc! { "_id": order });
-        // One more than the page has, to know whether there is another page.
-        options.limit = Some(i64::try_from(page.limit + 1).unwrap_or(i64::MAX));
+        options.limit = Some(i64::try_from(page.read_limit()).unwrap_or(i64::MAX));
         options.hint = Some(Hint::Name("_id_".to_owned()));
         let mut rows = side.plain().find(&side.archive, wanted, options).await?;
-        let more = rows.len() > page.limit;
-        rows.truncate(page.limit);
-        let last = rows.last().filter(|_| more);
+        let last = page.cut(&mut rows);
         let next = last.map(|row| row::job_id(row, "_id")).transpose()?;
         let jobs = rows.iter().filter_map(|row| archived(row)).collect();
         Ok(ArchivePage { jobs, next })

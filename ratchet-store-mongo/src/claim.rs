@@ -18,7 +18,7 @@ use mongodb::options::ReadConcern;
 use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, Settlement};
 use ratchet_core::priority::ClaimRank;
 use ratchet_core::time::{self, from_millis, to_millis};
-use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, NodeId, Priority, RetryPolicy, Route};
+use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route};
 use tokio::time::Instant;
 
 use crate::candidates::Candidate;
@@ -30,15 +30,6 @@ use crate::read::MOST_EMBEDDED;
 use crate::routes::Last;
 use crate::row;
 use crate::store::{MongoStore, pause};
-
-/// How much of each claimed job is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Depth {
-    /// All of it.
-    Whole,
-    /// Not the payload and the checkpoint.
-    WithoutInput,
-}
 
 /// How often a claim that came back short looks for more.
 const ROUNDS: usize = 24;
@@ -94,11 +85,10 @@ enum Gate {
 }
 
 impl MongoStore {
-    /// Claims due jobs, in claim order; the inputs are at their place if `depth` asks for them.
+    /// Claims due jobs, in claim order.
     pub(crate) async fn claim_jobs(
         &self,
         request: &ClaimRequest,
-        depth: Depth,
         until: Instant,
     ) -> Result<Vec<ClaimedJob>> {
         let mut claimed: Vec<ClaimedJob> = Vec::new();
@@ -111,7 +101,7 @@ impl MongoStore {
         for _ in 0..ROUNDS {
             let wanted = request.limit - claimed.len();
             let look_at = wanted.saturating_mul(reach);
-            let round = match self.round(request, depth, wanted, look_at, end).await {
+            let round = match self.round(request, wanted, look_at, end).await {
                 Ok(Some(round)) => round,
                 Err(failure) if claimed.is_empty() => return Err(failure),
                 // Nothing can be claimed; or what was claimed is the caller's, whatever became of
@@ -174,7 +164,6 @@ impl MongoStore {
     async fn round(
         &self,
         request: &ClaimRequest,
-        depth: Depth,
         wanted: usize,
         look_at: usize,
         end: Option<Instant>,
@@ -188,8 +177,8 @@ impl MongoStore {
         if took.had == 0 && took.doubt.is_none() {
             return Ok(Some(round));
         }
-        let rows = self.rows_taken(request.node, &took, call, depth).await?;
-        self.look_at_taken(&mut round, &rows, call).await?;
+        let rows = self.rows_taken(request, &took, call).await?;
+        self.look_at_taken(request, &mut round, &rows, call).await?;
         match took.doubt {
             Some(failure) if round.had == 0 => Err(failure),
             _ => Ok(Some(round)),
@@ -320,13 +309,11 @@ impl MongoStore {
     /// the middle, or whose answer was lost. Nobody else knows of these jobs, so it is tried again.
     async fn rows_taken(
         &self,
-        node: NodeId,
+        request: &ClaimRequest,
         took: &Took,
         call: ObjectId,
-        depth: Depth,
     ) -> Result<Vec<RawDocumentBuf>> {
         let side = self.main();
-        let whole = depth == Depth::Whole;
         let names = [side.nodes.name(), side.queues.name()];
         let mut tries = 0;
         loop {
@@ -338,7 +325,7 @@ impl MongoStore {
                     let (mine, same) = pipelines::still_taken(&took.tried, call);
                     on.update_these(&side.jobs, mine, same).await?;
                 }
-                let stages = pipelines::look_at_taken(&took.tried, call, node, names, whole);
+                let stages = pipelines::look_at_taken(request, &took.tried, call, names);
                 on.aggregate(&side.jobs, stages, ReadConcern::majority())
                     .await
             };
@@ -357,6 +344,7 @@ impl MongoStore {
     /// all if the node may not claim any more.
     async fn look_at_taken(
         &self,
+        request: &ClaimRequest,
         round: &mut Round,
         rows: &[RawDocumentBuf],
         call: ObjectId,
@@ -394,10 +382,10 @@ impl MongoStore {
             if row::int(row, "kept").unwrap_or_default() > MOST_EMBEDDED {
                 round.wordy.push(token.job);
             }
-            match decode(row, token, route) {
+            match decode(row, token, route, request.payloads) {
                 Ok(job) => round.claimed.push(job),
                 Err(problem) => {
-                    let error = row::unreadable(&problem);
+                    let error = problem.of_stored_job();
                     tracing::warn!(job = %token.job, error, "failed a job that cannot be read");
                     let failed = Settlement::new(token, Outcome::Failed { error });
                     round.unreadable.push(failed.without_attempt());
@@ -432,6 +420,7 @@ fn decode(
     row: &RawDocument,
     token: ClaimToken,
     route: Option<Route>,
+    payloads: bool,
 ) -> std::result::Result<ClaimedJob, InvalidInput> {
     let mut claim = Claim::new(
         token,
@@ -448,10 +437,10 @@ fn decode(
     claim.lane = row::name(row, "lane")?;
     claim.awaited = is_tied(row);
     claim.trace = row::trace(row)?;
-    let input = JobInput {
+    let input = payloads.then(|| JobInput {
         payload: row::json(row, "payload").unwrap_or_else(|| Json::from_stored("null")),
         checkpoint: row::json(row, "checkpoint"),
-    };
+    });
     Ok(ClaimedJob { claim, input })
 }
 

@@ -290,7 +290,7 @@ impl MongoStore {
                     Ok(after) => job.spec.after.push(after),
                     Err(problem) => {
                         job.last_error
-                            .get_or_insert_with(|| row::unreadable(&problem));
+                            .get_or_insert_with(|| problem.of_stored_job());
                     }
                 }
             }

@@ -10,8 +10,7 @@ use mongodb::bson::{RawDocument, RawDocumentBuf, doc};
 use mongodb::options::ReadConcern;
 use ratchet_core::limits::check_limit;
 use ratchet_core::model::Fenced;
-use ratchet_core::store::{Acquired, HeldLock, LockInfo, LockPage, LockStore, validate_ttl};
-use ratchet_core::time::millis_between;
+use ratchet_core::store::{Acquired, LockInfo, LockPage, LockStore, StoredLock, validate_ttl};
 use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError};
 
 use crate::error::{Failure, Result as Inner};
@@ -48,7 +47,9 @@ impl LockStore for MongoStore {
             let repeated = repeated.swap(true, Ordering::Relaxed);
             match self.move_expiry(name, owner, fence, None).await? {
                 // The answer of the first time may have been lost.
-                Fenced::Stale if repeated => self.was_released(name, owner, fence).await,
+                Fenced::Stale if repeated => {
+                    Ok(Fenced::when(self.was_released(name, owner, fence).await?))
+                }
                 done => Ok(done),
             }
         })
@@ -160,18 +161,10 @@ impl MongoStore {
     }
 
     /// Whether the last tenure of a lock was this one, and ended by its release and not by time.
-    async fn was_released(&self, name: &Name, owner: &Name, fence: Fence) -> Inner<Fenced> {
-        let Some(lock) = self.find_lock(name).await? else {
-            return Ok(Fenced::Stale);
-        };
-        let released = row::int(&lock, "expires_at")? == RELEASED;
-        let same = row::name(&lock, "owner")?.as_ref() == Some(owner)
-            && Fence(row::count(&lock, "fence")?) == fence;
-        Ok(if released && same {
-            Fenced::Applied
-        } else {
-            Fenced::Stale
-        })
+    async fn was_released(&self, name: &Name, owner: &Name, fence: Fence) -> Inner<bool> {
+        let found = self.find_lock(name).await?;
+        let lock = found.as_deref().map(stored_lock).transpose()?;
+        Ok(lock.is_some_and(|lock| lock.was_released_by(owner, fence)))
     }
 
     async fn move_expiry(
@@ -190,30 +183,23 @@ impl MongoStore {
         };
         let renew = vec![doc! { "$set": { "expires_at": expiry } }];
         let matched = side.plain().update_one(&side.locks, held, renew).await?;
-        Ok(if matched > 0 {
-            Fenced::Applied
-        } else {
-            Fenced::Stale
-        })
+        Ok(Fenced::when(matched > 0))
     }
 }
 
-/// The lock of a document with the time in it.
-fn lock_info(row: &RawDocument) -> Inner<LockInfo> {
+/// What a document says of a lock.
+fn stored_lock(row: &RawDocument) -> Inner<StoredLock> {
     let owner = row::name(row, "owner")?;
-    let (expires_at, now) = (row::int(row, "expires_at")?, row::int(row, "now")?);
-    let holder = HeldLock {
+    Ok(StoredLock {
         owner: owner.ok_or_else(|| InvalidInput::new("owner", "is missing"))?,
         fence: Fence(row::count(row, "fence")?),
-        remaining: millis_between(now, expires_at),
-    };
-    Ok(LockInfo {
-        fence: Fence(row::count(row, "fence")?),
-        holder: (expires_at > now).then_some(holder),
-        holder_gone: false,
-        expired_for: (RELEASED < expires_at && expires_at <= now)
-            .then(|| millis_between(expires_at, now)),
+        expires_at: Some(row::int(row, "expires_at")?).filter(|end| *end > RELEASED),
     })
+}
+
+/// The lock of a document with the time in it, as it is shown.
+fn lock_info(row: &RawDocument) -> Inner<LockInfo> {
+    Ok(stored_lock(row)?.info(row::int(row, "now")?))
 }
 
 /// A lock of a list, with its name.

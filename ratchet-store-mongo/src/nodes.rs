@@ -7,14 +7,13 @@ use ratchet_core::model::{
     Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, SweptNodes,
 };
 use ratchet_core::store::{Changed, NodeStore};
-use ratchet_core::time::{self, Timestamp, from_millis, to_millis};
+use ratchet_core::time::{Timestamp, from_millis, to_millis};
 use ratchet_core::{JobState, NodeId, Result};
 
 use crate::clock::Now;
 use crate::connection::{Side, Tx};
 use crate::error::{Failure, Loss, Result as Inner};
 use crate::pipelines::{code, literal};
-use crate::queues::changed;
 use crate::row;
 use crate::store::MongoStore;
 
@@ -31,9 +30,8 @@ impl NodeStore for MongoStore {
             others.retain(|other| *other != i32::from(status.code()));
             let live = doc! { "_id": row::id(node), "status": { "$in": others } };
             let set = doc! { "$set": { "status": i32::from(status.code()) } };
-            Ok(changed(
-                side.plain().update_one(&side.nodes, live, set).await?,
-            ))
+            let set = side.plain().update_one(&side.nodes, live, set).await?;
+            Ok(Changed::when(set > 0))
         })
         .await
     }
@@ -245,28 +243,28 @@ impl MongoStore {
         let side = self.live();
         let (nodes, _) = self.all_nodes(tx, side).await?;
         let mut swept = SweptNodes::default();
-        for node in &nodes {
-            let unchanged = |statuses: Vec<i32>| {
-                doc! {
-                    "_id": row::id(node.node),
-                    "status": { "$in": statuses },
-                    "last_seen": to_millis(node.last_seen),
-                }
-            };
-            let mut ended = !node.status.is_live();
-            if sweep.marks_dead(node, now) {
-                let dead = doc! { "$set": { "status": i32::from(NodeStatus::Dead.code()) } };
-                let silent = unchanged(live_statuses());
-                ended = tx.update_one(&side.nodes, silent, dead).await? > 0;
-                swept.died.extend(ended.then_some(node.node));
+        let unchanged = |node: &NodeRecord, statuses: Vec<i32>| {
+            doc! {
+                "_id": row::id(node.node),
+                "status": { "$in": statuses },
+                "last_seen": to_millis(node.last_seen),
             }
-            if !ended || time::add(node.last_seen, sweep.forget_after) >= now {
-                continue;
-            }
+        };
+        for node in nodes.iter().filter(|node| sweep.marks_dead(node, now)) {
+            let dead = doc! { "$set": { "status": i32::from(NodeStatus::Dead.code()) } };
+            let silent = unchanged(node, live_statuses());
+            let died = tx.update_one(&side.nodes, silent, dead).await? > 0;
+            swept.died.extend(died.then_some(node.node));
+        }
+        swept.died.sort();
+        for node in nodes
+            .iter()
+            .filter(|node| sweep.forgets(node, &swept.died, now))
+        {
             let claims = doc! { "node": row::id(node.node), "state": code(JobState::Running) };
             if tx.find_one(&side.jobs, claims).await?.is_none() {
                 let ends = [NodeStatus::Left, NodeStatus::Dead];
-                let ended = unchanged(ends.map(|end| i32::from(end.code())).to_vec());
+                let ended = unchanged(node, ends.map(|end| i32::from(end.code())).to_vec());
                 let gone = tx.delete_many(&side.nodes, ended).await?;
                 if gone > 0 && self.has_transactions() {
                     self.forget_label(tx, node.label.as_str()).await?;
@@ -274,7 +272,6 @@ impl MongoStore {
                 swept.forgotten += gone;
             }
         }
-        swept.died.sort();
         Ok(swept)
     }
 

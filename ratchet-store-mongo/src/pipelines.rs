@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
-use ratchet_core::model::{AttemptOutcome, Effect, NextRun, NodeStatus, RunAt};
+use ratchet_core::model::{AttemptOutcome, ClaimRequest, Effect, NextRun, NodeStatus, RunAt};
 use ratchet_core::time::{duration_micros, duration_millis, to_millis};
 use ratchet_core::{ClaimToken, JobAction, JobId, JobState, NodeId, Priority};
 
@@ -192,25 +192,24 @@ pub(crate) fn still_taken(chosen: &[JobId], call: ObjectId) -> (Document, Docume
 }
 
 /// What a call took, and after it whether its node may not claim any more, and the queues that are
-/// paused by then: what had returned before the jobs were read is seen. With their payloads if
-/// `whole`. [claim.whole] [claim.optimized] [claim.live] [queue.pause]
+/// paused by then: what had returned before the jobs were read is seen. With their payloads if the
+/// request asks for them. [claim.whole] [claim.optimized] [claim.live] [queue.pause]
 pub(crate) fn look_at_taken(
+    request: &ClaimRequest,
     chosen: &[JobId],
     call: ObjectId,
-    node: NodeId,
     names: [&str; 2],
-    whole: bool,
 ) -> Vec<Document> {
     let [nodes, queues] = names;
     let mut hidden = vec!["history", "result", "last_error", "signal"];
-    if !whole {
+    if !request.payloads {
         hidden.extend(["payload", "checkpoint"]);
     }
     vec![
         doc! { "$match": taken(chosen, call) },
         doc! { "$set": { "kept": { "$size": history() } } },
         doc! { "$unset": hidden },
-        idle(node, nodes),
+        idle(request.node, nodes),
         paused(queues),
     ]
 }

@@ -1,11 +1,11 @@
 //! [`QueueStore`] on MongoDB.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use mongodb::bson::doc;
 use mongodb::options::{FindOptions, ReadConcern};
-use ratchet_core::model::{DueRoute, JobFilter, QueueInfo, StateCounts};
+use ratchet_core::model::{DueRoute, QueueInfo, StateCounts};
 use ratchet_core::store::{Changed, QueueStore};
 use ratchet_core::time::millis_between;
 use ratchet_core::{JobState, Name, Result};
@@ -14,15 +14,6 @@ use crate::error::Result as Inner;
 use crate::pipelines;
 use crate::row;
 use crate::store::MongoStore;
-
-/// What the number of changed documents tells.
-pub(crate) fn changed(documents: u64) -> Changed {
-    if documents > 0 {
-        Changed::Changed
-    } else {
-        Changed::Unchanged
-    }
-}
 
 /// A pause or a resumption that is repeated because its answer was lost says `Unchanged` of what it
 /// changed itself the first time. The queue is as the caller wants it either way.
@@ -46,18 +37,13 @@ impl QueueStore for MongoStore {
             let side = self.main();
             let this = doc! { "_id": queue.as_str() };
             let gone = side.plain().delete_many(&side.queues, this).await?;
-            Ok(changed(gone))
+            Ok(Changed::when(gone > 0))
         })
         .await
     }
 
     async fn queues(&self) -> Result<Vec<QueueInfo>> {
         self.call("queues", || self.list_queues()).await
-    }
-
-    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
-        self.call("count_jobs", || self.count_matching(filter))
-            .await
     }
 
     async fn due_routes(&self) -> Result<Vec<DueRoute>> {
@@ -126,27 +112,13 @@ impl MongoStore {
     async fn list_queues(&self) -> Inner<Vec<QueueInfo>> {
         let side = self.main();
         let paused = self.paused_queues().await?;
-        let mut queues: BTreeMap<Name, StateCounts> = paused
-            .iter()
-            .map(|queue: &Name| (queue.clone(), StateCounts::new()))
-            .collect();
         let counted = self.count_routes().await?;
         self.routes().refresh(side).await?;
-        for (state, route, count) in counted {
-            let Some(route) = self.routes().get(route.into()) else {
-                continue;
-            };
-            let Ok(state) = JobState::from_code(state.into()) else {
-                continue;
-            };
-            let counts = queues.entry(route.queue).or_default();
-            *counts.entry(state).or_default() += count;
-        }
-        let info = |(name, counts)| QueueInfo {
-            paused: paused.contains(&name),
-            name,
-            counts,
-        };
-        Ok(queues.into_iter().map(info).collect())
+        let counts = counted.into_iter().filter_map(|(state, route, count)| {
+            let route = self.routes().get(route.into())?;
+            let state = JobState::from_code(state.into()).ok()?;
+            Some((route.queue, state, count))
+        });
+        Ok(QueueInfo::collect(&paused, counts))
     }
 }

@@ -98,13 +98,9 @@ impl MongoStore {
         page: &PageRequest,
     ) -> Result<JobPage> {
         let states = filter.wanted_states();
-        // One more than the page has, to know whether there is another page.
-        let mut rows = self
-            .selected(filter, &states, page, page.limit + 1, without(page.detail))
-            .await?;
-        let more = rows.len() > page.limit;
-        rows.truncate(page.limit);
-        let last = rows.last().filter(|_| more);
+        let (most, fields) = (page.read_limit(), without(page.detail));
+        let mut rows = self.selected(filter, &states, page, most, fields).await?;
+        let last = page.cut(&mut rows);
         let next = last.map(|row| row::job_id(row, "_id")).transpose()?;
         Ok(JobPage {
             jobs: self.shown(&rows, page.detail).await?,

@@ -1,15 +1,14 @@
 //! Taking back claims that nobody works on any more.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawDocument, doc};
 use mongodb::options::{FindOptions, Hint};
 use ratchet_core::model::{
-    HeldClaim, NodeRecord, Owner, ReclaimEffect, ReclaimPass, ReclaimRequest, Reclaimed,
+    HeldClaim, NodeRegistry, ReclaimEffect, ReclaimPass, ReclaimRequest, Reclaimed,
 };
-use ratchet_core::time::to_millis;
-use ratchet_core::{JobId, JobState, NodeId, StoreErrorKind};
+use ratchet_core::{JobId, JobState, StoreErrorKind};
 
 use crate::bulk::Statement;
 use crate::clock::Now;
@@ -51,34 +50,6 @@ impl Lost {
     }
 }
 
-/// The nodes that have a document.
-struct Registry {
-    nodes: HashMap<NodeId, NodeRecord>,
-    /// When the first of them began.
-    since: Option<i64>,
-}
-
-impl Registry {
-    fn new(nodes: Vec<NodeRecord>) -> Self {
-        let since = nodes.iter().map(|node| node.started_at).min();
-        Self {
-            nodes: nodes.into_iter().map(|node| (node.node, node)).collect(),
-            since: since.map(to_millis),
-        }
-    }
-
-    /// A node that cannot be read is as good as none.
-    fn owner(&self, node: Option<NodeId>) -> Owner<'_> {
-        let Some(node) = node else {
-            return Owner::Nobody;
-        };
-        let unknown = Owner::Unknown {
-            registry_since: self.since,
-        };
-        self.nodes.get(&node).map_or(unknown, Owner::Known)
-    }
-}
-
 impl MongoStore {
     /// Takes back the claims of one pass, in order of id.
     ///
@@ -89,7 +60,7 @@ impl MongoStore {
         // Before the nodes are read: nobody is silent for what was heard after it.
         let now = self.millis(side).await?;
         let (nodes, _) = self.all_nodes(&mut side.plain(), side).await?;
-        let nodes = Registry::new(nodes);
+        let nodes = NodeRegistry::new(&nodes);
         let mut pass = ReclaimPass::of(request);
         for row in self.running_jobs().await? {
             match judge(&row, &nodes, request, now) {
@@ -189,28 +160,26 @@ impl MongoStore {
 /// What becomes of the claim of a running job, if it is lost.
 fn judge(
     row: &RawDocument,
-    nodes: &Registry,
+    nodes: &NodeRegistry<'_>,
     request: &ReclaimRequest,
     now: i64,
 ) -> Result<Option<Lost>> {
     let node = row::node_id(row, "node").ok().flatten();
     let last_report = row::optional_int(row, "last_report")?;
+    let cancel = row::flag(row, "cancel_requested");
     let claim = HeldClaim {
         owner: nodes.owner(node),
-        claimed_at: row::optional_int(row, "claimed_at")?.unwrap_or(now),
+        claimed_at: row::optional_int(row, "claimed_at")?,
         last_report,
-        // One that cannot be read does not hold the pass up: the job has none then.
         timeout: row::duration(row, "timeout").ok().flatten(),
         stall_timeout: row::duration(row, "stall_timeout").ok().flatten(),
+        crash_count: row::count(row, "crash_count").ok(),
+        cancel_requested: cancel,
     };
-    let Some(reason) = request.lost(&claim, now) else {
+    let Some(effect) = request.judge(&claim, now) else {
         return Ok(None);
     };
     let token = row::token(row)?;
-    let cancel = row::flag(row, "cancel_requested");
-    // A count that makes no sense is above every budget: the job ends as a dead letter.
-    let before = row::count(row, "crash_count").unwrap_or(u32::MAX - 1);
-    let effect = request.effect(&claim, reason, before, cancel);
     let mut filter = pipelines::held(token);
     let some_or_null = |value: Option<Bson>| value.unwrap_or(Bson::Null);
     filter.insert("node", some_or_null(node.map(row::id)));
@@ -232,6 +201,6 @@ fn judge(
         effect,
         has_owner: node.is_some(),
         followed: ends && waited_for,
-        reclaimed: Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted()),
+        reclaimed: effect.reclaimed(token),
     }))
 }

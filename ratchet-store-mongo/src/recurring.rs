@@ -15,7 +15,6 @@ use ratchet_core::{Incarnation, InvalidInput, Name, Result, StoreError, limits};
 use crate::connection::Tx;
 use crate::error::{Failure, Result as Inner};
 use crate::pipelines::LONGEST;
-use crate::queues::changed;
 use crate::row;
 use crate::store::MongoStore;
 
@@ -72,7 +71,7 @@ impl RecurringStore for MongoStore {
             let side = self.main();
             let this = doc! { "_id": name.as_str() };
             let gone = side.plain().delete_many(&side.recurring, this).await?;
-            Ok(changed(gone))
+            Ok(Changed::when(gone > 0))
         })
         .await
     }
@@ -111,16 +110,10 @@ impl MongoStore {
 
     /// [recurring.create] [recurring.edit]
     async fn put_inside(&self, tx: &mut Tx<'_>, put: &PutRecurring, now: i64) -> Inner<PutOutcome> {
-        let now = from_millis(now);
         let found = self.find_definition(tx, put.definition.name()).await?;
-        let (record, outcome) = match found.as_deref().map(record) {
-            None => (RecurringRecord::created(put, now), PutOutcome::Created),
-            Some(Ok(old)) => match old.edited(put, now) {
-                Some(edited) => (edited, PutOutcome::Changed),
-                None => return Ok(PutOutcome::Unchanged),
-            },
-            // Nothing of it can be kept.
-            Some(Err(_)) => (RecurringRecord::created(put, now), PutOutcome::Changed),
+        let found = found.as_deref().map(record);
+        let Some((record, outcome)) = put.apply(found, from_millis(now)) else {
+            return Ok(PutOutcome::Unchanged);
         };
         self.keep_definition(tx, &record).await?;
         Ok(outcome)
@@ -168,15 +161,10 @@ impl MongoStore {
             // One more than the page has, to know whether there is another page.
             .limit(i64::try_from(limit + 1).unwrap_or(i64::MAX))
             .build();
-        let mut rows = side.plain().find(&side.recurring, behind, options).await?;
-        let more = rows.len() > limit;
-        rows.truncate(limit);
-        let mut names = rows.iter().filter_map(|row| name_of(row));
-        let last = names.next_back().filter(|_| more);
-        Ok(RecurringPage {
-            definitions: rows.iter().filter_map(|row| readable(row)).collect(),
-            next: last,
-        })
+        let rows = side.plain().find(&side.recurring, behind, options).await?;
+        Ok(RecurringPage::of(&rows, limit, |row| {
+            (name_of(row), readable(row))
+        }))
     }
 
     async fn claim_definitions(&self, request: &RecurringClaimRequest) -> Inner<DueRecurring> {

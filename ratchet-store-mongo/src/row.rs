@@ -7,7 +7,8 @@ use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, RawBsonRef, RawDocument, doc};
 use ratchet_core::model::{
     Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile, NodeRecord,
-    NodeStatus, OwnedClaim, Parent, Progress, RecurringOrigin, payload_version_from_stored,
+    NodeStatus, OwnedClaim, Parent, Progress, RecurringOrigin, Salvage,
+    payload_version_from_stored,
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{
@@ -243,26 +244,25 @@ pub(crate) fn trace(row: &RawDocument) -> Read<Option<TraceContext>> {
 /// It shows as much of a damaged job as can be read, since an operator must be able to look at it;
 /// what cannot is at its default, and named in the last error unless that tells something else.
 pub(crate) fn job_record(row: &RawDocument, route: Route) -> Read<JobRecord> {
-    let mut problem = None;
+    let mut salvage = Salvage::default();
     let payload = json(row, "payload").unwrap_or_else(|| Json::from_stored("missing"));
     let mut spec = JobSpec::new(route, payload);
     spec.priority = Priority::from_level(int(row, "priority")?)?;
-    spec.payload_version = keep(&mut problem, payload_version(row), spec.payload_version);
-    spec.retry = keep(
-        &mut problem,
+    spec.payload_version = salvage.keep(payload_version(row), spec.payload_version);
+    spec.retry = salvage.keep(
         text(row, "retry").and_then(RetryPolicy::from_stored),
         RetryPolicy::default(),
     );
-    spec.timeout = keep(&mut problem, duration(row, "timeout"), None);
-    spec.stall_timeout = keep(&mut problem, duration(row, "stall_timeout"), None);
-    spec.unique_key = keep(&mut problem, name(row, "unique_key"), None);
-    spec.idempotency_key = keep(&mut problem, name(row, "idempotency_key"), None);
-    spec.lane = keep(&mut problem, name(row, "lane"), None);
-    spec.trace = keep(&mut problem, trace(row), None);
-    spec.recurring = keep(&mut problem, origin(row), None);
-    spec.tags = keep(&mut problem, tags(row), BTreeSet::new());
+    spec.timeout = salvage.keep(duration(row, "timeout"), None);
+    spec.stall_timeout = salvage.keep(duration(row, "stall_timeout"), None);
+    spec.unique_key = salvage.keep(name(row, "unique_key"), None);
+    spec.idempotency_key = salvage.keep(name(row, "idempotency_key"), None);
+    spec.lane = salvage.keep(name(row, "lane"), None);
+    spec.trace = salvage.keep(trace(row), None);
+    spec.recurring = salvage.keep(origin(row), None);
+    spec.tags = salvage.keep(tags(row), BTreeSet::new());
     let batch = bytes(row, "batch").map(|bytes| bytes.map(BatchId::from_bytes));
-    spec.batch = keep(&mut problem, batch, None);
+    spec.batch = salvage.keep(batch, None);
 
     let time = |field: &'static str| int(row, field).map(from_millis);
     let optional_time =
@@ -275,10 +275,10 @@ pub(crate) fn job_record(row: &RawDocument, route: Route) -> Read<JobRecord> {
     );
     job.state = JobState::from_code(int(row, "state")?)?;
     let shown = signals::show(row, &mut job);
-    keep(&mut problem, shown, ());
+    salvage.keep(shown, ());
     job.finished_at = optional_time("finished_at")?;
-    job.attempts = keep(&mut problem, count(row, "attempts"), 0);
-    job.crash_count = keep(&mut problem, count(row, "crash_count"), 0);
+    job.attempts = salvage.keep(count(row, "attempts"), 0);
+    job.crash_count = salvage.keep(count(row, "crash_count"), 0);
     job.claim_seq = count(row, "claim_seq")?;
     if job.state == JobState::Running {
         job.node = node_id(row, "node")?;
@@ -293,20 +293,9 @@ pub(crate) fn job_record(row: &RawDocument, route: Route) -> Read<JobRecord> {
     }
     job.checkpoint = json(row, "checkpoint");
     job.result = json(row, "result");
-    job.last_error = message(row, "last_error").or_else(|| problem.map(|p| unreadable(&p)));
+    job.last_error = message(row, "last_error");
+    salvage.finish(&mut job);
     Ok(job)
-}
-
-/// What a job that cannot be read says of itself.
-pub(crate) fn unreadable(problem: &InvalidInput) -> String {
-    format!("the stored job cannot be read: {problem}")
-}
-
-fn keep<T>(problem: &mut Option<InvalidInput>, read: Read<T>, otherwise: T) -> T {
-    read.unwrap_or_else(|error| {
-        problem.get_or_insert(error);
-        otherwise
-    })
 }
 
 /// An attempt: an element of the history of a job, or a document of `attempts`.

@@ -183,7 +183,7 @@ impl MongoStore {
             let job = row::job_id(row, "_id")?;
             let error = match wait(row) {
                 Ok(wait) => wait.missed(),
-                Err(problem) => row::unreadable(&problem),
+                Err(problem) => problem.of_stored_job(),
             };
             let mut fail = pipelines::moved(JobState::Failed, now);
             fail.push(closed());

@@ -1,8 +1,6 @@
 //! What operators do to jobs, and the deletion of old ones.
 
-use ratchet_core::model::{
-    Acted, ActionOutcome, Guarded, JobOrder, JobSelector, PageRequest, PurgeRequest,
-};
+use ratchet_core::model::{ActSelection, Acted, ActionOutcome, Guarded, JobSelector, PurgeRequest};
 use ratchet_core::state::Response;
 use ratchet_core::time::duration_millis;
 use ratchet_core::{JobAction, JobId, JobState};
@@ -32,14 +30,7 @@ pub(crate) fn act(
             after,
             limit,
         } => {
-            let responds = |state: &JobState| state.respond(action) != Response::Refuse;
-            let states: Vec<JobState> = filter
-                .wanted_states()
-                .into_iter()
-                .filter(responds)
-                .collect();
-            let page = PageRequest::first(*limit).order(JobOrder::OldestFirst);
-            let page = page.after(*after);
+            let ActSelection { states, page } = ActSelection::new(filter, *after, *limit, action);
             selected_ids(work, filter, &states, &page, *limit)?
         }
         // A selector this version does not know selects nothing.

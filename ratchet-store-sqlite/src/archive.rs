@@ -159,8 +159,7 @@ fn list(work: &Work<'_>, filter: &ArchiveFilter, page: &PageRequest) -> Inner<Ar
     } else {
         &filter.states
     };
-    // One more than the page has, to know whether there is another page.
-    let limit = i64::try_from(page.limit + 1).unwrap_or(i64::MAX);
+    let limit = i64::try_from(page.read_limit()).unwrap_or(i64::MAX);
     let mut rows = statement.query(params![
         mask_of(states),
         filter.queue.as_ref().map(Name::as_str),
@@ -168,16 +167,13 @@ fn list(work: &Work<'_>, filter: &ArchiveFilter, page: &PageRequest) -> Inner<Ar
         beginning(page),
         limit,
     ])?;
-    let (mut ids, mut jobs) = (Vec::new(), Vec::new());
+    let mut read = Vec::new();
     while let Some(row) = rows.next()? {
-        if ids.len() == page.limit {
-            let next = ids.pop();
-            return Ok(ArchivePage { jobs, next });
-        }
-        ids.push(row::job_id(row, 0)?);
-        jobs.extend(archived(row));
+        read.push((row::job_id(row, 0)?, archived(row)));
     }
-    Ok(ArchivePage { jobs, next: None })
+    let next = page.cut(&mut read).map(|(id, _)| *id);
+    let jobs = read.into_iter().filter_map(|(_, job)| job).collect();
+    Ok(ArchivePage { jobs, next })
 }
 
 /// The archived job of a row; none if its document cannot be read.

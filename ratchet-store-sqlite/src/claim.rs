@@ -7,7 +7,7 @@ use ratchet_core::permit::Budget;
 use ratchet_core::priority::merge_admitted;
 use ratchet_core::time::from_millis;
 use ratchet_core::{
-    ClaimToken, InvalidInput, JobId, Json, NodeId, Priority, RetryPolicy, Route, StoreErrorKind,
+    ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route, StoreErrorKind,
 };
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -19,15 +19,6 @@ use crate::row::{self, HAS_CHILDREN, IN_BATCH};
 use crate::settle::{Ended, end_claim};
 use crate::statements::{Connection, SQL};
 
-/// How much of each claimed job is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Depth {
-    /// All of it.
-    Whole,
-    /// Not the payload and the checkpoint.
-    WithoutInput,
-}
-
 /// Whether a claim would find nothing: reads only, and needs no lock.
 pub(crate) fn is_idle(work: &mut Work<'_>, request: &ClaimRequest) -> Result<bool> {
     let Some(wanted) = Wanted::of(work, request)? else {
@@ -37,12 +28,8 @@ pub(crate) fn is_idle(work: &mut Work<'_>, request: &ClaimRequest) -> Result<boo
     Ok(!statement.exists(params![wanted.ids, work.now, request.node.as_bytes()])?)
 }
 
-/// Claims due jobs; the inputs are at their place if `depth` asks for them.
-pub(crate) fn claim(
-    work: &mut Work<'_>,
-    request: &ClaimRequest,
-    depth: Depth,
-) -> Result<Vec<ClaimedJob>> {
+/// Claims due jobs.
+pub(crate) fn claim(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
     let mut claimed = Vec::new();
     // More than one round only if jobs could not be read, which takes them off the index.
     while claimed.len() < request.limit {
@@ -51,7 +38,7 @@ pub(crate) fn claim(
             break;
         }
         claimed.reserve_exact(chosen.len());
-        let moved = take(work, request, depth, &chosen, &mut claimed)?;
+        let moved = take(work, request, &chosen, &mut claimed)?;
         if !moved {
             // Choosing again would choose the same, for ever, with the write lock held.
             let text = "the claim index names jobs that are not pending; run REINDEX";
@@ -191,7 +178,6 @@ impl Iterator for Due<'_> {
 fn take(
     work: &mut Work<'_>,
     request: &ClaimRequest,
-    depth: Depth,
     chosen: &[JobId],
     claimed: &mut Vec<ClaimedJob>,
 ) -> Result<bool> {
@@ -200,12 +186,12 @@ fn take(
     let mut moved = false;
     for id in chosen {
         let found = {
-            let mut rows = read.query(params![id.as_bytes(), depth == Depth::Whole])?;
+            let mut rows = read.query(params![id.as_bytes(), request.payloads])?;
             // The write lock is held since before the choice: the row is still pending.
             let Some(row) = rows.next()? else {
                 continue;
             };
-            match decode(work, row, *id, request.node)? {
+            match decode(work, row, *id, request)? {
                 Ok(job) => Ok(job),
                 Err(problem) => Err((problem, row.get(0)?, row.get(13)?, row.get(14)?)),
             }
@@ -214,14 +200,15 @@ fn take(
         match found {
             Ok(mut job) => {
                 update.execute(params![id.as_bytes(), request.node.as_bytes(), work.now])?;
-                let again = job.claim.token.seq > 1;
-                if depth == Depth::Whole && again {
-                    job.input.checkpoint = checkpoint(work.conn, *id)?;
+                if let Some(input) = &mut job.input
+                    && job.claim.token.seq > 1
+                {
+                    input.checkpoint = checkpoint(work.conn, *id)?;
                 }
                 claimed.push(job);
             }
             Err((problem, claim_seq, data, flags)) => {
-                let text = row::unreadable(&problem);
+                let text = problem.of_stored_job();
                 tracing::warn!(job = %id, error = text, "failed a job that cannot be read");
                 fail_unreadable(work, *id, claim_seq, data, flags, &text)?;
             }
@@ -235,7 +222,7 @@ fn decode(
     work: &mut Work<'_>,
     row: &Row<'_>,
     id: JobId,
-    node: NodeId,
+    request: &ClaimRequest,
 ) -> Result<Result<ClaimedJob, InvalidInput>> {
     let route = row.get(1)?;
     let Some(route) = work.routes.get(work.conn, route)?.cloned() else {
@@ -245,7 +232,7 @@ fn decode(
         let claim_seq: u64 = row::number(row, 0, "claim_seq")?;
         let _data: u64 = row::number(row, 6, "data")?;
         let mut claim = Claim::new(
-            ClaimToken::new(id, claim_seq + 1, Some(node), from_millis(work.now)),
+            ClaimToken::new(id, claim_seq + 1, Some(request.node), from_millis(work.now)),
             route,
             Priority::from_level(row::number(row, 2, "priority")?)?,
             from_millis(row::number(row, 3, "run_at")?),
@@ -260,11 +247,10 @@ fn decode(
         let flags: i64 = row::number(row, 14, "flags")?;
         claim.awaited = flags & (HAS_CHILDREN | IN_BATCH) != 0;
         claim.trace = row::trace(row, 10, 11)?;
-        let payload = row::json(row, 12).unwrap_or_else(|| Json::from_stored("null"));
-        let input = JobInput {
-            payload,
+        let input = request.payloads.then(|| JobInput {
+            payload: row::json(row, 12).unwrap_or_else(|| Json::from_stored("null")),
             checkpoint: None,
-        };
+        });
         Ok(ClaimedJob { claim, input })
     };
     Ok(read())

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded, JobFilter,
+    Acted, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded, JobFilter,
     JobInput, JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest,
-    Reclaimed, Report, Reported, Settlement,
+    Reclaimed, Report, Reported, Settlement, StateCounts,
 };
 use ratchet_core::store::JobStore;
 use ratchet_core::{ClaimToken, InvalidInput, JobAction, JobId, Result, StoreError, limits};
 
-use crate::claim::{self, Depth};
+use crate::claim;
 use crate::queue::Urgency;
 use crate::store::SqliteStore;
 use crate::{act, enqueue, read, reclaim, settle};
@@ -31,14 +31,18 @@ impl JobStore for SqliteStore {
     }
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
-        self.claim("claim_next_batch", request, Depth::Whole).await
-    }
-
-    async fn claim_next_batch_optimized(&self, request: &ClaimRequest) -> Result<Vec<Claim>> {
-        let jobs = self
-            .claim("claim_next_batch_optimized", request, Depth::WithoutInput)
-            .await?;
-        Ok(jobs.into_iter().map(|job| job.claim).collect())
+        request.validate()?;
+        if request.limit == 0 {
+            return Ok(Vec::new());
+        }
+        let request = Arc::new(request.clone());
+        let looked = Arc::clone(&request);
+        self.write_unless(
+            "claim_next_batch",
+            move |work| Ok(claim::is_idle(work, &looked)?.then(Vec::new)),
+            move |work| claim::claim(work, &request),
+        )
+        .await
     }
 
     async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
@@ -92,26 +96,23 @@ impl JobStore for SqliteStore {
         .await
     }
 
-    async fn get(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+    async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
         limits::check_batch("ids", ids.len()).map_err(refused("get"))?;
         let ids = ids.to_vec();
-        self.read("get", move |work| read::get(work, &ids, Detail::Whole))
+        self.read("get", move |work| read::get(work, &ids, detail))
             .await
-    }
-
-    async fn outlines(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
-        limits::check_batch("ids", ids.len()).map_err(refused("outlines"))?;
-        let ids = ids.to_vec();
-        self.read("outlines", move |work| {
-            read::get(work, &ids, Detail::Outline)
-        })
-        .await
     }
 
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
         page.validate()?;
         let (filter, page) = (filter.clone(), *page);
         self.read("list", move |work| read::list(work, &filter, &page))
+            .await
+    }
+
+    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
+        let filter = filter.clone();
+        self.read("count_jobs", move |work| read::count(work, &filter))
             .await
     }
 
@@ -128,28 +129,6 @@ impl JobStore for SqliteStore {
             "purge",
             move |work| act::nothing_to_purge(work, &looked),
             move |work| act::purge(work, &request),
-        )
-        .await
-    }
-}
-
-impl SqliteStore {
-    async fn claim(
-        &self,
-        operation: &'static str,
-        request: &ClaimRequest,
-        depth: Depth,
-    ) -> Result<Vec<ClaimedJob>> {
-        request.validate()?;
-        if request.limit == 0 {
-            return Ok(Vec::new());
-        }
-        let request = Arc::new(request.clone());
-        let looked = Arc::clone(&request);
-        self.write_unless(
-            operation,
-            move |work| Ok(claim::is_idle(work, &looked)?.then(Vec::new)),
-            move |work| claim::claim(work, &request, depth),
         )
         .await
     }

@@ -446,7 +446,7 @@ pub(crate) fn show(conn: Connection<'_>, job: &mut JobRecord) -> Result<()> {
     }
     if let Some(problem) = problem {
         job.last_error
-            .get_or_insert_with(|| row::unreadable(&problem));
+            .get_or_insert_with(|| problem.of_stored_job());
     }
     Ok(())
 }

@@ -6,11 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_core::limits::check_limit;
 use ratchet_core::model::{Fenced, Guard};
-use ratchet_core::store::{
-    Acquired, HeldLock, LockInfo, LockPage, LockStore, renewed_end, validate_ttl,
-};
-use ratchet_core::time::millis_between;
-use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError, next_in_time};
+use ratchet_core::store::{Acquired, LockInfo, LockPage, LockStore, StoredLock, validate_ttl};
+use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError};
 use rusqlite::{Row, params};
 
 use crate::error::{Failure, Result as Inner};
@@ -80,57 +77,19 @@ impl LockStore for SqliteStore {
 /// The expiry of a lock that was released.
 const FREE: i64 = i64::MIN;
 
-struct Lock {
-    owner: Name,
-    fence: i64,
-    expires_at: i64,
-}
-
-impl Lock {
-    fn fence(&self) -> Fence {
-        Fence(self.fence.cast_unsigned())
-    }
-
-    fn is_held(&self, now: i64) -> bool {
-        self.expires_at > now
-    }
-
-    fn expired_for(&self, now: i64) -> Option<Duration> {
-        let expired = !self.is_held(now) && self.expires_at != FREE;
-        expired.then(|| millis_between(self.expires_at, now))
-    }
-
-    fn holder(&self, now: i64) -> HeldLock {
-        HeldLock {
-            owner: self.owner.clone(),
-            fence: self.fence(),
-            remaining: millis_between(now, self.expires_at),
-        }
-    }
-
-    fn info(&self, now: i64) -> LockInfo {
-        LockInfo {
-            fence: self.fence(),
-            holder: self.is_held(now).then(|| self.holder(now)),
-            holder_gone: false,
-            expired_for: self.expired_for(now),
-        }
-    }
-}
-
-fn find(work: &Work<'_>, name: &Name) -> Inner<Option<Lock>> {
+fn find(work: &Work<'_>, name: &Name) -> Inner<Option<StoredLock>> {
     let mut statement = work.conn.prepare_cached(&SQL.find_lock)?;
     let mut rows = statement.query([name.as_str()])?;
     rows.next()?.map(|row| lock(row, 0)).transpose()
 }
 
 /// The lock whose columns begin at this one.
-fn lock(row: &Row<'_>, first: usize) -> Inner<Lock> {
+fn lock(row: &Row<'_>, first: usize) -> Inner<StoredLock> {
     let owner = row::name(row, first, "owner")?;
-    Ok(Lock {
+    Ok(StoredLock {
         owner: owner.ok_or_else(|| InvalidInput::new("owner", "is missing"))?,
-        fence: row.get(first + 1)?,
-        expires_at: row.get(first + 2)?,
+        fence: Fence(row::seq(row, first + 1)?),
+        expires_at: Some(row.get(first + 2)?).filter(|end| *end != FREE),
     })
 }
 
@@ -157,31 +116,23 @@ pub(crate) fn is_tenure(work: &Work<'_>, guard: Option<&Guard>) -> Inner<bool> {
     let Some(guard) = guard else {
         return Ok(true);
     };
-    Ok(find(work, &guard.lock)?.is_some_and(|lock| {
-        lock.is_held(work.now) && lock.owner == guard.owner && lock.fence() == guard.fence
-    }))
+    let lock = find(work, &guard.lock)?;
+    Ok(lock.is_some_and(|lock| lock.is_held_by(&guard.owner, guard.fence, work.now)))
 }
 
 fn acquire(work: &Work<'_>, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquired> {
     let lock = find(work, name)?;
-    let stored = lock.as_ref().map_or(i64::MIN, |lock| lock.expires_at);
-    let fence = match &lock {
-        Some(lock) if lock.is_held(work.now) && lock.owner != *owner => {
-            return Ok(Acquired::Held(lock.holder(work.now)));
-        }
-        Some(lock) if lock.is_held(work.now) => lock.fence(),
-        last => {
-            let last = last.as_ref().map_or(Fence(0), Lock::fence);
-            Fence(next_in_time(last.0, work.now))
-        }
-    };
-    work.conn.prepare_cached(&SQL.put_lock)?.execute(params![
-        name.as_str(),
-        owner.as_str(),
-        fence.0.cast_signed(),
-        renewed_end(stored, work.now, ttl)
-    ])?;
-    Ok(Acquired::Acquired { fence })
+    let mut lock = lock.unwrap_or_else(|| StoredLock::unused(owner.clone()));
+    let acquired = lock.acquire(owner, ttl, work.now);
+    if matches!(acquired, Acquired::Acquired { .. }) {
+        work.conn.prepare_cached(&SQL.put_lock)?.execute(params![
+            name.as_str(),
+            lock.owner.as_str(),
+            lock.fence.0.cast_signed(),
+            lock.expires_at
+        ])?;
+    }
+    Ok(acquired)
 }
 
 /// Brings the end of an unexpired tenure into this range.
@@ -206,9 +157,5 @@ fn move_expiry(
             work.now,
             end.end(),
         ])?;
-    Ok(if moved > 0 {
-        Fenced::Applied
-    } else {
-        Fenced::Stale
-    })
+    Ok(Fenced::when(moved > 0))
 }

@@ -8,14 +8,13 @@ use ratchet_core::model::{
     SweptNodes,
 };
 use ratchet_core::store::{Changed, NodeStore};
-use ratchet_core::time::{self, Timestamp, duration_millis, from_millis};
+use ratchet_core::time::{Timestamp, duration_millis, from_millis};
 use ratchet_core::{ClaimToken, Name, NodeId, Result};
 use rusqlite::params;
 
 use crate::error::Result as Inner;
 use crate::locks::is_tenure;
 use crate::queue::Urgency;
-use crate::queues::changed;
 use crate::request::Work;
 use crate::row;
 use crate::statements::{Connection, SQL};
@@ -34,9 +33,8 @@ impl NodeStore for SqliteStore {
     async fn set_node_status(&self, node: NodeId, status: NodeStatus) -> Result<Changed> {
         self.write("set_node_status", Urgency::Urgent, move |work| {
             let mut statement = work.conn.prepare_cached(&SQL.set_node_status)?;
-            Ok(changed(
-                statement.execute(params![node.as_bytes(), status.code()])?,
-            ))
+            let rows = statement.execute(params![node.as_bytes(), status.code()])?;
+            Ok(Changed::when(rows > 0))
         })
         .await
     }
@@ -145,20 +143,14 @@ pub(crate) fn all_nodes(conn: Connection<'_>) -> Inner<Vec<NodeRecord>> {
 fn sweep_all(work: &Work<'_>, sweep: &NodeSweep) -> Inner<SweptNodes> {
     let now = from_millis(work.now);
     let mut nodes = all_nodes(work.conn)?;
-    nodes.sort_by_key(|node| node.node);
     let mut swept = SweptNodes::default();
     let mut set_status = work.conn.prepare_cached(&SQL.set_node_status)?;
-    for node in &mut nodes {
-        if sweep.marks_dead(node, now) {
-            node.status = NodeStatus::Dead;
-            set_status.execute(params![node.node.as_bytes(), node.status.code()])?;
-            swept.died.push(node.node);
-        }
+    for node in nodes.iter().filter(|node| sweep.marks_dead(node, now)) {
+        set_status.execute(params![node.node.as_bytes(), NodeStatus::Dead.code()])?;
+        swept.died.push(node.node);
     }
-    let old = |node: &NodeRecord| {
-        !node.status.is_live() && time::add(node.last_seen, sweep.forget_after) < now
-    };
-    nodes.retain(old);
+    swept.died.sort();
+    nodes.retain(|node| sweep.forgets(node, &swept.died, now));
     if nodes.is_empty() {
         return Ok(swept);
     }

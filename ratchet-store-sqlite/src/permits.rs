@@ -11,7 +11,6 @@ use rusqlite::params;
 
 use crate::error::{Failure, Result as Inner};
 use crate::queue::Urgency;
-use crate::queues::changed;
 use crate::request::Work;
 use crate::row;
 use crate::statements::{Connection, SQL};
@@ -23,7 +22,9 @@ impl PermitStore for SqliteStore {
         let resource = resource.clone();
         self.write("set_permits", Urgency::Normal, move |work| {
             let mut set = work.conn.prepare_cached(&SQL.set_permits)?;
-            Ok(changed(set.execute(params![resource.as_str(), max])?))
+            Ok(Changed::when(
+                set.execute(params![resource.as_str(), max])? > 0,
+            ))
         })
         .await
     }

@@ -1,29 +1,19 @@
 //! [`QueueStore`] on SQLite.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use ratchet_core::model::{DueRoute, JobFilter, QueueInfo, StateCounts};
+use ratchet_core::model::{DueRoute, QueueInfo, StateCounts};
 use ratchet_core::store::{Changed, QueueStore};
 use ratchet_core::time::millis_between;
 use ratchet_core::{JobState, Name, Result};
 use rusqlite::params;
 
 use crate::queue::Urgency;
-use crate::read;
 use crate::request::Work;
 use crate::row;
 use crate::statements::SQL;
 use crate::store::SqliteStore;
-
-/// What the number of changed rows tells.
-pub(crate) fn changed(rows: usize) -> Changed {
-    if rows > 0 {
-        Changed::Changed
-    } else {
-        Changed::Unchanged
-    }
-}
 
 #[async_trait]
 impl QueueStore for SqliteStore {
@@ -31,9 +21,8 @@ impl QueueStore for SqliteStore {
         let queue = queue.clone();
         self.write("pause_queue", Urgency::Normal, move |work| {
             let mut statement = work.conn.prepare_cached(&SQL.pause_queue)?;
-            Ok(changed(
-                statement.execute(params![queue.as_str(), work.now])?,
-            ))
+            let rows = statement.execute(params![queue.as_str(), work.now])?;
+            Ok(Changed::when(rows > 0))
         })
         .await
     }
@@ -42,19 +31,13 @@ impl QueueStore for SqliteStore {
         let queue = queue.clone();
         self.write("resume_queue", Urgency::Normal, move |work| {
             let mut statement = work.conn.prepare_cached(&SQL.resume_queue)?;
-            Ok(changed(statement.execute([queue.as_str()])?))
+            Ok(Changed::when(statement.execute([queue.as_str()])? > 0))
         })
         .await
     }
 
     async fn queues(&self) -> Result<Vec<QueueInfo>> {
         self.read("queues", list).await
-    }
-
-    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
-        let filter = filter.clone();
-        self.read("count_jobs", move |work| read::count(work, &filter))
-            .await
     }
 
     async fn due_routes(&self) -> Result<Vec<DueRoute>> {
@@ -89,27 +72,16 @@ fn due(work: &mut Work<'_>) -> crate::error::Result<Vec<DueRoute>> {
 
 fn list(work: &mut Work<'_>) -> crate::error::Result<Vec<QueueInfo>> {
     let paused = paused(work)?;
-    let mut queues: BTreeMap<Name, StateCounts> = paused
-        .iter()
-        .map(|queue| (queue.clone(), StateCounts::new()))
-        .collect();
     let mut statement = work.conn.prepare_cached(&SQL.count_jobs)?;
     let mut rows = statement.query([])?;
+    let mut counts = Vec::new();
     while let Some(row) = rows.next()? {
-        let Some(route) = work.routes.get(work.conn, row.get(0)?)? else {
-            continue;
-        };
-        let state = JobState::from_code(row.get(1)?)?;
-        let count: u64 = row::number(row, 2, "count")?;
-        let counts = queues.entry(route.queue.clone()).or_default();
-        *counts.entry(state).or_default() += count;
+        if let Some(route) = work.routes.get(work.conn, row.get(0)?)? {
+            let state = JobState::from_code(row.get(1)?)?;
+            counts.push((route.queue.clone(), state, row::number(row, 2, "count")?));
+        }
     }
-    let info = |(name, counts)| QueueInfo {
-        paused: paused.contains(&name),
-        name,
-        counts,
-    };
-    Ok(queues.into_iter().map(info).collect())
+    Ok(QueueInfo::collect(&paused, counts))
 }
 
 fn paused(work: &Work<'_>) -> crate::error::Result<BTreeSet<Name>> {

@@ -51,11 +51,9 @@ pub(crate) fn get(
 /// One page of the jobs that match.
 pub(crate) fn list(work: &mut Work<'_>, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
     let states = filter.wanted_states();
-    // One more than the page has, to know whether there is another page.
-    let ids = selected_ids(work, filter, &states, page, page.limit + 1)?;
-    let next = (ids.len() > page.limit).then(|| ids[page.limit - 1]);
-    let shown = &ids[..ids.len().min(page.limit)];
-    let jobs = get(work, shown, page.detail)?
+    let mut ids = selected_ids(work, filter, &states, page, page.read_limit())?;
+    let next = page.cut(&mut ids).copied();
+    let jobs = get(work, &ids, page.detail)?
         .into_iter()
         .flatten()
         .collect();

@@ -1,13 +1,11 @@
 //! Taking back claims that nobody works on any more.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use ratchet_core::model::{
-    AttemptOutcome, HeldClaim, NodeRecord, Owner, ReclaimEffect, ReclaimPass, ReclaimReason,
-    ReclaimRequest, Reclaimed,
+    AttemptOutcome, HeldClaim, NodeRegistry, ReclaimEffect, ReclaimPass, ReclaimRequest, Reclaimed,
 };
-use ratchet_core::time::{from_millis, to_millis};
+use ratchet_core::time::from_millis;
 use ratchet_core::{ClaimToken, JobId, NodeId};
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -27,7 +25,7 @@ pub(crate) fn is_idle(work: &Work<'_>, request: &ReclaimRequest) -> Result<bool>
 pub(crate) fn reclaim(work: &Work<'_>, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
     find_lost(work, request, request.limit)?
         .into_iter()
-        .map(|(claim, reason, effect)| take_back(work, &claim, reason, effect))
+        .map(|(claim, effect)| take_back(work, &claim, effect))
         .collect()
 }
 
@@ -35,7 +33,7 @@ pub(crate) fn reclaim(work: &Work<'_>, request: &ReclaimRequest) -> Result<Vec<R
 struct Running {
     id: JobId,
     seq: i64,
-    crash_count: u32,
+    crash_count: Option<u32>,
     cancel_requested: bool,
     claimed_at: Option<i64>,
     last_report: Option<i64>,
@@ -49,8 +47,7 @@ impl Running {
         Ok(Self {
             id: row::job_id(row, 0)?,
             seq: row.get(1)?,
-            // A count that makes no sense is above every budget: the job ends as a dead letter.
-            crash_count: u32::try_from(row.get::<_, i64>(2)?).unwrap_or(u32::MAX),
+            crash_count: u32::try_from(row.get::<_, i64>(2)?).ok(),
             cancel_requested: row.get(3)?,
             claimed_at: row.get(4)?,
             last_report: row.get(5)?,
@@ -61,36 +58,12 @@ impl Running {
     }
 }
 
-/// The nodes that have a row.
-struct Registry {
-    nodes: HashMap<NodeId, NodeRecord>,
-    /// When the first of them began.
-    since: Option<i64>,
-}
-
-impl Registry {
-    fn read(conn: Connection<'_>) -> Result<Self> {
-        let nodes = all_nodes(conn)?;
-        let since = nodes.iter().map(|node| node.started_at).min();
-        Ok(Self {
-            nodes: nodes.into_iter().map(|node| (node.node, node)).collect(),
-            since: since.map(to_millis),
-        })
-    }
-
-    fn owner(&self, id: NodeId) -> Owner<'_> {
-        let unknown = Owner::Unknown {
-            registry_since: self.since,
-        };
-        self.nodes.get(&id).map_or(unknown, Owner::Known)
-    }
-}
-
-/// A claim that is to be taken back, why, and what that does to its job.
-type Lost = (Running, ReclaimReason, ReclaimEffect);
+/// A claim that is to be taken back, and what that does to its job.
+type Lost = (Running, ReclaimEffect);
 
 fn find_lost(work: &Work<'_>, request: &ReclaimRequest, limit: usize) -> Result<Vec<Lost>> {
-    let nodes = Registry::read(work.conn)?;
+    let nodes = all_nodes(work.conn)?;
+    let nodes = NodeRegistry::new(&nodes);
     let mut pass = ReclaimPass::new(limit);
     let mut statement = work.conn.prepare_cached(&SQL.running_jobs)?;
     let mut rows = statement.query([])?;
@@ -98,51 +71,31 @@ fn find_lost(work: &Work<'_>, request: &ReclaimRequest, limit: usize) -> Result<
         && let Some(row) = rows.next()?
     {
         let running = Running::read(row)?;
-        if let Some((reason, effect)) = lost(work, &nodes, &running, request)? {
-            let has_owner = running.node.is_some();
-            pass.add(running.id, has_owner, (running, reason, effect));
+        let (timeout, stall_timeout) = if running.flags & HAS_TIMEOUTS == 0 {
+            (None, None)
+        } else {
+            timeouts(work.conn, running.data)?
+        };
+        let claim = HeldClaim {
+            owner: nodes.owner(running.node),
+            claimed_at: running.claimed_at,
+            last_report: running.last_report,
+            timeout,
+            stall_timeout,
+            crash_count: running.crash_count,
+            cancel_requested: running.cancel_requested,
+        };
+        if let Some(effect) = request.judge(&claim, work.now) {
+            pass.add(running.id, running.node.is_some(), (running, effect));
         }
     }
     Ok(pass.chosen())
-}
-
-/// Why the claim is to be taken back, if it is, and what that does to its job.
-fn lost(
-    work: &Work<'_>,
-    nodes: &Registry,
-    running: &Running,
-    request: &ReclaimRequest,
-) -> Result<Option<(ReclaimReason, ReclaimEffect)>> {
-    let owner = running.node.map_or(Owner::Nobody, |node| nodes.owner(node));
-    let (timeout, stall_timeout) = if running.flags & HAS_TIMEOUTS == 0 {
-        (None, None)
-    } else {
-        timeouts(work.conn, running.data)?
-    };
-    let claim = HeldClaim {
-        owner,
-        claimed_at: running.claimed_at.unwrap_or(work.now),
-        last_report: running.last_report,
-        timeout,
-        stall_timeout,
-    };
-    let effect = |reason| {
-        request.effect(
-            &claim,
-            reason,
-            running.crash_count,
-            running.cancel_requested,
-        )
-    };
-    let reason = request.lost(&claim, work.now);
-    Ok(reason.map(|reason| (reason, effect(reason))))
 }
 
 fn timeouts(conn: Connection<'_>, data: i64) -> Result<(Option<Duration>, Option<Duration>)> {
     let timeouts = conn
         .prepare_cached(&SQL.timeouts_of)?
         .query_row([data], |row| {
-            // One that cannot be read does not hold the pass up: the job has none then.
             Ok((
                 row::duration(row, 0, "timeout").ok().flatten(),
                 row::duration(row, 1, "stall_timeout").ok().flatten(),
@@ -152,15 +105,10 @@ fn timeouts(conn: Connection<'_>, data: i64) -> Result<(Option<Duration>, Option
     Ok(timeouts.unwrap_or((None, None)))
 }
 
-fn take_back(
-    work: &Work<'_>,
-    claim: &Running,
-    reason: ReclaimReason,
-    effect: ReclaimEffect,
-) -> Result<Reclaimed> {
+fn take_back(work: &Work<'_>, claim: &Running, effect: ReclaimEffect) -> Result<Reclaimed> {
     let claimed_at = from_millis(claim.claimed_at.unwrap_or(0));
     let token = ClaimToken::new(claim.id, claim.seq.cast_unsigned(), claim.node, claimed_at);
-    let reclaimed = Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted());
+    let reclaimed = effect.reclaimed(token);
     if effect.is_exhausted() {
         work.conn.prepare_cached(&SQL.disown_job)?.execute(params![
             claim.id.as_bytes(),

@@ -15,7 +15,6 @@ use crate::error::Result as Inner;
 use crate::locks::is_tenure;
 use crate::permits;
 use crate::queue::Urgency;
-use crate::queues::changed;
 use crate::request::Work;
 use crate::row;
 use crate::statements::SQL;
@@ -84,7 +83,7 @@ impl RecurringStore for SqliteStore {
     async fn delete(&self, name: &Name) -> Result<Changed> {
         let name = name.clone();
         self.write("delete", Urgency::Normal, move |work| {
-            delete(work, &name).map(changed)
+            Ok(Changed::when(delete(work, &name)? > 0))
         })
         .await
     }
@@ -108,15 +107,9 @@ fn find(work: &Work<'_>, name: &Name) -> Inner<Option<Inner<RecurringRecord>>> {
 
 fn put_one(work: &Work<'_>, put: &PutRecurring) -> Inner<PutOutcome> {
     permits::require_one(work, &put.definition.job().route)?;
-    let now = from_millis(work.now);
-    let (record, outcome) = match find(work, put.definition.name())? {
-        None => (RecurringRecord::created(put, now), PutOutcome::Created),
-        Some(Ok(old)) => match old.edited(put, now) {
-            Some(edited) => (edited, PutOutcome::Changed),
-            None => return Ok(PutOutcome::Unchanged),
-        },
-        // Nothing of it can be kept.
-        Some(Err(_)) => (RecurringRecord::created(put, now), PutOutcome::Changed),
+    let found = find(work, put.definition.name())?;
+    let Some((record, outcome)) = put.apply(found, from_millis(work.now)) else {
+        return Ok(PutOutcome::Unchanged);
     };
     store(work, &record)?;
     Ok(outcome)
@@ -146,21 +139,11 @@ fn list(work: &Work<'_>, after: Option<&Name>, limit: usize) -> Inner<RecurringP
     let after = after.map_or("", Name::as_str);
     // One more than the page has, to know whether there is another page.
     let read = i64::try_from(limit + 1).unwrap_or(i64::MAX);
-    let mut rows = statement.query(params![after, read])?;
-    let (mut names, mut definitions) = (Vec::new(), Vec::new());
-    while let Some(row) = rows.next()? {
-        names.push(row::name(row, 0, "name").ok().flatten());
-        if names.len() <= limit {
-            definitions.extend(readable(row));
-        }
-    }
-    let more = names.len() > limit;
-    names.truncate(limit);
-    let last = names.into_iter().flatten().next_back();
-    Ok(RecurringPage {
-        definitions,
-        next: last.filter(|_| more),
-    })
+    let rows = statement.query_map(params![after, read], |row| {
+        Ok((name_of(row), readable(row)))
+    })?;
+    let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(RecurringPage::of(rows, limit, |row| row))
 }
 
 /// The names of the definitions that are to be claimed, each with the definition if it can be read.
@@ -255,11 +238,15 @@ fn retire(work: &Work<'_>, request: &RetireRecurring) -> Inner<Guarded<Vec<Name>
     Ok(Guarded::Done(retired))
 }
 
+fn name_of(row: &Row<'_>) -> Option<Name> {
+    row::name(row, 0, "name").ok().flatten()
+}
+
 /// The definition of a row, unless it cannot be read, which is logged.
 fn readable(row: &Row<'_>) -> Option<RecurringRecord> {
-    let name = row::name(row, 0, "name").ok().flatten();
     record(row)
         .inspect_err(|error| {
+            let name = name_of(row);
             tracing::warn!(?name, %error, "a recurring definition cannot be read");
         })
         .ok()

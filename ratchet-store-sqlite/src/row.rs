@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use ratchet_core::model::{
     Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobFlags, JobRecord, JobSpec, NodeLoad,
-    NodeProfile, NodeRecord, NodeStatus, Progress, RecurringOrigin, payload_version_from_stored,
+    NodeProfile, NodeRecord, NodeStatus, Progress, RecurringOrigin, Salvage,
+    payload_version_from_stored,
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{
@@ -138,28 +139,29 @@ pub(crate) fn seq(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
 /// what cannot is at its default, and named in the last error unless that tells something else.
 pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     let data: Option<i64> = row.get(13)?;
-    let mut problem = data
-        .is_none()
-        .then(|| InvalidInput::new("data", "is missing"));
+    let mut salvage = Salvage::default();
+    if data.is_none() {
+        salvage.keep(Err(InvalidInput::new("data", "is missing")), ());
+    }
     let priority = Priority::from_level(row.get(3)?)?;
     let mut spec = JobSpec::new(route, json(row, 14).unwrap_or_else(unreadable_payload));
     spec.priority = priority;
-    spec.payload_version = keep(&mut problem, payload_version(row, 31), spec.payload_version);
-    spec.retry = keep(
-        &mut problem,
+    spec.payload_version = salvage.keep(payload_version(row, 31), spec.payload_version);
+    spec.retry = salvage.keep(
         text(row, 15, "retry").and_then(RetryPolicy::from_stored),
         RetryPolicy::default(),
     );
-    spec.timeout = keep(&mut problem, duration(row, 16, "timeout"), None);
-    spec.stall_timeout = keep(&mut problem, duration(row, 17, "stall_timeout"), None);
-    spec.unique_key = keep(&mut problem, name(row, 18, "unique_key"), None);
-    spec.idempotency_key = keep(&mut problem, name(row, 19, "idempotency_key"), None);
-    spec.lane = keep(&mut problem, name(row, 27, "lane"), None);
-    spec.trace = keep(&mut problem, trace(row, 20, 21), None);
+    spec.timeout = salvage.keep(duration(row, 16, "timeout"), None);
+    spec.stall_timeout = salvage.keep(duration(row, 17, "stall_timeout"), None);
+    spec.unique_key = salvage.keep(name(row, 18, "unique_key"), None);
+    spec.idempotency_key = salvage.keep(name(row, 19, "idempotency_key"), None);
+    spec.lane = salvage.keep(name(row, 27, "lane"), None);
+    spec.trace = salvage.keep(trace(row, 20, 21), None);
     let slot = row.get::<_, Option<i64>>(29)?.map(from_millis);
-    let definition = keep(&mut problem, name(row, 28, "recurring"), None);
+    let definition = salvage.keep(name(row, 28, "recurring"), None);
     spec.recurring = definition.map(|name| RecurringOrigin { name, slot });
-    spec.tags = keep(&mut problem, names(row, 30, "tag"), Vec::new())
+    spec.tags = salvage
+        .keep(names(row, 30, "tag"), Vec::new())
         .into_iter()
         .collect();
 
@@ -171,8 +173,8 @@ pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     let mut job = JobRecord::new(job_id(row, 0)?, spec, time(4)?, time(5)?);
     job.state = JobState::from_code(row.get(1)?)?;
     job.finished_at = optional_time(6)?;
-    job.attempts = keep(&mut problem, number(row, 7, "attempts"), 0);
-    job.crash_count = keep(&mut problem, number(row, 8, "crash_count"), 0);
+    job.attempts = salvage.keep(number(row, 7, "attempts"), 0);
+    job.crash_count = salvage.keep(number(row, 8, "crash_count"), 0);
     job.claim_seq = seq(row, 9)?;
     if job.state == JobState::Running {
         job.node = node_id(row, 10)?;
@@ -186,7 +188,8 @@ pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     });
     job.checkpoint = json(row, 24);
     job.result = json(row, 25);
-    job.last_error = message(row, 26).or_else(|| problem.map(|problem| unreadable(&problem)));
+    job.last_error = message(row, 26);
+    salvage.finish(&mut job);
     Ok(job)
 }
 
@@ -203,20 +206,8 @@ pub(crate) fn batch_record(row: &Row<'_>) -> Result<BatchRecord> {
     Ok(batch)
 }
 
-/// What a job that cannot be read says of itself.
-pub(crate) fn unreadable(problem: &InvalidInput) -> String {
-    format!("the stored job cannot be read: {problem}")
-}
-
 fn unreadable_payload() -> Json {
     Json::from_stored("missing")
-}
-
-fn keep<T>(problem: &mut Option<InvalidInput>, read: Result<T, InvalidInput>, otherwise: T) -> T {
-    read.unwrap_or_else(|error| {
-        problem.get_or_insert(error);
-        otherwise
-    })
 }
 
 /// The attempt of a row of `history`.

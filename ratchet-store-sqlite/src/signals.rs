@@ -110,7 +110,7 @@ fn expire(work: &Work<'_>, limit: usize) -> Inner<Vec<JobId>> {
     for id in overdue {
         let error = match links::signal_of(work.conn, id)?.map(|signal| signal.wait) {
             Some(Ok(wait)) => wait.missed(),
-            Some(Err(problem)) => row::unreadable(&problem),
+            Some(Err(problem)) => problem.of_stored_job(),
             None => continue,
         };
         let found = work

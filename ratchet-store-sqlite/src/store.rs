@@ -58,12 +58,13 @@ impl SqliteStore {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
     /// use ratchet_core::NewJob;
+    /// use ratchet_core::model::Detail;
     /// use ratchet_core::store::JobStore;
     /// use ratchet_store_sqlite::SqliteStore;
     ///
     /// let store = SqliteStore::connect("sqlite::memory:").await?;
     /// let enqueued = store.enqueue(&[NewJob::new("greet", "world")]).await?;
-    /// assert!(store.get(&[enqueued[0].id()]).await?[0].is_some());
+    /// assert!(store.get(&[enqueued[0].id()], Detail::Whole).await?[0].is_some());
     /// # Ok(()) }
     /// ```
     ///
@@ -311,6 +312,8 @@ impl Store for SqliteStore {
 mod tests {
     use std::sync::mpsc;
 
+    use ratchet_core::model::Detail;
+
     use super::*;
 
     async fn in_memory() -> SqliteStore {
@@ -334,7 +337,7 @@ mod tests {
             .await
             .unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Other);
-        assert_eq!(store.get(&[id]).await.unwrap(), [None]);
+        assert_eq!(store.get(&[id], Detail::Whole).await.unwrap(), [None]);
         store.enqueue(&jobs()).await.unwrap();
     }
 
@@ -357,7 +360,10 @@ mod tests {
         let (held, broken, good, ()) = tokio::join!(held, broken, good, opened);
         assert!(held.is_ok());
         assert!(broken.is_err());
-        let stored = store.get(&[good.unwrap()[0].id()]).await.unwrap();
+        let stored = store
+            .get(&[good.unwrap()[0].id()], Detail::Whole)
+            .await
+            .unwrap();
         assert!(stored[0].is_some());
     }
 

@@ -24,10 +24,7 @@ impl WorkflowStore for SqliteStore {
                 .conn
                 .prepare_cached(&SQL.create_batch)?
                 .execute(params![batch.as_bytes(), work.now])?;
-            Ok(match created {
-                0 => Changed::Unchanged,
-                _ => Changed::Changed,
-            })
+            Ok(Changed::when(created > 0))
         })
         .await
     }

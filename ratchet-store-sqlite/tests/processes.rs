@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use ratchet_core::model::{ClaimRequest, Outcome, ReclaimRequest, Settlement};
+use ratchet_core::model::{ClaimRequest, Detail, Outcome, ReclaimRequest, Settlement};
 use ratchet_core::store::{JobStore, NodeStore};
 use ratchet_core::{JobId, NewJob, NodeId};
 use ratchet_store_sqlite::SqliteStore;
@@ -150,7 +150,7 @@ fn what_was_answered_survives_a_kill() -> Result<(), Failed> {
     for _ in 0..5 {
         let ids = ids_until_killed(start("producer", &file), 100);
         let store = block_on(open(&file));
-        let stored = block_on(store.get(&ids))?;
+        let stored = block_on(store.get(&ids, Detail::Whole))?;
         assert!(stored.iter().all(Option::is_some));
     }
     // A call of two jobs is stored whole or not at all.

@@ -5,9 +5,9 @@ use async_trait::async_trait;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{
     Acted, ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Attempt, BatchClosed, BatchPurge,
-    BatchRecord, Claim, ClaimRequest, ClaimedJob, Delivered, DueRecurring, DueRoute, Fenced,
-    Finding, Fired, Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter, JobInput, JobPage,
-    JobSelector, Link, NodeRecord, NodeStatus, NodeSweep, PageRequest, Parent, PermitInfo,
+    BatchRecord, Claim, ClaimRequest, ClaimedJob, Delivered, Detail, DueRecurring, DueRoute,
+    Fenced, Finding, Fired, Guard, Guarded, Heartbeat, HeartbeatReply, JobFilter, JobInput,
+    JobPage, JobSelector, Link, NodeRecord, NodeStatus, NodeSweep, PageRequest, Parent, PermitInfo,
     PurgeRequest, PutOutcome, PutRecurring, QueueInfo, RateAnswer, RateRequest, ReclaimRequest,
     Reclaimed, RecurringClaimRequest, RecurringFiring, RecurringPage, RecurringRecord, Report,
     Reported, RetireRecurring, Settlement, Signal, StateCounts, SweptNodes,
@@ -155,9 +155,9 @@ metered! { JobStore by |inner| inner.jobs(); {
     async fn report(&self, reports: &[Report]) -> Vec<Reported>;
     async fn reclaim(&self, request: &ReclaimRequest) -> Vec<Reclaimed>;
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Vec<Acted>;
-    async fn get(&self, ids: &[JobId]) -> Vec<Option<JobRecord>>;
-    async fn outlines(&self, ids: &[JobId]) -> Vec<Option<JobRecord>>;
+    async fn get(&self, ids: &[JobId], detail: Detail) -> Vec<Option<JobRecord>>;
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> JobPage;
+    async fn count_jobs(&self, filter: &JobFilter) -> StateCounts;
     async fn history(&self, job: JobId) -> Vec<Attempt>;
     async fn purge(&self, request: &PurgeRequest) -> Guarded<u64>;
 } }
@@ -166,7 +166,6 @@ metered! { QueueStore by |inner| inner.queues(); {
     async fn pause_queue(&self, queue: &Name) -> Changed;
     async fn resume_queue(&self, queue: &Name) -> Changed;
     async fn queues(&self) -> Vec<QueueInfo>;
-    async fn count_jobs(&self, filter: &JobFilter) -> StateCounts;
     async fn due_routes(&self) -> Vec<DueRoute>;
     async fn count_due(&self, queue: &Name, limit: u64) -> u64;
 } }

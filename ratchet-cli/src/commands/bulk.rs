@@ -6,8 +6,8 @@ use std::time::Duration;
 use ratchet::store_api::model::PurgeRequest;
 use ratchet::store_api::time;
 use ratchet::{
-    ActionOutcome, BulkCounts, Client, Guarded, JobAction, JobFilter, JobId, JobOrder, JobSelector,
-    JobState, PageRequest, Response, Timestamp,
+    ActionOutcome, BulkCounts, Client, Detail, Guarded, JobAction, JobFilter, JobId, JobOrder,
+    JobSelector, JobState, PageRequest, Response, Timestamp,
 };
 use ratchet_http::view;
 use serde::Serialize;
@@ -291,7 +291,7 @@ async fn look(
         let page = PageRequest::first(PAGE)
             .order(JobOrder::OldestFirst)
             .after(after)
-            .outlines();
+            .detail(Detail::Outline);
         let page = client.list(filter, &page).await?;
         looked += page.jobs.len();
         for job in page.jobs.iter().filter(|job| also(job)) {

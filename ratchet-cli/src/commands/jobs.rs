@@ -75,7 +75,7 @@ impl Pages {
         let page = PageRequest::first(limit)
             .order(self.order.read())
             .after(self.after)
-            .outlines();
+            .detail(ratchet::Detail::Outline);
         let page = client.list(&self.filter, &page).await?;
         self.after = page.next;
         Ok(view::Jobs::from(&page))

@@ -353,7 +353,7 @@ cases! {
             (all.clone().state(Failed), vec![]),
         ];
         for (filter, mut expected) in filters {
-            let counts = ok(node.store.queues().count_jobs(&filter).await);
+            let counts = ok(node.jobs().count_jobs(&filter).await);
             assert_eq!(counts.values().sum::<u64>(), expected.len() as u64, "{filter:?}");
             for order in [JobOrder::OldestFirst, JobOrder::NewestFirst] {
                 assert_eq!(node.walk(&filter, order, 2).await, expected, "{order:?} {filter:?}");

@@ -273,7 +273,7 @@ cases! {
         let claimed = node.claim(batch.len()).await;
         assert_eq!(claimed.len(), batch.len());
         for (new, claimed) in batch.iter().zip(claimed) {
-            assert_eq!(claimed.input.payload.as_str(), new.spec().payload.as_str());
+            assert_eq!(input(&claimed).payload.as_str(), new.spec().payload.as_str());
             let stored = node.get(new.id()).await;
             assert_eq!(stored.spec.payload, new.spec().payload);
         }

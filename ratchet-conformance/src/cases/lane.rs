@@ -552,7 +552,7 @@ cases! {
                         let ends = !matches!(end, Outcome::Retry { .. });
                         let lane = job.claim.lane.clone();
                         if ends && lane == Some(name("l")) {
-                            had.push((job.claim.token.job, job.input.payload));
+                            had.push((job.claim.token.job, input(&job).payload.clone()));
                         }
                         // Twice, as by somebody who lost the answer.
                         let both = [

@@ -70,7 +70,7 @@ cases! {
         let told = vec![Report::new(token, ReportKind::Checkpoint(json("1"))); many];
         assert_refused(node.jobs().report(&told).await, "reports");
         assert_refused(node.jobs().load_inputs(&vec![token; many]).await, "tokens");
-        assert_refused(node.jobs().get(&vec![token.job; many]).await, "ids");
+        assert_refused(node.jobs().get(&vec![token.job; many], Detail::Whole).await, "ids");
         let stored = node.get(token.job).await;
         assert_eq!((stored.state, stored.checkpoint), (JobState::Running, None));
     }
@@ -117,7 +117,7 @@ cases! {
         let claimed = node.claim(40).await;
         for (new, claimed) in batch.iter().zip(claimed) {
             assert!(
-                new.spec().payload == claimed.input.payload,
+                new.spec().payload == input(&claimed).payload,
                 "a payload changed"
             );
         }

@@ -157,8 +157,8 @@ cases! {
             .into_iter()
             .map(|job| job.map(JobRecord::outline))
             .collect();
-        assert_eq!(ok(node.jobs().outlines(&all).await), outlines);
-        let page = PageRequest::first(2).outlines();
+        assert_eq!(ok(node.jobs().get(&all, Detail::Outline).await), outlines);
+        let page = PageRequest::first(2).detail(Detail::Outline);
         let listed = node.list(&JobFilter::all(), &page).await;
         let outlines: Vec<JobRecord> = outlines.into_iter().flatten().collect();
         assert_eq!(listed.jobs, outlines);

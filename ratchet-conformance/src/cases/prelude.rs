@@ -14,5 +14,5 @@ pub(super) use crate::Power;
 pub(super) use crate::build::*;
 pub(super) use crate::case::cases;
 pub(super) use crate::cx::Cx;
-pub(super) use crate::node::{TestNode, Walk, assert_refused, ids, landed, ok};
+pub(super) use crate::node::{TestNode, Walk, assert_refused, ids, input, landed, ok};
 pub(super) use crate::runner::race;

@@ -145,7 +145,7 @@ cases! {
             assert_eq!(node.settle(last, result("3")).await, Fenced::Stale);
             let claimed = node.claim_one().await;
             assert_eq!((claimed.claim.token.seq, claimed.claim.attempts), (1, 0));
-            assert_eq!(claimed.input.checkpoint, None);
+            assert_eq!(input(&claimed).checkpoint, None);
             node.succeed(claimed.claim.token).await;
             assert_eq!(node.history(id).await.len(), 1);
             assert_eq!(node.get(id).await.result, None);

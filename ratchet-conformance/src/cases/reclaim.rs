@@ -431,7 +431,7 @@ cases! {
         assert_eq!(node.reclaim(&reclaim()).await.len(), 1);
         let claimed = node.claim_one().await;
         assert_eq!((claimed.claim.attempts, claimed.claim.crash_count), (1, 1));
-        assert_eq!(claimed.input.checkpoint, Some(json("[9]")));
+        assert_eq!(input(&claimed).checkpoint, Some(json("[9]")));
     }
 
     #[proves("reclaim.requeue")]

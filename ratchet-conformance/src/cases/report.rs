@@ -63,7 +63,7 @@ cases! {
         a.settle(token, retry(Duration::ZERO)).await;
         let claimed = b.claim_one().await;
         assert_eq!(
-            claimed.input.checkpoint,
+            input(&claimed).checkpoint,
             Some(json(r#"{"line": "\u0000ü"}"#))
         );
         assert_eq!(
@@ -71,7 +71,7 @@ cases! {
             Some(50)
         );
         b.succeed(claimed.claim.token).await;
-        assert_eq!(b.get(id).await.checkpoint, claimed.input.checkpoint);
+        assert_eq!(b.get(id).await.checkpoint, input(&claimed).checkpoint);
     }
 
     #[proves("report.progress", "report.token")]

@@ -55,7 +55,7 @@ cases! {
         let whole = node.get(id).await;
         assert_eq!(whole.signal, Some(had));
         cx.proving(["get.outline"]);
-        let outlines = ok(node.jobs().outlines(&[id]).await);
+        let outlines = ok(node.jobs().get(&[id], Detail::Outline).await);
         assert_eq!(outlines, [Some(whole.outline())]);
         cx.proving(["signal.once"]);
         assert_eq!(node.signal("Größe", "4").await, Delivered::Already);

@@ -26,7 +26,7 @@ async fn found(node: &TestNode, tag: &str) -> Vec<JobId> {
 }
 
 async fn count(node: &TestNode, filter: &JobFilter) -> StateCounts {
-    ok(node.store.queues().count_jobs(filter).await)
+    ok(node.jobs().count_jobs(filter).await)
 }
 
 cases! {

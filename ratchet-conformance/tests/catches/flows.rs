@@ -10,7 +10,13 @@ use crate::sabotage::{Sabotage, Sabotaged};
 impl Sabotaged {
     /// Stores a second job for each of these, which were blocked, that was let go.
     pub(crate) async fn double(&self, blocked: &[JobId]) -> Result<()> {
-        for job in self.inner.get(blocked).await?.into_iter().flatten() {
+        for job in self
+            .inner
+            .get(blocked, Detail::Whole)
+            .await?
+            .into_iter()
+            .flatten()
+        {
             if job.state == JobState::Pending {
                 let again = NewJob::new("again", &());
                 self.inner.enqueue(&[again]).await?;
@@ -102,7 +108,9 @@ impl WorkflowStore for Sabotaged {
                 let mut kept = Vec::new();
                 for link in links.drain(..) {
                     let there = match link.after.parent() {
-                        Parent::Job(job) => self.inner.get(&[job]).await?[0].is_some(),
+                        Parent::Job(job) => {
+                            self.inner.get(&[job], Detail::Whole).await?[0].is_some()
+                        }
                         Parent::Batch(_) => true,
                     };
                     kept.extend(there.then_some(link));

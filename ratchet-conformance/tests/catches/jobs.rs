@@ -19,7 +19,7 @@ impl Sabotaged {
     }
 
     pub(crate) async fn find(&self, job: JobId) -> Result<Option<JobRecord>> {
-        Ok(self.inner.get(&[job]).await?.remove(0))
+        Ok(self.inner.get(&[job], Detail::Whole).await?.remove(0))
     }
 
     /// The token that the job has at present, whatever the caller's says.
@@ -229,9 +229,8 @@ impl JobStore for Sabotaged {
                 claimed = some;
             }
             Sabotage::LosesCheckpoints => {
-                claimed
-                    .iter_mut()
-                    .for_each(|job| job.input.checkpoint = None);
+                let inputs = claimed.iter_mut().filter_map(|job| job.input.as_mut());
+                inputs.for_each(|input| input.checkpoint = None);
             }
             Sabotage::SaysThatOthersWait => {
                 claimed.iter_mut().for_each(|job| job.claim.awaited = true);
@@ -246,10 +245,6 @@ impl JobStore for Sabotaged {
             _ => {}
         }
         Ok(claimed)
-    }
-
-    async fn claim_next_batch_optimized(&self, request: &ClaimRequest) -> Result<Vec<Claim>> {
-        self.inner.claim_next_batch_optimized(request).await
     }
 
     async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
@@ -450,8 +445,12 @@ impl JobStore for Sabotaged {
         self.inner.act(jobs, action).await
     }
 
-    async fn get(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
-        let mut jobs = self.inner.get(ids).await?;
+    async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
+        let detail = match self.how {
+            Sabotage::ShowsWholeJobsInOutlines => Detail::Whole,
+            _ => detail,
+        };
+        let mut jobs = self.inner.get(ids, detail).await?;
         jobs.iter_mut().flatten().for_each(|job| self.haunt(job));
         if self.is(Sabotage::KeepsResultsOfCancelledRuns) {
             for job in jobs.iter_mut().flatten() {
@@ -459,13 +458,6 @@ impl JobStore for Sabotaged {
             }
         }
         Ok(jobs)
-    }
-
-    async fn outlines(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
-        if self.is(Sabotage::ShowsWholeJobsInOutlines) {
-            return self.get(ids).await;
-        }
-        self.inner.outlines(ids).await
     }
 
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
@@ -516,6 +508,10 @@ impl JobStore for Sabotaged {
             return Ok(JobPage::cut(read.jobs, page.limit));
         }
         self.inner.list(filter, &asked).await
+    }
+
+    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
+        self.inner.count_jobs(filter).await
     }
 
     async fn history(&self, job: JobId) -> Result<Vec<Attempt>> {

@@ -7,7 +7,7 @@ use ratchet_core::limits::MAX_BATCH;
 use ratchet_core::model::{
     Claim, ClockTrust, DueRoute, Fenced, Finding, Guard, Guarded, Heartbeat, HeartbeatReply,
     JobFilter, JobRecord, NodeRecord, NodeStatus, NodeSweep, Others, OwnedClaim, PageRequest,
-    QueueInfo, Severity, StateCounts, SweptNodes,
+    QueueInfo, Severity, SweptNodes,
 };
 use ratchet_core::store::{
     Acquired, Changed, DiagnosticStore, JobStore, LockInfo, LockStore, NodeStore, QueueStore,
@@ -35,10 +35,6 @@ impl QueueStore for Sabotaged {
 
     async fn queues(&self) -> Result<Vec<QueueInfo>> {
         self.inner.queues().await
-    }
-
-    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
-        self.inner.count_jobs(filter).await
     }
 
     async fn due_routes(&self) -> Result<Vec<DueRoute>> {

@@ -31,8 +31,8 @@ use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::id::{JobId, NodeId};
 use crate::metrics;
 use crate::model::{
-    Acted, ActionOutcome, Attempt, Enqueued, JobFilter, JobPage, JobRecord, JobSelector, NewJob,
-    NodeRecord, NodeStatus, PageRequest, QueueInfo, RunAt, StateCounts,
+    Acted, ActionOutcome, Attempt, Detail, Enqueued, JobFilter, JobPage, JobRecord, JobSelector,
+    NewJob, NodeRecord, NodeStatus, PageRequest, QueueInfo, RunAt, StateCounts,
 };
 use crate::name::Name;
 use crate::priority::Priority;
@@ -258,27 +258,18 @@ impl Client {
     /// # Errors
     /// A failure of the store.
     pub async fn job(&self, id: JobId) -> Result<Option<JobRecord>> {
-        let mut jobs = self.jobs(&[id]).await?;
+        let mut jobs = self.jobs(&[id], Detail::Whole).await?;
         Ok(jobs.pop().flatten())
     }
 
-    /// Reads jobs, one answer per id, in their order; none for one that is not stored.
+    /// Reads jobs, one answer per id, in their order; `None` for one that is not stored.
     ///
     /// # Errors
     /// `Invalid` for more than [`MAX_BATCH`](crate::limits::MAX_BATCH) ids, or a failure of the store.
-    pub async fn jobs(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
-        let calls = &self.0.calls;
-        calls.call("get", |store| store.jobs().get(ids)).await
-    }
-
-    /// Reads jobs as [`jobs`](Self::jobs) does, of each only its [outline](JobRecord::outline).
-    ///
-    /// # Errors
-    /// `Invalid` for more than [`MAX_BATCH`](crate::limits::MAX_BATCH) ids, or a failure of the store.
-    pub async fn outlines(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+    pub async fn jobs(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
         let calls = &self.0.calls;
         calls
-            .call("outlines", |store| store.jobs().outlines(ids))
+            .call("get", |store| store.jobs().get(ids, detail))
             .await
     }
 
@@ -434,7 +425,7 @@ impl Client {
     /// A failure of the store.
     pub async fn count(&self, filter: &JobFilter) -> Result<StateCounts> {
         let calls = &self.0.calls;
-        let count = calls.call("count_jobs", |store| store.queues().count_jobs(filter));
+        let count = calls.call("count_jobs", |store| store.jobs().count_jobs(filter));
         count.await
     }
 

@@ -152,7 +152,8 @@ impl<'a> ManualRun<'a> {
     }
 
     async fn claim(&self, pool: &RunPool, request: ClaimRequest) -> Result<Vec<TakenJob>> {
-        let request = request.aging(self.run.shared.common.config.aging);
+        let config = &self.run.shared.common.config;
+        let request = request.aging(config.aging).payloads(!config.lazy_payloads);
         let batch = poller::claim(&self.run.poller, pool, &request).await?;
         pool.hold(batch.len());
         let taken = |ready| TakenJob {

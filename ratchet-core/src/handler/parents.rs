@@ -4,7 +4,7 @@ use super::JobContext;
 use crate::error::{InvalidInput, Result};
 use crate::id::JobId;
 use crate::json::{Json, misfit};
-use crate::model::{JobRecord, Link, Parent};
+use crate::model::{Detail, JobRecord, Link, Parent};
 use crate::state::JobState;
 
 /// A job that another one waited for, as its body sees it.
@@ -61,7 +61,7 @@ impl JobContext {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let records = client.jobs(&ids).await?;
+        let records = client.jobs(&ids, Detail::Whole).await?;
         let parents = ids.into_iter().zip(links).zip(records);
         Ok(parents
             .map(|((id, link), record)| ParentJob { id, link, record })

@@ -78,9 +78,7 @@ impl ArchiveStore for MemoryStore {
             if page.order == JobOrder::NewestFirst {
                 jobs.reverse();
             }
-            let more = jobs.len() > page.limit;
-            jobs.truncate(page.limit);
-            let next = jobs.last().filter(|_| more).map(|last| last.job.id);
+            let next = page.cut(&mut jobs).map(|last| last.job.id);
             Ok(ArchivePage { jobs, next })
         })
         .await

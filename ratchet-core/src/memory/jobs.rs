@@ -12,9 +12,9 @@ use crate::links::waiting_state;
 use crate::model::{
     Acted, ActionOutcome, Attempt, AttemptOutcome, Claim, ClaimRequest, ClaimedJob, Detail,
     Enqueued, Fenced, Guarded, HeldClaim, JobFilter, JobInput, JobOrder, JobPage, JobRecord,
-    JobSelector, NewJob, NextRun, NodeStatus, Owner, PageRequest, Progress, PurgeRequest,
-    ReclaimEffect, ReclaimPass, ReclaimReason, ReclaimRequest, Reclaimed, Report, ReportKind,
-    Reported, Settlement,
+    JobSelector, NewJob, NextRun, NodeRegistry, NodeStatus, PageRequest, Progress, PurgeRequest,
+    ReclaimEffect, ReclaimPass, ReclaimRequest, Reclaimed, Report, ReportKind, Reported,
+    Settlement, StateCounts,
 };
 use crate::permit::Budget;
 use crate::priority::merge_admitted;
@@ -36,21 +36,7 @@ impl JobStore for MemoryStore {
             return Ok(Vec::new());
         }
         self.call("claim_next_batch", |tables, now| {
-            Ok(tables.claim(request, now, |row| ClaimedJob {
-                claim: claim_of(row),
-                input: input_of(row),
-            }))
-        })
-        .await
-    }
-
-    async fn claim_next_batch_optimized(&self, request: &ClaimRequest) -> Result<Vec<Claim>> {
-        request.validate()?;
-        if request.limit == 0 {
-            return Ok(Vec::new());
-        }
-        self.call("claim_next_batch_optimized", |tables, now| {
-            Ok(tables.claim(request, now, claim_of))
+            Ok(tables.claim(request, now))
         })
         .await
     }
@@ -119,10 +105,10 @@ impl JobStore for MemoryStore {
         .await
     }
 
-    async fn get(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
+    async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
         check_batch("ids", ids.len()).map_err(|problem| refused("get", problem))?;
         self.call("get", |tables, _| {
-            let read = |id: &JobId| tables.job(*id).map(|row| row.job.clone());
+            let read = |id: &JobId| tables.job(*id).map(|row| shown(row, detail));
             Ok(ids.iter().map(read).collect())
         })
         .await
@@ -130,13 +116,10 @@ impl JobStore for MemoryStore {
 
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
         page.validate()?;
-        let shown = |row: &Row| match page.detail {
-            Detail::Whole => row.job.clone(),
-            Detail::Outline => row.job.clone().outline(),
-        };
+        let shown = |row: &Row| shown(row, page.detail);
         self.call("list", |tables, _| {
             let matching = tables.jobs().filter(|row| filter.matches(&row.job));
-            let read = page.limit + 1;
+            let read = page.read_limit();
             let jobs = match page.order {
                 JobOrder::OldestFirst => matching
                     .filter(|row| page.after.is_none_or(|after| row.job.id > after))
@@ -151,6 +134,17 @@ impl JobStore for MemoryStore {
                     .collect(),
             };
             Ok(JobPage::cut(jobs, page.limit))
+        })
+        .await
+    }
+
+    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
+        self.call("count_jobs", |tables, _| {
+            let mut counts = StateCounts::new();
+            for row in tables.jobs().filter(|row| filter.matches(&row.job)) {
+                *counts.entry(row.job.state).or_default() += 1;
+            }
+            Ok(counts)
         })
         .await
     }
@@ -194,7 +188,7 @@ impl Tables {
             .collect()
     }
 
-    fn claim<T>(&mut self, request: &ClaimRequest, now: i64, read: impl Fn(&Row) -> T) -> Vec<T> {
+    fn claim(&mut self, request: &ClaimRequest, now: i64) -> Vec<ClaimedJob> {
         let node = self.nodes.get(&request.node);
         if node.is_some_and(|node| node.status != NodeStatus::Active) {
             return Vec::new();
@@ -216,7 +210,10 @@ impl Tables {
                 row.job.claim_seq += 1;
                 row.job.node = Some(request.node);
                 row.job.claimed_at = Some(from_millis(now));
-                read(row)
+                ClaimedJob {
+                    claim: claim_of(row),
+                    input: request.payloads.then(|| input_of(row)),
+                }
             })
         };
         chosen.into_iter().filter_map(claim).collect()
@@ -285,15 +282,24 @@ impl Tables {
     }
 
     fn reclaim(&mut self, request: &ReclaimRequest, now: i64) -> Vec<Reclaimed> {
+        let nodes = NodeRegistry::new(self.nodes.values());
         let mut pass = ReclaimPass::of(request);
         for row in self.running() {
-            let (job, claim) = (&row.job, self.held(row, now));
-            if let Some(reason) = request.lost(&claim, now) {
-                let effect = request.effect(&claim, reason, job.crash_count, job.cancel_requested);
-                pass.add(job.id, job.node.is_some(), (job.id, reason, effect));
+            let job = &row.job;
+            let claim = HeldClaim {
+                owner: nodes.owner(job.node),
+                claimed_at: job.claimed_at.map(time::to_millis),
+                last_report: row.last_report,
+                timeout: job.spec.timeout,
+                stall_timeout: job.spec.stall_timeout,
+                crash_count: Some(job.crash_count),
+                cancel_requested: job.cancel_requested,
+            };
+            if let Some(effect) = request.judge(&claim, now) {
+                pass.add(job.id, job.node.is_some(), (job.id, effect));
             }
         }
-        let take_back = |(id, reason, effect): (JobId, ReclaimReason, ReclaimEffect)| {
+        let take_back = |(id, effect): (JobId, ReclaimEffect)| {
             self.change(id, |row| {
                 let token = row.token();
                 row.job.crash_count = effect.crash_count;
@@ -302,33 +308,10 @@ impl Tables {
                 } else {
                     row.end_claim(effect.state, AttemptOutcome::Lost, now);
                 }
-                Reclaimed::new(token, reason, effect.crash_count, effect.is_exhausted())
+                effect.reclaimed(token)
             })
         };
         pass.chosen().into_iter().filter_map(take_back).collect()
-    }
-
-    /// The claim of a running job, as a pass judges it.
-    fn held(&self, row: &Row, now: i64) -> HeldClaim<'_> {
-        let owner = match row.job.node {
-            None => Owner::Nobody,
-            Some(id) => match self.nodes.get(&id) {
-                Some(node) => Owner::Known(node),
-                None => {
-                    let began = self.nodes.values().map(|node| node.started_at).min();
-                    Owner::Unknown {
-                        registry_since: began.map(time::to_millis),
-                    }
-                }
-            },
-        };
-        HeldClaim {
-            owner,
-            claimed_at: row.job.claimed_at.map_or(now, time::to_millis),
-            last_report: row.last_report,
-            timeout: row.job.spec.timeout,
-            stall_timeout: row.job.spec.stall_timeout,
-        }
     }
 
     fn act(&mut self, id: JobId, action: JobAction, now: i64) -> ActionOutcome {
@@ -400,6 +383,14 @@ fn claim_of(row: &Row) -> Claim {
     let mut claim = Claim::of(&row.job);
     claim.awaited |= row.has_children;
     claim
+}
+
+fn shown(row: &Row, detail: Detail) -> JobRecord {
+    let job = row.job.clone();
+    match detail {
+        Detail::Whole => job,
+        Detail::Outline => job.outline(),
+    }
 }
 
 fn input_of(row: &Row) -> JobInput {

@@ -4,49 +4,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use super::tables::{Lock, Tables};
+use super::tables::Tables;
 use crate::error::Result;
-use crate::id::{Fence, next_in_time};
+use crate::id::Fence;
 use crate::limits::check_limit;
 use crate::model::{Fenced, Guard};
 use crate::name::Name;
-use crate::store::{Acquired, HeldLock, LockInfo, LockStore, renewed_end, validate_ttl};
-use crate::time::millis_between;
-
-/// The expiry of a lock that was released.
-const RELEASED: i64 = i64::MIN;
-
-impl Lock {
-    fn expired_for(&self, now: i64) -> Option<Duration> {
-        let expired = !self.is_held(now) && self.expires_at != RELEASED;
-        expired.then(|| millis_between(self.expires_at, now))
-    }
-
-    fn is_held(&self, now: i64) -> bool {
-        self.expires_at > now
-    }
-
-    fn is_held_by(&self, owner: &Name, fence: Fence, now: i64) -> bool {
-        self.is_held(now) && self.owner == *owner && self.fence == fence.0
-    }
-
-    fn holder(&self, now: i64) -> HeldLock {
-        HeldLock {
-            owner: self.owner.clone(),
-            fence: Fence(self.fence),
-            remaining: millis_between(now, self.expires_at),
-        }
-    }
-
-    fn info(&self, now: i64) -> LockInfo {
-        LockInfo {
-            fence: Fence(self.fence),
-            holder: self.is_held(now).then(|| self.holder(now)),
-            holder_gone: false,
-            expired_for: self.expired_for(now),
-        }
-    }
-}
+use crate::store::{Acquired, LockInfo, LockStore, StoredLock, renewed_end, validate_ttl};
 
 impl Tables {
     /// Whether the tenure lasts that a write is made in; without a guard, always.
@@ -63,22 +27,9 @@ impl LockStore for MemoryStore {
     async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
         let ttl = validate_ttl(ttl)?;
         self.call("acquire", |tables, now| {
-            let lock = tables.locks.entry(name.clone()).or_insert_with(|| Lock {
-                owner: owner.clone(),
-                fence: 0,
-                expires_at: RELEASED,
-            });
-            if lock.is_held(now) && lock.owner != *owner {
-                return Ok(Acquired::Held(lock.holder(now)));
-            }
-            if !lock.is_held(now) {
-                lock.fence = next_in_time(lock.fence, now);
-                lock.owner = owner.clone();
-            }
-            lock.expires_at = renewed_end(lock.expires_at, now, ttl);
-            Ok(Acquired::Acquired {
-                fence: Fence(lock.fence),
-            })
+            let lock = tables.locks.entry(name.clone());
+            let lock = lock.or_insert_with(|| StoredLock::unused(owner.clone()));
+            Ok(lock.acquire(owner, ttl, now))
         })
         .await
     }
@@ -94,7 +45,7 @@ impl LockStore for MemoryStore {
         self.call("renew", |tables, now| {
             Ok(match tables.locks.get_mut(name) {
                 Some(lock) if lock.is_held_by(owner, fence, now) => {
-                    lock.expires_at = renewed_end(lock.expires_at, now, ttl);
+                    lock.expires_at = lock.expires_at.map(|end| renewed_end(end, now, ttl));
                     Fenced::Applied
                 }
                 _ => Fenced::Stale,
@@ -107,7 +58,7 @@ impl LockStore for MemoryStore {
         self.call("release", |tables, now| {
             Ok(match tables.locks.get_mut(name) {
                 Some(lock) if lock.is_held_by(owner, fence, now) => {
-                    lock.expires_at = RELEASED;
+                    lock.expires_at = None;
                     Fenced::Applied
                 }
                 _ => Fenced::Stale,

@@ -42,12 +42,13 @@ use tables::Tables;
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+/// use ratchet_core::model::Detail;
 /// use ratchet_core::store::JobStore;
 /// use ratchet_core::{MemoryStore, NewJob};
 ///
 /// let store = MemoryStore::new();
 /// let enqueued = store.enqueue(&[NewJob::new("greet", "world")]).await?;
-/// assert!(store.get(&[enqueued[0].id()]).await?[0].is_some());
+/// assert!(store.get(&[enqueued[0].id()], Detail::Whole).await?[0].is_some());
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]

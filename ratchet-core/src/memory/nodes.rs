@@ -11,7 +11,7 @@ use crate::model::{
     SweptNodes,
 };
 use crate::store::{Changed, NodeStore};
-use crate::time::{self, Timestamp, from_millis};
+use crate::time::{Timestamp, from_millis};
 
 #[async_trait]
 impl NodeStore for MemoryStore {
@@ -94,11 +94,9 @@ impl NodeStore for MemoryStore {
                 }
             }
             let before = tables.nodes.len();
-            tables.nodes.retain(|id, node| {
-                node.status.is_live()
-                    || owners.contains(id)
-                    || time::add(node.last_seen, sweep.forget_after) >= now
-            });
+            tables
+                .nodes
+                .retain(|id, node| owners.contains(id) || !sweep.forgets(node, &swept.died, now));
             swept.forgotten = (before - tables.nodes.len()) as u64;
             Ok(Guarded::Done(swept))
         })

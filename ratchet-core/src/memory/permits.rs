@@ -13,11 +13,7 @@ impl PermitStore for MemoryStore {
     async fn set_permits(&self, resource: &Name, max: u32) -> Result<Changed> {
         self.call("set_permits", |tables, _| {
             let before = tables.permits.insert(resource.clone(), max);
-            Ok(if before == Some(max) {
-                Changed::Unchanged
-            } else {
-                Changed::Changed
-            })
+            Ok(Changed::when(before != Some(max)))
         })
         .await
     }

@@ -1,9 +1,9 @@
+use std::convert::Infallible;
 use std::ops::Bound;
 
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use super::queues::changed;
 use super::tables::Tables;
 use crate::error::{Result, StoreError};
 use crate::limits;
@@ -21,15 +21,9 @@ impl RecurringStore for MemoryStore {
         self.call("put", |tables, now| {
             tables.require_permit(&put.definition.job().route, "put")?;
             let name = put.definition.name();
-            let now = from_millis(now);
-            let (record, outcome) = match tables.recurring.get(name) {
-                None => (
-                    Some(RecurringRecord::created(put, now)),
-                    PutOutcome::Created,
-                ),
-                Some(old) => (old.edited(put, now), PutOutcome::Changed),
-            };
-            let Some(record) = record else {
+            let found = tables.recurring.get(name).cloned();
+            let found = found.map(Ok::<_, Infallible>);
+            let Some((record, outcome)) = put.apply(found, from_millis(now)) else {
                 return Ok(PutOutcome::Unchanged);
             };
             tables.recurring.insert(name.clone(), record);
@@ -49,13 +43,10 @@ impl RecurringStore for MemoryStore {
         self.call("definitions", |tables, _| {
             let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
             let range = (begin, Bound::Unbounded);
-            let mut behind = tables.recurring.range::<Name, _>(range);
-            let page: Vec<_> = behind.by_ref().take(limit).collect();
-            let last = page.last().map(|(name, _)| (*name).clone());
-            Ok(RecurringPage {
-                next: last.filter(|_| behind.next().is_some()),
-                definitions: page.into_iter().map(|(_, record)| record.clone()).collect(),
-            })
+            let behind = tables.recurring.range::<Name, _>(range);
+            Ok(RecurringPage::of(behind, limit, |(name, record)| {
+                (Some(name.clone()), Some(record.clone()))
+            }))
         })
         .await
     }
@@ -91,7 +82,7 @@ impl RecurringStore for MemoryStore {
 
     async fn delete(&self, name: &Name) -> Result<Changed> {
         self.call("delete", |tables, _| {
-            Ok(changed(tables.recurring.remove(name).is_some()))
+            Ok(Changed::when(tables.recurring.remove(name).is_some()))
         })
         .await
     }

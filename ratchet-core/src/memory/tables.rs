@@ -9,6 +9,7 @@ use crate::name::Name;
 use crate::priority::Priority;
 use crate::route::Route;
 use crate::state::JobState;
+use crate::store::StoredLock;
 use crate::time::{self, Timestamp};
 
 /// Everything a memory store remembers.
@@ -28,7 +29,8 @@ pub(super) struct Tables {
     pub(super) links: Links,
     pub(super) paused_queues: BTreeSet<Name>,
     pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
-    pub(super) locks: BTreeMap<Name, Lock>,
+    /// They outlive their tenures, since their fences must.
+    pub(super) locks: BTreeMap<Name, StoredLock>,
     pub(super) versions: HashMap<Name, u64>,
     pub(super) recurring: BTreeMap<Name, RecurringRecord>,
     pub(super) archive: BTreeMap<JobId, Archived>,
@@ -98,14 +100,6 @@ impl Row {
         self.job.state = state;
         self.job.finished_at = state.is_terminal().then_some(now);
     }
-}
-
-/// A lock row; it outlives its tenures, since its fence must.
-#[derive(Clone)]
-pub(super) struct Lock {
-    pub(super) owner: Name,
-    pub(super) fence: u64,
-    pub(super) expires_at: i64,
 }
 
 impl Tables {

@@ -32,11 +32,13 @@ pub struct ClaimRequest {
     pub untagged: bool,
     /// How waiting raises priority.
     pub aging: Aging,
+    /// Whether the payloads and checkpoints come along.
+    pub payloads: bool,
 }
 
 impl ClaimRequest {
     /// Up to `limit` jobs for `node`: of all queues and kinds, those that require no capability,
-    /// with the default aging.
+    /// with the default aging and with payloads.
     #[must_use]
     pub fn new(node: NodeId, limit: usize) -> Self {
         Self {
@@ -47,6 +49,7 @@ impl ClaimRequest {
             capabilities: Vec::new(),
             untagged: true,
             aging: Aging::default(),
+            payloads: true,
         }
     }
 
@@ -92,6 +95,13 @@ impl ClaimRequest {
         self
     }
 
+    /// Sets whether the payloads and checkpoints come along; they do by default.
+    #[must_use]
+    pub const fn payloads(mut self, payloads: bool) -> Self {
+        self.payloads = payloads;
+        self
+    }
+
     /// Refuses a limit that no store has to serve, as every store does first.
     ///
     /// # Errors
@@ -103,7 +113,7 @@ impl ClaimRequest {
     }
 }
 
-/// One claim, without the payload.
+/// One claim, without payload and checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Claim {
@@ -189,11 +199,12 @@ pub struct JobInput {
     pub checkpoint: Option<Json>,
 }
 
-/// A claim with all that is needed to run it.
+/// A claimed job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimedJob {
     /// The claim.
     pub claim: Claim,
-    /// What the body is given.
-    pub input: JobInput,
+    /// What the body is given; `None` if [`ClaimRequest::payloads`] leaves it to
+    /// [`JobStore::load_inputs`](crate::store::JobStore::load_inputs).
+    pub input: Option<JobInput>,
 }

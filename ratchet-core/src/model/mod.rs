@@ -14,6 +14,7 @@ mod link;
 mod new_job;
 mod node;
 mod node_notes;
+mod node_registry;
 mod node_totals;
 mod payload_version;
 mod permit;
@@ -24,6 +25,7 @@ mod reclaim_pass;
 mod record;
 mod recurring;
 mod report;
+mod salvage;
 mod settle;
 mod signal;
 mod spec_document;
@@ -34,7 +36,7 @@ pub use archive::{ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob};
 pub use batch::{BatchClosed, BatchPurge, BatchRecord};
 pub use claim::{Claim, ClaimRequest, ClaimedJob, JobInput};
 pub use clock_trust::ClockTrust;
-pub use control::{Acted, ActionOutcome, JobSelector};
+pub use control::{ActSelection, Acted, ActionOutcome, JobSelector};
 pub use due_route::DueRoute;
 pub use finding::{Finding, Findings, Holder, Severity};
 pub use flags::JobFlags;
@@ -46,6 +48,7 @@ pub use node::{
     Heartbeat, HeartbeatReply, NodeLoad, NodeProfile, NodeRecord, NodeStatus, NodeSweep, Others,
     OwnedClaim, SweptNodes,
 };
+pub use node_registry::NodeRegistry;
 pub use node_totals::NodeTotals;
 pub(crate) use payload_version::{FIRST as FIRST_VERSION, check as check_payload_version};
 pub use payload_version::{payload_version_from_stored, payload_version_to_stored};
@@ -63,5 +66,6 @@ pub use recurring::{
     RetireRecurring,
 };
 pub use report::{Report, ReportKind, Reported};
+pub use salvage::Salvage;
 pub use settle::{Effect, Fenced, NextRun, Outcome, Settlement};
 pub use signal::{Delivered, Delivery, Signal, SignalRecord, SignalTarget, SignalWait};

@@ -8,7 +8,7 @@ use crate::model::{ClockTrust, Guard, NodeTotals};
 use crate::name::Name;
 use crate::route::Route;
 use crate::schedule::ZoneData;
-use crate::time::{Timestamp, duration_millis, to_millis, whole_millis};
+use crate::time::{self, Timestamp, duration_millis, to_millis, whole_millis};
 
 /// The life of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -384,6 +384,14 @@ impl NodeSweep {
             && node.is_silent_by(self.dead_after, &self.clock, now)
     }
 
+    /// Returns whether the pass deletes this node at `now` unless it still owns claims: it ended, or is
+    /// among `died`, which this pass marked dead, and its last heartbeat is old enough.
+    #[must_use]
+    pub fn forgets(&self, node: &NodeRecord, died: &[NodeId], now: Timestamp) -> bool {
+        let ended = !node.status.is_live() || died.contains(&node.node);
+        ended && time::add(node.last_seen, self.forget_after) < now
+    }
+
     /// Makes the pass only while this tenure lasts.
     #[must_use]
     pub fn guarded(mut self, guard: Option<Guard>) -> Self {
@@ -418,6 +426,26 @@ mod tests {
         let node = NodeRecord::joined(&beat, from_millis(0));
         assert!(!node.is_silent(15 * second, from_millis(90_000)));
         assert!(node.is_silent(15 * second, from_millis(90_001)));
+    }
+
+    #[test]
+    fn a_pass_forgets_nodes_whose_end_is_old_also_those_that_it_marked_dead() {
+        let second = Duration::from_secs(1);
+        let node = |status| {
+            let label = Name::new("label", "n").unwrap();
+            let beat = Heartbeat::new(NodeId::new(), label, status, second);
+            NodeRecord::joined(&beat, from_millis(0))
+        };
+        let sweep = NodeSweep::new(15 * second, 60 * second);
+        let (old, older) = (from_millis(60_000), from_millis(60_001));
+        for status in [NodeStatus::Left, NodeStatus::Dead] {
+            assert!(!sweep.forgets(&node(status), &[], old), "{status:?}");
+            assert!(sweep.forgets(&node(status), &[], older), "{status:?}");
+        }
+        let silent = node(NodeStatus::Active);
+        assert!(!sweep.forgets(&silent, &[], older));
+        assert!(!sweep.forgets(&silent, &[NodeId::new()], older));
+        assert!(sweep.forgets(&silent, &[silent.node], older));
     }
 
     #[test]

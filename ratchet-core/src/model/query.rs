@@ -1,6 +1,6 @@
 //! Reading: filters, pages, counts; and purges.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::error::{StoreError, StoreErrorKind};
@@ -109,7 +109,7 @@ pub enum Detail {
     /// Everything known about it.
     #[default]
     Whole,
-    /// What fits into a line of a list: all but what may be large. See [`JobRecord::outline`].
+    /// All but what may be large, which is enough for lists: its [outline](JobRecord::outline).
     Outline,
 }
 
@@ -154,11 +154,26 @@ impl PageRequest {
         self
     }
 
-    /// Only the [outline](JobRecord::outline) of each job: for lists, which show nothing else.
+    /// Sets how much of each job is read; everything by default.
     #[must_use]
-    pub const fn outlines(mut self) -> Self {
-        self.detail = Detail::Outline;
+    pub const fn detail(mut self, detail: Detail) -> Self {
+        self.detail = detail;
         self
+    }
+
+    /// Returns how many rows a store reads for the page: one more than it shows, which tells whether there
+    /// is a next page.
+    #[must_use]
+    pub const fn read_limit(&self) -> usize {
+        self.limit.saturating_add(1)
+    }
+
+    /// Cuts the rows that were read down to the page. Returns the last row of the page if there is a next
+    /// one, which begins after it.
+    pub fn cut<'r, T>(&self, rows: &'r mut Vec<T>) -> Option<&'r T> {
+        let more = rows.len() > self.limit;
+        rows.truncate(self.limit);
+        rows.last().filter(|_| more)
     }
 
     /// Refuses a limit of 0 or above [`limits::MAX_BATCH`], as every store does first.
@@ -186,9 +201,7 @@ impl JobPage {
     /// is a next page.
     #[must_use]
     pub fn cut(mut jobs: Vec<JobRecord>, limit: usize) -> Self {
-        let more = jobs.len() > limit;
-        jobs.truncate(limit);
-        let next = jobs.last().filter(|_| more).map(|job| job.id);
+        let next = PageRequest::first(limit).cut(&mut jobs).map(|job| job.id);
         Self { jobs, next }
     }
 }
@@ -205,6 +218,29 @@ pub struct QueueInfo {
     pub paused: bool,
     /// Its jobs.
     pub counts: StateCounts,
+}
+
+impl QueueInfo {
+    /// Collects the queues that are paused or have jobs, in order of name. Adds up all counts of the same
+    /// queue and state.
+    #[must_use]
+    pub fn collect(
+        paused: &BTreeSet<Name>,
+        counts: impl IntoIterator<Item = (Name, JobState, u64)>,
+    ) -> Vec<Self> {
+        let empty = |queue: &Name| (queue.clone(), StateCounts::new());
+        let mut queues: BTreeMap<Name, StateCounts> = paused.iter().map(empty).collect();
+        for (queue, state, count) in counts {
+            let counts = queues.entry(queue).or_default();
+            *counts.entry(state).or_default() += count;
+        }
+        let info = |(name, counts)| Self {
+            paused: paused.contains(&name),
+            name,
+            counts,
+        };
+        queues.into_iter().map(info).collect()
+    }
 }
 
 /// Which finished jobs to delete, or to move into the archive.
@@ -253,5 +289,47 @@ impl PurgeRequest {
             return Err(invalid(crate::error::InvalidInput::new("state", problem)));
         }
         limits::check_limit("limit", self.limit).map_err(invalid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::new("queue", text).unwrap()
+    }
+
+    #[test]
+    fn a_row_more_than_the_page_shows_that_there_is_a_next_one() {
+        let page = PageRequest::first(2);
+        assert_eq!(page.read_limit(), 3);
+        let cut = |mut rows: Vec<u8>| (page.cut(&mut rows).copied(), rows);
+        assert_eq!(cut(vec![7, 8, 9]), (Some(8), vec![7, 8]));
+        assert_eq!(cut(vec![7, 8]), (None, vec![7, 8]));
+        assert_eq!(cut(vec![7]), (None, vec![7]));
+        assert_eq!(cut(vec![]), (None, vec![]));
+    }
+
+    #[test]
+    fn queues_are_those_with_jobs_and_the_paused_ones() {
+        let paused = [name("b"), name("d")].into();
+        let counts = [
+            (name("c"), JobState::Pending, 1),
+            (name("b"), JobState::Running, 2),
+            (name("c"), JobState::Pending, 3),
+            (name("c"), JobState::Failed, 4),
+        ];
+        let info = |queue, paused, counts: &[(JobState, u64)]| QueueInfo {
+            name: name(queue),
+            paused,
+            counts: counts.iter().copied().collect(),
+        };
+        let expected = [
+            info("b", true, &[(JobState::Running, 2)]),
+            info("c", false, &[(JobState::Pending, 4), (JobState::Failed, 4)]),
+            info("d", true, &[]),
+        ];
+        assert_eq!(QueueInfo::collect(&paused, counts), expected);
     }
 }

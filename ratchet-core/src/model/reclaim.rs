@@ -98,19 +98,26 @@ impl ReclaimRequest {
         self
     }
 
-    /// Why a running job's claim is to be taken back at `now`, if it is. Times are milliseconds.
+    /// Returns what the pass does to a running job's claim at `now`, in milliseconds. `None` if it leaves
+    /// the claim with its owner.
     #[must_use]
-    pub fn lost(&self, claim: &HeldClaim<'_>, now: i64) -> Option<ReclaimReason> {
+    pub fn judge(&self, claim: &HeldClaim<'_>, now: i64) -> Option<ReclaimEffect> {
+        let reason = self.lost(claim, now)?;
+        Some(self.effect(claim, reason))
+    }
+
+    fn lost(&self, claim: &HeldClaim<'_>, now: i64) -> Option<ReclaimReason> {
         let passed = |since: i64, wait: Duration| {
             since.saturating_add(duration_millis(wait)) < self.clock.now_for(since, now)
         };
+        let claimed_at = claim.claimed_at.unwrap_or(now);
         let owner_lost = match claim.owner {
             Owner::Nobody => true,
             Owner::Known(node) if !node.status.is_live() => true,
             _ if !self.silence_counts || !self.clock.allows(now) => return None,
             Owner::Unknown { registry_since } => {
-                // Whoever lived through the loss of all rows is heard again within this time.
-                let since = registry_since.map_or(claim.claimed_at, |at| at.max(claim.claimed_at));
+                // A node that survived the loss of all rows sends a heartbeat within this time.
+                let since = registry_since.map_or(claimed_at, |at| at.max(claimed_at));
                 passed(since, self.dead_after)
             }
             Owner::Known(node) => node.is_silent_by(self.dead_after, &self.clock, now),
@@ -119,7 +126,7 @@ impl ReclaimRequest {
             return Some(ReclaimReason::OwnerLost);
         }
         let Some(last_report) = claim.last_report else {
-            let waited_out = passed(claim.claimed_at, self.start_timeout);
+            let waited_out = passed(claimed_at, self.start_timeout);
             return waited_out.then_some(ReclaimReason::NotStarted);
         };
         let stalled = claim
@@ -129,44 +136,38 @@ impl ReclaimRequest {
             return Some(ReclaimReason::Stalled);
         }
         let patience = claim.timeout?.saturating_add(self.overdue_after);
-        passed(
-            claim.claimed_at,
-            patience.saturating_add(self.start_timeout),
-        )
-        .then_some(ReclaimReason::Overdue)
+        passed(claimed_at, patience.saturating_add(self.start_timeout))
+            .then_some(ReclaimReason::Overdue)
     }
 
-    /// What taking a claim back does to its job, which had lost `crash_count` claims before, and whose
-    /// cancellation may have been requested.
-    ///
     /// A claim without an owner was given up by an earlier pass. It stays so, with the crashes that
     /// were counted then, even if this pass allows more.
     ///
     /// The first loss of a job counts in any case. After that only bodies that had begun count: the
     /// engine begins no body of a job that was lost before without having reported it, so the
     /// others cannot have been what killed the node.
-    #[must_use]
-    pub const fn effect(
-        &self,
-        claim: &HeldClaim<'_>,
-        reason: ReclaimReason,
-        crash_count: u32,
-        cancel_requested: bool,
-    ) -> ReclaimEffect {
+    fn effect(&self, claim: &HeldClaim<'_>, reason: ReclaimReason) -> ReclaimEffect {
+        let beyond_budget = |count| count > self.max_crashes;
         // A job that is beyond its budget waits to be settled; it does not crash once more.
-        let given_up = matches!(claim.owner, Owner::Nobody) || crash_count > self.max_crashes;
+        let given_up =
+            matches!(claim.owner, Owner::Nobody) || claim.crash_count.is_none_or(beyond_budget);
+        let before = claim.crash_count.unwrap_or(u32::MAX);
         let begun = claim.last_report.is_some();
-        let crashed = reason.is_crash() && !given_up && (begun || crash_count == 0);
-        let crash_count = crash_count + crashed as u32;
-        let exhausted = given_up || crash_count > self.max_crashes;
+        let crashed = reason.is_crash() && !given_up && (begun || before == 0);
+        let crash_count = before.saturating_add(crashed.into());
+        let exhausted = given_up || beyond_budget(crash_count);
         let state = if reason.is_crash() && exhausted {
             JobState::Running
-        } else if cancel_requested {
+        } else if claim.cancel_requested {
             JobState::Cancelled
         } else {
             JobState::Pending
         };
-        ReclaimEffect { crash_count, state }
+        ReclaimEffect {
+            reason,
+            crash_count,
+            state,
+        }
     }
 
     /// Refuses a limit of 0 or above [`limits::MAX_BATCH`], as every store does first.
@@ -186,19 +187,25 @@ impl Default for ReclaimRequest {
     }
 }
 
-/// A running job's claim, as [`ReclaimRequest::lost`] judges it. Times are milliseconds.
+/// A running job's claim, as [`ReclaimRequest::judge`] takes it. Times are milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct HeldClaim<'a> {
     /// Who holds it.
     pub owner: Owner<'a>,
-    /// When it was made.
-    pub claimed_at: i64,
+    /// When it was made. `None` if the store does not say: the claim then has no age.
+    pub claimed_at: Option<i64>,
     /// When its body gave the last sign of life; none: it has not been seen to begin.
     pub last_report: Option<i64>,
-    /// The job's timeout.
+    /// The job's timeout. A store passes `None` for one that it cannot read, so that a damaged job does
+    /// not hold up the pass.
     pub timeout: Option<Duration>,
-    /// The job's stall timeout.
+    /// The job's stall timeout, like [`timeout`](Self::timeout).
     pub stall_timeout: Option<Duration>,
+    /// How many claims the job lost before. `None` if the store cannot read it: the crash budget then
+    /// counts as used up, and the job ends as a dead letter.
+    pub crash_count: Option<u32>,
+    /// Whether the job's cancellation was requested.
+    pub cancel_requested: bool,
 }
 
 /// Who holds a claim.
@@ -215,9 +222,11 @@ pub enum Owner<'a> {
     Known(&'a NodeRecord),
 }
 
-/// What taking a claim back writes; see [`ReclaimRequest::effect`].
+/// What taking a claim back writes; see [`ReclaimRequest::judge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReclaimEffect {
+    /// Why the claim is taken back.
+    pub reason: ReclaimReason,
     /// The job's crashes from now on.
     pub crash_count: u32,
     /// The job's state from now on. `Running`: the crash budget is used up; the claim loses its
@@ -230,6 +239,12 @@ impl ReclaimEffect {
     #[must_use]
     pub const fn is_exhausted(&self) -> bool {
         matches!(self.state, JobState::Running)
+    }
+
+    /// Returns the answer of the pass for the claim that had the token `lost`.
+    #[must_use]
+    pub const fn reclaimed(&self, lost: ClaimToken) -> Reclaimed {
+        Reclaimed::new(lost, self.reason, self.crash_count, self.is_exhausted())
     }
 }
 
@@ -293,7 +308,7 @@ impl Reclaimed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::NodeId;
+    use crate::id::{JobId, NodeId};
     use crate::model::{Heartbeat, NodeStatus};
     use crate::name::Name;
     use crate::time::from_millis;
@@ -306,10 +321,12 @@ mod tests {
     fn claim<'a>(owner: Owner<'a>, last_report: Option<i64>) -> HeldClaim<'a> {
         HeldClaim {
             owner,
-            claimed_at: 0,
+            claimed_at: Some(0),
             last_report,
             timeout: None,
             stall_timeout: None,
+            crash_count: Some(0),
+            cancel_requested: false,
         }
     }
 
@@ -445,37 +462,73 @@ mod tests {
     #[test]
     fn crashes_are_counted_up_to_the_budget_and_once_beyond() {
         let request = ReclaimRequest::new().max_crashes(2);
-        let held = claim(UNKNOWN, Some(1));
-        let effect = |count| request.effect(&held, ReclaimReason::OwnerLost, count, false);
-        let counts: Vec<(u32, bool)> = (0..5)
-            .map(|count| (effect(count).crash_count, effect(count).is_exhausted()))
-            .collect();
+        let mut held = claim(UNKNOWN, Some(1));
+        let counts = [0, 1, 2, 3, 4].map(|count| {
+            held.crash_count = Some(count);
+            let effect = request.judge(&held, 900_000).unwrap();
+            (effect.crash_count, effect.is_exhausted())
+        });
         assert_eq!(
             counts,
             [(1, false), (2, false), (3, true), (3, true), (4, true)]
         );
-        let free = claim(UNKNOWN, None);
-        let free = request.effect(&free, ReclaimReason::NotStarted, 2, false);
-        assert_eq!((free.crash_count, free.state), (2, JobState::Pending));
-        let cancelled = request.effect(&held, ReclaimReason::OwnerLost, 0, true);
+        held.crash_count = Some(0);
+        held.cancel_requested = true;
+        let cancelled = request.judge(&held, 900_000).unwrap();
         assert_eq!(cancelled.state, JobState::Cancelled);
+        let alive = node(NodeStatus::Active, 900_000);
+        let mut free = claim(Owner::Known(&alive), None);
+        free.crash_count = Some(2);
+        let free = request.judge(&free, 900_000).unwrap();
+        assert_eq!(free.reason, ReclaimReason::NotStarted);
+        assert_eq!((free.crash_count, free.state), (2, JobState::Pending));
+    }
+
+    #[test]
+    fn a_count_that_cannot_be_read_is_beyond_every_budget() {
+        for max_crashes in [0, 3, u32::MAX] {
+            let request = ReclaimRequest::new().max_crashes(max_crashes);
+            let mut held = claim(UNKNOWN, Some(1));
+            held.crash_count = None;
+            let effect = request.judge(&held, 900_000).unwrap();
+            assert!(effect.is_exhausted(), "{max_crashes}");
+            held.crash_count = Some(u32::MAX);
+            let effect = request.judge(&held, 900_000).unwrap();
+            assert_eq!(effect.crash_count, u32::MAX, "{max_crashes}");
+        }
+    }
+
+    #[test]
+    fn a_claim_without_a_time_has_no_age() {
+        let request = ReclaimRequest::new();
+        let alive = node(NodeStatus::Active, 900_000);
+        for owner in [UNKNOWN, Owner::Known(&alive)] {
+            let mut held = claim(owner, None);
+            held.claimed_at = None;
+            assert_eq!(request.judge(&held, 900_000), None, "{owner:?}");
+        }
     }
 
     #[test]
     fn a_claim_that_was_given_up_stays_so_and_is_not_counted_again() {
         let request = ReclaimRequest::new().max_crashes(5);
-        let held = claim(Owner::Nobody, Some(1));
-        let effect = request.effect(&held, ReclaimReason::OwnerLost, 3, true);
+        let mut held = claim(Owner::Nobody, Some(1));
+        held.crash_count = Some(3);
+        held.cancel_requested = true;
+        let effect = request.judge(&held, 900_000).unwrap();
         assert_eq!((effect.crash_count, effect.is_exhausted()), (3, true));
+        let token = ClaimToken::new(JobId::new(), 7, Some(NodeId::new()), from_millis(0));
+        let expected = Reclaimed::new(token, ReclaimReason::OwnerLost, 3, true);
+        assert_eq!(effect.reclaimed(token), expected);
     }
 
     #[test]
     fn a_suspect_that_had_not_begun_is_innocent() {
         let request = ReclaimRequest::new();
         let count = |crashes, last_report| {
-            let held = claim(UNKNOWN, last_report);
-            let effect = request.effect(&held, ReclaimReason::OwnerLost, crashes, false);
-            effect.crash_count
+            let mut held = claim(UNKNOWN, last_report);
+            held.crash_count = Some(crashes);
+            request.judge(&held, 900_000).unwrap().crash_count
         };
         assert_eq!((count(0, None), count(0, Some(1))), (1, 1));
         assert_eq!((count(1, None), count(1, Some(1))), (1, 2));

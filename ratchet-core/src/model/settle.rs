@@ -196,6 +196,14 @@ pub enum Fenced {
     Stale,
 }
 
+impl Fenced {
+    /// Returns `Applied` if the write took effect.
+    #[must_use]
+    pub const fn when(applied: bool) -> Self {
+        if applied { Self::Applied } else { Self::Stale }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

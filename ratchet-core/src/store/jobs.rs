@@ -5,9 +5,9 @@ use async_trait::async_trait;
 use crate::error::Result;
 use crate::id::{ClaimToken, JobId};
 use crate::model::{
-    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Enqueued, Fenced, Guarded, JobFilter,
+    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded, JobFilter,
     JobInput, JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest,
-    Reclaimed, Report, Reported, Settlement,
+    Reclaimed, Report, Reported, Settlement, StateCounts,
 };
 use crate::state::JobAction;
 
@@ -54,7 +54,7 @@ pub trait JobStore: Debug + Send + Sync {
     /// `Invalid`, or a failure of the store.
     async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>>;
 
-    /// Claims due jobs and returns them whole.
+    /// Claims due jobs.
     ///
     /// # Contract
     /// - **[claim.exclusive]** A job is returned to one claimer only, until its claim has ended.
@@ -71,7 +71,10 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[claim.running]** Each returned job is `Running`, owned by the node, with `claim_seq`
     ///   one higher than before and a token that carries it, the node and the time of the claim.
     /// - **[claim.version]** The claim carries the payload's version as it was given at the enqueue.
-    /// - **[claim.whole]** The payload and the last checkpoint come with the claim.
+    /// - **[claim.whole]** The payload and the last checkpoint come with the claim if the request asks
+    ///   for payloads.
+    /// - **[claim.optimized]** If it does not, it claims exactly the same jobs, and only the inputs are
+    ///   left to [`load_inputs`](Self::load_inputs).
     /// - **[permit.max]** At every moment at most as many jobs with the permit of a resource are
     ///   `Running` as [`set_permits`](super::PermitStore::set_permits) allows, in the whole database,
     ///   however many claim, settle and reclaim at once.
@@ -86,13 +89,16 @@ pub trait JobStore: Debug + Send + Sync {
 
     /// Claims due jobs without reading their payloads: for large payloads and large batches.
     ///
-    /// # Contract
-    /// - **[claim.optimized]** Claims exactly what [`claim_next_batch`](Self::claim_next_batch)
-    ///   would; only the inputs are left to [`load_inputs`](Self::load_inputs).
+    /// Provided: [`claim_next_batch`](Self::claim_next_batch) with
+    /// [`payloads(false)`](ClaimRequest::payloads).
     ///
     /// # Errors
     /// As for [`claim_next_batch`](Self::claim_next_batch).
-    async fn claim_next_batch_optimized(&self, request: &ClaimRequest) -> Result<Vec<Claim>>;
+    async fn claim_next_batch_optimized(&self, request: &ClaimRequest) -> Result<Vec<Claim>> {
+        let request = request.clone().payloads(false);
+        let jobs = self.claim_next_batch(&request).await?;
+        Ok(jobs.into_iter().map(|job| job.claim).collect())
+    }
 
     /// Reads the payloads and checkpoints of claims, many at a time.
     ///
@@ -171,7 +177,7 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[reclaim.overdue]** A begun claim of a job with a timeout, made longer ago than
     ///   `start_timeout` + timeout + `overdue_after`, is `Overdue`.
     /// - **[reclaim.requeue]** A reclaimed job is `Pending` with its old `run_at` and attempts;
-    ///   `crash_count` is what [`ReclaimRequest::effect`] says. If cancellation was requested it is
+    ///   `crash_count` is what [`ReclaimRequest::judge`] says. If cancellation was requested it is
     ///   `Cancelled` instead. The old token is stale, and the history says `Lost`.
     /// - **[reclaim.exhausted]** A crash beyond `max_crashes` leaves the job `Running` without an
     ///   owner: its claim is given up. This pass and every later one returns it as `exhausted`, with
@@ -231,26 +237,13 @@ pub trait JobStore: Debug + Send + Sync {
     /// # Contract
     /// - **[get.whole]** One answer per id, in order: the job with everything known about it, or
     ///   none. Any number of ids up to the batch limit works.
+    /// - **[get.outline]** For [`Detail::Outline`], the same jobs, of each its
+    ///   [outline](JobRecord::outline). A store should leave the rest unread: it may be large, and
+    ///   lists are read often.
     ///
     /// # Errors
-    /// A failure of the store.
-    async fn get(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>>;
-
-    /// Reads the outlines of jobs.
-    ///
-    /// # Contract
-    /// - **[get.outline]** As [`get`](Self::get), of each job its [outline](JobRecord::outline).
-    ///
-    /// Provided, by reading whole jobs. A store that can leave unread what is left out should: it may
-    /// be large, and lists are read often.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    async fn outlines(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
-        let jobs = self.get(ids).await?;
-        let outline = |job: Option<JobRecord>| job.map(JobRecord::outline);
-        Ok(jobs.into_iter().map(outline).collect())
-    }
+    /// `Invalid` if there are too many, or a failure of the store.
+    async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>>;
 
     /// Reads one page of the jobs that match the filter.
     ///
@@ -265,6 +258,16 @@ pub trait JobStore: Debug + Send + Sync {
     /// # Errors
     /// `Invalid`, or a failure of the store.
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage>;
+
+    /// Counts the jobs that match the filter, by state.
+    ///
+    /// # Contract
+    /// - **[count.filter]** Exactly the jobs that [`JobFilter::matches`], each once, under its state;
+    ///   states without jobs are absent.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts>;
 
     /// Reads the ended claims of a job, first to last.
     ///

@@ -40,6 +40,7 @@ mod queues;
 mod rates;
 mod recurring;
 mod signals;
+mod stored_lock;
 mod versions;
 mod workflows;
 
@@ -58,6 +59,7 @@ pub use queues::{Changed, QueueStore};
 pub use rates::RateStore;
 pub use recurring::RecurringStore;
 pub use signals::SignalStore;
+pub use stored_lock::StoredLock;
 pub use versions::VersionStore;
 pub use workflows::WorkflowStore;
 

@@ -71,7 +71,7 @@ pub trait NodeStore: Debug + Send + Sync {
     ///   [`NodeSweep::clock`] names it, is silent from the step on only. If the clock shows more than
     ///   its `latest`, no node is silent.
     /// - **[node.forget]** A `Left` or `Dead` node is deleted when its last heartbeat is older than
-    ///   `forget_after`, but not while it owns claims. If that holds for a node that this pass marks
+    ///   `forget_after` ([`NodeSweep::forgets`]), but not while it owns claims. If that holds for a node that this pass marks
     ///   dead, this pass deletes it, too: it is listed in `died` and counted in `forgotten`.
     ///
     /// # Errors

@@ -3,10 +3,10 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 
 use crate::error::Result;
-use crate::model::{DueRoute, JobFilter, QueueInfo, StateCounts};
+use crate::model::{DueRoute, QueueInfo};
 use crate::name::Name;
 
-/// Queues: pausing them, and how many jobs there are.
+/// Queues: pausing them, and what waits in them.
 #[async_trait]
 pub trait QueueStore: Debug + Send + Sync {
     /// Stops the claiming of a queue's jobs; running ones go on.
@@ -38,16 +38,6 @@ pub trait QueueStore: Debug + Send + Sync {
     /// # Errors
     /// A failure of the store.
     async fn queues(&self) -> Result<Vec<QueueInfo>>;
-
-    /// Counts the jobs that match the filter, by state.
-    ///
-    /// # Contract
-    /// - **[count.filter]** Exactly the jobs that [`JobFilter::matches`], each once, under its state;
-    ///   states without jobs are absent.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts>;
 
     /// Lists the routes of which a pending job is due.
     ///
@@ -84,4 +74,16 @@ pub enum Changed {
     Changed,
     /// Everything was already as asked for, or what was meant does not exist.
     Unchanged,
+}
+
+impl Changed {
+    /// Returns `Changed` if something changed.
+    #[must_use]
+    pub const fn when(changed: bool) -> Self {
+        if changed {
+            Self::Changed
+        } else {
+            Self::Unchanged
+        }
+    }
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ratchet_core::memory::Fault;
-use ratchet_core::model::{ClaimRequest, JobFilter, Outcome, RunAt, Settlement};
-use ratchet_core::store::{JobStore, QueueStore};
+use ratchet_core::model::{ClaimRequest, Detail, JobFilter, Outcome, RunAt, Settlement};
+use ratchet_core::store::JobStore;
 use ratchet_core::time::monotonic;
 use ratchet_core::{
     Client, JobAction, JobId, JobState, MemoryStore, Name, NewJob, NodeId, Priority, Ratchet,
@@ -111,7 +111,7 @@ async fn a_failed_pass_ends_a_run_and_the_next_run_goes_on() {
     assert!(!bulk.is_complete());
     // The pass that was made and not heard of is made once more, which changes nothing.
     assert_eq!(bulk.run().await.unwrap().changed, 9);
-    let stored = store.get(&all).await.unwrap();
+    let stored = store.get(&all, Detail::Whole).await.unwrap();
     let high = |job: &ratchet_core::JobRecord| job.spec.priority == Priority::High;
     assert!(stored.iter().flatten().all(high));
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_core::memory::Fault;
 use ratchet_core::model::{
-    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Enqueued, Fenced, Guarded, JobFilter,
+    Acted, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded, JobFilter,
     JobInput, JobPage, JobSelector, PageRequest, PurgeRequest, ReclaimRequest, Reclaimed, Report,
-    Reported, Settlement,
+    Reported, Settlement, StateCounts,
 };
 use ratchet_core::store::{
     JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
@@ -96,10 +96,6 @@ impl JobStore for Contended {
         self.store.claim_next_batch(request).await
     }
 
-    async fn claim_next_batch_optimized(&self, request: &ClaimRequest) -> Result<Vec<Claim>> {
-        self.store.claim_next_batch_optimized(request).await
-    }
-
     async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
         self.store.load_inputs(tokens).await
     }
@@ -116,12 +112,16 @@ impl JobStore for Contended {
         self.store.act(jobs, action).await
     }
 
-    async fn get(&self, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
-        self.store.get(ids).await
+    async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
+        self.store.get(ids, detail).await
     }
 
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
         self.store.list(filter, page).await
+    }
+
+    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
+        self.store.count_jobs(filter).await
     }
 
     async fn history(&self, job: JobId) -> Result<Vec<Attempt>> {

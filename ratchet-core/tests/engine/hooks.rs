@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use ratchet_core::memory::Fault;
-use ratchet_core::model::{Claim, ClaimRequest, Outcome, Settlement};
+use ratchet_core::model::{Claim, ClaimRequest, Detail, Outcome, Settlement};
 use ratchet_core::store::JobStore;
 use ratchet_core::{
     JobError, JobId, JobState, MemoryStore, Name, NewJob, NodeHook, NodeId, RetryPolicy,
@@ -71,7 +71,10 @@ impl NodeHook for Recorder {
         };
         self.keep(claim.token.job, how + body);
         if let Some(store) = &self.store {
-            let read = store.get(&[claim.token.job]).now_or_never().unwrap();
+            let read = store
+                .get(&[claim.token.job], Detail::Whole)
+                .now_or_never()
+                .unwrap();
             let job = read.unwrap().pop().flatten().unwrap();
             assert_eq!(job.state, end.effect(false).state);
             self.keep(claim.token.job, "and is so in the store");
@@ -241,7 +244,9 @@ async fn the_end_of_a_body_whose_claim_was_taken_is_told_as_lost() {
                 ctx.save_checkpoint(&true).await?;
                 // Others had the job meanwhile.
                 let id = ctx.job_id();
-                let ours = store.get(&[id]).await?[0].as_ref().map(Claim::of);
+                let ours = store.get(&[id], Detail::Whole).await?[0]
+                    .as_ref()
+                    .map(Claim::of);
                 let ours = ours.expect("it runs").token;
                 let released = |token| [Settlement::new(token, Outcome::Released)];
                 store.settle(&released(ours)).await?;

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ratchet_core::model::Attempt;
+use ratchet_core::model::{Attempt, Detail};
 use ratchet_core::store::JobStore;
 use ratchet_core::{
     Job, JobContext, JobId, JobRecord, JobResult, MemoryStore, NewJob, Node, NodeBuilder, Ratchet,
@@ -102,7 +102,7 @@ impl World {
 
     pub(crate) async fn read(&self, id: JobId) -> JobRecord {
         self.store
-            .get(&[id])
+            .get(&[id], Detail::Whole)
             .await
             .unwrap()
             .pop()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ratchet_core::cluster::LeaderTimings;
 use ratchet_core::memory::Fault;
-use ratchet_core::model::{NodeStatus, PurgeRequest};
+use ratchet_core::model::{Detail, NodeStatus, PurgeRequest};
 use ratchet_core::store::{JobStore, NodeStore};
 use ratchet_core::{CancelReason, JobState, Retain, Retention, RunError};
 use tokio::time::sleep;
@@ -355,9 +355,23 @@ async fn old_jobs_are_deleted_in_bounded_passes() {
     let node = Started::new(builder.build().unwrap());
     world.ended(last.unwrap()).await;
     sleep(3_500 * SECOND).await;
-    assert!(world.store.get(&[last.unwrap()]).await.unwrap()[0].is_some());
+    assert!(
+        world
+            .store
+            .get(&[last.unwrap()], Detail::Whole)
+            .await
+            .unwrap()[0]
+            .is_some()
+    );
     sleep(200 * SECOND).await;
-    assert!(world.store.get(&[last.unwrap()]).await.unwrap()[0].is_none());
+    assert!(
+        world
+            .store
+            .get(&[last.unwrap()], Detail::Whole)
+            .await
+            .unwrap()[0]
+            .is_none()
+    );
     let left = PurgeRequest::new(JobState::Succeeded, Duration::ZERO, 10_000);
     assert_eq!(
         world.store.purge(&left).await.unwrap(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_core::model::{BatchClosed, NodeStatus, NodeTotals, Parent};
+use ratchet_core::model::{BatchClosed, Detail, NodeStatus, NodeTotals, Parent};
 use ratchet_core::schedule::ZoneData;
 use ratchet_core::store::{LockStore, NodeStore};
 use ratchet_core::{Client, Condition, JobError, Name, NewJob, Ratchet, RetryPolicy};
@@ -160,7 +160,7 @@ async fn a_client_reads_what_the_store_remembers() {
         BatchClosed::NotFound
     );
     let jobs = client
-        .jobs(&[child, ratchet_core::JobId::new(), parent])
+        .jobs(&[child, ratchet_core::JobId::new(), parent], Detail::Whole)
         .await;
     let found: Vec<_> = jobs
         .unwrap()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ratchet_core::model::{AttemptOutcome, ClaimRequest};
+use ratchet_core::model::{AttemptOutcome, ClaimRequest, Detail};
 use ratchet_core::store::JobStore;
 use ratchet_core::{
     CancelReason, Job, JobContext, JobError, JobResult, JobState, NewJob, NodeId, RetryPolicy,
@@ -265,7 +265,7 @@ async fn the_trace_travels_from_the_enqueue_through_the_handler_to_what_it_enque
     world.enqueue(parent.trace(trace.clone())).await;
     let _node = world.start();
     for _ in 0..1_000 {
-        if world.store.get(&[child_id]).await.unwrap()[0].is_some() {
+        if world.store.get(&[child_id], Detail::Whole).await.unwrap()[0].is_some() {
             break;
         }
         sleep(Duration::from_millis(10)).await;

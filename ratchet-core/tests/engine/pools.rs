@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ratchet_core::cluster::InProcessCoordinator;
 use ratchet_core::memory::Fault;
-use ratchet_core::model::NodeStatus;
+use ratchet_core::model::{Detail, NodeStatus};
 use ratchet_core::store::{JobStore, NodeStore};
 use ratchet_core::{
     Job, JobContext, JobId, JobResult, JobState, MemoryStore, NewJob, Node, NodeBuilder, Pool,
@@ -131,7 +131,13 @@ fn stats(node: &Node, pool: &str) -> PoolStats {
 
 async fn states(store: &MemoryStore, ids: &[JobId]) -> BTreeMap<JobState, usize> {
     let mut states = BTreeMap::new();
-    for job in store.get(ids).await.unwrap().into_iter().flatten() {
+    for job in store
+        .get(ids, Detail::Whole)
+        .await
+        .unwrap()
+        .into_iter()
+        .flatten()
+    {
         *states.entry(job.state).or_insert(0) += 1;
     }
     states
@@ -429,7 +435,13 @@ async fn a_drain_hands_back_and_waits_in_every_pool() {
         states(&store, &long).await,
         [(JobState::Succeeded, 1)].into()
     );
-    for job in store.get(&jobs).await.unwrap().into_iter().flatten() {
+    for job in store
+        .get(&jobs, Detail::Whole)
+        .await
+        .unwrap()
+        .into_iter()
+        .flatten()
+    {
         assert_eq!(job.crash_count, 0);
     }
 }
@@ -442,7 +454,12 @@ async fn claims_that_wait_in_one_pool_do_not_delay_the_ends_of_another() {
         let job = Of::<0>.into_job().queue("gpu");
         let id = node.node.enqueue(job).await.unwrap().id();
         sleep(SECOND).await;
-        let job = store.get(&[id]).await.unwrap().remove(0).unwrap();
+        let job = store
+            .get(&[id], Detail::Whole)
+            .await
+            .unwrap()
+            .remove(0)
+            .unwrap();
         let took = job.finished_at.unwrap() - job.created_at;
         assert!(took.num_milliseconds() <= 21, "20 ms became {took}");
     }
@@ -454,7 +471,12 @@ async fn a_claim_that_waits_in_a_pool_can_be_cancelled() {
     let (store, floor) = (MemoryStore::new(), Floor::new());
     let (node, jobs) = stuck(&store, &floor, store.clone(), 60 * SECOND).await;
     let begun = floor.with(|bodies| bodies.begun.clone());
-    let records = store.get(&jobs).await.unwrap().into_iter().flatten();
+    let records = store
+        .get(&jobs, Detail::Whole)
+        .await
+        .unwrap()
+        .into_iter()
+        .flatten();
     let waits =
         |job: &ratchet_core::JobRecord| job.state == JobState::Running && !begun.contains(&job.id);
     let waiting = records.into_iter().find(waits).unwrap().id;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::memory::Fault;
-use ratchet_core::model::ArchiveFilter;
 use ratchet_core::model::PageRequest;
+use ratchet_core::model::{ArchiveFilter, Detail};
 use ratchet_core::store::{JobStore, LockStore, NodeStore, QueueStore, StoreInfo, VersionStore};
 use ratchet_core::{Client, JobError, JobId, MemoryStore, Ratchet, Retain, Retention, Store};
 use tokio::time::sleep;
@@ -30,7 +30,7 @@ async fn one_of_each(world: &World) -> [JobId; 3] {
 }
 
 async fn stored(world: &World, ids: &[JobId]) -> Vec<bool> {
-    let found = world.store.get(ids).await.unwrap();
+    let found = world.store.get(ids, Detail::Whole).await.unwrap();
     found.iter().map(Option::is_some).collect()
 }
 

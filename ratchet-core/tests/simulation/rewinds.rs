@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ratchet_core::memory::{Fault, ManualClock, Snapshot};
-use ratchet_core::model::{JobFilter, NodeStatus, PageRequest};
+use ratchet_core::model::{Detail, JobFilter, NodeStatus, PageRequest};
 use ratchet_core::store::{JobStore, NodeStore, PermitStore};
 use ratchet_core::time::{Timestamp, wall_clock};
 use ratchet_core::{
@@ -116,7 +116,11 @@ impl Job for Work {
     async fn run(self, ctx: JobContext) -> JobResult<u64> {
         let machine = ctx.state::<Machine>();
         let _running = Running::begin(machine, ctx.job_id());
-        let stored = machine.store.get(&[ctx.job_id()]).await?.remove(0);
+        let stored = machine
+            .store
+            .get(&[ctx.job_id()], Detail::Whole)
+            .await?
+            .remove(0);
         let body = fastrand::u64(..u64::from(u32::MAX));
         if let Some(job) = stored.filter(|job| job.state == JobState::Running) {
             let held = (job.claim_seq, job.node, job.claimed_at);

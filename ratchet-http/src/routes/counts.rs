@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use ratchet_core::model::{JobFilter, PageRequest};
+use ratchet_core::model::{Detail, JobFilter, PageRequest};
 use ratchet_core::state::Response;
 use ratchet_core::time;
 use ratchet_core::{Client, JobState};
@@ -161,7 +161,7 @@ async fn matching(
     loop {
         let page = PageRequest::first(PAGE.min(most - found))
             .after(after)
-            .outlines();
+            .detail(Detail::Outline);
         let Ok(page) = tokio::time::timeout_at(until, client.list(filter, &page)).await else {
             return Ok(Matching::at_least(found));
         };

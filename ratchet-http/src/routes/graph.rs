@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use axum::Json;
 use axum::extract::State;
 use ratchet_core::limits::MAX_BATCH;
-use ratchet_core::model::{JobRecord, Link, Parent};
+use ratchet_core::model::{Detail, JobRecord, Link, Parent};
 use ratchet_core::{Client, JobId};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -52,7 +52,12 @@ async fn graph(
         None => NODES.min(api.limits().page),
         asked => inputs::page(&api, asked)?,
     };
-    let job = api.client().outlines(&[id]).await?.pop().flatten();
+    let job = api
+        .client()
+        .jobs(&[id], Detail::Outline)
+        .await?
+        .pop()
+        .flatten();
     let job = job.ok_or_else(no_such_job)?;
     let mut walk = Walk::new(job, limit);
     if api.client().store().workflows().is_some() {
@@ -128,7 +133,7 @@ impl Walk {
         let jobs = near.iter().filter_map(job);
         let unread: Vec<JobId> = jobs.filter(|job| !self.jobs.contains_key(job)).collect();
         if !unread.is_empty() {
-            let read = client.outlines(&unread).await?;
+            let read = client.jobs(&unread, Detail::Outline).await?;
             let read = read.into_iter().flatten();
             self.jobs.extend(read.map(|job| (job.id, job)));
         }

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use http::request::Parts;
-use ratchet_core::model::{ActionOutcome, JobOrder, JobSelector, PageRequest};
+use ratchet_core::model::{ActionOutcome, Detail, JobOrder, JobSelector, PageRequest};
 use ratchet_core::{JobId, JobState};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -142,7 +142,7 @@ async fn list(
     let page = PageRequest::first(inputs::page(&api, query.limit)?)
         .after(inputs::optional_id("after", query.after.as_deref())?)
         .order(order)
-        .outlines();
+        .detail(Detail::Outline);
     let page = api.client().list(&parts.filter()?, &page).await?;
     Ok(Json(Jobs::from(&page)))
 }

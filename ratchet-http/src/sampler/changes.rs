@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ratchet_core::model::{JobFilter, JobPage, JobRecord, PageRequest};
+use ratchet_core::model::{Detail, JobFilter, JobPage, JobRecord, PageRequest};
 use ratchet_core::{Client, JobId, JobState, Result};
 
 /// How many of the newest jobs are looked at each time.
@@ -77,7 +77,7 @@ impl Changes {
             .collect();
         let again = match followed.is_empty() {
             true => Vec::new(),
-            false => client.outlines(&followed).await?,
+            false => client.jobs(&followed, Detail::Outline).await?,
         };
         for (id, _) in followed.iter().zip(&again).filter(|(_, job)| job.is_none()) {
             self.told.remove(id);
@@ -134,7 +134,7 @@ impl Changes {
 }
 
 fn outlines(limit: usize) -> PageRequest {
-    PageRequest::first(limit).outlines()
+    PageRequest::first(limit).detail(Detail::Outline)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub(crate) use board::{Cluster, Fitness};
 use changes::Changes;
 use feed::Feed;
 pub(crate) use feed::{Listener, frame};
-use ratchet_core::model::{JobFilter, PageRequest};
+use ratchet_core::model::{Detail, JobFilter, PageRequest};
 use ratchet_core::{Client, JobState, Name, Result, StoreError, StoreErrorKind, metrics, time};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -328,7 +328,7 @@ impl Shared {
     }
 
     async fn read_failures(&self) {
-        let newest = PageRequest::first(failures::READ).outlines();
+        let newest = PageRequest::first(failures::READ).detail(Detail::Outline);
         let failed = JobFilter::all().state(JobState::Failed);
         let mut pace = Pace {
             watched: Duration::ZERO,

@@ -8,7 +8,7 @@ use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, doc};
 use mongodb::{ClientSession, Collection};
 use ratchet_core::model::{
-    ActionOutcome, ClaimRequest, ClaimedJob, Heartbeat, JobFilter, JobSelector, NodeStatus,
+    ActionOutcome, ClaimRequest, ClaimedJob, Detail, Heartbeat, JobFilter, JobSelector, NodeStatus,
     Outcome, PageRequest, ReclaimRequest, Settlement,
 };
 use ratchet_core::store::{JobStore, NodeStore, Store};
@@ -106,7 +106,12 @@ pub(crate) async fn a_number_that_a_pause_took_back_is_not_given_out_again(space
     plain.queues().pause_queue(&queue).await.unwrap();
     other.abort_transaction().await.unwrap();
     assert_eq!(ids(&claiming.await.unwrap().unwrap()), []);
-    let back = plain.get(&[id]).await.unwrap().remove(0).unwrap();
+    let back = plain
+        .get(&[id], Detail::Whole)
+        .await
+        .unwrap()
+        .remove(0)
+        .unwrap();
     assert_eq!((back.state, back.claim_seq), (JobState::Pending, 1));
     plain.queues().resume_queue(&queue).await.unwrap();
     let again = plain.claim_next_batch(&claim_all()).await.unwrap();

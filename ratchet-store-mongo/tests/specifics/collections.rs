@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::IndexModel;
 use mongodb::bson::{Document, doc};
 use mongodb::options::IndexOptions;
-use ratchet_core::model::{Finding, ReclaimRequest};
+use ratchet_core::model::{Detail, Finding, ReclaimRequest};
 use ratchet_core::store::{DiagnosticStore, JobStore, Store};
 use ratchet_core::{SchemaProblem, StoreErrorKind};
 
@@ -62,7 +62,12 @@ pub(crate) async fn odd_names_work(space: Arc<Space>) {
             .unique_key(&name)
             .idempotency_key(&name);
         let id = enqueue(&store, odd.clone().capability(&name)).await;
-        let found = store.get(&[id]).await.unwrap().remove(0).unwrap();
+        let found = store
+            .get(&[id], Detail::Whole)
+            .await
+            .unwrap()
+            .remove(0)
+            .unwrap();
         assert_eq!(found.spec.lane.unwrap(), name.as_str());
         assert_eq!(
             store.queues().queues().await.unwrap()[0].name,

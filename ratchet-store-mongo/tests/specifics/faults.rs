@@ -7,7 +7,7 @@ use std::time::Duration;
 use mongodb::bson::{Document, doc};
 use ratchet_core::cluster::{Election, ElectionOutcome, LeaderTimings, Wakeup};
 use ratchet_core::model::{
-    Fenced, Heartbeat, JobFilter, NodeStatus, Outcome, PageRequest, Settlement,
+    Detail, Fenced, Heartbeat, JobFilter, NodeStatus, Outcome, PageRequest, Settlement,
 };
 use ratchet_core::store::{
     Acquired, Changed, JobStore, LockStore, NodeStore, QueueStore, SharedStore, Store,
@@ -164,7 +164,10 @@ const KILLED: i32 = 11_601;
 const CURSOR_KILLED: i32 = 237;
 
 async fn state(store: &MongoStore, id: JobId) -> JobState {
-    store.get(&[id]).await.unwrap()[0].clone().unwrap().state
+    store.get(&[id], Detail::Whole).await.unwrap()[0]
+        .clone()
+        .unwrap()
+        .state
 }
 
 pub(crate) async fn a_lost_connection_is_repeated_and_leaves_one_job(space: Arc<Space>) {
@@ -246,7 +249,7 @@ pub(crate) async fn a_killed_operation_is_a_timeout(space: Arc<Space>) {
     let id = enqueue(&store, job()).await;
     let fault = fault.set().await;
     let errors = [
-        store.get(&[id]).await.unwrap_err(),
+        store.get(&[id], Detail::Whole).await.unwrap_err(),
         store.enqueue(&[job()]).await.unwrap_err(),
         store.claim_next_batch(&claim_all()).await.unwrap_err(),
         Store::queues(&store).queues().await.unwrap_err(),

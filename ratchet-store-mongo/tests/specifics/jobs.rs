@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mongodb::bson::doc;
 use ratchet_core::model::{
-    AttemptOutcome, JobSelector, Outcome, PurgeRequest, Report, ReportKind, Settlement,
+    AttemptOutcome, Detail, JobSelector, Outcome, PurgeRequest, Report, ReportKind, Settlement,
 };
 use ratchet_core::store::{JobStore, LockStore, NodeStore};
 use ratchet_core::{JobAction, JobState, Json, Name, NewJob};
@@ -33,10 +33,15 @@ pub(crate) async fn payloads_that_look_like_commands_are_kept(space: Arc<Space>)
         let payload = Json::parse("payload", text).unwrap();
         let raw: Box<serde_json::value::RawValue> = serde_json::from_str(text).unwrap();
         let id = enqueue(&store, NewJob::new("kind", &raw)).await;
-        let found = store.get(&[id]).await.unwrap().remove(0).unwrap();
+        let found = store
+            .get(&[id], Detail::Whole)
+            .await
+            .unwrap()
+            .remove(0)
+            .unwrap();
         assert_eq!(found.spec.payload, payload);
         let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
-        assert_eq!(claimed[0].input.payload, payload);
+        assert_eq!(claimed[0].input.as_ref().unwrap().payload, payload);
     }
 }
 
@@ -64,7 +69,12 @@ pub(crate) async fn texts_that_look_like_expressions_are_kept(space: Arc<Space>)
         let error = text.to_owned();
         let failed = Settlement::new(token, Outcome::Failed { error });
         store.settle(&[failed]).await.unwrap();
-        let found = store.get(&[id]).await.unwrap().remove(0).unwrap();
+        let found = store
+            .get(&[id], Detail::Whole)
+            .await
+            .unwrap()
+            .remove(0)
+            .unwrap();
         assert_eq!(found.progress.unwrap().message, text);
         assert_eq!(found.checkpoint, Some(json.clone()));
         assert_eq!(found.last_error.as_deref(), Some(text));
@@ -76,7 +86,12 @@ pub(crate) async fn texts_that_look_like_expressions_are_kept(space: Arc<Space>)
         let result = Some(json.clone());
         let done = Settlement::new(token, Outcome::Succeeded { result });
         store.settle(&[done]).await.unwrap();
-        let found = store.get(&[id]).await.unwrap().remove(0).unwrap();
+        let found = store
+            .get(&[id], Detail::Whole)
+            .await
+            .unwrap()
+            .remove(0)
+            .unwrap();
         assert_eq!(found.result, Some(json));
         assert_eq!(
             store.history(id).await.unwrap()[0].error.as_deref(),
@@ -167,7 +182,12 @@ pub(crate) async fn the_servers_clock_is_what_counts(space: Arc<Space>) {
     let retry = Settlement::new(claimed.claim.token, Outcome::Retry { delay, error });
     store.settle(&[retry]).await.unwrap();
     let after = store.database_time().await.unwrap();
-    let found = store.get(&[id]).await.unwrap().remove(0).unwrap();
+    let found = store
+        .get(&[id], Detail::Whole)
+        .await
+        .unwrap()
+        .remove(0)
+        .unwrap();
     assert!(found.run_at >= at + delay && found.run_at <= after + delay);
     let ended = store.history(id).await.unwrap()[0].ended_at;
     assert!(at <= ended && ended <= after);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures_util::TryStreamExt;
 use mongodb::bson::{Document, doc};
 use ratchet_core::model::{
-    BatchRecord, ClaimedJob, Condition, Fenced, LinkState, Outcome, Parent, Report, ReportKind,
-    Settlement, SignalTarget,
+    BatchRecord, ClaimedJob, Condition, Detail, Fenced, LinkState, Outcome, Parent, Report,
+    ReportKind, Settlement, SignalTarget,
 };
 use ratchet_core::store::{JobStore, SignalStore, WorkflowStore};
 use ratchet_core::{BatchId, JobId, JobState, Json, Name, NewJob, StoreErrorKind};
@@ -20,7 +20,10 @@ use crate::{assert_kind, claim_all, enqueue, job, open};
 const KILLED: i32 = 11_601;
 
 async fn state(store: &MongoStore, id: JobId) -> JobState {
-    store.get(&[id]).await.unwrap()[0].clone().unwrap().state
+    store.get(&[id], Detail::Whole).await.unwrap()[0]
+        .clone()
+        .unwrap()
+        .state
 }
 
 pub(crate) fn done(claimed: &ClaimedJob) -> Settlement {
@@ -166,7 +169,9 @@ pub(crate) async fn an_end_and_a_signal_at_once_let_the_job_go(space: Arc<Space>
     second.deliver(&signal).await.unwrap();
     settling.await.unwrap().unwrap();
     fault.lift().await;
-    let child = second.get(&[child]).await.unwrap()[0].clone().unwrap();
+    let child = second.get(&[child], Detail::Whole).await.unwrap()[0]
+        .clone()
+        .unwrap();
     assert_eq!(child.state, JobState::Pending);
     // A text that looks like an expression stays one.
     let delivered = child.signal.unwrap().delivered.unwrap();
@@ -204,7 +209,7 @@ pub(crate) async fn an_enqueue_that_is_killed_leaves_nothing(space: Arc<Space>) 
         }
         killed += 1;
         for job in &jobs {
-            assert_eq!(plain.get(&[job.id()]).await.unwrap(), [None]);
+            assert_eq!(plain.get(&[job.id()], Detail::Whole).await.unwrap(), [None]);
         }
         assert_eq!((links(&space).await, batch(&plain, id).await.total), (0, 0));
     }

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use ratchet_conformance::is_required;
-use ratchet_core::model::ClaimRequest;
+use ratchet_core::model::{ClaimRequest, Detail};
 use ratchet_core::store::JobStore;
 use ratchet_core::{JobId, NewJob, NodeId, StoreError, StoreErrorKind};
 use ratchet_store_mongo::MongoStore;
@@ -173,7 +173,7 @@ pub(crate) async fn enqueue(store: &MongoStore, job: NewJob) -> JobId {
 }
 
 pub(crate) async fn exists(store: &MongoStore, id: JobId) -> bool {
-    store.get(&[id]).await.unwrap()[0].is_some()
+    store.get(&[id], Detail::Whole).await.unwrap()[0].is_some()
 }
 
 pub(crate) fn assert_kind(error: &StoreError, kind: StoreErrorKind) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Document, doc};
 use mongodb::{Client, ClientSession, Collection};
+use ratchet_core::model::Detail;
 use ratchet_core::store::{JobStore, PermitStore};
 use ratchet_core::{JobId, JobState, Name, Priority};
 use ratchet_store_mongo::MongoStore;
@@ -37,7 +38,10 @@ async fn claimer(space: &Space) -> (ClientSession, Collection<Document>) {
 }
 
 async fn state(store: &MongoStore, id: JobId) -> JobState {
-    store.get(&[id]).await.unwrap()[0].clone().unwrap().state
+    store.get(&[id], Detail::Whole).await.unwrap()[0]
+        .clone()
+        .unwrap()
+        .state
 }
 
 pub(crate) async fn a_claim_waits_for_who_takes_permits_of_the_same_resource(space: Arc<Space>) {

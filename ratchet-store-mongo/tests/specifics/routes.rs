@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::bson::doc;
+use ratchet_core::model::Detail;
 use ratchet_core::store::{DiagnosticStore, JobStore, NodeStore};
 use ratchet_core::{JobId, NewJob};
 use ratchet_store_mongo::MongoStore;
@@ -14,7 +15,9 @@ use crate::server::Space;
 use crate::{claim_all, enqueue, open};
 
 async fn kind(store: &MongoStore, id: JobId) -> String {
-    let job = store.get(&[id]).await.unwrap()[0].clone().unwrap();
+    let job = store.get(&[id], Detail::Whole).await.unwrap()[0]
+        .clone()
+        .unwrap();
     job.spec.route.kind.to_string()
 }
 

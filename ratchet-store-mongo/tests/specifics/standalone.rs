@@ -6,8 +6,8 @@ use std::time::Duration;
 use mongodb::Client;
 use mongodb::bson::{Document, doc};
 use ratchet_core::model::{
-    ActionOutcome, ClaimRequest, Guard, Heartbeat, JobFilter, JobSelector, NodeStatus, Outcome,
-    PageRequest, PurgeRequest, Settlement,
+    ActionOutcome, ClaimRequest, Detail, Guard, Heartbeat, JobFilter, JobSelector, NodeStatus,
+    Outcome, PageRequest, PurgeRequest, Settlement,
 };
 use ratchet_core::store::{JobStore, LockStore, NodeStore, Store, VersionStore};
 use ratchet_core::{
@@ -129,7 +129,9 @@ async fn the_jobs_of_a_dead_node_are_taken_back(space: Arc<Space>) {
     });
     let taken_back = async {
         loop {
-            let job = store.get(&[id]).await.unwrap()[0].clone().unwrap();
+            let job = store.get(&[id], Detail::Whole).await.unwrap()[0]
+                .clone()
+                .unwrap();
             if job.state == JobState::Succeeded {
                 return job;
             }

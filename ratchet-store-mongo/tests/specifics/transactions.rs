@@ -6,7 +6,9 @@ use std::time::Duration;
 use mongodb::bson::{Document, doc};
 use mongodb::options::{Acknowledgment, ClientOptions};
 use mongodb::{Client, ClientSession};
-use ratchet_core::model::{BatchCondition, Condition, Enqueued, Fenced, Outcome, Settlement};
+use ratchet_core::model::{
+    BatchCondition, Condition, Detail, Enqueued, Fenced, Outcome, Settlement,
+};
 use ratchet_core::store::{JobStore, WorkflowStore};
 use ratchet_core::{BatchId, JobId, JobState, StoreErrorKind};
 use ratchet_store_mongo::MongoStore;
@@ -126,11 +128,11 @@ pub(crate) async fn a_lane_held_by_a_transaction_holds_up_no_other(space: Arc<Sp
     // Long before the deadline, so that the caller can settle the rest apart.
     let contends = store.settle(&done).await.unwrap_err();
     assert_kind(&contends, StoreErrorKind::Contention);
-    let free = store.get(&[behind[1].id()]).await.unwrap()[0].clone();
+    let free = store.get(&[behind[1].id()], Detail::Whole).await.unwrap()[0].clone();
     assert_eq!(free.unwrap().state, JobState::Pending);
     session.abort_transaction().await.unwrap();
     assert_eq!(store.settle(&done).await.unwrap(), [Fenced::Applied; 2]);
-    let held = store.get(&[behind[0].id()]).await.unwrap()[0].clone();
+    let held = store.get(&[behind[0].id()], Detail::Whole).await.unwrap()[0].clone();
     assert_eq!(held.unwrap().state, JobState::Pending);
 }
 
@@ -151,12 +153,12 @@ pub(crate) async fn a_producer_that_stops_before_its_commit_holds_no_lane(space:
         .map(|job| Settlement::new(job.claim.token, Outcome::Succeeded { result: None }));
     let done: Vec<Settlement> = done.collect();
     assert_eq!(plain.settle(&done).await.unwrap(), [Fenced::Applied; 2]);
-    let ended = plain.get(&[head]).await.unwrap()[0].clone();
+    let ended = plain.get(&[head], Detail::Whole).await.unwrap()[0].clone();
     assert_eq!(ended.unwrap().state, JobState::Succeeded);
     // One that goes on sees that the lane is another by now.
     let next = producing.await.unwrap().unwrap()[0].id();
     fault.lift().await;
-    let next = plain.get(&[next]).await.unwrap()[0].clone();
+    let next = plain.get(&[next], Detail::Whole).await.unwrap()[0].clone();
     assert_eq!(next.unwrap().state, JobState::Pending);
 }
 
@@ -193,7 +195,7 @@ pub(crate) async fn what_is_refused_leaves_nothing_in_the_transaction(space: Arc
         assert_eq!(count, 0, "{collection}");
     }
     let next = enqueue(&store, job().lane("l")).await;
-    let next = store.get(&[next]).await.unwrap()[0].clone();
+    let next = store.get(&[next], Detail::Whole).await.unwrap()[0].clone();
     assert_eq!(next.unwrap().state, JobState::Pending);
 }
 

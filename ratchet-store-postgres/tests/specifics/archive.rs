@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::model::{
-    ArchiveFilter, ArchivePurge, Guarded, JobOrder, JobSelector, Outcome, PageRequest,
+    ArchiveFilter, ArchivePurge, Detail, Guarded, JobOrder, JobSelector, Outcome, PageRequest,
     PurgeRequest, Settlement,
 };
 use ratchet_core::store::{ArchiveStore, JobStore, WorkflowStore};
@@ -97,7 +97,12 @@ pub(crate) async fn a_pool_of_one_is_enough_for_linked_jobs(schema: Arc<Schema>)
     let parent = enqueue(&store, job()).await;
     let waiting = job().after(parent, Condition::Succeeded).in_batch(batch);
     let child = enqueue(&store, waiting.wait_for("s", Duration::from_secs(60))).await;
-    let read = store.get(&[child]).await.unwrap().remove(0).unwrap();
+    let read = store
+        .get(&[child], Detail::Whole)
+        .await
+        .unwrap()
+        .remove(0)
+        .unwrap();
     assert_eq!((read.spec.after.len(), read.spec.batch), (1, Some(batch)));
     assert!(read.signal.is_some());
     let cancel = JobSelector::Ids(vec![child]);

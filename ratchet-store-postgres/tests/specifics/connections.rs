@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ratchet_core::model::{Heartbeat, NodeStatus, Outcome, Settlement};
+use ratchet_core::model::{Detail, Heartbeat, NodeStatus, Outcome, Settlement};
 use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, QueueStore, Store};
 use ratchet_core::{Name, NodeId, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
@@ -139,7 +139,7 @@ pub(crate) async fn terminated_backends_are_replaced(schema: Arc<Schema>) {
         let (acknowledged, _) = worker.await.unwrap();
         assert!(!acknowledged.is_empty());
         for ids in acknowledged.chunks(1_000) {
-            let stored = store.get(ids).await.unwrap();
+            let stored = store.get(ids, Detail::Whole).await.unwrap();
             assert!(stored.iter().all(Option::is_some), "a job is lost");
         }
     }

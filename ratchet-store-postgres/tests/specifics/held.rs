@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::model::{
-    Fenced, JobSelector, Outcome, ReclaimRequest, Report, ReportKind, Reported, Settlement,
+    Detail, Fenced, JobSelector, Outcome, ReclaimRequest, Report, ReportKind, Reported, Settlement,
 };
 use ratchet_core::store::{JobStore, PermitStore};
 use ratchet_core::{
@@ -18,7 +18,7 @@ use crate::server::Schema;
 use crate::{assert_kind, claim_all, enqueue, job, open};
 
 async fn states<const N: usize>(store: &PostgresStore, ids: [JobId; N]) -> [JobState; N] {
-    let found = store.get(&ids).await.unwrap();
+    let found = store.get(&ids, Detail::Whole).await.unwrap();
     let states: Vec<_> = found.into_iter().map(|job| job.unwrap().state).collect();
     states.try_into().unwrap()
 }
@@ -94,7 +94,10 @@ pub(crate) async fn a_held_job_keeps_no_other_from_being_reported(schema: Arc<Sc
     let reports = [half(held), half(free)];
     let error = store.report(&reports).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Timeout);
-    let known = store.get(&[held.job, free.job]).await.unwrap();
+    let known = store
+        .get(&[held.job, free.job], Detail::Whole)
+        .await
+        .unwrap();
     let told = known.into_iter().map(|job| job.unwrap().progress.is_some());
     assert_eq!(told.collect::<Vec<_>>(), [false, true]);
     tx.commit().await.unwrap();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ratchet_core::cluster::LeaderTimings;
 use ratchet_core::model::{
-    ActionOutcome, ClaimRequest, Enqueued, Fenced, Guarded, JobSelector, Outcome, PurgeRequest,
-    Settlement,
+    ActionOutcome, ClaimRequest, Detail, Enqueued, Fenced, Guarded, JobSelector, Outcome,
+    PurgeRequest, Settlement,
 };
 use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore};
 use ratchet_core::{
@@ -162,7 +162,13 @@ pub(crate) async fn a_claim_passes_over_what_has_changed_since_it_looked(schema:
         };
         held.let_go().await;
         assert_eq!(claim.await.unwrap().unwrap(), [], "{change}");
-        let stored = other.get(&[id]).await.unwrap().pop().flatten().unwrap();
+        let stored = other
+            .get(&[id], Detail::Whole)
+            .await
+            .unwrap()
+            .pop()
+            .flatten()
+            .unwrap();
         assert_eq!((stored.state, stored.claim_seq), (state, 0), "{change}");
     }
 }
@@ -246,7 +252,7 @@ pub(crate) async fn a_key_stays_the_first_jobs_before_during_and_after_its_purge
     assert_eq!(other.enqueue_in(&mut tx, &[again()]).await.unwrap(), taken);
     tx.commit().await.unwrap();
     assert_eq!(other.enqueue(&[again()]).await.unwrap(), taken);
-    assert_eq!(other.get(&[first]).await.unwrap(), [None]);
+    assert_eq!(other.get(&[first], Detail::Whole).await.unwrap(), [None]);
     let left = held.0.rows("SELECT FROM {schema}.jobs").await.unwrap();
     assert!(left.is_empty(), "{} jobs", left.len());
 }
@@ -395,7 +401,7 @@ pub(crate) async fn a_leader_whose_bodies_hold_every_connection_keeps_its_term(
     assert_eq!(taken.load(Ordering::SeqCst), 2);
     give_back.send_replace(true);
     while !other
-        .get(&ids)
+        .get(&ids, Detail::Whole)
         .await
         .unwrap()
         .iter()

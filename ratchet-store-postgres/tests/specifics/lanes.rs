@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_core::model::{Fenced, JobSelector, Outcome, Settlement};
+use ratchet_core::model::{Detail, Fenced, JobSelector, Outcome, Settlement};
 use ratchet_core::store::JobStore;
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
@@ -13,7 +13,7 @@ use crate::server::Schema;
 use crate::{assert_kind, claim_all, enqueue, job, open};
 
 async fn state(store: &PostgresStore, id: JobId) -> JobState {
-    let found = store.get(&[id]).await.unwrap().remove(0);
+    let found = store.get(&[id], Detail::Whole).await.unwrap().remove(0);
     found.unwrap().state
 }
 

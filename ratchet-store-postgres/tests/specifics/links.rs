@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_core::model::{Fenced, LinkState, Outcome, Settlement};
+use ratchet_core::model::{Detail, Fenced, LinkState, Outcome, Settlement};
 use ratchet_core::store::{JobStore, WorkflowStore};
 use ratchet_core::{
     BatchCondition, BatchId, ClaimToken, Condition, JobId, JobState, NewJob, StoreErrorKind,
@@ -17,7 +17,7 @@ use crate::server::Schema;
 use crate::{assert_kind, claim_all, enqueue, exists, job, open};
 
 async fn state(store: &PostgresStore, id: JobId) -> JobState {
-    let found = store.get(&[id]).await.unwrap().remove(0);
+    let found = store.get(&[id], Detail::Whole).await.unwrap().remove(0);
     found.unwrap().state
 }
 

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use ratchet_conformance::is_required;
-use ratchet_core::model::ClaimRequest;
+use ratchet_core::model::{ClaimRequest, Detail};
 use ratchet_core::store::JobStore;
 use ratchet_core::{JobId, NewJob, NodeId, StoreError, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
@@ -188,7 +188,7 @@ pub(crate) async fn enqueue(store: &PostgresStore, job: NewJob) -> JobId {
 }
 
 pub(crate) async fn exists(store: &PostgresStore, id: JobId) -> bool {
-    store.get(&[id]).await.unwrap()[0].is_some()
+    store.get(&[id], Detail::Whole).await.unwrap()[0].is_some()
 }
 
 pub(crate) fn assert_kind(error: &StoreError, kind: StoreErrorKind) {

@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use ratchet_core::cluster::Wakeup;
-use ratchet_core::model::{Fenced, Guard, JobSelector, NodeSweep, PurgeRequest};
+use ratchet_core::model::{Detail, Fenced, Guard, JobSelector, NodeSweep, PurgeRequest};
 use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, Store};
 use ratchet_core::{JobAction, JobState, Name, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
@@ -188,7 +188,11 @@ pub(crate) async fn an_action_whose_commit_is_not_heard_of_is_not_done_again(sch
     // Again it would find a job that is cancelled already, and say that it did nothing.
     let error = store.act(&selected, JobAction::Cancel).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
-    let stored = open(&schema).await.get(&[new[0].id()]).await.unwrap();
+    let stored = open(&schema)
+        .await
+        .get(&[new[0].id()], Detail::Whole)
+        .await
+        .unwrap();
     assert_eq!(stored[0].as_ref().unwrap().state, JobState::Cancelled);
 }
 
@@ -235,7 +239,7 @@ pub(crate) async fn ten_connections_that_fell_silent_cost_one_call(schema: Arc<S
             .unwrap();
         let reads = (0..MANY).map(|_| {
             let store = store.clone();
-            tokio::spawn(async move { store.get(&one).await })
+            tokio::spawn(async move { store.get(&one, Detail::Whole).await })
         });
         let reads: Vec<_> = reads.collect();
         while proxy.open() < MANY as usize + 1 {
@@ -248,7 +252,7 @@ pub(crate) async fn ten_connections_that_fell_silent_cost_one_call(schema: Arc<S
         proxy.silence();
         let mut failed = 0;
         for _ in 0..2 * MANY {
-            failed += u32::from(store.get(&one).await.is_err());
+            failed += u32::from(store.get(&one, Detail::Whole).await.is_err());
         }
         assert!(failed <= 1, "{failed} calls failed, own pool: {own}");
     }

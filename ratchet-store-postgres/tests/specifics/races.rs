@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_core::model::{ActionOutcome, JobFilter, JobSelector, RunAt};
+use ratchet_core::model::{ActionOutcome, Detail, JobFilter, JobSelector, RunAt};
 use ratchet_core::store::{JobStore, QueueStore};
 use ratchet_core::{JobAction, JobId, JobState, Priority, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
@@ -131,7 +131,7 @@ pub(crate) async fn a_claim_takes_no_candidate_on_its_old_terms(schema: Arc<Sche
 }
 
 async fn state(store: &PostgresStore, id: JobId) -> JobState {
-    let found = store.get(&[id]).await.unwrap().remove(0);
+    let found = store.get(&[id], Detail::Whole).await.unwrap().remove(0);
     found.unwrap().state
 }
 

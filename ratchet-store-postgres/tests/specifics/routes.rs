@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::model::{
-    Claim, JobFilter, PageRequest, PutRecurring, Recurring, RecurringClaimRequest,
+    Claim, Detail, JobFilter, PageRequest, PutRecurring, Recurring, RecurringClaimRequest,
 };
 use ratchet_core::store::{DiagnosticStore, JobStore, QueueStore, RecurringStore};
 use ratchet_core::{Name, NewJob, NodeId, Selection, StoreErrorKind};
@@ -142,7 +142,13 @@ pub(crate) async fn what_is_read_has_the_route_it_has_now(schema: Arc<Schema>) {
         .await
         .unwrap();
     let id = enqueue(&open(&schema).await, of("other").queue("elsewhere")).await;
-    let read = store.get(&[id]).await.unwrap().pop().flatten().unwrap();
+    let read = store
+        .get(&[id], Detail::Whole)
+        .await
+        .unwrap()
+        .pop()
+        .flatten()
+        .unwrap();
     assert_eq!(read.spec.route.kind.as_str(), "other");
     let queues = QueueStore::queues(&*store).await.unwrap();
     let queues: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::cluster::Wakeup;
-use ratchet_core::model::JobFilter;
 use ratchet_core::model::PageRequest;
+use ratchet_core::model::{Detail, JobFilter};
 use ratchet_core::store::{JobStore, LockStore, Store};
 use ratchet_core::{JobState, Name, SchemaProblem, StoreError, StoreErrorKind};
 use ratchet_store_postgres::{Builder, PostgresStore};
@@ -277,7 +277,12 @@ pub(crate) async fn a_row_that_cannot_be_read_harms_only_itself(schema: Arc<Sche
         let ids: Vec<_> = claimed.iter().map(|job| job.claim.token.job).collect();
         assert_eq!(ids, [good, last], "{damage}");
         if !unknown_route {
-            let record = store.get(&[bad]).await.unwrap().remove(0).unwrap();
+            let record = store
+                .get(&[bad], Detail::Whole)
+                .await
+                .unwrap()
+                .remove(0)
+                .unwrap();
             assert_eq!(record.state, JobState::Failed, "{damage}");
             let error = record.last_error.unwrap();
             assert!(error.contains("cannot be read"), "{damage}: {error}");

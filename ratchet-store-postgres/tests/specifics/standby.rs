@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::StoreErrorKind;
-use ratchet_core::model::{JobFilter, PageRequest};
+use ratchet_core::model::{Detail, JobFilter, PageRequest};
 use ratchet_core::store::{DiagnosticStore, JobStore, NodeStore, QueueStore};
 use ratchet_store_postgres::PostgresStore;
 
@@ -20,7 +20,7 @@ pub(crate) async fn a_standby_can_be_read_and_says_so(schema: Arc<Schema>) {
         loop {
             let standby = PostgresStore::builder(&url).schema(&schema.name);
             if let Ok(standby) = standby.connect().await
-                && standby.get(&[id]).await.unwrap()[0].is_some()
+                && standby.get(&[id], Detail::Whole).await.unwrap()[0].is_some()
             {
                 return standby;
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_core::model::AttemptOutcome;
+use ratchet_core::model::{AttemptOutcome, Detail};
 use ratchet_core::store::{JobStore, PermitStore};
 use ratchet_core::{Job, JobContext, JobId, JobResult, JobState, Name, NewJob, Ratchet};
 use ratchet_store_postgres::PostgresStore;
@@ -49,7 +49,7 @@ async fn run_both(
     let ids: Vec<JobId> = jobs.iter().map(NewJob::id).collect();
     let both_succeeded = async {
         loop {
-            let stored = store.get(&ids).await.unwrap();
+            let stored = store.get(&ids, Detail::Whole).await.unwrap();
             let mut stored = stored.iter().flatten();
             if stored.all(|job| job.state == JobState::Succeeded) {
                 return;
@@ -68,7 +68,13 @@ async fn run_both(
         outcomes,
         [AttemptOutcome::Undelivered, AttemptOutcome::Succeeded]
     );
-    let first = store.get(&ids[..1]).await.unwrap().pop().flatten().unwrap();
+    let first = store
+        .get(&ids[..1], Detail::Whole)
+        .await
+        .unwrap()
+        .pop()
+        .flatten()
+        .unwrap();
     assert_eq!((first.attempts, first.crash_count), (1, 0));
 }
 

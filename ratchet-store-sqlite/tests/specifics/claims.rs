@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use ratchet_core::model::{
-    AttemptOutcome, ClaimRequest, Enqueued, Guarded, Heartbeat, JobSelector, NodeStatus, Outcome,
-    PurgeRequest, Settlement,
+    AttemptOutcome, ClaimRequest, Detail, Enqueued, Guarded, Heartbeat, JobSelector, NodeStatus,
+    Outcome, PurgeRequest, Settlement,
 };
 use ratchet_core::store::{ArchiveStore, JobStore, NodeStore};
 use ratchet_core::{JobAction, JobId, JobState, Name, NewJob, NodeId, Priority};
@@ -103,7 +103,12 @@ async fn damaged_jobs_become_dead_letters_and_the_others_are_claimed() {
         let order: Vec<JobId> = claimed.iter().map(|job| job.claim.token.job).collect();
         assert_eq!(order, [ids[0], ids[2]], "{damage}");
 
-        let record = store.get(&[ids[1]]).await.unwrap().remove(0).unwrap();
+        let record = store
+            .get(&[ids[1]], Detail::Whole)
+            .await
+            .unwrap()
+            .remove(0)
+            .unwrap();
         assert_eq!(record.state, JobState::Failed, "{damage}");
         let error = record.last_error.unwrap();
         assert!(error.contains("cannot be read"), "{damage}: {error}");
@@ -127,9 +132,10 @@ async fn a_payload_that_is_no_text_is_given_as_something_no_handler_decodes() {
         .execute_batch("UPDATE ratchet_job_data SET payload = CAST(x'ff' AS TEXT)")
         .unwrap();
     let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
-    assert!(claimed[0].input.payload.decode::<i32>().is_err());
+    let input = claimed[0].input.as_ref().unwrap();
+    assert!(input.payload.decode::<i32>().is_err());
     let inputs = store.load_inputs(&[claimed[0].claim.token]).await.unwrap();
-    assert_eq!(inputs, [Some(claimed[0].input.clone())]);
+    assert_eq!(inputs, [Some(input.clone())]);
     let settlement = Settlement::new(claimed[0].claim.token, Outcome::Released);
     store.settle(&[settlement]).await.unwrap();
 }

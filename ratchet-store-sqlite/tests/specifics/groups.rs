@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ratchet_core::model::Detail;
 use ratchet_core::store::{JobStore, NodeStore, QueueStore};
 use ratchet_core::{NewJob, Priority};
 use ratchet_store_sqlite::SqliteStore;
@@ -48,7 +49,12 @@ async fn a_failing_call_takes_nobody_with_it_wherever_it_stands() {
         }
         // The rollback took back a route that the store had just learnt.
         let again = enqueue(&store, job().queue(&format!("queue {failing}"))).await;
-        let record = store.get(&[again]).await.unwrap().remove(0).unwrap();
+        let record = store
+            .get(&[again], Detail::Whole)
+            .await
+            .unwrap()
+            .remove(0)
+            .unwrap();
         assert_eq!(record.spec.route.queue, format!("queue {failing}").as_str());
         let from_elsewhere = place.open().await;
         assert_eq!(from_elsewhere.queues().await.unwrap().len(), 4);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ratchet_core::cluster::{Election, ElectionOutcome, LeaderTimings};
 use ratchet_core::memory::ManualClock;
+use ratchet_core::model::Detail;
 use ratchet_core::store::{JobStore, LockStore, NodeStore};
 use ratchet_core::{
     Job, JobContext, JobResult, JobState, Name, NewJob, NodeId, Ratchet, Requires, SharedStore,
@@ -112,7 +113,7 @@ async fn a_leader_whose_bodies_keep_the_writer_busy_keeps_its_term() {
     busy.enough.store(true, Ordering::SeqCst);
     let ids: Vec<_> = floods.iter().map(NewJob::id).collect();
     until(async || {
-        let jobs = other.get(&ids).await.unwrap();
+        let jobs = other.get(&ids, Detail::Whole).await.unwrap();
         jobs.iter()
             .flatten()
             .all(|job| job.state == JobState::Succeeded && job.claim_seq == 1)

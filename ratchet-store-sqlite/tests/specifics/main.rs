@@ -15,7 +15,7 @@ mod transactions;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ratchet_core::model::ClaimRequest;
+use ratchet_core::model::{ClaimRequest, Detail};
 use ratchet_core::store::JobStore;
 use ratchet_core::{JobId, NewJob, NodeId, StoreError, StoreErrorKind};
 use ratchet_store_sqlite::SqliteStore;
@@ -78,7 +78,7 @@ pub(crate) async fn enqueue(store: &SqliteStore, job: NewJob) -> JobId {
 }
 
 pub(crate) async fn exists(store: &SqliteStore, id: JobId) -> bool {
-    store.get(&[id]).await.unwrap()[0].is_some()
+    store.get(&[id], Detail::Whole).await.unwrap()[0].is_some()
 }
 
 /// Makes every insert of a critical job fail in the database.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ratchet_core::JobState;
+use ratchet_core::model::Detail;
 use ratchet_core::store::{JobStore, SignalStore};
 
 use crate::{Place, enqueue, job};
@@ -21,7 +22,7 @@ async fn a_wait_without_its_job_keeps_no_other_from_its_deadline() {
     sql.execute("UPDATE ratchet_signals SET deadline = 1", [])
         .unwrap();
     assert_eq!(store.expire(10).await.unwrap(), ids[1..]);
-    for read in store.get(&ids[1..]).await.unwrap() {
+    for read in store.get(&ids[1..], Detail::Whole).await.unwrap() {
         assert_eq!(read.unwrap().state, JobState::Failed);
     }
     // It is not found again.

@@ -1,6 +1,6 @@
 //! `enqueue_in`: jobs in a transaction of the application.
 
-use ratchet_core::model::{Enqueued, JobSelector};
+use ratchet_core::model::{Detail, Enqueued, JobSelector};
 use ratchet_core::store::{JobStore, WorkflowStore};
 use ratchet_core::{BatchId, Condition, JobAction, JobState, NewJob, Priority, StoreErrorKind};
 use rusqlite::TransactionBehavior;
@@ -125,7 +125,7 @@ async fn links_come_and_go_with_the_transaction() {
     // What was decided already was decided in the same transaction.
     assert_eq!(total().await, (2, 1));
     let ids = jobs.map(|job| job.id());
-    let found = store.get(&ids).await.unwrap();
+    let found = store.get(&ids, Detail::Whole).await.unwrap();
     let states: Vec<JobState> = found.into_iter().flatten().map(|job| job.state).collect();
     assert_eq!(states, [JobState::Pending, JobState::Cancelled]);
     assert!(!exists(&store, bad[0].id()).await);

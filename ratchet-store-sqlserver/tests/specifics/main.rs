@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use ratchet_conformance::is_required;
+use ratchet_core::model::Detail;
 use ratchet_core::store::JobStore;
 use ratchet_core::{JobId, NewJob, StoreError, StoreErrorKind};
 use ratchet_store_sqlserver::SqlServerStore;
@@ -126,7 +127,7 @@ pub(crate) async fn enqueue(store: &SqlServerStore, job: NewJob) -> JobId {
 }
 
 pub(crate) async fn exists(store: &SqlServerStore, id: JobId) -> bool {
-    store.get(&[id]).await.unwrap()[0].is_some()
+    store.get(&[id], Detail::Whole).await.unwrap()[0].is_some()
 }
 
 pub(crate) fn assert_kind(error: &StoreError, kind: StoreErrorKind) {

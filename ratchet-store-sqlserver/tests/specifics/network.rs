@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ratchet_conformance::{Line, Outage};
-use ratchet_core::model::{Fenced, JobSelector, NodeSweep, PurgeRequest};
+use ratchet_core::model::{Detail, Fenced, JobSelector, NodeSweep, PurgeRequest};
 use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, Store};
 use ratchet_core::{JobAction, JobState, Name, StoreErrorKind};
 use ratchet_store_sqlserver::{Builder, Encryption, SqlServerStore};
@@ -137,7 +137,11 @@ pub(crate) async fn an_action_whose_commit_is_not_heard_of_is_not_done_again(sch
     let error = store.act(&selected, JobAction::Cancel).await.unwrap_err();
     assert!(proxy.was_cut());
     assert_kind(&error, StoreErrorKind::Unavailable);
-    let stored = open(&schema).await.get(&[new[0].id()]).await.unwrap();
+    let stored = open(&schema)
+        .await
+        .get(&[new[0].id()], Detail::Whole)
+        .await
+        .unwrap();
     assert_eq!(stored[0].as_ref().unwrap().state, JobState::Cancelled);
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_core::model::ClaimRequest;
+use ratchet_core::model::{ClaimRequest, Detail};
 use ratchet_core::store::{JobStore, NodeStore};
 use ratchet_core::{Enqueued, NewJob, NodeId, SchemaProblem, StoreError, StoreErrorKind, time};
 use ratchet_store_sqlserver::{Builder, SqlServerStore};
@@ -148,7 +148,13 @@ pub(crate) async fn times_are_those_of_the_clock_and_far_ones_too(schema: Arc<Sc
         ratchet_core::limits::MAX_DELAY,
     ] {
         let id = enqueue(&store, job().delay(delay)).await;
-        let stored = store.get(&[id]).await.unwrap().pop().flatten().unwrap();
+        let stored = store
+            .get(&[id], Detail::Whole)
+            .await
+            .unwrap()
+            .pop()
+            .flatten()
+            .unwrap();
         let waits = time::millis_between(
             time::to_millis(stored.created_at),
             time::to_millis(stored.run_at),
@@ -164,10 +170,19 @@ pub(crate) async fn a_large_payload_of_long_characters_comes_back(schema: Arc<Sc
     let text = "🦀".repeat(count);
     let job = NewJob::new("kind", &text);
     let id = enqueue(&store, job.clone()).await;
-    let stored = store.get(&[id]).await.unwrap().pop().flatten().unwrap();
+    let stored = store
+        .get(&[id], Detail::Whole)
+        .await
+        .unwrap()
+        .pop()
+        .flatten()
+        .unwrap();
     assert_eq!(stored.spec.payload, job.spec().payload);
     let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
-    assert_eq!(claimed[0].input.payload, job.spec().payload);
+    assert_eq!(
+        claimed[0].input.as_ref().unwrap().payload,
+        job.spec().payload
+    );
 }
 
 /// The one expression that makes a number of a time, with times in the place of the server's.

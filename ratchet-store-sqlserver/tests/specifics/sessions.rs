@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_core::model::JobSelector;
+use ratchet_core::model::{Detail, JobSelector};
 use ratchet_core::store::{JobStore, NodeStore, Store};
 use ratchet_core::{JobAction, JobState, StoreErrorKind};
 use ratchet_store_sqlserver::{SqlServerStore, Transaction};
@@ -73,7 +73,13 @@ pub(crate) async fn a_dropped_call_takes_its_session_with_it(schema: Arc<Schema>
     assert_ne!(session(&store).await, before);
     run(&mut rival, "ROLLBACK TRANSACTION").await;
     // What it had begun was rolled back, and holds nothing.
-    let stored = store.get(&[id]).await.unwrap().pop().flatten().unwrap();
+    let stored = store
+        .get(&[id], Detail::Whole)
+        .await
+        .unwrap()
+        .pop()
+        .flatten()
+        .unwrap();
     assert_eq!(stored.state, JobState::Pending);
     assert_eq!(store.act(&this, JobAction::Cancel).await.unwrap().len(), 1);
 }

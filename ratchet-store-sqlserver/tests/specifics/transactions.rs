@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::StoreErrorKind;
-use ratchet_core::model::Enqueued;
+use ratchet_core::model::{Detail, Enqueued};
 use ratchet_core::store::JobStore;
 use ratchet_core::{BatchId, Condition, JobId, NewJob};
 use ratchet_store_sqlserver::SqlServerStore;
@@ -220,7 +220,7 @@ pub(crate) async fn what_an_application_sets_lasts_until_the_end(schema: Arc<Sch
         let jobs = [job(), job(), job()];
         store.enqueue(&jobs).await.unwrap();
         let ids: Vec<JobId> = jobs.iter().map(NewJob::id).collect();
-        let found = store.get(&ids).await.unwrap();
+        let found = store.get(&ids, Detail::Whole).await.unwrap();
         assert_eq!(found.iter().flatten().count(), 3, "rows were left out");
     }
 }

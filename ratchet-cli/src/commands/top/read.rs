@@ -5,7 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use ratchet::store_api::time::monotonic;
-use ratchet::{Client, JobFilter, JobState, PageRequest};
+use ratchet::{Client, Detail, JobFilter, JobState, PageRequest};
 use ratchet_http::view;
 use tokio::time::Instant;
 
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
 
 async fn failed(client: &Client) -> Result<Vec<Failed>, Failure> {
     let failed = JobFilter::all().state(JobState::Failed);
-    let page = PageRequest::first(FAILURES).outlines();
+    let page = PageRequest::first(FAILURES).detail(Detail::Outline);
     let page = client.list(&failed, &page).await?;
     Ok(page.jobs.iter().map(Failed::from).collect())
 }

@@ -165,13 +165,13 @@ impl Step {
             Self::Report(batch) => Answer::Reported(jobs.report(batch).await?),
             Self::Reclaim(request) => Answer::Reclaimed(jobs.reclaim(request).await?),
             Self::Act(selector, action) => Answer::Acted(jobs.act(selector, *action).await?),
-            Self::Get(ids) => Answer::Jobs(jobs.get(ids).await?),
+            Self::Get(ids) => Answer::Jobs(jobs.get(ids, Detail::Whole).await?),
             Self::List(filter, page) => {
                 let page = jobs.list(filter, page).await?;
                 Answer::Page(page.jobs, page.next)
             }
             Self::Purge(request) => Answer::Purged(jobs.purge(request).await?),
-            Self::Count(filter) => Answer::Counts(queues.count_jobs(filter).await?),
+            Self::Count(filter) => Answer::Counts(jobs.count_jobs(filter).await?),
             Self::Archive(request) => Answer::Purged(archive(store).archive(request).await?),
             Self::Archived(ids) => Answer::Archived(archive(store).archived(ids).await?),
             Self::ListArchived(filter, page) => {

@@ -28,7 +28,7 @@ use crate::engine::settle::held_claims::HeldClaims;
 use crate::error::Result;
 use crate::id::NodeId;
 use crate::metrics;
-use crate::model::ClaimRequest;
+use crate::model::{ClaimRequest, ClaimedJob};
 use crate::name::Name;
 use crate::route::Selection;
 use crate::time;
@@ -120,7 +120,7 @@ impl Poller {
         let config = &run.common.config;
         let share = pool.share();
         let request = share.request(run.identity.node());
-        let request = request.aging(config.aging);
+        let request = request.aging(config.aging).payloads(!config.lazy_payloads);
         Self {
             request,
             rate: FinishRate::new(time::monotonic()),
@@ -236,7 +236,7 @@ impl Poller {
     }
 }
 
-/// Claims a batch, with payloads or without as configured.
+/// Claims a batch.
 pub(crate) async fn claim(
     run: &PollerHandles,
     pool: &RunPool,
@@ -244,32 +244,16 @@ pub(crate) async fn claim(
 ) -> Result<Vec<Ready>> {
     let counters = pool.counters();
     Counters::add(&counters.claim_calls, 1);
-    let operation = "claim";
     let under_way = run.claims.ledger.begin_call();
-    let ready = |claim, input| Ready {
-        claim: Arc::new(claim),
+    let calls = &run.common.calls;
+    let claim = calls.call("claim", |store| store.jobs().claim_next_batch(request));
+    let ready = |job: ClaimedJob| Ready {
+        claim: Arc::new(job.claim),
         node: request.node,
-        input,
+        input: job.input,
         received: time::monotonic(),
     };
-    let batch: Vec<Ready> = if run.common.config.lazy_payloads {
-        let call = run.common.calls.call(operation, |store| {
-            store.jobs().claim_next_batch_optimized(request)
-        });
-        call.await?
-            .into_iter()
-            .map(|claim| ready(claim, None))
-            .collect()
-    } else {
-        let call = run
-            .common
-            .calls
-            .call(operation, |store| store.jobs().claim_next_batch(request));
-        let jobs = call.await?;
-        jobs.into_iter()
-            .map(|job| ready(job.claim, Some(job.input)))
-            .collect()
-    };
+    let batch: Vec<Ready> = claim.await?.into_iter().map(ready).collect();
     under_way.deliver(batch.iter().map(|ready| ready.claim.token));
     // The store gives a job away whose body runs here only if it has lost the earlier claim.
     run.running

@@ -25,7 +25,7 @@ use crate::error::{Result, StoreErrorKind};
 use crate::handler::CancelReason;
 use crate::id::JobId;
 use crate::metrics::{self, Rows};
-use crate::model::{Claim, Fenced, Guarded, NodeSweep, Outcome, Reclaimed, Settlement};
+use crate::model::{Claim, Detail, Fenced, Guarded, NodeSweep, Outcome, Reclaimed, Settlement};
 use crate::outage::Outage;
 use crate::time;
 
@@ -200,7 +200,8 @@ async fn fail_exhausted(run: &ReclaimerHandles, reclaimed: &[Reclaimed]) -> Resu
 async fn tell(run: &ReclaimerHandles, failed: &[&Settlement]) -> Result<()> {
     let ids: Vec<JobId> = failed.iter().map(|end| end.token.job).collect();
     let calls = &run.common.calls;
-    let jobs = calls.call("get", |store| store.jobs().get(&ids)).await?;
+    let read = calls.call("get", |store| store.jobs().get(&ids, Detail::Whole));
+    let jobs = read.await?;
     for (end, job) in failed.iter().zip(jobs) {
         if let Some(job) = job {
             let mut claim = Claim::of(&job);

@@ -40,6 +40,23 @@ impl PutRecurring {
         self.declared = declared;
         self
     }
+
+    /// Returns what to store at `now`, and the outcome, where `found` is stored under the name of the
+    /// definition. `None` if the put changes nothing.
+    ///
+    /// Of a stored definition that cannot be read nothing is kept.
+    #[must_use]
+    pub fn apply<E>(
+        &self,
+        found: Option<Result<RecurringRecord, E>>,
+        now: Timestamp,
+    ) -> Option<(RecurringRecord, PutOutcome)> {
+        Some(match found {
+            None => (RecurringRecord::created(self, now), PutOutcome::Created),
+            Some(Ok(old)) => (old.edited(self, now)?, PutOutcome::Changed),
+            Some(Err(_)) => (RecurringRecord::created(self, now), PutOutcome::Changed),
+        })
+    }
 }
 
 /// What a put did.
@@ -190,6 +207,28 @@ pub struct RecurringPage {
     pub next: Option<Name>,
 }
 
+impl RecurringPage {
+    /// Builds a page of up to `limit` definitions from rows in order of name. One row more than `limit`
+    /// shows that there is a next page.
+    ///
+    /// `read` returns the name and the definition of a row, as far as the store can read them.
+    #[must_use]
+    pub fn of<R>(
+        rows: impl IntoIterator<Item = R>,
+        limit: usize,
+        read: impl Fn(R) -> (Option<Name>, Option<RecurringRecord>),
+    ) -> Self {
+        let mut rows = rows.into_iter();
+        let (mut last, mut definitions) = (None, Vec::new());
+        for (name, definition) in rows.by_ref().take(limit).map(read) {
+            last = name.or(last);
+            definitions.extend(definition);
+        }
+        let next = last.filter(|_| rows.next().is_some());
+        Self { definitions, next }
+    }
+}
+
 /// Which declared definitions to delete because no program has them any more.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -232,4 +271,76 @@ impl RetireRecurring {
 
 fn invalid(operation: &'static str, problem: InvalidInput) -> StoreError {
     StoreError::new(StoreErrorKind::Invalid, operation).with_source(problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Recurring;
+    use crate::time::from_millis;
+
+    fn put(name: &str, seconds: u64) -> PutRecurring {
+        let recurring = Recurring::every(Duration::from_secs(seconds));
+        let recurring = recurring.job(NewJob::new("kind", &1)).named(name);
+        PutRecurring::new(recurring.check().unwrap())
+    }
+
+    fn stored(put: &PutRecurring) -> RecurringRecord {
+        let created = put.apply(None::<Result<_, InvalidInput>>, from_millis(1_000));
+        created.unwrap().0
+    }
+
+    #[test]
+    fn a_put_creates_changes_or_leaves_what_is_stored() {
+        let (first, now) = (put("n", 10), from_millis(5_000));
+        let apply = |put: &PutRecurring, found| put.apply::<InvalidInput>(found, now);
+        let (record, outcome) = apply(&first, None).unwrap();
+        assert_eq!(outcome, PutOutcome::Created);
+        assert_eq!(
+            (record.incarnation, record.revision),
+            (first.incarnation, 1)
+        );
+        assert_eq!(apply(&put("n", 10), Some(Ok(record.clone()))), None);
+        let (edited, outcome) = apply(&put("n", 20), Some(Ok(record.clone()))).unwrap();
+        assert_eq!(outcome, PutOutcome::Changed);
+        assert_eq!(
+            (edited.incarnation, edited.revision),
+            (first.incarnation, 2)
+        );
+    }
+
+    #[test]
+    fn a_put_replaces_what_cannot_be_read() {
+        let (put, now) = (put("n", 10), from_millis(5_000));
+        let found = Some(Err(InvalidInput::new("definition", "is spoiled")));
+        let (record, outcome) = put.apply(found, now).unwrap();
+        assert_eq!(outcome, PutOutcome::Changed);
+        assert_eq!(
+            (record.incarnation, record.created_at),
+            (put.incarnation, now)
+        );
+    }
+
+    #[test]
+    fn a_page_ends_at_its_last_name_that_can_be_read_if_there_are_more() {
+        let name = |text: &str| Name::new("name", text).unwrap();
+        let record = |text: &str| (Some(name(text)), Some(stored(&put(text, 10))));
+        let rows = [
+            record("a"),
+            (Some(name("b")), None),
+            (None, None),
+            record("d"),
+        ];
+        let page = |limit| {
+            let page = RecurringPage::of(rows.iter(), limit, Clone::clone);
+            let names = page.definitions.iter();
+            let names: Vec<String> = names.map(|one| one.definition.name().to_string()).collect();
+            (names.concat(), page.next.map(|next| next.to_string()))
+        };
+        assert_eq!(page(1), ("a".to_owned(), Some("a".to_owned())));
+        assert_eq!(page(2), ("a".to_owned(), Some("b".to_owned())));
+        assert_eq!(page(3), ("a".to_owned(), Some("b".to_owned())));
+        assert_eq!(page(4), ("ad".to_owned(), None));
+        assert_eq!(page(9), ("ad".to_owned(), None));
+    }
 }

@@ -1,0 +1,166 @@
+use super::{Acquired, HeldLock, LockInfo, renewed_end};
+use crate::id::{Fence, next_in_time};
+use crate::name::Name;
+use crate::time::millis_between;
+
+/// What a store keeps of a lock, and the rules that follow from it. Times are milliseconds on the
+/// database's clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredLock {
+    /// The owner of the present or last tenure.
+    pub owner: Name,
+    /// The token of that tenure.
+    pub fence: Fence,
+    /// When the tenure ends or ended. `None` if its owner released the lock.
+    pub expires_at: Option<i64>,
+}
+
+impl StoredLock {
+    /// Builds a lock that was never acquired: it is free, and has the fence 0.
+    #[must_use]
+    pub const fn unused(owner: Name) -> Self {
+        Self {
+            owner,
+            fence: Fence(0),
+            expires_at: None,
+        }
+    }
+
+    /// Returns whether the lock is held at `now`.
+    #[must_use]
+    pub fn is_held(&self, now: i64) -> bool {
+        self.expires_at.is_some_and(|end| end > now)
+    }
+
+    /// Returns whether the tenure with this owner and this fence lasts at `now`.
+    #[must_use]
+    pub fn is_held_by(&self, owner: &Name, fence: Fence, now: i64) -> bool {
+        self.is_held(now) && self.is_of(owner, fence)
+    }
+
+    /// Returns whether the last tenure was this one, and its owner released the lock. A release that is
+    /// repeated because its answer was lost finds the lock so.
+    #[must_use]
+    pub fn was_released_by(&self, owner: &Name, fence: Fence) -> bool {
+        self.expires_at.is_none() && self.is_of(owner, fence)
+    }
+
+    fn is_of(&self, owner: &Name, fence: Fence) -> bool {
+        self.owner == *owner && self.fence == fence
+    }
+
+    /// Acquires the lock for `owner` at `now`, for `ttl` milliseconds. The lock does not change if another
+    /// owner holds it.
+    #[must_use]
+    pub fn acquire(&mut self, owner: &Name, ttl: i64, now: i64) -> Acquired {
+        if !self.is_held(now) {
+            self.fence = Fence(next_in_time(self.fence.0, now));
+            self.owner = owner.clone();
+        } else if self.owner != *owner {
+            return Acquired::Held(self.holder(now));
+        }
+        self.expires_at = Some(renewed_end(self.expires_at.unwrap_or(i64::MIN), now, ttl));
+        Acquired::Acquired { fence: self.fence }
+    }
+
+    /// Returns the lock as [`inspect`](super::LockStore::inspect) shows it at `now`. Its holder counts as
+    /// connected.
+    #[must_use]
+    pub fn info(&self, now: i64) -> LockInfo {
+        let expired = self.expires_at.filter(|end| *end <= now);
+        LockInfo {
+            fence: self.fence,
+            holder: self.is_held(now).then(|| self.holder(now)),
+            holder_gone: false,
+            expired_for: expired.map(|end| millis_between(end, now)),
+        }
+    }
+
+    fn holder(&self, now: i64) -> HeldLock {
+        HeldLock {
+            owner: self.owner.clone(),
+            fence: self.fence,
+            remaining: millis_between(now, self.expires_at.unwrap_or(now)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn owner(text: &str) -> Name {
+        Name::new("owner", text).unwrap()
+    }
+
+    fn lock(expires_at: Option<i64>) -> StoredLock {
+        StoredLock {
+            owner: owner("a"),
+            fence: Fence(7),
+            expires_at,
+        }
+    }
+
+    #[test]
+    fn a_lock_is_held_until_it_expires_or_is_released() {
+        let seen = |expires_at| {
+            let info = lock(expires_at).info(1_000);
+            let remaining = info.holder.map(|holder| holder.remaining);
+            (remaining, info.expired_for)
+        };
+        let millis = Duration::from_millis;
+        assert_eq!(seen(Some(1_001)), (Some(millis(1)), None));
+        assert_eq!(seen(Some(1_000)), (None, Some(millis(0))));
+        assert_eq!(seen(Some(400)), (None, Some(millis(600))));
+        assert_eq!(seen(None), (None, None));
+    }
+
+    #[test]
+    fn a_tenure_has_an_owner_a_fence_and_an_end() {
+        let held = lock(Some(1_001));
+        assert!(held.is_held_by(&owner("a"), Fence(7), 1_000));
+        assert!(!held.is_held_by(&owner("a"), Fence(7), 1_001));
+        assert!(!held.is_held_by(&owner("a"), Fence(6), 1_000));
+        assert!(!held.is_held_by(&owner("b"), Fence(7), 1_000));
+    }
+
+    #[test]
+    fn only_the_release_of_the_last_tenure_is_found_again() {
+        let released = lock(None);
+        assert!(released.was_released_by(&owner("a"), Fence(7)));
+        assert!(!released.was_released_by(&owner("a"), Fence(6)));
+        assert!(!released.was_released_by(&owner("b"), Fence(7)));
+        for expires_at in [0, 2_000] {
+            assert!(!lock(Some(expires_at)).was_released_by(&owner("a"), Fence(7)));
+        }
+    }
+
+    #[test]
+    fn a_lock_is_acquired_by_one_owner_at_a_time_each_with_a_larger_fence() {
+        let mut lock = StoredLock::unused(owner("a"));
+        assert_eq!(
+            (lock.info(1_000).holder, lock.info(1_000).expired_for),
+            (None, None)
+        );
+        let Acquired::Acquired { fence } = lock.acquire(&owner("a"), 50, 1_000) else {
+            panic!("a free lock is held");
+        };
+        assert!(fence.0 > 0);
+        let held = lock.clone();
+        let Acquired::Held(holder) = lock.acquire(&owner("b"), 50, 1_049) else {
+            panic!("two owners have the lock");
+        };
+        assert_eq!((holder.owner, holder.fence), (owner("a"), fence));
+        assert_eq!(holder.remaining, Duration::from_millis(1));
+        assert_eq!(lock, held);
+        // Again, by its owner.
+        let again = lock.acquire(&owner("a"), 50, 1_049);
+        assert_eq!(again, Acquired::Acquired { fence });
+        assert_eq!(lock.expires_at, Some(1_099));
+        let next = lock.acquire(&owner("b"), 50, 1_099);
+        assert!(matches!(next, Acquired::Acquired { fence: next } if next > fence));
+        assert_eq!(lock.owner, owner("b"));
+    }
+}
