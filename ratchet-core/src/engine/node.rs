@@ -206,6 +206,7 @@ impl Node {
         // Whatever stopped the node: what it still leads in is free at once.
         run.step_down().await;
         hooks.tell(|hook| hook.node_left(identity.node(), identity.label()));
+        tracing::info!(target: "ratchet::node", node = %identity.node(), label = %identity.label(), "node left");
         if run.stops.displaced.is_cancelled() {
             return Err(RunError::Displaced {
                 label: identity.label().clone(),
