@@ -76,7 +76,7 @@ async fn main() -> anyhow::Result<()> {
     let (left, leaves) = tokio::sync::oneshot::channel::<()>();
     let served = tokio::spawn(serve(listener, api, async { drop(leaves.await) }));
     let work = tokio::spawn(work(node.clone()));
-    node.run_until(tokio::signal::ctrl_c()).await?;
+    node.run().await?;
     work.abort();
     drop(left);
     Ok(served.await??)

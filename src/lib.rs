@@ -63,6 +63,7 @@ pub use ratchet_core::{
     Pool, PoolStats, Ratchet, Retain, Retention, RunError, SYSTEM_QUEUE, SettingProblem,
     cluster::{InProcessCoordinator, LeaderTimings, Leadership, LeadershipWatch, NoopCoordinator},
     model::{Guard, Guarded},
+    shutdown_signal,
 };
 
 // Hooks: what a node tells the application of its jobs.

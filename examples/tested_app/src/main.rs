@@ -18,7 +18,7 @@ async fn main() -> anyhow::Result<()> {
     let store = ratchet::connect(&format!("sqlite://{}", file.display())).await?;
     let node = node(store, office.clone(), dead_letters.clone()).build()?;
     node.enqueue(SignUp { address }.into_job()).await?;
-    node.run_until(tokio::signal::ctrl_c()).await?;
+    node.run().await?;
     println!(
         "sent {:?}, {} dead letters",
         office.books().sent,

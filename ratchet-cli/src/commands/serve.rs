@@ -60,7 +60,7 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
         warn(&exposed, app.out.is_json());
     }
     // Before anybody is told where it listens.
-    let stopped = stopped()?;
+    let stopped = ratchet_core::shutdown_signal();
     if app.out.is_json() {
         app.out.record(&Listening {
             address,
@@ -218,30 +218,4 @@ fn limits(http: &HttpConfig) -> Limits {
         limits = limits.request_timeout(timeout);
     }
     limits
-}
-
-/// Ready at Ctrl-C, and when the system asks the process to end; it listens from the call on, and not
-/// from the first poll.
-#[cfg(unix)]
-fn stopped() -> Result<impl Future<Output = ()>, Failure> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let listen = |kind| {
-        signal(kind).map_err(|error| Failure::failed(format!("signals cannot be heard: {error}")))
-    };
-    let (mut asked, mut interrupted) = (
-        listen(SignalKind::terminate())?,
-        listen(SignalKind::interrupt())?,
-    );
-    Ok(async move {
-        tokio::select! {
-            _ = asked.recv() => {}
-            _ = interrupted.recv() => {}
-        }
-    })
-}
-
-/// Ready at Ctrl-C.
-#[cfg(not(unix))]
-fn stopped() -> Result<impl Future<Output = ()>, Failure> {
-    Ok(async { drop(tokio::signal::ctrl_c().await) })
 }

@@ -20,6 +20,12 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Ends a run whose loops are still going.
 pub(super) async fn drain(run: &Run) {
     let grace = run.shared.common.config.drain_grace;
+    let (node, label) = (run.identity.node(), run.identity.label());
+    tracing::info!(
+        target: "ratchet::node",
+        %node, %label, bodies = run.shared.node_status.bodies(), ?grace,
+        "node drains: claims nothing more, and waits for its bodies"
+    );
     run.stops.draining.cancel();
     run.claims.hand_back_waiting();
     run.identity.set_status(NodeStatus::Draining);

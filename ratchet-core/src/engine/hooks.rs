@@ -4,6 +4,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use super::failure_log::FailureLog;
 use super::panic_text::panic_text;
 use crate::id::NodeId;
 use crate::metrics;
@@ -84,18 +85,19 @@ pub trait NodeHook: Send + Sync + 'static {
     }
 }
 
-/// The hooks of a node.
-#[derive(Clone, Default)]
+/// The hooks of a node: those of the application, after the one that logs failures.
+#[derive(Clone)]
 pub(super) struct Hooks(Vec<Arc<dyn NodeHook>>);
+
+impl Default for Hooks {
+    fn default() -> Self {
+        Self(vec![Arc::new(FailureLog::default())])
+    }
+}
 
 impl Hooks {
     pub(super) fn add(&mut self, hook: impl NodeHook) {
         self.0.push(Arc::new(hook));
-    }
-
-    /// Whether nobody would hear.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// Tells every hook something.

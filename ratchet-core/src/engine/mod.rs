@@ -27,7 +27,7 @@
 //! lead                                   roles, leader, daemon, gate
 //! settle                                 the claims that the node holds, and the settler
 //! membership                             identity, interval of heartbeats, liveness
-//! pools · common · hooks · supervisor    pools and their ready queues; store, settings and jitter
+//! pools · common · hooks · failure_log · supervisor    pools and their ready queues; store, settings and jitter
 //! settings · stats · totals · panic_text
 //! ```
 //!
@@ -55,6 +55,7 @@ mod claim;
 mod common;
 mod drain;
 mod execute;
+mod failure_log;
 mod hooks;
 mod lead;
 mod loops;

@@ -14,6 +14,7 @@ use crate::id::NodeId;
 use crate::metrics::StepDown;
 use crate::model::{Enqueued, NewJob, NodeStatus};
 use crate::name::Name;
+use crate::shutdown::shutdown_signal;
 
 /// A member of the cluster: runs jobs and takes part in looking after them. Clones are the same
 /// node.
@@ -205,6 +206,7 @@ impl Node {
         // Whatever stopped the node: what it still leads in is free at once.
         run.step_down().await;
         hooks.tell(|hook| hook.node_left(identity.node(), identity.label()));
+        tracing::info!(target: "ratchet::node", node = %identity.node(), label = %identity.label(), "node left");
         if run.stops.displaced.is_cancelled() {
             return Err(RunError::Displaced {
                 label: identity.label().clone(),
@@ -213,15 +215,19 @@ impl Node {
         Ok(())
     }
 
-    /// Runs jobs until somebody asks the node to drain.
+    /// Runs jobs until the process is asked to end, as [`shutdown_signal`] says, or somebody asks the
+    /// node to drain; then drains. A second signal ends the process at once.
     ///
     /// # Errors
     /// As for [`run_until`](Self::run_until).
     ///
+    /// # Panics
+    /// Outside of a Tokio runtime with I/O enabled.
+    ///
     /// # Cancel safety
     /// As for [`run_until`](Self::run_until).
     pub async fn run(&self) -> Result<(), RunError> {
-        self.run_until(std::future::pending::<()>()).await
+        self.run_until(shutdown_signal()).await
     }
 }
 

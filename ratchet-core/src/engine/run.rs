@@ -108,7 +108,7 @@ impl Run {
             self.identity.set_status(status);
         }
         let (node, label) = (self.identity.node(), self.identity.label());
-        tracing::info!(%node, %label, "node joined");
+        tracing::info!(target: "ratchet::node", %node, %label, "node joined");
         Ok(())
     }
 

@@ -15,6 +15,7 @@ mod layers;
 mod leadership;
 mod lifecycle;
 mod limits;
+mod logs;
 mod newer_definitions;
 mod operating;
 #[cfg(feature = "otel")]

@@ -190,9 +190,7 @@ async fn fail_exhausted(run: &ReclaimerHandles, reclaimed: &[Reclaimed]) -> Resu
     for settlement in &applied {
         run.totals.ended(&settlement.outcome);
     }
-    if !run.hooks.is_empty() {
-        tell(run, &applied).await?;
-    }
+    tell(run, &applied).await?;
     failure.map_or(Ok(applied.len()), Err)
 }
 

@@ -97,9 +97,7 @@ impl HeldClaims {
     /// The same for a claim whose body ran, or whose job ends with it: the hooks hear of it.
     pub(crate) fn settle_ended(&self, pool: &RunPool, claim: &Arc<Claim>, settlement: Settlement) {
         let mut ending = Ending::new(settlement, claim, pool);
-        if !self.hooks.is_empty() {
-            ending.tell(claim);
-        }
+        ending.tell(claim);
         self.add(ending, pool);
     }
 
