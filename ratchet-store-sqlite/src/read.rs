@@ -30,13 +30,13 @@ pub(crate) fn get(
             };
             let route = work.routes.get(work.conn, row.get(2)?)?.cloned();
             let mut job = route.map(|route| row::job_record(row, route));
-            if let Some(Ok(found)) = &mut job {
-                if row::flags(row, 32)?.has_any(JobFlags::LINKED) {
-                    links::show(work.conn, found)?;
-                    // Links are small; what a signal brought may not be.
-                    if detail == Detail::Outline {
-                        job = job.map(|job| job.map(JobRecord::outline));
-                    }
+            if let Some(Ok(found)) = &mut job
+                && row::flags(row, 32)?.has_any(JobFlags::LINKED)
+            {
+                links::show(work.conn, found)?;
+                // Links are small; what a signal brought may not be.
+                if detail == Detail::Outline {
+                    job = job.map(|job| job.map(JobRecord::outline));
                 }
             }
             if !matches!(job, Some(Ok(_))) {
