@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ratchet_core::model::Detail;
 use ratchet_core::store::{JobStore, NodeStore, Store};
-use ratchet_core::{NewJob, StoreErrorKind};
+use ratchet_core::{JobId, NewJob, StoreErrorKind};
 use ratchet_store_sqlite::{SqliteStore, Synchronous};
 
 use crate::{Place, assert_kind, claim_all, enqueue, exists, job};
@@ -196,7 +196,7 @@ async fn a_closed_store_has_tidied_up_and_says_so() {
     let error = clone.enqueue(&[job()]).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
     assert_kind(
-        &clone.get(&[], Detail::Whole).await.unwrap_err(),
+        &clone.get(&[JobId::new()], Detail::Whole).await.unwrap_err(),
         StoreErrorKind::Unavailable,
     );
     clone.close().await;
