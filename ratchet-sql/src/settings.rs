@@ -105,7 +105,8 @@ pub async fn in_time<T>(
     deadline: Duration,
     work: impl Future<Output = Inner<T>>,
 ) -> Result<T> {
-    let done = tokio::time::timeout(deadline, work).await;
+    // In a box, so that the callers' own futures stay small.
+    let done = tokio::time::timeout(deadline, Box::pin(work)).await;
     done.unwrap_or_else(|_| Err(too_late(deadline)))
         .map_err(|failure| failure.during(operation))
 }

@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn versions_have_no_gaps() {
-        for (index, migration) in STEPS.iter().enumerate() {
+        for (index, step) in STEPS.iter().enumerate() {
             assert_eq!(step.version as usize, index + 1);
         }
     }

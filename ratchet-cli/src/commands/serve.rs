@@ -60,7 +60,7 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
         warn(&exposed, app.out.is_json());
     }
     // Before anybody is told where it listens.
-    let stopped = ratchet_core::shutdown_signal();
+    let stopped = ratchet::shutdown_signal();
     if app.out.is_json() {
         app.out.record(&Listening {
             address,
