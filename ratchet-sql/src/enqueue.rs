@@ -1,6 +1,6 @@
 //! Storing new jobs.
 
-use ratchet_core::model::{Enqueued, JobFlags, NewJob, Taken, payload_version_to_stored};
+use ratchet_core::model::{Enqueued, JobFlags, NewJob, TakenKeys, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, Route, StoreErrorKind, TraceContext};
 use uuid::Uuid;
@@ -70,7 +70,7 @@ impl<D: Dialect> SqlStore<D> {
     ) -> Result<Vec<Enqueued>> {
         let mut places = self.enter_lanes(on, jobs.iter().filter_map(lane)).await?;
         let found = on.rows(self.find_keys(jobs)).await?;
-        let mut taken = Taken::default();
+        let mut taken = TakenKeys::default();
         for row in &found {
             note_taken(&mut taken, row)?;
         }
@@ -212,7 +212,7 @@ fn created(jobs: &[NewJob]) -> Vec<Enqueued> {
 }
 
 /// Reads a row of `find_keys`.
-fn note_taken<'r>(taken: &mut Taken<'r>, row: &'r impl Row) -> Result<()> {
+fn note_taken<'r>(taken: &mut TakenKeys<'r>, row: &'r impl Row) -> Result<()> {
     let job = row::job_id(row, 2)?;
     match row.try_get(0)? {
         0_i32 => taken.stored(job),

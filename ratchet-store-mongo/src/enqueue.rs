@@ -8,7 +8,7 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{RawArrayBuf, RawDocumentBuf, cstr, doc};
 use mongodb::options::FindOptions;
 use ratchet_core::links::waiting_state;
-use ratchet_core::model::{Enqueued, NewJob, Taken, payload_version_to_stored};
+use ratchet_core::model::{Enqueued, NewJob, TakenKeys, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, Route};
 
@@ -228,7 +228,7 @@ impl MongoStore {
             let these = doc! { "live_key": { "$in": unique } };
             held = on.find(&side.jobs, these, only("live_key")).await?;
         }
-        let mut taken = Taken::default();
+        let mut taken = TakenKeys::default();
         for row in &stored {
             taken.stored(row::job_id(row, "_id")?);
         }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::failure_log::FailureLog;
 use super::panic_text::panic_text;
 use crate::id::NodeId;
 use crate::metrics;
@@ -85,15 +84,9 @@ pub trait NodeHook: Send + Sync + 'static {
     }
 }
 
-/// The hooks of a node: those of the application, after the one that logs failures.
-#[derive(Clone)]
+/// The hooks of a node, in the order in which they were added.
+#[derive(Clone, Default)]
 pub(super) struct Hooks(Vec<Arc<dyn NodeHook>>);
-
-impl Default for Hooks {
-    fn default() -> Self {
-        Self(vec![Arc::new(FailureLog::default())])
-    }
-}
 
 impl Hooks {
     pub(super) fn add(&mut self, hook: impl NodeHook) {

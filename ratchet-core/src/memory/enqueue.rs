@@ -3,7 +3,7 @@ use super::tables::Tables;
 use crate::error::{InvalidInput, Result, StoreError};
 use crate::id::JobId;
 use crate::links::{self, NewLinks};
-use crate::model::{After, Enqueued, JobRecord, NewJob, Parent, Taken};
+use crate::model::{After, Enqueued, JobRecord, NewJob, Parent, TakenKeys};
 use crate::state::JobState;
 use crate::time::from_millis;
 
@@ -27,7 +27,7 @@ impl Tables {
 
     /// Returns the answer for each job, and the places of the jobs that are to be stored.
     fn resolve_keys(&self, jobs: &[NewJob]) -> (Vec<Enqueued>, Vec<usize>) {
-        let mut taken = Taken::default();
+        let mut taken = TakenKeys::default();
         for job in jobs {
             if self.job(job.id()).is_some() {
                 taken.stored(job.id());

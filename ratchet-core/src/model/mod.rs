@@ -30,7 +30,7 @@ mod salvage;
 mod settle;
 mod signal;
 mod spec_document;
-mod taken;
+mod taken_keys;
 
 pub use crate::due::RunAt;
 pub use among::Among;
@@ -72,4 +72,4 @@ pub use report::{LastReport, Report, ReportKind, Reported};
 pub use salvage::Salvage;
 pub use settle::{Effect, Fenced, NextRun, Outcome, Settlement};
 pub use signal::{Delivered, Delivery, Signal, SignalRecord, SignalTarget, SignalWait};
-pub use taken::Taken;
+pub use taken_keys::TakenKeys;

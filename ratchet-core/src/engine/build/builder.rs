@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::cluster::ClusterCoordinator;
+use crate::engine::failure_log::FailureLog;
 use crate::engine::hooks::Hooks;
 use crate::engine::lead::daemon::Daemon;
 use crate::engine::settings::config::Config;
@@ -47,12 +48,14 @@ pub struct NodeBuilder {
 
 impl NodeBuilder {
     pub(super) fn new(store: SharedStore) -> Self {
+        let mut hooks = Hooks::default();
+        hooks.add(FailureLog::default());
         Self {
             store,
             registry: Registry::default(),
             #[cfg(feature = "tower")]
             layers: crate::handler::Layers::default(),
-            hooks: Hooks::default(),
+            hooks,
             state: StateMap::default(),
             config: Config::default(),
             label: None,

@@ -9,11 +9,11 @@ use crate::name::Name;
 /// The ids and the keys of an enqueue that stored jobs have.
 ///
 /// ```
-/// use ratchet_core::model::{Enqueued, Taken};
+/// use ratchet_core::model::{Enqueued, TakenKeys};
 /// use ratchet_core::{JobId, NewJob};
 ///
 /// let earlier = JobId::new();
-/// let mut taken = Taken::default();
+/// let mut taken = TakenKeys::default();
 /// taken.unique_key("nightly", earlier);
 /// let jobs = [NewJob::new("report", &1).unique_key("nightly"), NewJob::new("report", &2)];
 /// let (answers, new) = taken.resolve(&jobs);
@@ -21,13 +21,13 @@ use crate::name::Name;
 /// assert_eq!(new, [1]);
 /// ```
 #[derive(Debug, Default)]
-pub struct Taken<'a> {
+pub struct TakenKeys<'a> {
     stored: HashSet<JobId>,
     idempotency_keys: HashMap<&'a str, JobId>,
     unique_keys: HashMap<&'a str, JobId>,
 }
 
-impl<'a> Taken<'a> {
+impl<'a> TakenKeys<'a> {
     /// Notes that a job of the enqueue is stored already.
     pub fn stored(&mut self, job: JobId) {
         self.stored.insert(job);
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_key_of_a_stored_job_makes_a_duplicate() {
         let [first, holder] = [JobId::new(), JobId::new()];
-        let mut taken = Taken::default();
+        let mut taken = TakenKeys::default();
         taken.idempotency_key("i", first);
         taken.unique_key("u", holder);
         let jobs = [
@@ -119,7 +119,7 @@ mod tests {
             job().unique_key("u"),
             job(),
         ];
-        let (answers, new) = Taken::default().resolve(&jobs);
+        let (answers, new) = TakenKeys::default().resolve(&jobs);
         let first = jobs[0].id();
         assert_eq!(answers[0], Enqueued::Created(first));
         assert_eq!(answers[1], Enqueued::Duplicate(first));
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_duplicate_takes_none_of_its_keys() {
         let holder = JobId::new();
-        let mut taken = Taken::default();
+        let mut taken = TakenKeys::default();
         taken.unique_key("u", holder);
         let jobs = [
             job().idempotency_key("i").unique_key("u"),
@@ -145,14 +145,14 @@ mod tests {
     #[test]
     fn a_stored_job_is_created_again_and_not_new_whoever_has_its_keys() {
         let jobs = [job().unique_key("u"), job().unique_key("u")];
-        let mut taken = Taken::default();
+        let mut taken = TakenKeys::default();
         taken.stored(jobs[0].id());
         taken.unique_key("u", JobId::new());
         let (answers, new) = taken.resolve(&jobs[..1]);
         assert_eq!(answers, [Enqueued::Created(jobs[0].id())]);
         assert!(new.is_empty());
         // One that has finished no longer has its unique key.
-        let mut taken = Taken::default();
+        let mut taken = TakenKeys::default();
         taken.stored(jobs[0].id());
         let (answers, new) = taken.resolve(&jobs);
         assert_eq!(answers[1], Enqueued::Created(jobs[1].id()));
