@@ -73,8 +73,8 @@ pub trait Query: Sized + Send {
     #[must_use]
     fn table(self, columns: &[(&'static str, &dyn Column)]) -> Self;
 
-    /// Binds the only row of a table, for [`enqueue_job`](crate::Statements::enqueue_job): as
-    /// [`table`](Self::table) does, unless the dialect binds single values there.
+    /// Binds the only row of a table, for the statement `enqueue_job`: as [`table`](Self::table) does,
+    /// unless the dialect binds single values there.
     #[must_use]
     fn row(self, columns: &[(&'static str, &dyn Column)]) -> Self {
         self.table(columns)
