@@ -57,7 +57,7 @@ cases! {
         let outage = reclaim().silence_counts(false);
         assert_eq!(
             known.reclaim(&outage).await,
-            [lost(gone, ReclaimReason::OwnerLeft, 0)],
+            [lost(gone, ReclaimReason::OwnerLost, 1)],
             "who left is gone all the same"
         );
         known.beat().await;
@@ -153,7 +153,7 @@ cases! {
         cx.advance(HOUR).await;
         let clock = ClockTrust::FULL.until(latest);
         let taken = silent.reclaim(&reclaim().clock(clock)).await;
-        assert_eq!(taken, [lost(gone, ReclaimReason::OwnerLeft, 0)]);
+        assert_eq!(taken, [lost(gone, ReclaimReason::OwnerLost, 1)]);
         let clock = ClockTrust::FULL.until(silent.now().await);
         let taken = silent.reclaim(&reclaim().clock(clock)).await;
         assert_eq!(taken, [lost(silenced, ReclaimReason::OwnerLost, 1)]);
@@ -197,20 +197,17 @@ cases! {
         );
     }
 
-    #[proves("reclaim.dead", "reclaim.left")]
+    #[proves("reclaim.dead")]
     async fn the_claims_of_an_ended_node_are_taken_at_once(cx: &Cx) {
         let other = cx.node().await;
-        for (status, reason, crashes) in [
-            (NodeStatus::Left, ReclaimReason::OwnerLeft, 0),
-            (NodeStatus::Dead, ReclaimReason::OwnerLost, 1),
-        ] {
+        for status in [NodeStatus::Left, NodeStatus::Dead] {
             let node = cx.node().await;
             let token = begun_on(&node, job()).await;
             other.set_status(node.id, status).await;
             let taken = other.reclaim(&reclaim()).await;
             assert_eq!(
                 taken,
-                [lost(token, reason, crashes)],
+                [lost(token, ReclaimReason::OwnerLost, 1)],
                 "{status:?}"
             );
             let next = other.take().await;
@@ -219,45 +216,13 @@ cases! {
         }
     }
 
-    #[proves("reclaim.left")]
+    #[proves("reclaim.dead")]
     async fn the_claims_of_a_node_that_says_it_left_are_taken_at_once(cx: &Cx) {
         let node = cx.node().await;
         let token = begun_on(&node, job()).await;
         node.beat_with(&node.heartbeat(NodeStatus::Left)).await;
         let taken = node.reclaim(&reclaim()).await;
-        assert_eq!(taken, [lost(token, ReclaimReason::OwnerLeft, 0)]);
-    }
-
-    #[proves("reclaim.left", "node.silent", "node.label")]
-    #[needs(Clock)]
-    async fn a_node_that_drained_and_fell_silent_costs_its_jobs_no_crash(cx: &Cx) {
-        let other = cx.node().await;
-        for end in ["reclaimed", "swept", "displaced"] {
-            let node = cx.node().await;
-            let token = begun_on(&node, job()).await;
-            node.beat_with(&node.heartbeat(NodeStatus::Draining)).await;
-            if end == "displaced" {
-                let mut successor = cx.node().await;
-                successor.label = node.label.clone();
-                successor.join().await;
-            } else {
-                cx.advance(DEAD_AFTER + MILLI).await;
-            }
-            if end == "swept" {
-                let swept = other.sweep(DEAD_AFTER, HOUR).await;
-                assert!(swept.died.contains(&node.id), "{swept:?}");
-            }
-            let taken = other.reclaim(&reclaim()).await;
-            assert_eq!(taken, [lost(token, ReclaimReason::OwnerLeft, 0)], "{end}");
-            let status = other.node(node.id).await.map(|row| row.status);
-            let expected = match end {
-                "reclaimed" => NodeStatus::Draining,
-                _ => NodeStatus::Left,
-            };
-            assert_eq!(status, Some(expected), "{end}");
-            other.beat().await;
-            other.succeed(other.take().await).await;
-        }
+        assert_eq!(taken, [lost(token, ReclaimReason::OwnerLost, 1)]);
     }
 
     #[proves("reclaim.dead", "node.label")]
