@@ -440,7 +440,7 @@ async fn play_node(store: MemoryStore, chaos: Arc<AtomicBool>, seed: u64) {
             1 => tokio::select! {
                 biased;
                 () = calm => {}
-                _ = node.run() => {}
+                _ = node.run_until(std::future::pending::<()>()) => {}
             },
             // Out of reach for a while, working on all the same.
             _ => {

@@ -173,7 +173,7 @@ impl Simulation {
         for number in 0..self.random.usize(1..=4) {
             let node = self.node(number);
             self.nodes.push(node.clone());
-            running.spawn(async move { node.run().await });
+            running.spawn(async move { node.run_until(std::future::pending::<()>()).await });
         }
         sleep(self.random.u32(1..40) * SECOND).await;
         self.copy = self.store.snapshot();
