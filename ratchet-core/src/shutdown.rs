@@ -26,10 +26,12 @@ use std::io;
 /// Outside of a Tokio runtime with I/O enabled.
 ///
 /// # Cancel safety
-/// A signal that came before the future was dropped is not seen by the next call.
+/// A signal that came before the future was dropped is not seen by the next call. A process that goes on
+/// after its node has left, because an operator drained it, has to call this again: the signals are not
+/// given back, and without a listener they do nothing.
 pub fn shutdown_signal() -> impl Future<Output = ()> + Send + 'static {
     let signals = Signals::listen().inspect_err(|error| {
-        tracing::error!(%error, "cannot listen for signals: this process will not end in order");
+        tracing::error!(%error, "cannot listen for signals: graceful shutdown is not available");
     });
     async move {
         let Ok(mut signals) = signals else {
@@ -38,11 +40,11 @@ pub fn shutdown_signal() -> impl Future<Output = ()> + Send + 'static {
         let (signal, _) = signals.next().await;
         tracing::info!(
             signal,
-            "asked to end; a second signal ends the process at once"
+            "shutting down; a second signal ends the process at once"
         );
         tokio::spawn(async move {
             let (signal, exit_code) = signals.next().await;
-            tracing::warn!(signal, "a second signal: ends at once");
+            tracing::warn!(signal, "second signal received, exiting at once");
             std::process::exit(exit_code);
         });
     }

@@ -180,7 +180,7 @@ impl<D: Dialect> SqlStore<D> {
     {
         let mut lost = 0;
         loop {
-            let failure = match work().await {
+            let mut failure = match work().await {
                 Ok(done) => return Ok(done),
                 Err(failure) => failure,
             };
@@ -189,6 +189,9 @@ impl<D: Dialect> SqlStore<D> {
             let contends = lost > 0 && failure.kind == StoreErrorKind::Contention;
             let repeat = failure.loss != Loss::ReadOnly && (contends || repeat(failure.loss));
             if !repeat || lost >= self.0.connections.max_connections() {
+                if contends {
+                    failure.kind = StoreErrorKind::Unavailable;
+                }
                 return Err(failure);
             }
             // Each idle connection of the pool may have been lost with it.

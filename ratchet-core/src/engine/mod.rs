@@ -27,7 +27,8 @@
 //! lead                                   roles, leader, daemon, gate
 //! settle                                 the claims that the node holds, and the settler
 //! membership                             identity, interval of heartbeats, liveness
-//! pools · common · hooks · failure_log · supervisor    pools and their ready queues; store, settings and jitter
+//! failure_log                            the log lines of failed attempts and dead letters
+//! pools · common · hooks · supervisor    pools and their ready queues; store, settings and jitter
 //! settings · stats · totals · panic_text
 //! ```
 //!

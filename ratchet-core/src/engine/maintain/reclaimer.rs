@@ -190,16 +190,22 @@ async fn fail_exhausted(run: &ReclaimerHandles, reclaimed: &[Reclaimed]) -> Resu
     for settlement in &applied {
         run.totals.ended(&settlement.outcome);
     }
-    tell(run, &applied).await?;
+    tell(run, &applied).await;
     failure.map_or(Ok(applied.len()), Err)
 }
 
 /// Lets the hooks hear of jobs that were failed here: what they were is read for that.
-async fn tell(run: &ReclaimerHandles, failed: &[&Settlement]) -> Result<()> {
+async fn tell(run: &ReclaimerHandles, failed: &[&Settlement]) {
     let ids: Vec<JobId> = failed.iter().map(|end| end.token.job).collect();
     let calls = &run.common.calls;
     let read = calls.call("get", |store| store.jobs().get(&ids, Detail::Whole));
-    let jobs = read.await?;
+    let jobs = match read.await {
+        Ok(jobs) => jobs,
+        Err(error) => {
+            tracing::error!(%error, jobs = ?ids, "jobs are dead letters now, but could not be read");
+            return;
+        }
+    };
     for (end, job) in failed.iter().zip(jobs) {
         if let Some(job) = job {
             let mut claim = Claim::of(&job);
@@ -207,5 +213,4 @@ async fn tell(run: &ReclaimerHandles, failed: &[&Settlement]) -> Result<()> {
             run.hooks.tell(|hook| hook.job_ended(&claim, end));
         }
     }
-    Ok(())
 }

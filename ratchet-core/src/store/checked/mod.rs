@@ -38,7 +38,7 @@ use crate::time;
 /// A store whose calls are checked before it sees them, end at its deadline, and are repeated after
 /// contention.
 ///
-/// The stores of this project are handed out like this. [`Ratchet`](crate::Ratchet) and the conformance
+/// The stores of this project that connect to a database are handed out like this. [`Ratchet`](crate::Ratchet) and the conformance
 /// suite wrap every other store, so no store checks its input itself. What a store has beside the
 /// traits is reached through [`Deref`]. Clones share the store.
 ///
