@@ -27,8 +27,8 @@ pub use ratchet_core::{
 // Job types and their bodies.
 #[doc(inline)]
 pub use ratchet_core::{
-    BoxError, CancelReason, Job, JobContext, JobError, JobResult, Json, ParentJob, Requires,
-    Verdict,
+    BoxError, CancelReason, Job, JobContext, JobError, JobResult, JobTypes, Json, ParentJob,
+    Requires, Verdict,
 };
 #[cfg(feature = "tower")]
 #[doc(inline)]

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::time;
 
 /// How long a claim that has jobs may look for more.
-pub const LOOK_ON: Duration = Duration::from_secs(1);
+pub const SEARCH_TIME: Duration = Duration::from_secs(1);
 
 /// The number of candidates that a claim looks at for each job it wants, learned from earlier claims.
 ///
@@ -21,25 +21,25 @@ pub const LOOK_ON: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Lookahead {
     factor: AtomicUsize,
-    /// Claims since the last one that had to look further than it began.
-    calm: AtomicUsize,
+    /// The claims that needed no more than they began with, since the factor was raised or lowered.
+    claims_since_raise: AtomicUsize,
 }
 
 impl Default for Lookahead {
     fn default() -> Self {
         Self {
             factor: AtomicUsize::new(1),
-            calm: AtomicUsize::new(0),
+            claims_since_raise: AtomicUsize::new(0),
         }
     }
 }
 
 impl Lookahead {
     const MOST: usize = 32;
-    /// How many claims in a row must do without looking further before the factor shrinks. Looking
-    /// further than needed costs an index range; not far enough, a whole round: when every claim that
-    /// went well shrank the factor, one claim in four was in vain among four nodes.
-    const CALM: usize = 16;
+    /// How many claims in a row must find enough before the factor is lowered. Too many candidates cost
+    /// a longer index range; too few cost a whole round. When every such claim lowered the factor, one
+    /// claim in four was in vain among four nodes.
+    const UNTIL_LOWER: usize = 16;
 
     fn get(&self) -> usize {
         self.factor.load(Ordering::Relaxed)
@@ -52,12 +52,14 @@ impl Lookahead {
         if needed > began {
             let needed = needed.min(Self::MOST);
             self.factor.fetch_max(needed, Ordering::Relaxed);
-            self.calm.store(0, Ordering::Relaxed);
+            self.claims_since_raise.store(0, Ordering::Relaxed);
             return;
         }
         let now = self.get();
-        if now > 1 && self.calm.fetch_add(1, Ordering::Relaxed) + 1 >= Self::CALM {
-            self.calm.store(0, Ordering::Relaxed);
+        if now > 1
+            && self.claims_since_raise.fetch_add(1, Ordering::Relaxed) + 1 >= Self::UNTIL_LOWER
+        {
+            self.claims_since_raise.store(0, Ordering::Relaxed);
             // Unless another claim changes it at this moment.
             let _ =
                 self.factor
@@ -71,7 +73,7 @@ impl Lookahead {
 pub struct Persistence {
     /// The most rounds of a claim.
     pub rounds: usize,
-    /// Whether a round that must be repeated ([`RoundFound::look_again`]) is not counted.
+    /// Whether a round that [changed the conditions](RoundFound::conditions_changed) is not counted.
     pub free_repeats: bool,
     /// Whether a claim looks further after a round that permits bounded, if that round had more
     /// candidates than the last one after which it looked further.
@@ -87,15 +89,15 @@ pub struct Persistence {
 pub struct RoundFound {
     /// The jobs it wanted.
     pub wanted: usize,
-    /// The candidates there were, at most [`Rounds::look_at`].
+    /// The candidates there were, at most [`Rounds::candidates_for`].
     pub candidates: usize,
     /// The candidates that were not lost to others.
     pub taken: usize,
     /// Whether permits bounded the candidates.
     pub bounded: bool,
-    /// Whether the same look finds other candidates now, because this round used up a resource or gave
-    /// permits back.
-    pub look_again: bool,
+    /// Whether the next round finds other candidates among the same number, because this one used up a
+    /// resource or gave permits back.
+    pub conditions_changed: bool,
 }
 
 /// The rounds of one claim.
@@ -129,9 +131,9 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Counts a round; `false` if there are no more.
+    /// Begins a round, and counts it. `false` if there may be no more.
     #[must_use]
-    pub const fn another(&mut self) -> bool {
+    pub const fn begin_round(&mut self) -> bool {
         let more = self.left > 0;
         self.left = self.left.saturating_sub(1);
         more
@@ -139,19 +141,19 @@ impl<'a> Rounds<'a> {
 
     /// Returns how many candidates the round looks at if it wants so many jobs.
     #[must_use]
-    pub const fn look_at(&self, wanted: usize) -> usize {
+    pub const fn candidates_for(&self, wanted: usize) -> usize {
         wanted.saturating_mul(self.factor)
     }
 
     /// Returns whether to look again after a round that did not find all the jobs it wanted, or found
     /// some that cannot be read.
     #[must_use]
-    pub fn goes_on(&mut self, found: RoundFound) -> bool {
-        if found.look_again {
+    pub fn looks_again(&mut self, found: RoundFound) -> bool {
+        if found.conditions_changed {
             self.left += usize::from(self.persistence.free_repeats);
             return true;
         }
-        let all = found.candidates < self.look_at(found.wanted);
+        let all = found.candidates < self.candidates_for(found.wanted);
         if found.taken == found.candidates && all {
             return false;
         }
@@ -217,7 +219,7 @@ mod tests {
             candidates,
             taken,
             bounded: false,
-            look_again: false,
+            conditions_changed: false,
         }
     }
 
@@ -229,13 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn the_factor_grows_at_once_and_shrinks_after_a_calm() {
+    fn the_factor_grows_at_once_and_shrinks_after_many_claims() {
         let lookahead = Lookahead::default();
         lookahead.learn(1, 1);
         assert_eq!(lookahead.get(), 1);
         lookahead.learn(1, 8);
         assert_eq!(lookahead.get(), 8);
-        for _ in 1..Lookahead::CALM {
+        for _ in 1..Lookahead::UNTIL_LOWER {
             lookahead.learn(8, 8);
             assert_eq!(lookahead.get(), 8);
         }
@@ -250,7 +252,7 @@ mod tests {
         let lookahead = Lookahead::default();
         lookahead.learn(1, 8);
         // One begins now, with 8, while others find that 7 will do.
-        for _ in 0..Lookahead::CALM {
+        for _ in 0..Lookahead::UNTIL_LOWER {
             lookahead.learn(8, 8);
         }
         assert_eq!(lookahead.get(), 7);
@@ -266,11 +268,11 @@ mod tests {
         let lookahead = Lookahead::default();
         for persistence in [FIRM, PATIENT] {
             let mut rounds = Rounds::begin(&lookahead, persistence);
-            assert!(!rounds.goes_on(found(0, 0)));
-            assert!(!rounds.goes_on(found(9, 9)));
+            assert!(!rounds.looks_again(found(0, 0)));
+            assert!(!rounds.looks_again(found(9, 9)));
             // Some of these could not be read, and there may be more.
-            assert!(rounds.goes_on(found(10, 10)));
-            assert_eq!(rounds.look_at(10), 10);
+            assert!(rounds.looks_again(found(10, 10)));
+            assert_eq!(rounds.candidates_for(10), 10);
         }
     }
 
@@ -278,62 +280,66 @@ mod tests {
     fn where_others_took_candidates_it_looks_further_and_later_claims_do_from_the_beginning() {
         let lookahead = Lookahead::default();
         let mut rounds = Rounds::begin(&lookahead, FIRM);
-        assert!(rounds.goes_on(found(10, 3)));
-        assert_eq!(rounds.look_at(7), 14);
-        assert!(rounds.goes_on(found(20, 0)));
+        assert!(rounds.looks_again(found(10, 3)));
+        assert_eq!(rounds.candidates_for(7), 14);
+        assert!(rounds.looks_again(found(20, 0)));
         rounds.end();
-        assert_eq!(Rounds::begin(&lookahead, FIRM).look_at(1), 4);
+        assert_eq!(Rounds::begin(&lookahead, FIRM).candidates_for(1), 4);
         let mut rounds = Rounds::begin(&lookahead, FIRM);
         for _ in 0..10 {
-            let all = rounds.look_at(10);
-            assert!(rounds.goes_on(found(all, 0)));
+            let all = rounds.candidates_for(10);
+            assert!(rounds.looks_again(found(all, 0)));
         }
-        assert_eq!(rounds.look_at(1), Lookahead::MOST);
+        assert_eq!(rounds.candidates_for(1), Lookahead::MOST);
     }
 
     #[test]
     fn where_others_took_some_of_all_it_looks_again_as_often_as_it_is_told() {
         let lookahead = Lookahead::default();
         let mut firm = Rounds::begin(&lookahead, FIRM);
-        assert!(firm.goes_on(found(9, 1)));
-        assert!(!firm.goes_on(found(9, 1)));
-        assert!(!Rounds::begin(&lookahead, FIRM).goes_on(found(9, 0)));
+        assert!(firm.looks_again(found(9, 1)));
+        assert!(!firm.looks_again(found(9, 1)));
+        assert!(!Rounds::begin(&lookahead, FIRM).looks_again(found(9, 0)));
         let mut patient = Rounds::begin(&lookahead, PATIENT);
         for _ in 0..2 {
-            assert!(patient.goes_on(found(9, 1)));
-            assert!(patient.goes_on(found(9, 0)));
+            assert!(patient.looks_again(found(9, 1)));
+            assert!(patient.looks_again(found(9, 0)));
         }
-        assert!(!patient.goes_on(found(9, 0)));
-        assert_eq!(patient.look_at(1), 1, "there was nothing behind these");
+        assert!(!patient.looks_again(found(9, 0)));
+        assert_eq!(
+            patient.candidates_for(1),
+            1,
+            "there was nothing behind these"
+        );
     }
 
     #[test]
     fn permits_that_bound_a_round_let_it_look_further_while_that_shows_more() {
         let lookahead = Lookahead::default();
         let mut firm = Rounds::begin(&lookahead, FIRM);
-        assert!(firm.goes_on(bounded(found(4, 0))));
-        assert_eq!(firm.look_at(1), 2);
-        assert!(firm.goes_on(bounded(found(8, 0))));
-        assert!(!firm.goes_on(bounded(found(8, 0))));
+        assert!(firm.looks_again(bounded(found(4, 0))));
+        assert_eq!(firm.candidates_for(1), 2);
+        assert!(firm.looks_again(bounded(found(8, 0))));
+        assert!(!firm.looks_again(bounded(found(8, 0))));
         let mut patient = Rounds::begin(&lookahead, PATIENT);
-        assert!(patient.goes_on(bounded(found(4, 0))));
-        assert_eq!(patient.look_at(1), 1);
+        assert!(patient.looks_again(bounded(found(4, 0))));
+        assert_eq!(patient.candidates_for(1), 1);
     }
 
     #[test]
     fn rounds_are_counted_but_for_free_repeats() {
         let lookahead = Lookahead::default();
         let again = RoundFound {
-            look_again: true,
+            conditions_changed: true,
             ..found(0, 0)
         };
         for (persistence, most) in [(FIRM, 13), (PATIENT, 3)] {
             let mut rounds = Rounds::begin(&lookahead, persistence);
             let mut made = 0;
-            while rounds.another() {
+            while rounds.begin_round() {
                 made += 1;
                 if made <= 10 {
-                    assert!(rounds.goes_on(again));
+                    assert!(rounds.looks_again(again));
                 }
             }
             assert_eq!(made, most);

@@ -1,9 +1,12 @@
 //! Identifiers: of jobs, batches, nodes, claims, lock tenures and recurring definitions.
+//!
+//! In JSON an id is the text of its UUID, so that payloads and messages can have ids.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Mutex;
 
+use serde::{Deserialize, Serialize};
 use uuid::{ContextV7, Timestamp as UuidTime, Uuid};
 
 use crate::time::{self, Timestamp};
@@ -12,7 +15,7 @@ use crate::time::{self, Timestamp};
 ///
 /// A UUID of version 7: ids made by one process sort in the order in which they were made, which is
 /// the last tie-break of the claim order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobId(Uuid);
 
 impl JobId {
@@ -57,7 +60,7 @@ fn next_in_order() -> Uuid {
 }
 
 /// Identifies a batch of jobs for ever. Like that of a job it sorts by when it was made.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BatchId(Uuid);
 
 impl BatchId {
@@ -71,7 +74,7 @@ impl BatchId {
 
 /// Identifies one life of a recurring definition, from its creation to its deletion: one that is
 /// created again under the same name is another.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Incarnation(Uuid);
 
 impl Incarnation {
@@ -85,7 +88,7 @@ impl Incarnation {
 
 /// Identifies one run of a node: random at every start, so that a restarted process is never
 /// mistaken for the one before it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId(Uuid);
 
 impl NodeId {
@@ -218,6 +221,15 @@ pub fn next_in_time(previous: u64, now_millis: i64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn in_json_an_id_is_the_text_of_its_uuid() {
+        let id = JobId::new();
+        let json = serde_json::to_string(&(id, BatchId::new(), NodeId::new())).unwrap();
+        assert!(json.starts_with(&format!("[\"{id}\",\"")), "{json}");
+        let (job, _, _): (JobId, BatchId, NodeId) = serde_json::from_str(&json).unwrap();
+        assert_eq!(job, id);
+    }
 
     #[test]
     fn job_ids_of_one_process_are_strictly_increasing() {

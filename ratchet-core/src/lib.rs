@@ -51,8 +51,8 @@ pub use client::{
 };
 pub use cluster::Leader;
 pub use engine::{
-    BuildError, DaemonContext, DaemonResult, Node, NodeBuilder, NodeHook, NodeStats, Pool,
-    PoolStats, Ratchet, Retain, Retention, RunError, SYSTEM_QUEUE,
+    BuildError, DaemonContext, DaemonResult, JobTypes, Node, NodeBuilder, NodeHook, NodeStats,
+    Pool, PoolStats, Ratchet, Retain, Retention, RunError, SYSTEM_QUEUE,
 };
 pub use error::{InvalidInput, Result, SchemaProblem, SettingProblem, StoreError, StoreErrorKind};
 pub use handler::{

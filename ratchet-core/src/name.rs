@@ -4,6 +4,8 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::InvalidInput;
 
 /// A short text that names something: 1 to 128 bytes of UTF-8 without control characters and
@@ -11,7 +13,10 @@ use crate::error::InvalidInput;
 ///
 /// Cheap to clone. `Name::new` refuses everything else, so a `Name` can be stored as it is on every
 /// backend.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+///
+/// In JSON it is a string; what `Name::new` refuses does not decode.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Name(Arc<str>);
 
 impl Name {
@@ -66,6 +71,20 @@ impl Name {
     }
 }
 
+impl TryFrom<String> for Name {
+    type Error = InvalidInput;
+
+    fn try_from(text: String) -> Result<Self, InvalidInput> {
+        Self::new("name", text)
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.as_str().to_owned()
+    }
+}
+
 impl AsRef<str> for Name {
     fn as_ref(&self) -> &str {
         &self.0
@@ -112,6 +131,20 @@ mod tests {
             assert_eq!(Name::new("kind", text).unwrap(), text);
         }
         assert!(Name::new("kind", "x".repeat(128)).is_ok());
+    }
+
+    #[test]
+    fn in_json_a_name_is_a_string_and_a_bad_one_is_refused() {
+        let name = Name::new("queue", "mail").unwrap();
+        assert_eq!(serde_json::to_string(&name).unwrap(), "\"mail\"");
+        assert_eq!(serde_json::from_str::<Name>("\"mail\"").unwrap(), name);
+        let error = serde_json::from_str::<Name>("\" mail\"").unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("begins or ends with white space"),
+            "{error}"
+        );
     }
 
     #[test]

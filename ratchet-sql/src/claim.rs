@@ -1,6 +1,6 @@
 //! Claiming: exact order at index speed.
 
-use ratchet_core::claiming::{LOOK_ON, Persistence, RoundFound, Rounds, until};
+use ratchet_core::claiming::{Persistence, RoundFound, Rounds, SEARCH_TIME, until};
 use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobFlags, JobInput, Settlement};
 use ratchet_core::permit::Budget;
 use ratchet_core::time::{self, from_millis};
@@ -63,7 +63,7 @@ impl<D: Dialect> SqlStore<D> {
         // Until when to look for more, once there is something. What is dropped then takes its
         // connection along; the node's next heartbeat lists the jobs that it claimed all the same.
         let mut end = None;
-        while rounds.another() {
+        while rounds.begin_round() {
             let wanted = request.limit - claimed.len();
             let look = Look {
                 request,
@@ -95,11 +95,12 @@ impl<D: Dialect> SqlStore<D> {
                 bounded: round.bounded,
                 // The next round leaves the resources out that this one used up; and what could not be
                 // read has given its permits back.
-                look_again: round.refused > 0 || (round.bounded && !round.unreadable.is_empty()),
+                conditions_changed: round.refused > 0
+                    || (round.bounded && !round.unreadable.is_empty()),
             };
             claimed.extend(round.claimed);
             if end.is_none() && !claimed.is_empty() {
-                end = Some(deadline.min(time::monotonic() + LOOK_ON));
+                end = Some(deadline.min(time::monotonic() + SEARCH_TIME));
             }
             if !round.unreadable.is_empty() {
                 let failed = round.unreadable.into_iter().map(|(_, failed)| failed);
@@ -112,7 +113,7 @@ impl<D: Dialect> SqlStore<D> {
                     break;
                 }
             }
-            if claimed.len() == request.limit || !rounds.goes_on(found) {
+            if claimed.len() == request.limit || !rounds.looks_again(found) {
                 break;
             }
         }
@@ -188,7 +189,7 @@ impl<D: Dialect> SqlStore<D> {
         let queues: Vec<&str> = routes().map(|(_, route)| route.queue.as_str()).collect();
         let most = |rest: u64| {
             let rest = usize::try_from(rest).unwrap_or(usize::MAX);
-            number(look.rounds.look_at(rest))
+            number(look.rounds.candidates_for(rest))
         };
         let most: Vec<Option<i64>> = routes()
             .map(|(_, route)| budget.rest(route).map(most))
@@ -201,7 +202,7 @@ impl<D: Dialect> SqlStore<D> {
             .table(&[("route", &ids), ("queue", &queues), ("most", &most)])
             .bind(chosen.last.id)
             .bind(look.request.aging.interval_millis())
-            .bind(number(look.rounds.look_at(look.wanted)))
+            .bind(number(look.rounds.candidates_for(look.wanted)))
             .bind(number(look.wanted))
             .bind(look.request.node.as_uuid())
             .bind(look.request.payloads)

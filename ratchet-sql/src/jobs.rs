@@ -20,7 +20,7 @@ impl<D: Dialect> JobStore for SqlStore<D> {
     }
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
-        let until = self.nearly_too_late(time::monotonic());
+        let until = self.call_policy().timely_end(time::monotonic());
         // A claim whose answer was lost may have been made, and another on top of it would be more
         // than was asked for. One that the server says it ended was not made.
         self.call_again_after(

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::claiming::Lookahead;
-use ratchet_core::store::StoreInfo;
+use ratchet_core::store::{CallPolicy, StoreInfo};
 use ratchet_core::{Result, StoreErrorKind};
-use tokio::time::Instant;
 
 use crate::dialect::{Connections, Dialect, Run};
 use crate::failure::{Failure, Loss, Result as Inner};
@@ -200,26 +199,21 @@ impl<D: Dialect> SqlStore<D> {
     }
 
     /// Does work within the deadline, once: for what does not come through the door of the core, such as
-    /// an enqueue in a transaction of the application.
+    /// a statement in a transaction of the application.
     ///
     /// # Errors
     /// Those of `work`, and `Timeout` after the deadline.
-    pub async fn within<T>(
-        &self,
-        operation: &'static str,
-        work: impl Future<Output = Inner<T>> + Send,
-    ) -> Result<T> {
+    pub async fn within<T>(&self, work: impl Future<Output = Inner<T>> + Send) -> Inner<T> {
         match tokio::time::timeout(self.0.deadline, work).await {
-            Ok(done) => done.map_err(|failure| failure.during(operation)),
-            Err(_) => Err(self.too_late().during(operation)),
+            Ok(done) => done,
+            Err(_) => Err(self.too_late()),
         }
     }
 
-    /// Returns when a call that began at this time should come to an end: before the deadline, since its
-    /// caller may have the same one, and since the call may have been repeated for a tenth of it.
-    pub(crate) fn nearly_too_late(&self, began: Instant) -> Instant {
-        const FAR_AWAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-        began + (self.0.deadline / 10 * 8).min(FAR_AWAY)
+    /// Returns how the core calls this store.
+    #[must_use]
+    pub fn call_policy(&self) -> CallPolicy {
+        CallPolicy::within(self.0.deadline)
     }
 
     /// For a call that has had no answer within the deadline.
@@ -326,7 +320,7 @@ macro_rules! store {
             }
 
             fn call_policy(&self) -> ::ratchet_core::store::CallPolicy {
-                ::ratchet_core::store::CallPolicy::within(self.$shared().deadline())
+                self.$shared().call_policy()
             }
 
             fn call_timed_out(&self) {
@@ -355,6 +349,10 @@ macro_rules! store {
 
             fn signals(&self) -> Option<&dyn ::ratchet_core::store::SignalStore> {
                 Some(self.$shared())
+            }
+
+            fn transactions(&self) -> Option<&dyn ::ratchet_core::store::TransactionStore> {
+                Some(self)
             }
 
             fn diagnostics(&self) -> Option<&dyn ::ratchet_core::store::DiagnosticStore> {

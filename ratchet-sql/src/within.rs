@@ -2,6 +2,7 @@
 
 use ratchet_core::StoreErrorKind;
 use ratchet_core::model::{Enqueued, NewJob};
+use tokio::time::timeout;
 
 use crate::dialect::{Dialect, Run};
 use crate::enqueue::need_more_than_an_insert;
@@ -33,11 +34,16 @@ pub trait Savepoint<D: Dialect>: Run<D> {
 impl<D: Dialect> SqlStore<D> {
     /// Stores the jobs of one call inside a transaction of the application.
     ///
-    /// An enqueue that loses a race is repeated, since the application cannot know that it may.
+    /// An enqueue that loses a race is repeated, since the application cannot know that it may. What was
+    /// written by one that has no answer within the deadline is taken back, for which the server has as
+    /// long again: no part of the jobs may be committed.
     ///
     /// # Errors
-    /// `Invalid`, after which the transaction can go on; `Contention` if every try lost a race; and
-    /// failures of the database.
+    /// `Invalid`, after which the transaction can go on; `Contention` if every try lost a race; `Timeout`
+    /// after the deadline; and failures of the database.
+    ///
+    /// # Cancel safety
+    /// Dropped, it may have written a part of the jobs: the transaction must be rolled back.
     pub async fn enqueue_within<S: Savepoint<D>>(
         &self,
         on: &mut S,
@@ -47,6 +53,24 @@ impl<D: Dialect> SqlStore<D> {
             return Ok(Vec::new());
         }
         let saves = S::ALWAYS || need_more_than_an_insert(jobs);
+        let deadline = self.deadline();
+        if let Ok(done) = timeout(deadline, self.repeat_within(on, jobs, saves)).await {
+            return done;
+        }
+        let failure = self.too_late();
+        if saves {
+            // If the savepoint is already gone, this fails, and the transaction with it.
+            let _ = timeout(deadline, on.roll_back()).await;
+        }
+        Err(failure)
+    }
+
+    async fn repeat_within<S: Savepoint<D>>(
+        &self,
+        on: &mut S,
+        jobs: &[NewJob],
+        saves: bool,
+    ) -> Result<Vec<Enqueued>> {
         // Without a savepoint, only a call that stored nothing leaves the transaction as it was.
         let lost = |failure: &Failure| {
             let raced = failure.kind == StoreErrorKind::Contention;

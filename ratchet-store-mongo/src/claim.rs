@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{RawDocument, RawDocumentBuf};
 use mongodb::options::ReadConcern;
-use ratchet_core::claiming::{LOOK_ON, Persistence, RoundFound, Rounds, until};
+use ratchet_core::claiming::{Persistence, RoundFound, Rounds, SEARCH_TIME, until};
 use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, Settlement};
 use ratchet_core::time::{self, from_millis};
 use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route};
@@ -93,10 +93,10 @@ impl MongoStore {
         let mut rounds = Rounds::begin(self.lookahead(), PERSISTENCE);
         // Until when to look for more, once there is something.
         let mut end = None;
-        while rounds.another() {
+        while rounds.begin_round() {
             let wanted = request.limit - claimed.len();
-            let look_at = rounds.look_at(wanted);
-            let round = match self.round(request, wanted, look_at, end).await {
+            let candidates = rounds.candidates_for(wanted);
+            let round = match self.round(request, wanted, candidates, end).await {
                 Ok(Some(round)) => round,
                 Err(failure) if claimed.is_empty() => return Err(failure),
                 // Nothing can be claimed; or what was claimed is the caller's, whatever became of
@@ -110,11 +110,11 @@ impl MongoStore {
                 taken: round.had,
                 bounded: round.bounded,
                 // What could not be read gives its permits back.
-                look_again: round.bounded && !round.unreadable.is_empty(),
+                conditions_changed: round.bounded && !round.unreadable.is_empty(),
             };
             claimed.extend(round.claimed);
             if end.is_none() && !claimed.is_empty() {
-                end = Some(deadline.min(time::monotonic() + LOOK_ON));
+                end = Some(deadline.min(time::monotonic() + SEARCH_TIME));
             }
             if !round.wordy.is_empty() {
                 let moved = until(end, self.move_attempts(&round.wordy)).await;
@@ -129,7 +129,7 @@ impl MongoStore {
                 tracing::warn!(%error, "jobs that cannot be read could not be failed");
                 break;
             }
-            if claimed.len() == request.limit || !rounds.goes_on(found) {
+            if claimed.len() == request.limit || !rounds.looks_again(found) {
                 break;
             }
         }
@@ -283,7 +283,7 @@ impl MongoStore {
         let takeable = pipelines::takeable(chosen, now);
         let mut on = side.plain();
         // If another session holds one of these jobs, the claim is content with less.
-        on.update_these_within(LOOK_ON, &side.jobs, takeable, take)
+        on.update_these_within(SEARCH_TIME, &side.jobs, takeable, take)
             .await
     }
 

@@ -59,9 +59,9 @@ impl MongoStore {
         let routes = self.route_ids(jobs).await?;
         let now = self.millis(self.main()).await?;
         let mut tx = self.main().within(session);
-        let checked = self.check_jobs(&mut tx, jobs).await?;
+        let ready = self.check_jobs(&mut tx, jobs).await?;
         writes.store(true, Ordering::Relaxed);
-        self.write_jobs(&mut tx, jobs, checked, &routes, now).await
+        self.write_jobs(&mut tx, jobs, ready, &routes, now).await
     }
 
     async fn enqueue_one(&self, job: &NewJob) -> Result<Enqueued> {
@@ -150,15 +150,15 @@ impl MongoStore {
         routes: &[i32],
         now: i64,
     ) -> Result<Vec<Enqueued>> {
-        let checked = self.check_jobs(tx, jobs).await?;
-        self.write_jobs(tx, jobs, checked, routes, now).await
+        let ready = self.check_jobs(tx, jobs).await?;
+        self.write_jobs(tx, jobs, ready, routes, now).await
     }
 
     /// Finds out which of the jobs are new, and refuses what the database shows to be wrong.
-    async fn check_jobs<'a>(&self, tx: &mut Tx<'_>, jobs: &'a [NewJob]) -> Result<Checked<'a>> {
+    async fn check_jobs<'a>(&self, tx: &mut Tx<'_>, jobs: &'a [NewJob]) -> Result<ReadyJobs<'a>> {
         let (answers, new) = self.resolve(tx, jobs).await?;
         let linked = self.find_parents(tx, jobs, &answers, &new).await?;
-        Ok(Checked {
+        Ok(ReadyJobs {
             answers,
             new,
             linked,
@@ -169,15 +169,15 @@ impl MongoStore {
         &self,
         tx: &mut Tx<'_>,
         jobs: &[NewJob],
-        checked: Checked<'_>,
+        ready: ReadyJobs<'_>,
         routes: &[i32],
         now: i64,
     ) -> Result<Vec<Enqueued>> {
-        let Checked {
+        let ReadyJobs {
             answers,
             new,
             mut linked,
-        } = checked;
+        } = ready;
         self.meet_parents(tx, &mut linked).await?;
         let wanted = new
             .iter()
@@ -258,7 +258,7 @@ impl MongoStore {
 }
 
 /// An enqueue of which nothing is written yet.
-struct Checked<'a> {
+struct ReadyJobs<'a> {
     answers: Vec<Enqueued>,
     /// The places of the jobs that are to be stored.
     new: Vec<usize>,

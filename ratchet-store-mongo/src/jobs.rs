@@ -6,7 +6,7 @@ use ratchet_core::model::{
     JobInput, JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest,
     Reclaimed, Report, Reported, Settlement, StateCounts,
 };
-use ratchet_core::store::JobStore;
+use ratchet_core::store::{JobStore, Store};
 use ratchet_core::{ClaimToken, JobAction, JobId, Result, time};
 
 use crate::error::Loss;
@@ -20,7 +20,7 @@ impl JobStore for MongoStore {
     }
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
-        let until = self.nearly_too_late(time::monotonic());
+        let until = self.call_policy().timely_end(time::monotonic());
         // A claim whose answer was lost may have been made, and another on top of it would be more
         // than was asked for. One that the server says it did not make can be made again. `until` is kept
         // through contention, too.

@@ -53,6 +53,7 @@
 //! [`MongoStore::from_database`], where everything goes through the application's client.
 
 mod act;
+mod app;
 mod archive;
 mod awaited;
 mod bulk;
@@ -102,3 +103,6 @@ pub use config::{Builder, SCHEMES};
 pub use coordinator::MongoCoordinator;
 pub use migrate::Migration;
 pub use store::MongoStore;
+
+/// The driver, in the version that this store uses.
+pub use mongodb;

@@ -6,6 +6,7 @@ use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
 use ratchet_core::JobId;
 use ratchet_core::model::{Guarded, PurgeRequest};
+use ratchet_core::store::Store;
 use ratchet_core::time::{self, duration_millis};
 use tokio::time::Instant;
 
@@ -58,7 +59,7 @@ impl MongoStore {
         request: &PurgeRequest,
         fate: Fate,
     ) -> ratchet_core::Result<Guarded<u64>> {
-        let until = self.nearly_too_late(time::monotonic());
+        let until = self.call_policy().timely_end(time::monotonic());
         // What has landed is not done again.
         let progress = Mutex::new(Progress::default());
         // A transaction whose commit nobody heard of may have landed, and again it would be to other

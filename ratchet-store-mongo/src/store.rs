@@ -11,13 +11,12 @@ use ratchet_core::claiming::Lookahead;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    ArchiveStore, Attempts, CallPolicy, Checked, DiagnosticStore, JobStore, LockStore, NodeStore,
-    PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo,
-    VersionStore, WorkflowStore, check_enqueue,
+    ArchiveStore, CallPolicy, Checked, ContentionBackoff, DiagnosticStore, JobStore, LockStore,
+    NodeStore, PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo,
+    TransactionStore, VersionStore, WorkflowStore, check_enqueue,
 };
 use ratchet_core::{Result, StoreErrorKind, time};
 use tokio::sync::{Mutex, MutexGuard};
-use tokio::time::Instant;
 
 use crate::clients::Clients;
 use crate::clock::{Clock, Now};
@@ -327,8 +326,8 @@ impl MongoStore {
     where
         Work: Future<Output = Inner<T>>,
     {
-        let mut attempts = Attempts::new(0, Duration::ZERO);
-        self.repeat(operation, &mut attempts, repeat, work).await
+        let mut backoff = ContentionBackoff::new(0, Duration::ZERO);
+        self.repeat(operation, &mut backoff, repeat, work).await
     }
 
     /// As [`call_again_after`](Self::call_again_after), for work that keeps something from one try to the
@@ -342,15 +341,15 @@ impl MongoStore {
     where
         Work: Future<Output = Inner<T>>,
     {
-        let mut attempts = Attempts::new(RETRIES, self.0.deadline);
-        self.repeat(operation, &mut attempts, repeat, work).await
+        let mut backoff = ContentionBackoff::new(RETRIES, self.0.deadline);
+        self.repeat(operation, &mut backoff, repeat, work).await
     }
 
-    /// Tries again after contention as `attempts` says, and after a loss as `repeat` says.
+    /// Tries again after contention as `backoff` says, and after a loss as `repeat` says.
     async fn repeat<T, Work>(
         &self,
         operation: &'static str,
-        attempts: &mut Attempts,
+        backoff: &mut ContentionBackoff,
         repeat: impl Fn(Loss) -> bool,
         work: impl Fn() -> Work,
     ) -> Result<T>
@@ -370,7 +369,7 @@ impl MongoStore {
                 // The door would forget that the work was tried before.
                 let contends = lost > 0 && failure.kind == StoreErrorKind::Contention;
                 let again = contends || (failure.loss != Loss::No && repeat(failure.loss));
-                if let Some(pause) = attempts.failed(failure.kind, began.elapsed(), fastrand::f64())
+                if let Some(pause) = backoff.failed(failure.kind, began.elapsed(), fastrand::f64())
                 {
                     tokio::time::sleep(pause).await;
                 } else if again && lost < REPEATS {
@@ -416,12 +415,6 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Returns when a call that began at this time should come to an end: a little before the deadline,
-    /// since its caller may have the same one.
-    pub(crate) fn nearly_too_late(&self, began: Instant) -> Instant {
-        began + self.0.deadline / 10 * 9
-    }
-
     fn too_late(&self) -> Failure {
         too_late(self.0.deadline)
     }
@@ -457,7 +450,7 @@ async fn need_begun(session: &mut ClientSession) -> Inner<()> {
 
 /// Returns how long to wait before this repetition, counted from 1.
 pub(crate) fn pause(repetition: u32) -> Duration {
-    Attempts::pause(repetition, fastrand::f64())
+    ContentionBackoff::pause(repetition, fastrand::f64())
 }
 
 impl fmt::Debug for MongoStore {
@@ -524,6 +517,11 @@ impl Store for MongoStore {
 
     fn signals(&self) -> Option<&dyn SignalStore> {
         self.has_transactions().then_some(self as &dyn SignalStore)
+    }
+
+    fn transactions(&self) -> Option<&dyn TransactionStore> {
+        self.has_transactions()
+            .then_some(self as &dyn TransactionStore)
     }
 
     fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {

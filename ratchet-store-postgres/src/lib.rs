@@ -27,6 +27,7 @@
 //! keeps in memory, the numbers of queues and kinds, is compared with the database by each statement
 //! that uses it.
 
+mod app;
 mod config;
 mod connect;
 mod connection;
@@ -45,3 +46,6 @@ pub use config::{Builder, SCHEMES};
 pub use coordinator::PostgresCoordinator;
 pub use ratchet_sql::Migration;
 pub use store::PostgresStore;
+
+/// The driver, in the version that this store uses.
+pub use sqlx;

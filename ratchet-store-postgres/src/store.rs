@@ -109,7 +109,11 @@ impl PostgresStore {
     /// READ` transaction is older than the first job of a queue and kind, or a key was lost to others
     /// again and again: begin the transaction again; `Misconfigured` if there is no transaction but
     /// jobs have keys, lanes, links, batches or signals, `Unavailable` if the store is closed, or a
-    /// failure of the database, after which the transaction can only be rolled back.
+    /// failure of the database, after which the transaction can only be rolled back. `Timeout` after the
+    /// deadline, or up to three of them where the server does not answer: roll back then, too.
+    ///
+    /// # Cancel safety
+    /// Dropped, it may have written a part of the jobs into the transaction, which must be rolled back.
     pub async fn enqueue_in(
         &self,
         connection: &mut PgConnection,
@@ -119,7 +123,8 @@ impl PostgresStore {
         let work = Box::pin(async {
             let enqueued = self.enqueue_on(connection, jobs).await?;
             if self.0.wakeups {
-                self.notify_in(connection, jobs, &enqueued).await?;
+                let notified = self.notify_in(connection, jobs, &enqueued);
+                self.shared().within(notified).await?;
             }
             Ok(enqueued)
         });
@@ -131,6 +136,9 @@ impl PostgresStore {
     ///
     /// # Errors
     /// As for [`enqueue_in`](Self::enqueue_in).
+    ///
+    /// # Cancel safety
+    /// As for [`enqueue_in`](Self::enqueue_in).
     pub async fn enqueue_in_quietly(
         &self,
         connection: &mut PgConnection,
@@ -140,7 +148,7 @@ impl PostgresStore {
         self.within_transaction(jobs, work).await
     }
 
-    /// Does work for these jobs on a connection of the caller's, within the deadline.
+    /// Does work for these jobs on a connection of the caller's, if they may be enqueued.
     async fn within_transaction(
         &self,
         jobs: &[NewJob],
@@ -151,7 +159,7 @@ impl PostgresStore {
         if self.shared().pools().is_closed() {
             return Err(Failure::closed().during(OPERATION));
         }
-        self.shared().within(OPERATION, work).await
+        work.await.map_err(|failure| failure.during(OPERATION))
     }
 
     /// Closes the connections, those of the application's own pool as well. Later calls, also on

@@ -8,6 +8,7 @@
 //! Times are milliseconds of SQLite's clock, which is the host's.
 
 mod act;
+mod app;
 mod archive;
 mod claim;
 mod config;
@@ -43,3 +44,6 @@ mod writer;
 pub use config::{Builder, SCHEME, Synchronous};
 pub use ratchet_sql::Migration;
 pub use store::SqliteStore;
+
+/// The driver, in the version that this store uses.
+pub use rusqlite;

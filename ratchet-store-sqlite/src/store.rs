@@ -8,7 +8,7 @@ use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
     ArchiveStore, CallPolicy, Checked, DiagnosticStore, JobStore, LockStore, NodeStore,
     PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo,
-    VersionStore, WorkflowStore, check_enqueue,
+    TransactionStore, VersionStore, WorkflowStore, check_enqueue,
 };
 use ratchet_core::{Result, StoreErrorKind, time};
 use ratchet_sql::Migration;
@@ -106,6 +106,15 @@ impl SqliteStore {
     /// `Invalid`, `Misconfigured` if the connection is to another database, or a failure of the
     /// database.
     pub fn enqueue_in(&self, tx: &Transaction<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        self.enqueue_through(tx, jobs)
+    }
+
+    /// Stores jobs on a connection of the caller's that is in a transaction.
+    pub(crate) fn enqueue_through(
+        &self,
+        tx: &rusqlite::Connection,
+        jobs: &[NewJob],
+    ) -> Result<Vec<Enqueued>> {
         const OPERATION: &str = "enqueue_in";
         check_enqueue(OPERATION, self, jobs)?;
         if self.0.path.is_empty() || tx.path() != Some(&self.0.path) {
@@ -116,7 +125,7 @@ impl SqliteStore {
             .map_err(|failure| failure.during(OPERATION))
     }
 
-    fn enqueue_on(&self, tx: &Transaction<'_>, jobs: &[NewJob]) -> Inner<Vec<Enqueued>> {
+    fn enqueue_on(&self, tx: &rusqlite::Connection, jobs: &[NewJob]) -> Inner<Vec<Enqueued>> {
         tx.execute_batch("SAVEPOINT ratchet_enqueue")?;
         let enqueued = self.0.config.clock.now(tx).and_then(|now| {
             let mut routes = Routes::default();
@@ -309,6 +318,10 @@ impl Store for SqliteStore {
     }
 
     fn signals(&self) -> Option<&dyn SignalStore> {
+        Some(self)
+    }
+
+    fn transactions(&self) -> Option<&dyn TransactionStore> {
         Some(self)
     }
 

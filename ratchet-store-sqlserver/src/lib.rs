@@ -25,6 +25,7 @@
 //! The store runs on Babelfish for PostgreSQL too, which the tests use where there is no SQL Server.
 //! There table hints are accepted and do nothing: claims at the same time wait for each other.
 
+mod app;
 mod config;
 mod connect;
 mod connection;
@@ -47,3 +48,6 @@ pub use connect::DriverConnection;
 pub use ratchet_sql::Migration;
 pub use store::SqlServerStore;
 pub use transaction::Transaction;
+
+/// The driver, in the version that this store uses.
+pub use tiberius;

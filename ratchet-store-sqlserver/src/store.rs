@@ -72,8 +72,8 @@ impl SqlServerStore {
     pub async fn begin(&self) -> Result<Transaction> {
         const OPERATION: &str = "begin";
         let store = self.shared();
-        let begin = || Transaction::begin(self);
-        store.within(OPERATION, store.repeat_lost(begin)).await
+        let begun = store.within(store.repeat_lost(|| Transaction::begin(self)));
+        begun.await.map_err(|failure| failure.during(OPERATION))
     }
 
     /// Stores jobs inside a transaction that this store, or a clone of it, has

@@ -63,7 +63,7 @@ impl Transaction {
         self.start(OPERATION)?;
         self.lingers |= leftovers::may_linger(sql);
         let work = self.lease.execute_text(sql, parameters);
-        let done = within(&self.store, work).await;
+        let done = self.store.shared().within(work).await;
         self.stop(OPERATION, done)
     }
 
@@ -76,7 +76,7 @@ impl Transaction {
         self.start(OPERATION)?;
         self.lingers |= leftovers::may_linger(sql);
         let work = self.lease.query_text(sql, parameters);
-        let done = within(&self.store, work).await;
+        let done = self.store.shared().within(work).await;
         self.stop(OPERATION, done)
     }
 
@@ -89,7 +89,7 @@ impl Transaction {
     pub async fn commit(mut self) -> Result<()> {
         const OPERATION: &str = "commit";
         self.start(OPERATION)?;
-        let done = within(&self.store, self.lease.commit_own()).await;
+        let done = self.store.shared().within(self.lease.commit_own()).await;
         self.stop(OPERATION, done)?;
         self.give_back().await;
         Ok(())
@@ -103,7 +103,7 @@ impl Transaction {
         if !self.lease.is_broken() {
             let undone: Inner<()> = Err(Failure::new(StoreErrorKind::Other, "rolled back"));
             // It says what it was given; if it could not roll back, the connection is closed.
-            let _ = within(&self.store, self.lease.finish(undone)).await;
+            let _ = self.store.shared().within(self.lease.finish(undone)).await;
             self.give_back().await;
         }
         Ok(())
@@ -113,7 +113,7 @@ impl Transaction {
     async fn give_back(&mut self) {
         if self.lingers {
             self.lease.discard();
-        } else if let Err(error) = within(&self.store, self.lease.restore()).await {
+        } else if let Err(error) = self.store.shared().within(self.lease.restore()).await {
             tracing::debug!(%error, "the connection of a transaction is closed");
             self.lease.discard();
         }
@@ -135,8 +135,7 @@ impl Transaction {
         }
         self.start(OPERATION)?;
         // In a box, so that the callers' own futures stay small.
-        let work = Box::pin(store.shared().enqueue_within(&mut self.lease, jobs));
-        let done = within(&self.store, work).await;
+        let done = Box::pin(store.shared().enqueue_within(&mut self.lease, jobs)).await;
         // Input that was refused leaves nothing behind, and the transaction as it was.
         let refused = matches!(&done, Err(failure) if failure.kind == StoreErrorKind::Invalid);
         let done = self.stop(OPERATION, done);
@@ -183,14 +182,6 @@ impl Savepoint<SqlServer> for Lease {
     async fn roll_back(&mut self) -> Inner<()> {
         self.batch("ROLLBACK TRANSACTION ratchet_enqueue").await?;
         Ok(())
-    }
-}
-
-/// Does work within the store's deadline.
-async fn within<T>(store: &SqlServerStore, work: impl Future<Output = Inner<T>>) -> Inner<T> {
-    match tokio::time::timeout(store.shared().deadline(), work).await {
-        Ok(done) => done,
-        Err(_) => Err(store.shared().too_late()),
     }
 }
 

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use ratchet::postgres::PostgresStore;
-use ratchet::{Checked, Client, Enqueued, Job, JobContext, JobResult, JobState, NewJob, Ratchet};
+use ratchet::{Client, Enqueued, Job, JobContext, JobResult, JobState, Ratchet};
 use serde::{Deserialize, Serialize};
-use sqlx::postgres::{PgConnection, PgPool};
-use sqlx::{Acquire, AssertSqlSafe};
+use sqlx::postgres::PgPool;
+use sqlx::{AssertSqlSafe, Postgres, Transaction};
 
 /// Charges the customer of an order. The order is read when it runs: it must be there by then.
 #[derive(Serialize, Deserialize)]
@@ -78,8 +78,8 @@ impl Shop {
     /// Inserts an order and enqueues its jobs. Nothing is there before the caller commits.
     async fn order(
         &self,
-        store: &Checked<PostgresStore>,
-        transaction: &mut PgConnection,
+        client: &Client,
+        transaction: &mut Transaction<'_, Postgres>,
         item: &str,
     ) -> Result<Vec<Enqueued>> {
         let insert = format!(
@@ -87,9 +87,9 @@ impl Shop {
             self.schema
         );
         let insert = sqlx::query_scalar(AssertSqlSafe(insert)).bind(item);
-        let order: i64 = insert.fetch_one(&mut *transaction).await?;
-        let jobs: [NewJob; 2] = [Charge { order }.into_job(), Confirm { order }.into_job()];
-        Ok(store.enqueue_in(transaction, &jobs).await?)
+        let order: i64 = insert.fetch_one(&mut **transaction).await?;
+        let jobs = [Charge { order }.into_job(), Confirm { order }.into_job()];
+        Ok(client.enqueue_all_in(transaction, jobs).await?)
     }
 
     async fn report(&self, client: &Client) -> Result<()> {
@@ -130,25 +130,23 @@ async fn show(url: &str, shop: &Shop) -> Result<()> {
         .schema(&shop.schema)
         .connect()
         .await?;
-    let node = Ratchet::builder(std::sync::Arc::new(store.clone()))
-        .register::<Charge>()
-        .register::<Confirm>()
+    let node = Ratchet::builder(std::sync::Arc::new(store))
+        .register::<(Charge, Confirm)>()
         .state(shop.clone())
         .build()?;
     let client = node.client().clone();
-    let mut connection = shop.pool.acquire().await?;
 
     println!("An order whose transaction is rolled back:");
-    let mut transaction = connection.begin().await?;
-    for enqueued in shop.order(&store, &mut transaction, "a lamp").await? {
+    let mut transaction = shop.pool.begin().await?;
+    for enqueued in shop.order(&client, &mut transaction, "a lamp").await? {
         println!("  in the transaction: job {}", enqueued.id());
     }
     transaction.rollback().await?;
     shop.report(&client).await?;
 
     println!("\nAn order whose transaction commits:");
-    let mut transaction = connection.begin().await?;
-    shop.order(&store, &mut transaction, "a chair").await?;
+    let mut transaction = shop.pool.begin().await?;
+    shop.order(&client, &mut transaction, "a chair").await?;
     transaction.commit().await?;
     shop.report(&client).await?;
 

@@ -78,10 +78,13 @@ impl Calls {
         let answer = match tokio::time::timeout(deadline, answer).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => failed(StoreErrorKind::Other, "the store panicked".to_owned()),
-            Err(_) => failed(
-                StoreErrorKind::Timeout,
-                format!("no answer within {deadline:?}"),
-            ),
+            Err(_) => {
+                self.store.call_timed_out();
+                failed(
+                    StoreErrorKind::Timeout,
+                    format!("no answer within {deadline:?}"),
+                )
+            }
         };
         metrics::store_call(operation, asked.elapsed(), &answer);
         answer

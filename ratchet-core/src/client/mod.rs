@@ -16,6 +16,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 pub use archive::ArchiveClient;
 pub(crate) use archive::archive;
 pub use bulk::{Bulk, BulkCounts};
@@ -37,7 +39,7 @@ use crate::model::{
 use crate::name::Name;
 use crate::priority::Priority;
 use crate::state::{JobAction, JobState};
-use crate::store::{Changed, SharedStore};
+use crate::store::{AppTransaction, Changed, SharedStore};
 
 /// Enqueues jobs and looks after them. Cheap to clone.
 ///
@@ -160,11 +162,7 @@ impl Client {
     /// # Cancel safety
     /// Dropped, the job may or may not have been enqueued.
     pub async fn enqueue(&self, job: NewJob) -> Result<Enqueued> {
-        let answers = self.enqueue_all(&[job]).await?;
-        answers.first().copied().ok_or_else(|| {
-            StoreError::new(StoreErrorKind::Other, "enqueue")
-                .with_source("the store gave no answer")
-        })
+        only(self.enqueue_all(&[job]).await)
     }
 
     /// Enqueues jobs, all of them or none, and wakes nodes for those that are due at once, unless
@@ -217,6 +215,62 @@ impl Client {
             self.wake(Wakeup::queue(queue.clone())).await;
         }
         Ok(answers)
+    }
+
+    /// Enqueues one job inside a transaction of the application: it is there if and when the transaction
+    /// commits, and if that rolls back there is no trace of it. See
+    /// [`enqueue_all_in`](Self::enqueue_all_in).
+    ///
+    /// ```no_run
+    /// # use ratchet_core::{Client, NewJob, Result, store::AppTransaction};
+    /// # async fn example<S>(client: Client, mut tx: impl AppTransaction<S>) -> Result<()> {
+    /// // … what the application changes, in the same transaction
+    /// client.enqueue_in(&mut tx, NewJob::new("confirm", &42)).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`enqueue_all_in`](Self::enqueue_all_in).
+    ///
+    /// # Cancel safety
+    /// As for [`enqueue_all_in`](Self::enqueue_all_in).
+    pub fn enqueue_in<'a, S>(
+        &'a self,
+        transaction: &'a mut impl AppTransaction<S>,
+        job: NewJob,
+    ) -> impl Future<Output = Result<Enqueued>> + Send + 'a {
+        self.enqueue_all_in(transaction, [job]).map(only)
+    }
+
+    /// Enqueues jobs inside a transaction of the application, all of them or none.
+    ///
+    /// The transaction is one of the store's driver, in the version that Ratchet re-exports, on the same
+    /// database. The store's own `enqueue_in` documents what else it must be, who is woken up when it
+    /// commits, and what it holds up until then.
+    ///
+    /// # Errors
+    /// `Invalid`, naming what is wrong with the first bad job, or `transaction` if that is of another
+    /// backend than the store; `Misconfigured` if the store takes no transactions, such as
+    /// [`MemoryStore`](crate::MemoryStore); otherwise as the store documents.
+    ///
+    /// # Cancel safety
+    /// Dropped, a part of the jobs may be in the transaction, which must be rolled back.
+    pub fn enqueue_all_in<'a, S>(
+        &'a self,
+        transaction: &'a mut impl AppTransaction<S>,
+        jobs: impl Into<Vec<NewJob>>,
+    ) -> impl Future<Output = Result<Vec<Enqueued>>> + Send + 'a {
+        let jobs = jobs.into();
+        #[cfg(feature = "otel")]
+        let jobs = crate::otel::traced(&jobs).into_owned();
+        match self.store().transactions() {
+            Some(store) => store.enqueue_in(transaction.connection(), jobs),
+            None => async {
+                Err(StoreError::new(StoreErrorKind::Misconfigured, "enqueue_in")
+                    .with_source("the store takes no transactions of the application"))
+            }
+            .boxed(),
+        }
     }
 
     /// Hints that there is work. The jobs are stored, so a transport that hangs must not make the
@@ -448,4 +502,11 @@ impl Client {
             })
             .await
     }
+}
+
+/// Returns the answer for one job.
+fn only(answers: Result<Vec<Enqueued>>) -> Result<Enqueued> {
+    answers?.first().copied().ok_or_else(|| {
+        StoreError::new(StoreErrorKind::Other, "enqueue").with_source("the store gave no answer")
+    })
 }

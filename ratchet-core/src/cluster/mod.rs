@@ -16,6 +16,7 @@ mod timings;
 use std::fmt::Debug;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
 pub use election::{Election, ElectionOutcome};
@@ -31,12 +32,27 @@ use crate::metrics;
 use crate::name::Name;
 
 /// A hint that there may be work. It never carries truth: whoever gets it looks into the database.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// It serializes, so that a coordinator needs no message type of its own.
+///
+/// ```
+/// use ratchet_core::Name;
+/// use ratchet_core::cluster::Wakeup;
+///
+/// let wakeup = Wakeup::queue(Name::new("queue", "mail")?);
+/// let message = serde_json::to_string(&wakeup)?;
+/// assert_eq!(message, r#"{"queue":"mail"}"#);
+/// assert_eq!(serde_json::from_str::<Wakeup>(&message)?, wakeup);
+/// # Ok::<(), ratchet_core::BoxError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Wakeup {
     /// The queue that has work; none: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Name>,
     /// The node that sent it, so that it can ignore its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<NodeId>,
 }
 

@@ -76,7 +76,7 @@ mod stats;
 mod supervisor;
 mod totals;
 
-pub use build::{BuildError, NodeBuilder, Ratchet};
+pub use build::{BuildError, JobTypes, NodeBuilder, Ratchet};
 pub use hooks::NodeHook;
 pub use lead::daemon::{DaemonContext, DaemonResult};
 #[cfg(feature = "testing")]

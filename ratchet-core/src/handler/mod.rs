@@ -166,10 +166,41 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
         job
     }
 
+    /// What follows from the arguments of this job: its lane, keys, tags, priority. It is applied to the
+    /// [`defaults`](Self::defaults), so nobody who enqueues the job can forget it.
+    ///
+    /// ```
+    /// # use ratchet_core::{Job, JobContext, JobResult, NewJob};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct Charge {
+    ///     order: u64,
+    ///     customer: String,
+    /// }
+    ///
+    /// impl Job for Charge {
+    ///     const KIND: &'static str = "charge";
+    ///     # type Output = ();
+    ///
+    ///     fn configure(&self, job: NewJob) -> NewJob {
+    ///         // One at a time for each customer, in the order of the enqueues; each order once.
+    ///         job.lane(&self.customer).idempotency_key(&format!("charge:{}", self.order))
+    ///     }
+    ///     # async fn run(self, _ctx: JobContext) -> JobResult<()> { Ok(()) }
+    /// }
+    ///
+    /// let job = Charge { order: 7, customer: "ada".into() }.into_job();
+    /// assert_eq!(job.spec().lane.as_ref().unwrap(), "ada");
+    /// ```
+    #[must_use]
+    fn configure(&self, job: NewJob) -> NewJob {
+        job
+    }
+
     /// The job to enqueue.
     #[must_use]
     fn into_job(self) -> NewJob {
-        Self::defaults(NewJob::new(Self::KIND, &self).payload_version(Self::VERSION))
+        let job = NewJob::new(Self::KIND, &self).payload_version(Self::VERSION);
+        self.configure(Self::defaults(job))
     }
 }
 

@@ -36,11 +36,11 @@ impl JobFlags {
     /// The route of the job names a permit.
     pub const PERMIT: Self = Self(128);
     /// The end of the job may concern others: its lane, its children or its batch.
-    pub const AWAITED: Self = Self::LANE.and(Self::FOLLOWED);
+    pub const AWAITED: Self = Self::LANE.or(Self::FOLLOWED);
     /// The end of the job may concern its children or its batch, whatever its lane is.
-    pub const FOLLOWED: Self = Self::CHILDREN.and(Self::BATCH);
+    pub const FOLLOWED: Self = Self::CHILDREN.or(Self::BATCH);
     /// The job has links, a signal or a batch of its own.
-    pub const LINKED: Self = Self::WAITS.and(Self::BATCH);
+    pub const LINKED: Self = Self::WAITS.or(Self::BATCH);
 
     /// The flags, each with the word that stands for it in the texts of statements.
     pub const WORDS: [(&'static str, Self); 9] = [
@@ -71,12 +71,12 @@ impl JobFlags {
             (spec.route.permit.is_some(), Self::PERMIT),
         ];
         let flags = has.into_iter().filter(|(has, _)| *has);
-        flags.fold(Self::default(), |flags, (_, flag)| flags.and(flag))
+        flags.fold(Self::default(), |flags, (_, flag)| flags.or(flag))
     }
 
     /// Returns the flags of both.
     #[must_use]
-    pub const fn and(self, other: Self) -> Self {
+    pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(flags(job().unique_key("u")), JobFlags::UNIQUE_KEY);
         assert_eq!(flags(job().lane("l")), JobFlags::LANE);
         let both = flags(job().tag("t").permit("p"));
-        assert_eq!(both, JobFlags::TAGS.and(JobFlags::PERMIT));
+        assert_eq!(both, JobFlags::TAGS.or(JobFlags::PERMIT));
     }
 
     /// Databases hold these.

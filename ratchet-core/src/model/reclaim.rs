@@ -156,7 +156,9 @@ impl ReclaimRequest {
         let crashed = reason.is_crash() && !given_up && (begun || before == 0);
         let crash_count = before.saturating_add(crashed.into());
         let exhausted = given_up || beyond_budget(crash_count);
-        let state = if reason.is_crash() && exhausted {
+        // Whether a count that cannot be read is beyond the budget, no later pass could say either.
+        let counts = reason.is_crash() || claim.crash_count.is_none();
+        let state = if counts && exhausted {
             JobState::Running
         } else if claim.cancel_requested {
             JobState::Cancelled
@@ -491,6 +493,12 @@ mod tests {
             let mut held = claim(UNKNOWN, Some(1));
             held.crash_count = None;
             let effect = request.judge(&held, 900_000).unwrap();
+            assert!(effect.is_exhausted(), "{max_crashes}");
+            let alive = node(NodeStatus::Active, 900_000);
+            let mut not_begun = claim(Owner::Known(&alive), None);
+            not_begun.crash_count = None;
+            let effect = request.judge(&not_begun, 900_000).unwrap();
+            assert_eq!(effect.reason, ReclaimReason::NotStarted);
             assert!(effect.is_exhausted(), "{max_crashes}");
             held.crash_count = Some(u32::MAX);
             let effect = request.judge(&held, 900_000).unwrap();

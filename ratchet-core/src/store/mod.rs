@@ -45,6 +45,7 @@ mod rates;
 mod recurring;
 mod signals;
 mod stored_lock;
+mod transactions;
 mod versions;
 mod workflows;
 
@@ -52,7 +53,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use archive::ArchiveStore;
-pub use checked::{Attempts, CallPolicy, Checked, check_enqueue};
+pub use checked::{CallPolicy, Checked, ContentionBackoff, check_enqueue};
 pub use diagnostics::DiagnosticStore;
 pub use jobs::JobStore;
 pub use lock_page::LockPage;
@@ -64,6 +65,7 @@ pub use rates::RateStore;
 pub use recurring::RecurringStore;
 pub use signals::SignalStore;
 pub use stored_lock::StoredLock;
+pub use transactions::{AppConnection, AppTransaction, TransactionStore};
 pub use versions::VersionStore;
 pub use workflows::WorkflowStore;
 
@@ -104,12 +106,14 @@ pub trait Store: Debug + Send + Sync + 'static {
         CallPolicy::default()
     }
 
-    /// Reports that the [door](Checked) dropped a call at its deadline. A store that keeps connections
+    /// Reports that a call was dropped at its deadline, by the [door](Checked) or by the engine. A store that keeps connections
     /// may drop those that are idle: the network may have fallen silent, and each of them would cost
     /// another deadline.
     fn call_timed_out(&self) {}
 
-    /// Whether this is a store behind its [door](Checked). Only `Checked` returns true.
+    /// Whether calls come through a [door](Checked). `Checked` returns true, and a wrapper returns what
+    /// the store inside it returns: with two doors, a call that meets contention would be repeated by
+    /// both.
     fn is_checked(&self) -> bool {
         false
     }
@@ -141,6 +145,11 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Signals, if the store has them.
     fn signals(&self) -> Option<&dyn SignalStore> {
+        None
+    }
+
+    /// Enqueueing in transactions of the application, if the store can.
+    fn transactions(&self) -> Option<&dyn TransactionStore> {
         None
     }
 

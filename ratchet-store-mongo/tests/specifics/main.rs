@@ -106,7 +106,8 @@ tests! {
         a_producer_that_stops_before_its_commit_holds_no_lane
         what_is_refused_leaves_nothing_in_the_transaction
         what_fails_behind_the_first_write_cannot_be_committed
-        a_session_that_can_have_no_transaction_is_misconfigured;
+        a_session_that_can_have_no_transaction_is_misconfigured
+        a_client_enqueues_in_transactions;
 }
 
 fn main() -> ExitCode {

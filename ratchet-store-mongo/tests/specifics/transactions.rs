@@ -10,7 +10,7 @@ use ratchet_core::model::{
     BatchCondition, Condition, Detail, Enqueued, Fenced, Outcome, Settlement,
 };
 use ratchet_core::store::{Checked, JobStore, WorkflowStore};
-use ratchet_core::{BatchId, JobId, JobState, StoreErrorKind};
+use ratchet_core::{BatchId, JobId, JobState, Ratchet, StoreErrorKind};
 use ratchet_store_mongo::MongoStore;
 
 use crate::faults::Fault;
@@ -253,4 +253,14 @@ async fn cannot_begin(store: &Checked<MongoStore>, mut session: ClientSession, w
     for job in &jobs {
         assert!(!exists(store, job.id()).await);
     }
+}
+
+pub(crate) async fn a_client_enqueues_in_transactions(space: Arc<Space>) {
+    let (application, store) = application(&space).await;
+    let client = Ratchet::client(Arc::new(store.clone()));
+    let mut session = begin(&space, &application).await;
+    let enqueued = client.enqueue_in(&mut session, job()).await.unwrap();
+    assert!(!exists(&store, enqueued.id()).await);
+    session.commit_transaction().await.unwrap();
+    assert!(exists(&store, enqueued.id()).await);
 }

@@ -132,7 +132,8 @@ tests! {
     transactions: a_rollback_leaves_neither_rows_nor_wakeups a_commit_brings_both
         keys_lost_to_others_leave_the_transaction_usable jobs_with_keys_need_a_transaction
         a_closed_store_refuses_and_connects_no_more
-        closing_again_is_silent without_wakeups_nobody_is_woken_up;
+        closing_again_is_silent without_wakeups_nobody_is_woken_up
+        an_enqueue_that_meets_its_deadline_is_taken_back a_client_enqueues_in_transactions;
     undelivered: a_lane_whose_head_was_claimed_unheard_goes_on
         a_permit_that_was_claimed_unheard_is_free_again;
 }

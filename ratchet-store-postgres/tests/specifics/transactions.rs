@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_core::StoreErrorKind;
 use ratchet_core::cluster::{Wakeup, WakeupStream};
 use ratchet_core::model::Enqueued;
 use ratchet_core::store::{Checked, Store};
+use ratchet_core::{Ratchet, StoreErrorKind};
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Row};
 
@@ -195,4 +195,65 @@ pub(crate) async fn without_wakeups_nobody_is_woken_up(schema: Arc<Schema>) {
     }
     // They come in the order of the commits.
     assert_eq!(wakeups.next().await.queue.unwrap(), "loud");
+}
+
+pub(crate) async fn an_enqueue_that_meets_its_deadline_is_taken_back(schema: Arc<Schema>) {
+    // The clock is set forward, so that nothing depends on how long the server takes.
+    let on_a_settable_clock = move || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().unwrap();
+        runtime.block_on(meet_the_deadline(&schema));
+    };
+    tokio::task::spawn_blocking(on_a_settable_clock)
+        .await
+        .unwrap();
+}
+
+async fn meet_the_deadline(schema: &Schema) {
+    let store = open(schema).await;
+    // It has a connection of its own, and the routes.
+    enqueue(&store, job()).await;
+    assert_ne!(store.connections(), Some(0));
+    let lock = "BEGIN; LOCK TABLE {schema}.signals IN ACCESS EXCLUSIVE MODE";
+    schema.execute(lock).await.unwrap();
+    let mut application = application(schema).await;
+    let held_up = job().wait_for("paid", Duration::from_secs(60));
+    let id = held_up.id();
+    let enqueued = tokio::spawn({
+        let store = store.clone();
+        async move {
+            let mut tx = application.begin().await.unwrap();
+            let failed = store.enqueue_in(&mut tx, &[held_up]).await.unwrap_err();
+            tx.commit().await.unwrap();
+            failed
+        }
+    });
+    schema.until_a_call_waits().await;
+    // A blocking task keeps the paused clock from going on by itself.
+    let (go_on, waiting) = std::sync::mpsc::channel::<()>();
+    let blocking = tokio::task::spawn_blocking(move || waiting.recv());
+    tokio::time::pause();
+    tokio::time::advance(store.call_policy().deadline).await;
+    // Its idle connections are dropped when the deadline has come.
+    while store.connections() != Some(0) {
+        tokio::task::yield_now().await;
+    }
+    schema.execute("COMMIT").await.unwrap();
+    assert_kind(&enqueued.await.unwrap(), StoreErrorKind::Timeout);
+    tokio::time::resume();
+    go_on.send(()).unwrap();
+    blocking.await.unwrap().unwrap();
+    assert!(!exists(&store, id).await);
+}
+
+pub(crate) async fn a_client_enqueues_in_transactions(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let client = Ratchet::client(Arc::new(store.clone()));
+    let mut application = application(&schema).await;
+    let mut tx = application.begin().await.unwrap();
+    let one = client.enqueue_in(&mut tx, job()).await.unwrap();
+    let two = client.enqueue_in(&mut *tx, job()).await.unwrap();
+    assert!(!exists(&store, one.id()).await);
+    tx.commit().await.unwrap();
+    assert!(exists(&store, one.id()).await && exists(&store, two.id()).await);
 }

@@ -1,8 +1,13 @@
 //! `enqueue_in`: jobs in a transaction of the application.
 
+use std::sync::Arc;
+
 use ratchet_core::model::{Detail, Enqueued, JobSelector};
-use ratchet_core::store::{JobStore, WorkflowStore};
-use ratchet_core::{BatchId, Condition, JobAction, JobState, NewJob, Priority, StoreErrorKind};
+use ratchet_core::store::{AppConnection, AppTransaction, JobStore, WorkflowStore};
+use ratchet_core::{
+    BatchId, Condition, InvalidInput, JobAction, JobState, MemoryStore, NewJob, Priority, Ratchet,
+    StoreErrorKind,
+};
 use rusqlite::TransactionBehavior;
 
 use crate::{Place, assert_kind, claim_all, enqueue, exists, job, refuse_critical_jobs};
@@ -129,4 +134,39 @@ async fn links_come_and_go_with_the_transaction() {
     let states: Vec<JobState> = found.into_iter().flatten().map(|job| job.state).collect();
     assert_eq!(states, [JobState::Pending, JobState::Cancelled]);
     assert!(!exists(&store, bad[0].id()).await);
+}
+
+/// A transaction of some other database.
+struct Foreign;
+
+impl AppTransaction<Foreign> for Foreign {
+    fn connection(&mut self) -> AppConnection<'_> {
+        AppConnection::Exclusive(self)
+    }
+}
+
+#[tokio::test]
+async fn a_client_enqueues_in_the_transactions_of_its_store_and_no_other() {
+    let place = Place::new();
+    let store = place.open().await;
+    let client = Ratchet::client(Arc::new(store.clone()));
+    let mut database = place.sql();
+    let mut tx = database.transaction().unwrap();
+    let one = client.enqueue_in(&mut tx, job()).await.unwrap();
+    let more = client
+        .enqueue_all_in(&mut tx, [job(), job()])
+        .await
+        .unwrap();
+    assert!(!exists(&store, one.id()).await);
+    let error = client.enqueue_in(&mut Foreign, job()).await.unwrap_err();
+    let field = error.invalid_input().map(InvalidInput::field);
+    assert_eq!(field, Some("transaction"), "{error}");
+    let refused = client.enqueue_in(&mut tx, job().queue("")).await;
+    assert_kind(&refused.unwrap_err(), StoreErrorKind::Invalid);
+    tx.commit().unwrap();
+    assert!(exists(&store, one.id()).await && exists(&store, more[1].id()).await);
+    let without = Ratchet::client(Arc::new(MemoryStore::new()));
+    let mut tx = database.transaction().unwrap();
+    let refused = without.enqueue_in(&mut tx, job()).await;
+    assert_kind(&refused.unwrap_err(), StoreErrorKind::Misconfigured);
 }

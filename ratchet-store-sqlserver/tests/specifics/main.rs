@@ -78,7 +78,8 @@ tests! {
         what_an_application_sets_lasts_until_the_end
         a_temporary_table_made_without_parameters_lasts the_last_statement_is_counted
         a_closed_store_refuses an_enqueue_stores_every_job_whatever_was_set_before
-        a_transaction_of_another_store_is_refused a_refused_statement_fails_the_transaction;
+        a_transaction_of_another_store_is_refused a_refused_statement_fails_the_transaction
+        a_client_enqueues_in_transactions;
 }
 
 fn main() -> ExitCode {

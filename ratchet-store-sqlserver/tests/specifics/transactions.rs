@@ -6,7 +6,7 @@ use std::time::Duration;
 use ratchet_core::StoreErrorKind;
 use ratchet_core::model::{Detail, Enqueued};
 use ratchet_core::store::{Checked, JobStore};
-use ratchet_core::{BatchId, Condition, JobId, NewJob};
+use ratchet_core::{BatchId, Condition, JobId, NewJob, Ratchet};
 use ratchet_store_sqlserver::SqlServerStore;
 
 use crate::server::Schema;
@@ -311,4 +311,13 @@ pub(crate) async fn a_refused_statement_fails_the_transaction(schema: Arc<Schema
     assert_kind(&error, StoreErrorKind::Unavailable);
     tx.rollback().await.unwrap();
     assert_eq!(notes(&schema).await, 0, "written outside any transaction");
+}
+
+pub(crate) async fn a_client_enqueues_in_transactions(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let client = Ratchet::client(Arc::new(store.clone()));
+    let mut tx = store.begin().await.unwrap();
+    let enqueued = client.enqueue_in(&mut tx, job()).await.unwrap();
+    tx.commit().await.unwrap();
+    assert!(exists(&store, enqueued.id()).await);
 }

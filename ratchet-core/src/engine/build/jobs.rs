@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::builder::NodeBuilder;
 use super::environment::capabilities_in;
+use super::job_types::JobTypes;
 use crate::engine::settings::pool::Pool;
 use crate::error::SettingProblem;
 use crate::handler::Job;
@@ -12,9 +13,33 @@ use crate::priority::Aging;
 use crate::route::Selection;
 
 impl NodeBuilder {
-    /// Lets the node run jobs of this type, under all its names; jobs of other kinds are left to other
-    /// nodes.
-    pub fn register<J: Job>(mut self) -> Self {
+    /// Lets the node run jobs of this type, or of these types, under all their names; jobs of other kinds
+    /// are left to other nodes.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use ratchet_core::{Job, JobContext, JobResult, MemoryStore, Ratchet};
+    /// # macro_rules! job {
+    /// #     ($name:ident) => {
+    /// #         #[derive(serde::Serialize, serde::Deserialize)]
+    /// #         struct $name;
+    /// #         impl Job for $name {
+    /// #             const KIND: &'static str = stringify!($name);
+    /// #             type Output = ();
+    /// #             async fn run(self, _ctx: JobContext) -> JobResult<()> { Ok(()) }
+    /// #         }
+    /// #     };
+    /// # }
+    /// # job!(Charge); job!(Ship); job!(Confirm);
+    /// let builder = Ratchet::builder(Arc::new(MemoryStore::new()));
+    /// let node = builder.register::<(Charge, Ship, Confirm)>().build()?;
+    /// # Ok::<(), ratchet_core::BuildError>(())
+    /// ```
+    pub fn register<J: JobTypes>(self) -> Self {
+        J::register_with(self)
+    }
+
+    pub(super) fn register_one<J: Job>(mut self) -> Self {
         let registered = self.registry.register::<J>();
         let problems = registered.err().into_iter().flatten();
         self.problems.extend(problems.map(SettingProblem::from));

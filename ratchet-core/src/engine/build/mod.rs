@@ -6,6 +6,7 @@ mod check;
 mod environment;
 mod error;
 mod hooks_and_layers;
+mod job_types;
 mod jobs;
 mod ratchet;
 mod rate_limits;
@@ -16,4 +17,5 @@ mod upkeep;
 
 pub use builder::NodeBuilder;
 pub use error::BuildError;
+pub use job_types::JobTypes;
 pub use ratchet::Ratchet;

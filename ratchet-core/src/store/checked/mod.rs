@@ -2,10 +2,10 @@
 //!
 //! One file for each trait. A method checks its input, answers what needs no store (an empty batch, a
 //! limit of 0), and makes the call through [`Checked::call`]: within the deadline, and again after
-//! contention. Whether it is made again, [`Attempts`] decides, without I/O.
+//! contention. Whether it is made again, [`ContentionBackoff`] decides, without I/O.
 
 mod archive;
-mod attempts;
+mod contention;
 mod diagnostics;
 mod jobs;
 mod locks;
@@ -15,6 +15,7 @@ mod queues;
 mod rates;
 mod recurring;
 mod signals;
+mod transactions;
 mod versions;
 mod workflows;
 
@@ -23,12 +24,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use attempts::Attempts;
+use tokio::time::Instant;
+
+pub use contention::ContentionBackoff;
 
 use super::{
     ArchiveStore, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
-    RateStore, RecurringStore, SharedStore, SignalStore, Store, StoreInfo, VersionStore,
-    WorkflowStore,
+    RateStore, RecurringStore, SharedStore, SignalStore, Store, StoreInfo, TransactionStore,
+    VersionStore, WorkflowStore,
 };
 use crate::cluster::ClusterCoordinator;
 use crate::error::{Result, StoreError, StoreErrorKind};
@@ -94,6 +97,23 @@ impl CallPolicy {
         }
     }
 
+    /// Returns for how long a call is repeated whose caller can do better than wait, or which itself ends
+    /// in time with what it has: a tenth of the deadline.
+    #[must_use]
+    pub fn brief_patience(&self) -> Duration {
+        self.deadline / 10
+    }
+
+    /// Returns when a call that began at this time should end with what it has: after 8/10 of the
+    /// deadline. With [`brief_patience`](Self::brief_patience) before it, that leaves a tenth for the
+    /// answer.
+    #[must_use]
+    pub fn timely_end(&self, began: Instant) -> Instant {
+        // A time that no clock reaches overflows.
+        const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+        began + (self.deadline / 10 * 8).min(YEAR)
+    }
+
     /// Sets how many times a call is repeated after contention.
     #[must_use]
     pub const fn retries(mut self, retries: u32) -> Self {
@@ -144,7 +164,7 @@ fn part<P>(operation: &'static str, part: Option<P>) -> Result<P> {
 enum Repeat {
     /// All of it.
     UntilDeadline,
-    /// A tenth. For calls whose caller can do better than wait, such as a settlement of several claims,
+    /// [`CallPolicy::brief_patience`]. For calls whose caller can do better than wait, such as a settlement of several claims,
     /// which can be made one by one; and for those that end a little before the deadline with what they
     /// have done, such as claims.
     Briefly,
@@ -177,17 +197,17 @@ impl<S: Store + ?Sized> Checked<S> {
         let policy = self.0.call_policy();
         let patience = match repeat {
             Repeat::UntilDeadline => policy.deadline,
-            Repeat::Briefly => policy.deadline / 10,
+            Repeat::Briefly => policy.brief_patience(),
         };
         let tries = async {
             let began = time::monotonic();
-            let mut attempts = Attempts::new(policy.retries, patience);
+            let mut backoff = ContentionBackoff::new(policy.retries, patience);
             loop {
                 let error = match call().await {
                     Ok(answer) => return Ok(answer),
                     Err(error) => error,
                 };
-                let pause = attempts.failed(error.kind(), began.elapsed(), fastrand::f64());
+                let pause = backoff.failed(error.kind(), began.elapsed(), fastrand::f64());
                 match pause {
                     Some(pause) => tokio::time::sleep(pause).await,
                     None => return Err(error),
@@ -268,6 +288,10 @@ impl<S: Store + ?Sized> Store for Checked<S> {
 
     fn signals(&self) -> Option<&dyn SignalStore> {
         self.0.signals().map(|_| self as _)
+    }
+
+    fn transactions(&self) -> Option<&dyn TransactionStore> {
+        self.0.transactions().map(|_| self as _)
     }
 
     fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {

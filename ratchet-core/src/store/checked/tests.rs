@@ -4,10 +4,14 @@ use super::*;
 use crate::error::InvalidInput;
 use crate::memory::{Fault, MemoryStore};
 use crate::model::{
-    ClaimRequest, Condition, Detail, JobFilter, JobSelector, Outcome, PageRequest, PurgeRequest,
-    RateRequest, Report, ReportKind, Settlement, Signal, SignalTarget,
+    ArchiveFilter, ArchivePurge, BatchPurge, ClaimRequest, Condition, Detail, Guard, JobFilter,
+    JobSelector, Outcome, PageRequest, Parent, PurgeRequest, RateRequest, ReclaimRequest,
+    RecurringClaimRequest, RecurringFiring, RecurringToken, Report, ReportKind, RetireRecurring,
+    Settlement, Signal, SignalTarget,
 };
-use crate::{BatchId, ClaimToken, JobAction, JobId, JobState, Json, Name, NodeId, Rate};
+use crate::{
+    BatchId, ClaimToken, Fence, Incarnation, JobAction, JobId, JobState, Json, Name, NodeId, Rate,
+};
 
 const CONTENTION: StoreErrorKind = StoreErrorKind::Contention;
 
@@ -173,6 +177,68 @@ async fn what_is_refused_reaches_no_store() {
 }
 
 #[tokio::test]
+async fn limits_of_passes_and_pages_are_checked() {
+    let (store, calls) = unseen();
+    let request = ReclaimRequest::new().limit(0);
+    assert_refused(store.reclaim(&request).await, "reclaim", "limit");
+    let none = PageRequest::first(0);
+    let listed = store.list_archived(&ArchiveFilter::all(), &none).await;
+    assert_refused(listed, "list_archived", "limit");
+    let request = ArchivePurge::new(Duration::ZERO, 0);
+    assert_refused(
+        store.purge_archive(&request).await,
+        "purge_archive",
+        "limit",
+    );
+    let request = BatchPurge::new(Duration::ZERO, 0);
+    assert_refused(
+        store.purge_batches(&request).await,
+        "purge_batches",
+        "limit",
+    );
+    let children = store.children_of(Parent::Job(JobId::new()), 0, None).await;
+    assert_refused(children, "children_of", "limit");
+    let request = RecurringClaimRequest::new(NodeId::new(), 0);
+    let due = store.claim_due_recurring(&request).await;
+    assert_refused(due, "claim_due_recurring", "limit");
+    let (lock, owner) = (name("lock"), name("owner"));
+    let renewed = store.renew(&lock, &owner, Fence(1), Duration::ZERO).await;
+    assert_refused(renewed, "renew", "ttl");
+    assert_eq!(*calls.lock().unwrap(), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_is_too_large_reaches_no_store() {
+    let (store, calls) = unseen();
+    let many = crate::limits::MAX_BATCH + 1;
+    let guard = Guard {
+        lock: name("lock"),
+        owner: name("owner"),
+        fence: Fence(1),
+    };
+    let request = RetireRecurring::new(vec![name("known"); many], NodeId::new(), guard);
+    assert_refused(store.retire(&request).await, "retire", "known");
+    let text = "x".repeat(crate::limits::MAX_RESULT_BYTES);
+    let signal = Signal::new(
+        SignalTarget::Job(JobId::new()),
+        Json::encode("text", &text).unwrap(),
+    );
+    assert_refused(store.deliver(&signal).await, "deliver", "payload");
+    let firing = RecurringFiring {
+        token: RecurringToken {
+            name: name("recurring"),
+            incarnation: Incarnation::new(),
+            revision: 1,
+        },
+        jobs: vec![NewJob::new("kind", &1).queue("")],
+        next_fire: None,
+        missed: false,
+    };
+    assert_refused(store.fire(&[firing]).await, "fire", "queue");
+    assert_eq!(*calls.lock().unwrap(), [""; 0]);
+}
+
+#[tokio::test]
 async fn what_needs_no_store_reaches_none() {
     let (store, calls) = unseen();
     assert!(store.enqueue(&[]).await.unwrap().is_empty());
@@ -243,6 +309,38 @@ async fn a_call_that_its_caller_can_make_in_parts_is_repeated_for_a_tenth_of_the
     // One claim cannot be ended in parts.
     let error = store.settle(&ends[..1]).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Timeout);
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_and_purges_are_repeated_briefly_and_not_after_they_took_effect() {
+    let policy = CallPolicy::default().retries(u32::MAX);
+    let request = ClaimRequest::new(NodeId::new(), 10);
+    let old = PurgeRequest::new(JobState::Succeeded, Duration::ZERO, 10);
+    let (store, _) = failing(policy, Fault::Failure(CONTENTION));
+    let began = time::monotonic();
+    store.claim_next_batch(&request).await.unwrap_err();
+    store
+        .claim_next_batch_optimized(&request)
+        .await
+        .unwrap_err();
+    store.purge(&old).await.unwrap_err();
+    let took = began.elapsed();
+    let brief = policy.brief_patience();
+    assert!(brief * 3 <= took && took < brief * 4, "{took:?}");
+    let (store, calls) = failing(policy, Fault::ErrorAfterCommit);
+    store.claim_next_batch(&request).await.unwrap_err();
+    store.purge(&old).await.unwrap_err();
+    assert_eq!(*calls.lock().unwrap(), ["claim_next_batch", "purge"]);
+}
+
+#[test]
+fn a_call_that_ends_in_time_leaves_a_tenth_of_the_deadline() {
+    let began = time::monotonic();
+    let policy = CallPolicy::within(Duration::from_secs(10));
+    let last_try = began + policy.brief_patience();
+    let left = began + policy.deadline - policy.timely_end(last_try);
+    assert_eq!(left, Duration::from_secs(1));
+    assert!(CallPolicy::within(Duration::MAX).timely_end(began) > began);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,13 +7,13 @@ use crate::error::StoreErrorKind;
 /// A call is repeated after [`Contention`](StoreErrorKind::Contention), which has changed nothing. Other
 /// failures are the caller's to repeat.
 #[derive(Debug)]
-pub struct Attempts {
+pub struct ContentionBackoff {
     repeated: u32,
     retries: u32,
     patience: Duration,
 }
 
-impl Attempts {
+impl ContentionBackoff {
     /// Allows up to `retries` repetitions, the last of which begins no later than `patience` after the
     /// first try.
     #[must_use]
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn only_contention_is_repeated() {
-        let mut attempts = Attempts::new(8, Duration::MAX);
+        let mut backoff = ContentionBackoff::new(8, Duration::MAX);
         for kind in [
             StoreErrorKind::Unavailable,
             StoreErrorKind::Timeout,
@@ -71,15 +71,15 @@ mod tests {
             StoreErrorKind::Corrupt,
             StoreErrorKind::Other,
         ] {
-            assert_eq!(attempts.failed(kind, Duration::ZERO, 0.0), None, "{kind:?}");
+            assert_eq!(backoff.failed(kind, Duration::ZERO, 0.0), None, "{kind:?}");
         }
-        assert!(attempts.failed(CONTENTION, Duration::ZERO, 0.0).is_some());
+        assert!(backoff.failed(CONTENTION, Duration::ZERO, 0.0).is_some());
     }
 
     #[test]
     fn pauses_double_up_to_a_bound_and_the_last_failure_is_returned() {
-        let mut attempts = Attempts::new(8, Duration::MAX);
-        let mut next = |random| attempts.failed(CONTENTION, Duration::ZERO, random);
+        let mut backoff = ContentionBackoff::new(8, Duration::MAX);
+        let mut next = |random| backoff.failed(CONTENTION, Duration::ZERO, random);
         let pauses: Vec<u128> = (0..7)
             .filter_map(|_| next(0.0))
             .map(|pause| pause.as_millis())
@@ -92,15 +92,15 @@ mod tests {
     #[test]
     fn nothing_is_repeated_when_patience_has_run_out() {
         let patience = Duration::from_secs(1);
-        let mut attempts = Attempts::new(u32::MAX, patience);
+        let mut backoff = ContentionBackoff::new(u32::MAX, patience);
         let just_before = patience.checked_sub(Duration::from_nanos(1)).unwrap();
-        assert!(attempts.failed(CONTENTION, just_before, 0.0).is_some());
-        assert_eq!(attempts.failed(CONTENTION, patience, 0.0), None);
+        assert!(backoff.failed(CONTENTION, just_before, 0.0).is_some());
+        assert_eq!(backoff.failed(CONTENTION, patience, 0.0), None);
     }
 
     #[test]
-    fn a_store_that_repeats_nothing_has_no_attempts() {
-        let mut attempts = Attempts::new(0, Duration::MAX);
-        assert_eq!(attempts.failed(CONTENTION, Duration::ZERO, 0.0), None);
+    fn a_store_that_repeats_nothing_has_no_backoff() {
+        let mut backoff = ContentionBackoff::new(0, Duration::MAX);
+        assert_eq!(backoff.failed(CONTENTION, Duration::ZERO, 0.0), None);
     }
 }

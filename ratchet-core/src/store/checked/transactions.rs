@@ -1,0 +1,24 @@
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use super::{Checked, check_enqueue, part};
+use crate::error::Result;
+use crate::model::{Enqueued, NewJob};
+use crate::store::{AppConnection, Store, TransactionStore};
+
+/// Neither repeated nor ended at the deadline: what the application's transaction can bear, the store
+/// knows.
+impl<S: Store + ?Sized> TransactionStore for Checked<S> {
+    fn enqueue_in<'a>(
+        &'a self,
+        connection: AppConnection<'a>,
+        jobs: Vec<NewJob>,
+    ) -> BoxFuture<'a, Result<Vec<Enqueued>>> {
+        let store = part("enqueue_in", self.0.transactions())
+            .and_then(|store| check_enqueue("enqueue_in", &*self.0, &jobs).map(|()| store));
+        match store {
+            Ok(store) => store.enqueue_in(connection, jobs),
+            Err(error) => async { Err(error) }.boxed(),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+use std::any::{Any, type_name};
+
+use futures_util::future::BoxFuture;
+
+use crate::error::{InvalidInput, Result, StoreError, StoreErrorKind};
+use crate::model::{Enqueued, NewJob};
+
+/// Enqueueing inside a transaction of the application, on its own connection to the same database.
+///
+/// Applications call [`Client::enqueue_in`](crate::Client::enqueue_in).
+pub trait TransactionStore: Send + Sync {
+    /// Stores jobs inside the transaction that is open on this connection: they are there if and when
+    /// it commits. The clauses of [`JobStore::enqueue`](super::JobStore::enqueue) hold.
+    ///
+    /// Not an `async fn`, since some drivers' transactions may not move to another thread: what needs
+    /// the connection only for a moment is done before the method returns.
+    ///
+    /// # Errors
+    /// `Invalid`, naming `transaction`, for a connection of another driver. It is then what it was.
+    /// Otherwise as the store documents.
+    fn enqueue_in<'a>(
+        &'a self,
+        connection: AppConnection<'a>,
+        jobs: Vec<NewJob>,
+    ) -> BoxFuture<'a, Result<Vec<Enqueued>>>;
+}
+
+/// A transaction of the application, in which a store of type `S` can enqueue jobs.
+///
+/// Stores implement it for the types of their drivers.
+#[diagnostic::on_unimplemented(
+    message = "jobs cannot be enqueued in `{Self}`",
+    label = "not a transaction of a driver that a backend of Ratchet uses",
+    note = "the driver must be the one that Ratchet uses, in the same version: \
+            `ratchet::postgres::sqlx`, `ratchet::sqlite::rusqlite`, `ratchet::mongo::mongodb`, or a \
+            `ratchet::sqlserver::Transaction`"
+)]
+pub trait AppTransaction<S> {
+    /// Returns the connection of the transaction, as its store knows it.
+    fn connection(&mut self) -> AppConnection<'_>;
+}
+
+/// The connection of an [`AppTransaction`], whose type the store of its driver knows.
+#[derive(Debug)]
+pub enum AppConnection<'a> {
+    /// One that can be used by many at once.
+    Shared(&'a dyn Any),
+    /// One that is used by one at a time.
+    Exclusive(&'a mut dyn Any),
+}
+
+impl<'a> AppConnection<'a> {
+    /// Returns the shared connection of a store whose driver's connections are a `T`.
+    ///
+    /// # Errors
+    /// `Invalid`, naming `transaction`, if it is another type's.
+    pub fn shared<T: Any>(self) -> Result<&'a T> {
+        match self {
+            Self::Shared(connection) => connection.downcast_ref(),
+            Self::Exclusive(_) => None,
+        }
+        .ok_or_else(unfit::<T>)
+    }
+
+    /// Returns the exclusive connection of a store whose driver's connections are a `T`.
+    ///
+    /// # Errors
+    /// `Invalid`, naming `transaction`, if it is another type's.
+    pub fn exclusive<T: Any>(self) -> Result<&'a mut T> {
+        match self {
+            Self::Shared(_) => None,
+            Self::Exclusive(connection) => connection.downcast_mut(),
+        }
+        .ok_or_else(unfit::<T>)
+    }
+}
+
+fn unfit<T>() -> StoreError {
+    let problem = format!(
+        "is of another backend than the store, which takes a `{}`",
+        type_name::<T>()
+    );
+    StoreError::new(StoreErrorKind::Invalid, "enqueue_in")
+        .with_source(InvalidInput::new("transaction", problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_only_what_it_is() {
+        let (shared, mut exclusive) = (7_u32, 8_u64);
+        assert_eq!(AppConnection::Shared(&shared).shared::<u32>().unwrap(), &7);
+        let taken = AppConnection::Exclusive(&mut exclusive).exclusive::<u64>();
+        *taken.unwrap() = 9;
+        assert_eq!(exclusive, 9);
+        let error = AppConnection::Shared(&shared).shared::<u64>().unwrap_err();
+        assert_eq!(
+            error.invalid_input().map(InvalidInput::field),
+            Some("transaction")
+        );
+        let text = "enqueue_in: invalid input: transaction is of another backend than the store, \
+                    which takes a `u64`";
+        assert_eq!(error.to_string(), text);
+        assert!(AppConnection::Shared(&shared).exclusive::<u32>().is_err());
+        assert!(
+            AppConnection::Exclusive(&mut exclusive)
+                .shared::<u64>()
+                .is_err()
+        );
+    }
+}
