@@ -354,6 +354,16 @@ async fn a_call_ends_at_the_deadline_and_the_store_is_told() {
     assert_eq!(*store.timed_out.lock().unwrap(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_store_is_told_of_a_call_that_the_engine_drops_sooner() {
+    let policy = CallPolicy::within(Duration::from_secs(3));
+    let (store, _) = failing(policy, Fault::Delay(Duration::from_secs(60)));
+    let calls = crate::client::Calls::new(Arc::new(store.clone()), Duration::from_secs(1));
+    let read = calls.call("nodes", |store| store.nodes().nodes());
+    assert_eq!(read.await.unwrap_err().kind(), StoreErrorKind::Timeout);
+    assert_eq!(*store.timed_out.lock().unwrap(), 1);
+}
+
 #[tokio::test]
 async fn a_part_that_is_not_there_is_neither_shown_nor_called() {
     let (store, calls) = failing(CallPolicy::default(), Fault::None);
