@@ -96,9 +96,7 @@ async fn main() -> anyhow::Result<()> {
     let database = database.unwrap_or_else(|| folder.path().join("import.db"));
     let url = format!("sqlite://{}", database.display());
     let node = Ratchet::builder(ratchet::connect(&url).await?)
-        .register::<Import>()
-        .register::<Report>()
-        .register::<Alarm>()
+        .register::<(Import, Report, Alarm)>()
         .build()?;
     let client = node.client().clone();
 

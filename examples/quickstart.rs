@@ -56,8 +56,7 @@ async fn main() -> anyhow::Result<()> {
     let url = format!("sqlite://{}", folder.path().join("quickstart.db").display());
     let store = ratchet::connect(&url).await?;
     let node = Ratchet::builder(store)
-        .register::<Greet>()
-        .register::<Fetch>()
+        .register::<(Greet, Fetch)>()
         .concurrency(1)
         .prefetch(0)
         .build()?;

@@ -111,11 +111,7 @@ async fn main() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite://{}", folder.path().join("workflow.db").display());
     let node = Ratchet::builder(ratchet::connect(&url).await?)
-        .register::<Inspect>()
-        .register::<Shrink>()
-        .register::<Publish>()
-        .register::<Complain>()
-        .register::<CleanUp>()
+        .register::<(Inspect, Shrink, Publish, Complain, CleanUp)>()
         .build()?;
     let client = node.client().clone();
     let mut last = Vec::new();

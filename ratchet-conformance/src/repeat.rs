@@ -10,9 +10,9 @@ use async_trait::async_trait;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::*;
 use ratchet_core::store::{
-    Acquired, ArchiveStore, CallPolicy, Changed, DiagnosticStore, JobStore, LockInfo, LockStore,
-    NodeStore, PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo,
-    VersionStore, WorkflowStore,
+    Acquired, ArchiveStore, CallPolicy, Changed, DiagnosticStore, IfKnown, JobStore, LockInfo,
+    LockStore, NodeStore, PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store,
+    StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::time::Timestamp;
 use ratchet_core::{
@@ -259,7 +259,7 @@ repeating! {
     }
 
     PermitStore by permits {
-        AfterContention set_permits(resource: &Name, max: u32) -> Changed;
+        AfterContention set_permits(resource: &Name, max: u32, if_known: IfKnown) -> Changed;
         AfterContentionOrTimeout permits() -> Vec<PermitInfo>;
     }
 

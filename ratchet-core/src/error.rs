@@ -30,7 +30,10 @@ impl InvalidInput {
     /// A job needs a permit of a resource that nobody ever set, as every store says it.
     #[must_use]
     pub fn unknown_permit(resource: &impl fmt::Display) -> Self {
-        let problem = format!("is of the resource {resource}, which was never set");
+        let problem = format!(
+            "is of the resource {resource}, which was never set; declare it with NodeBuilder::permits, or \
+             set it with Client::set_permits"
+        );
         Self::new("permit", problem)
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use async_trait::async_trait;
 use ratchet_core::model::PermitInfo;
 use ratchet_core::permit::Budget;
-use ratchet_core::store::{Changed, PermitStore};
+use ratchet_core::store::{Changed, IfKnown, PermitStore};
 use ratchet_core::{InvalidInput, JobId, Name, Result};
 use uuid::Uuid;
 
@@ -19,10 +19,11 @@ use crate::store::SqlStore;
 /// first time, as that of a queue does.
 #[async_trait]
 impl<D: Dialect> PermitStore for SqlStore<D> {
-    async fn set_permits(&self, resource: &Name, max: u32) -> Result<Changed> {
+    async fn set_permits(&self, resource: &Name, max: u32, if_known: IfKnown) -> Result<Changed> {
         self.call("set_permits", || async {
             let set = self.sql().set_permits.query();
             let set = set.bind(resource.as_str()).bind(i64::from(max));
+            let set = set.bind(if_known == IfKnown::Keep);
             Ok(Changed::when(self.lease().await?.changed(set).await? > 0))
         })
         .await

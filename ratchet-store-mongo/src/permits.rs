@@ -9,7 +9,7 @@ use mongodb::bson::{RawDocumentBuf, doc};
 use mongodb::options::{FindOptions, ReadConcern};
 use ratchet_core::model::{ClaimRequest, PermitInfo};
 use ratchet_core::permit::Budget;
-use ratchet_core::store::{Changed, PermitStore};
+use ratchet_core::store::{Changed, IfKnown, PermitStore};
 use ratchet_core::{InvalidInput, JobId, JobState, Name, Priority, Result, Route, StoreErrorKind};
 
 use crate::connection::Tx;
@@ -25,10 +25,12 @@ const TRIES: u32 = 30;
 /// first time, as that of a queue does.
 #[async_trait]
 impl PermitStore for MongoStore {
-    async fn set_permits(&self, resource: &Name, max: u32) -> Result<Changed> {
+    async fn set_permits(&self, resource: &Name, max: u32, if_known: IfKnown) -> Result<Changed> {
         let max = i64::from(max);
-        self.call("set_permits", || self.change_permits(resource, max))
-            .await
+        self.call("set_permits", || {
+            self.change_permits(resource, max, if_known)
+        })
+        .await
     }
 
     async fn permits(&self) -> Result<Vec<PermitInfo>> {
@@ -39,18 +41,20 @@ impl PermitStore for MongoStore {
 impl MongoStore {
     /// Whoever claims by the old number at this moment meets this write, and begins again.
     /// [permit.change]
-    async fn change_permits(&self, resource: &Name, max: i64) -> Inner<Changed> {
+    async fn change_permits(&self, resource: &Name, max: i64, if_known: IfKnown) -> Inner<Changed> {
         let side = self.main();
         let mut on = side.plain();
         let other = doc! { "_id": resource.as_str(), "max": { "$ne": max } };
         let set = doc! { "$set": { "max": max } };
-        if on.update_one(&side.permits, other, set).await? > 0 {
+        let keep = if_known == IfKnown::Keep;
+        if !keep && on.update_one(&side.permits, other, set).await? > 0 {
             return Ok(Changed::Changed);
         }
         let new = doc! { "_id": resource.as_str(), "max": max, "claims": 0_i64 };
         let new = RawDocumentBuf::try_from(&new)?;
         match on.insert_many(&side.permits, &[new]).await {
             Ok(()) => Ok(Changed::Changed),
+            Err(failure) if failure.is_duplicate() && keep => Ok(Changed::Unchanged),
             Err(failure) if failure.is_duplicate() => {
                 let this = doc! { "_id": resource.as_str() };
                 match on.find_one(&side.permits, this).await? {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use ratchet_core::model::{NewJob, PermitInfo};
 use ratchet_core::permit::Budget;
-use ratchet_core::store::{Changed, PermitStore};
+use ratchet_core::store::{Changed, IfKnown, PermitStore};
 use ratchet_core::{InvalidInput, Name, Result, Route};
 use rusqlite::params;
 
@@ -18,13 +18,13 @@ use crate::store::SqliteStore;
 
 #[async_trait]
 impl PermitStore for SqliteStore {
-    async fn set_permits(&self, resource: &Name, max: u32) -> Result<Changed> {
+    async fn set_permits(&self, resource: &Name, max: u32, if_known: IfKnown) -> Result<Changed> {
         let resource = resource.clone();
         self.write("set_permits", Urgency::Normal, move |work| {
             let mut set = work.conn.prepare_cached(&SQL.set_permits)?;
-            Ok(Changed::when(
-                set.execute(params![resource.as_str(), max])? > 0,
-            ))
+            let keep = if_known == IfKnown::Keep;
+            let changed = set.execute(params![resource.as_str(), max, keep])?;
+            Ok(Changed::when(changed > 0))
         })
         .await
     }

@@ -34,9 +34,7 @@ impl NodeHook for DeadLetters {
 /// The node of the newsletter.
 pub fn node(store: SharedStore, office: Office, dead_letters: DeadLetters) -> NodeBuilder {
     Ratchet::builder(store)
-        .register::<SignUp>()
-        .register::<Letter>()
-        .register::<Remind>()
+        .register::<(SignUp, Letter, Remind)>()
         .state(office)
         .queue_concurrency("post", 4)
         .layer(TimeoutLayer::new(Duration::from_secs(30)))

@@ -14,7 +14,15 @@ fn permits_of(node: &TestNode) -> &dyn PermitStore {
 }
 
 async fn set(node: &TestNode, resource: &str, max: u32) -> Changed {
-    ok(permits_of(node).set_permits(&name(resource), max).await)
+    ok(permits_of(node)
+        .set_permits(&name(resource), max, IfKnown::Change)
+        .await)
+}
+
+async fn declare(node: &TestNode, resource: &str, max: u32) -> Changed {
+    ok(permits_of(node)
+        .set_permits(&name(resource), max, IfKnown::Keep)
+        .await)
 }
 
 /// Every resource with its permits and its holders.
@@ -321,6 +329,20 @@ cases! {
         assert_eq!(listed(&b).await, [("api".to_owned(), 0, 3)]);
         set(&b, "api", u32::MAX).await;
         assert_eq!(b.claim_ids(10).await, all[7..]);
+    }
+
+    #[proves("permit.declare", "permit.list")]
+    #[needs(Permits)]
+    async fn a_resource_that_is_known_keeps_its_number_when_it_is_declared(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        assert_eq!(declare(&a, "api", 2).await, Changed::Changed);
+        assert_eq!(declare(&b, "api", 5).await, Changed::Unchanged);
+        cx.proving(["permit.list"]);
+        assert_eq!(listed(&a).await, [("api".to_owned(), 2, 0)]);
+        cx.proving(["permit.declare"]);
+        set(&a, "api", 0).await;
+        assert_eq!(declare(&b, "api", 2).await, Changed::Unchanged);
+        assert_eq!(listed(&b).await, [("api".to_owned(), 0, 0)]);
     }
 
     #[proves("permit.list")]

@@ -3,7 +3,7 @@
 pub(super) use std::time::Duration;
 
 pub(super) use ratchet_core::model::*;
-pub(super) use ratchet_core::store::{Acquired, Changed, HeldLock, LockInfo};
+pub(super) use ratchet_core::store::{Acquired, Changed, HeldLock, IfKnown, LockInfo};
 pub(super) use ratchet_core::{
     Aging, Backoff, BatchId, ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, JobState,
     Name, NewJob, NodeId, Priority, RetryPolicy, Selection, StoreErrorKind, TraceContext,

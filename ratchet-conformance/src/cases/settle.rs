@@ -428,7 +428,7 @@ cases! {
         let node = cx.node().await;
         let resource = Name::new("permit", "api").expect("a valid name");
         let permits = node.store.permits().expect("the case needs them");
-        ok(permits.set_permits(&resource, 1).await);
+        ok(permits.set_permits(&resource, 1, IfKnown::Change).await);
         let jobs = [job().lane("x").permit("api"), job().lane("x").permit("api")];
         let ids = node.add_all(&jobs).await;
         let lost = node.take().await;

@@ -424,6 +424,10 @@ const CATCHES: &[(Sabotage, &str)] = &[
         "permit::no_more_jobs_run_than_there_are_permits",
     ),
     (
+        Sabotage::ChangesDeclaredPermits,
+        "permit::a_resource_that_is_known_keeps_its_number_when_it_is_declared",
+    ),
+    (
         Sabotage::HoldsPermitsForEver,
         "permit::every_end_of_a_claim_frees_its_permit_at_once",
     ),

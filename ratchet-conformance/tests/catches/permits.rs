@@ -2,22 +2,28 @@
 
 use async_trait::async_trait;
 use ratchet_core::model::*;
-use ratchet_core::store::{Changed, JobStore, PermitStore};
+use ratchet_core::store::{Changed, IfKnown, JobStore, PermitStore};
 use ratchet_core::{JobRecord, JobState, Name, NewJob, Result};
 
 use crate::sabotage::{Sabotage, Sabotaged};
 
 #[async_trait]
 impl PermitStore for Sabotaged {
-    async fn set_permits(&self, resource: &Name, max: u32) -> Result<Changed> {
+    async fn set_permits(&self, resource: &Name, max: u32, if_known: IfKnown) -> Result<Changed> {
+        let known = self.memory().permits.contains_key(resource);
+        if known && if_known == IfKnown::Keep && !self.is(Sabotage::ChangesDeclaredPermits) {
+            return Ok(Changed::Unchanged);
+        }
         let before = self.memory().permits.insert(resource.clone(), max);
         match self.how {
             Sabotage::IgnoresPermits => {
-                self.inner.set_permits(resource, u32::MAX).await?;
+                self.inner
+                    .set_permits(resource, u32::MAX, IfKnown::Change)
+                    .await?;
             }
             // Those that hold one are let finish before the number gets smaller.
             Sabotage::ChangesPermitsLate if before.is_some_and(|before| before > max) => {}
-            _ => return self.inner.set_permits(resource, max).await,
+            _ => return self.inner.set_permits(resource, max, IfKnown::Change).await,
         }
         Ok(if before == Some(max) {
             Changed::Unchanged
@@ -56,7 +62,7 @@ impl Sabotaged {
         }
         if needless || self.is(Sabotage::TakesUnknownPermits) {
             for resource in unknown {
-                self.inner.set_permits(resource, 1).await?;
+                self.inner.set_permits(resource, 1, IfKnown::Change).await?;
             }
         } else if !unknown.is_empty() {
             self.inner.enqueue(jobs).await?;
@@ -78,12 +84,16 @@ impl Sabotaged {
         for (before, now) in counted.iter().zip(&now) {
             let rest = u64::from(before.max).saturating_sub(before.held);
             let max = u32::try_from(now.held + rest).unwrap_or(u32::MAX);
-            self.inner.set_permits(&now.resource, max).await?;
+            self.inner
+                .set_permits(&now.resource, max, IfKnown::Change)
+                .await?;
         }
         let claimed = self.inner.claim_next_batch(request).await?;
         let asked_for = self.memory().permits.clone();
         for (resource, max) in asked_for {
-            self.inner.set_permits(&resource, max).await?;
+            self.inner
+                .set_permits(&resource, max, IfKnown::Change)
+                .await?;
         }
         Ok(claimed)
     }
@@ -119,7 +129,9 @@ impl Sabotaged {
                 i64::from(memory.permits[&resource]) + extra
             };
             let max = u32::try_from(max).unwrap_or(0);
-            self.inner.set_permits(&resource, max).await?;
+            self.inner
+                .set_permits(&resource, max, IfKnown::Change)
+                .await?;
         }
         Ok(())
     }

@@ -131,6 +131,7 @@ sabotages! {
     PurgesTheArchiveTooYoung,
     CountsPermitsBeforeItClaims,
     IgnoresPermits,
+    ChangesDeclaredPermits,
     HoldsPermitsForEver,
     FreesPermitsTwice,
     LetsPermitsHoldOthersUp,

@@ -3,7 +3,7 @@ use crate::cluster::Wakeup;
 use crate::error::{InvalidInput, Result};
 use crate::model::PermitInfo;
 use crate::name::Name;
-use crate::store::Changed;
+use crate::store::{Changed, IfKnown};
 
 impl Client {
     /// Sets how many jobs with the [permit](crate::NewJob::permit) of this resource may run at once in
@@ -17,7 +17,7 @@ impl Client {
         let resource = &Name::new("permit", resource)?;
         let set = self.0.calls.call("set_permits", |store| async move {
             let permits = store.permits().ok_or_else(no_permits)?;
-            permits.set_permits(resource, max).await
+            permits.set_permits(resource, max, IfKnown::Change).await
         });
         let changed = set.await?;
         if changed == Changed::Changed {
@@ -25,6 +25,15 @@ impl Client {
             self.wake(Wakeup::any()).await;
         }
         Ok(changed)
+    }
+
+    /// Makes a resource known with this number of permits, unless it is known.
+    pub(crate) async fn declare_permits(&self, resource: &Name, max: u32) -> Result<Changed> {
+        let declared = self.0.calls.call("set_permits", |store| async move {
+            let permits = store.permits().ok_or_else(no_permits)?;
+            permits.set_permits(resource, max, IfKnown::Keep).await
+        });
+        declared.await
     }
 
     /// Lists the resources, how many permits each has, and how many are held.

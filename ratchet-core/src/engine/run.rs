@@ -93,8 +93,19 @@ impl Run {
         }
     }
 
-    /// Registers the node, waiting for the database if it is away.
+    /// Declares the permits and registers the node, waiting for the database if it is away.
     pub(super) async fn join(&self) -> Result<()> {
+        let mut backoff = RetryDelays::of("permits");
+        for (resource, max) in &self.shared.permits {
+            while let Err(error) = self.shared.client.declare_permits(resource, *max).await {
+                if !error.is_transient() {
+                    return Err(error);
+                }
+                let delay = backoff.failed(&error, self.shared.common.random());
+                tokio::time::sleep(delay).await;
+            }
+            backoff.reset();
+        }
         for status in [NodeStatus::Joining, NodeStatus::Active] {
             let mut backoff = RetryDelays::of("join");
             while let Err(error) = heartbeat::beat(&self.heartbeat, status).await {

@@ -48,6 +48,8 @@ pub(super) struct Shared {
     pub(super) profile: NodeProfile,
     /// The rate limits, by kind and by alias.
     pub(super) limits: Arc<BTreeMap<Name, Arc<Counted>>>,
+    /// How many permits the program declares for resources.
+    pub(super) permits: BTreeMap<Name, u32>,
     /// What the node's own wakeups carry as their source.
     pub(super) source: NodeId,
     /// Wakes the pollers of the pools.
@@ -75,6 +77,7 @@ pub(super) struct Settings {
     pub(super) declared: Vec<Definition>,
     pub(super) profile: NodeProfile,
     pub(super) limits: BTreeMap<Name, Limit>,
+    pub(super) permits: BTreeMap<Name, u32>,
     /// Makes all jitter a function of this number.
     pub(super) seed: Option<u64>,
 }
@@ -110,6 +113,7 @@ impl Shared {
             declared: Arc::new(settings.declared),
             profile: settings.profile,
             limits: Arc::new(limits),
+            permits: settings.permits,
             source,
             wake_queue,
             node_status: NodeStatusCell::default(),

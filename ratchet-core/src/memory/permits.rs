@@ -6,12 +6,15 @@ use crate::error::{InvalidInput, Result, StoreError};
 use crate::model::{NewJob, PermitInfo};
 use crate::name::Name;
 use crate::route::Route;
-use crate::store::{Changed, PermitStore};
+use crate::store::{Changed, IfKnown, PermitStore};
 
 #[async_trait]
 impl PermitStore for MemoryStore {
-    async fn set_permits(&self, resource: &Name, max: u32) -> Result<Changed> {
+    async fn set_permits(&self, resource: &Name, max: u32, if_known: IfKnown) -> Result<Changed> {
         self.call("set_permits", |tables, _| {
+            if if_known == IfKnown::Keep && tables.permits.contains_key(resource) {
+                return Ok(Changed::Unchanged);
+            }
             let before = tables.permits.insert(resource.clone(), max);
             Ok(Changed::when(before != Some(max)))
         })

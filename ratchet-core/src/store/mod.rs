@@ -59,7 +59,7 @@ pub use jobs::JobStore;
 pub use lock_page::LockPage;
 pub use locks::{Acquired, HeldLock, LockInfo, LockStore, renewed_end};
 pub use nodes::NodeStore;
-pub use permits::PermitStore;
+pub use permits::{IfKnown, PermitStore};
 pub use queues::{Changed, QueueStore};
 pub use rates::RateStore;
 pub use recurring::RecurringStore;

@@ -7,6 +7,15 @@ use crate::model::PermitInfo;
 use crate::name::Name;
 use crate::store::Changed;
 
+/// What [`PermitStore::set_permits`] does with a resource that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfKnown {
+    /// Gives it the new number.
+    Change,
+    /// Keeps the number that it has.
+    Keep,
+}
+
 /// Permits: how many jobs that need one resource may run at once.
 ///
 /// A permit is held exactly by a running job; see [`permit`](crate::permit). Resources are never
@@ -16,6 +25,8 @@ pub trait PermitStore: Debug + Send + Sync {
     /// Sets how many permits a resource has, which makes it known if it is not.
     ///
     /// # Contract
+    /// - **[permit.declare]** With [`IfKnown::Keep`], a resource that is known keeps its number, and the
+    ///   call is `Unchanged`.
     /// - **[permit.change]** From the return of the call on, claims go by the new number. After it was
     ///   lowered those that run go on, and nobody is admitted until fewer run; 0 admits nobody. A
     ///   number that is as it was is `Unchanged`.
@@ -24,7 +35,7 @@ pub trait PermitStore: Debug + Send + Sync {
     ///
     /// # Errors
     /// A failure of the store.
-    async fn set_permits(&self, resource: &Name, max: u32) -> Result<Changed>;
+    async fn set_permits(&self, resource: &Name, max: u32, if_known: IfKnown) -> Result<Changed>;
 
     /// Lists the resources by name.
     ///

@@ -94,6 +94,41 @@ async fn no_more_bodies_run_than_there_are_permits_though_a_node_is_killed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_declares_permits_and_leaves_those_that_are_known() {
+    let world = World::new();
+    let declaring = |max| {
+        world
+            .builder()
+            .permits("api", max)
+            .permits("disk", 7)
+            .build()
+    };
+    let first = Started::new(declaring(4).unwrap());
+    let client = first.node.client().clone();
+    let known = || async {
+        let listed = client.permits().await.unwrap();
+        listed.iter().map(|info| info.max).collect::<Vec<_>>()
+    };
+    while known().await.len() < 2 {
+        sleep(MILLI).await;
+    }
+    client.set_permits("api", 1).await.unwrap();
+    first.stop().await.unwrap();
+    let second = Started::new(declaring(9).unwrap());
+    let job = world.job("job", |_| async { Ok(()) });
+    let id = world.enqueue(job.permit("api")).await;
+    world.ended(id).await;
+    assert_eq!(known().await, [1, 7]);
+    second.stop().await.unwrap();
+    let twice = world.builder().permits("api", 1).permits("api", 2).build();
+    let error = twice.unwrap_err().to_string();
+    assert!(
+        error.contains("the permits of api are declared twice"),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_next_holder_of_a_permit_does_not_wait_for_a_poll() {
     let world = World::new();
     let node = world.start();

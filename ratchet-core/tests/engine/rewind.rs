@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ratchet_core::memory::Fault;
 use ratchet_core::model::{AttemptOutcome, ClaimRequest, NodeStatus, Outcome, Settlement};
-use ratchet_core::store::{JobStore, NodeStore, PermitStore};
+use ratchet_core::store::{IfKnown, JobStore, NodeStore, PermitStore};
 use ratchet_core::time::monotonic;
 use ratchet_core::{CancelReason, JobState, Name, NodeId};
 use tokio::sync::Notify;
@@ -182,7 +182,11 @@ async fn an_end_that_waits_to_be_stored_does_not_end_the_same_claim_of_the_new_h
 async fn a_node_never_runs_two_bodies_of_one_job() {
     let world = World::new();
     let printer = Name::new("permit", "printer").unwrap();
-    world.store.set_permits(&printer, 1).await.unwrap();
+    world
+        .store
+        .set_permits(&printer, 1, IfKnown::Change)
+        .await
+        .unwrap();
     let bodies = Arc::new(Bodies::default());
     let job = world.job("long", {
         let bodies = Arc::clone(&bodies);

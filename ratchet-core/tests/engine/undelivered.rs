@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ratchet_core::memory::Fault;
 use ratchet_core::model::{AttemptOutcome, NodeStatus};
-use ratchet_core::store::{NodeStore, PermitStore};
+use ratchet_core::store::{IfKnown, NodeStore, PermitStore};
 use ratchet_core::time::monotonic;
 use ratchet_core::{JobId, JobState, MemoryStore, Name, NewJob, Pool};
 use tokio::time::sleep;
@@ -103,7 +103,11 @@ async fn a_node_says_how_many_of_its_claims_it_does_not_hold() {
 async fn an_undelivered_claim_keeps_neither_its_lane_nor_its_permit() {
     let world = World::new();
     let resource = Name::new("permit", "printer").unwrap();
-    world.store.set_permits(&resource, 1).await.unwrap();
+    world
+        .store
+        .set_permits(&resource, 1, IfKnown::Change)
+        .await
+        .unwrap();
     let bodies = Arc::new(AtomicUsize::new(0));
     let mut ids = Vec::new();
     for name in ["first", "second"] {

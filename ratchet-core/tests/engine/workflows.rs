@@ -7,7 +7,7 @@ use std::time::Duration;
 use ratchet_core::memory::Fault;
 use ratchet_core::model::{BatchClosed, BatchRecord, Delivered, LinkState};
 use ratchet_core::store::{
-    Changed, JobStore, LockStore, NodeStore, PermitStore, QueueStore, Store, StoreInfo,
+    Changed, IfKnown, JobStore, LockStore, NodeStore, PermitStore, QueueStore, Store, StoreInfo,
     VersionStore, WorkflowStore,
 };
 use ratchet_core::{
@@ -345,7 +345,7 @@ async fn what_a_store_lacks_is_refused_by_name_and_nothing_is_stored() {
     store.create_batch(batch).await.unwrap();
     // Known behind it, so that it is the power that is missed and not the resource.
     let api = Name::new("permit", "api").unwrap();
-    store.set_permits(&api, 1).await.unwrap();
+    store.set_permits(&api, 1, IfKnown::Change).await.unwrap();
     let job = || NewJob::new("kind", &2);
     for (refused, field) in [
         (job().after(parent, Condition::Ended), "parent"),

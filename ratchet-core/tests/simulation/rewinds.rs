@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ratchet_core::memory::{Fault, ManualClock, Snapshot};
 use ratchet_core::model::{Detail, JobFilter, NodeStatus, PageRequest};
-use ratchet_core::store::{JobStore, NodeStore, PermitStore};
+use ratchet_core::store::{IfKnown, JobStore, NodeStore, PermitStore};
 use ratchet_core::time::{Timestamp, wall_clock};
 use ratchet_core::{
     Fence, Job, JobContext, JobId, JobRecord, JobResult, JobState, MemoryStore, Name, NewJob, Node,
@@ -168,7 +168,10 @@ impl Simulation {
 
     async fn run(mut self) {
         let printer = Name::new("permit", "printer").unwrap();
-        self.store.set_permits(&printer, 1).await.unwrap();
+        self.store
+            .set_permits(&printer, 1, IfKnown::Change)
+            .await
+            .unwrap();
         let mut running = JoinSet::new();
         for number in 0..self.random.usize(1..=4) {
             let node = self.node(number);

@@ -7,7 +7,7 @@ use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Document, doc};
 use mongodb::{Client, ClientSession, Collection};
 use ratchet_core::model::Detail;
-use ratchet_core::store::{Checked, JobStore, PermitStore};
+use ratchet_core::store::{Checked, IfKnown, JobStore, PermitStore};
 use ratchet_core::{JobId, JobState, Name, Priority};
 use ratchet_store_mongo::MongoStore;
 
@@ -46,7 +46,7 @@ async fn state(store: &Checked<MongoStore>, id: JobId) -> JobState {
 
 pub(crate) async fn a_claim_waits_for_who_takes_permits_of_the_same_resource(space: Arc<Space>) {
     let store = hasty(&space).await;
-    store.set_permits(&api(), 1).await.unwrap();
+    store.set_permits(&api(), 1, IfKnown::Change).await.unwrap();
     let low = job().permit("api").priority(Priority::Lowest);
     let taken = enqueue(&store, low).await;
     let wanted = enqueue(&store, job().permit("api")).await;
@@ -72,12 +72,12 @@ pub(crate) async fn a_claim_waits_for_who_takes_permits_of_the_same_resource(spa
 
 pub(crate) async fn a_claim_by_the_old_number_meets_the_new_one(space: Arc<Space>) {
     let store = open(&space).await;
-    store.set_permits(&api(), 1).await.unwrap();
+    store.set_permits(&api(), 1, IfKnown::Change).await.unwrap();
     let (mut session, _) = claimer(&space).await;
     // The change waits for the claim, which began before it.
     let changing = tokio::spawn({
         let store = store.clone();
-        async move { store.set_permits(&api(), 0).await }
+        async move { store.set_permits(&api(), 0, IfKnown::Change).await }
     });
     let other = enqueue(&store, job()).await;
     assert!(!changing.is_finished());

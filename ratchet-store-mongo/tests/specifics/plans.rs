@@ -10,7 +10,8 @@ use ratchet_core::model::{
     Settlement, Signal, SignalTarget,
 };
 use ratchet_core::store::{
-    ArchiveStore, Checked, JobStore, NodeStore, PermitStore, QueueStore, RateStore, SignalStore,
+    ArchiveStore, Checked, IfKnown, JobStore, NodeStore, PermitStore, QueueStore, RateStore,
+    SignalStore,
 };
 use ratchet_core::{BatchId, JobAction, JobState, Json, Name, NewJob, NodeId, Priority, Rate};
 use ratchet_store_mongo::MongoStore;
@@ -127,7 +128,7 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_what_it_takes(space: Arc<
 pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(space: Arc<Space>) {
     let (own, store) = filled(&space, 3_000).await;
     let api = Name::new("permit", "api").unwrap();
-    store.set_permits(&api, 1).await.unwrap();
+    store.set_permits(&api, 1, IfKnown::Change).await.unwrap();
     let needy = || job().permit("api").delay(Duration::from_secs(3_600));
     let needy: Vec<NewJob> = (0..500).map(|_| needy()).collect();
     store.enqueue(&needy).await.unwrap();

@@ -1,11 +1,11 @@
 -- Permits and rates.
 
 -- name: set_permits
--- Sets how many permits a resource has, which makes it known; no row changes if it has so many.
--- [permit.change] Waits for the claims that hold the row. Primary key.
+-- Sets how many permits a resource has, which makes it known; no row changes if it has so many, or if
+-- it is known and keeps its number ($3). [permit.change] [permit.declare] Waits for the claims that hold the row. Primary key.
 INSERT INTO {schema}.permits AS old (resource, max_held) VALUES ($1, $2)
 ON CONFLICT (resource) DO UPDATE SET max_held = excluded.max_held
-WHERE old.max_held <> excluded.max_held
+WHERE old.max_held <> excluded.max_held AND NOT $3
 
 -- name: held_permits
 -- How many permits these resources ($1, or all if $2) have and how many running jobs hold one of them.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ratchet_core::model::{
     Detail, Fenced, JobSelector, Outcome, ReclaimRequest, Report, ReportKind, Reported, Settlement,
 };
-use ratchet_core::store::{Checked, JobStore, PermitStore};
+use ratchet_core::store::{Checked, IfKnown, JobStore, PermitStore};
 use ratchet_core::{
     ClaimToken, Condition, JobAction, JobId, JobState, Name, NewJob, StoreErrorKind,
 };
@@ -139,7 +139,7 @@ pub(crate) async fn a_held_job_keeps_no_other_from_being_taken_back(schema: Arc<
 pub(crate) async fn a_held_job_keeps_no_permit_from_the_next(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let api = Name::new("permit", "api").unwrap();
-    store.set_permits(&api, 1).await.unwrap();
+    store.set_permits(&api, 1, IfKnown::Change).await.unwrap();
     let held = enqueue(&store, job().permit("api")).await;
     let next = enqueue(&store, job().permit("api")).await;
     enqueue(&store, job().permit("api")).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ratchet_core::store::{JobStore, PermitStore};
+use ratchet_core::store::{IfKnown, JobStore, PermitStore};
 use ratchet_core::{Name, Selection};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
@@ -21,7 +21,7 @@ async fn run(other: &mut PgConnection, schema: &Schema, sql: &str) {
 pub(crate) async fn a_claim_counts_what_was_claimed_while_it_waited(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let api = Name::new("permit", "api").unwrap();
-    store.set_permits(&api, 1).await.unwrap();
+    store.set_permits(&api, 1, IfKnown::Change).await.unwrap();
     let first = enqueue(&store, job().permit("api")).await;
     enqueue(&store, job().permit("api")).await;
     let plain = enqueue(&store, job()).await;
@@ -44,8 +44,8 @@ pub(crate) async fn claims_that_need_no_permit_wait_for_none(schema: Arc<Schema>
     let store = open(&schema).await;
     let api = Name::new("permit", "api").unwrap();
     let none = Name::new("permit", "none").unwrap();
-    store.set_permits(&api, 1).await.unwrap();
-    store.set_permits(&none, 0).await.unwrap();
+    store.set_permits(&api, 1, IfKnown::Change).await.unwrap();
+    store.set_permits(&none, 0, IfKnown::Change).await.unwrap();
     enqueue(&store, job().permit("api").queue("q")).await;
     enqueue(&store, job().permit("none")).await;
     let plain = enqueue(&store, job()).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::model::{AttemptOutcome, Detail};
-use ratchet_core::store::{JobStore, PermitStore};
+use ratchet_core::store::{IfKnown, JobStore, PermitStore};
 use ratchet_core::{Job, JobContext, JobId, JobResult, JobState, Name, NewJob, Ratchet};
 use ratchet_store_postgres::PostgresStore;
 use serde::{Deserialize, Serialize};
@@ -89,7 +89,10 @@ pub(crate) async fn a_permit_that_was_claimed_unheard_is_free_again(schema: Arc<
     let proxy = Proxy::start(&schema.url).await;
     let resource = Name::new("permit", "printer").unwrap();
     let store = open(&schema).await;
-    store.set_permits(&resource, 1).await.unwrap();
+    store
+        .set_permits(&resource, 1, IfKnown::Change)
+        .await
+        .unwrap();
     let job = |text: &str| Marked(text.to_owned()).into_job().permit("printer");
     let jobs = [job("swallow-this"), job("second")];
     // A claim that takes permits is a transaction: what is lost is the answer to its commit.

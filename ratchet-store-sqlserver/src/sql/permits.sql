@@ -2,11 +2,12 @@
 
 -- name: set_permits
 -- Sets how many permits a resource has, which makes it known; whether that changed anything (1 or 0).
+-- One that is known keeps its number if @P3. [permit.declare]
 -- Two callers that meet at a resource that is not known yet may leave one with an error (duplicate
 -- key): it begins again. [permit.change] Waits for the claims that hold the row. Primary key.
 DECLARE @changed int;
 BEGIN TRANSACTION;
-UPDATE {schema}.permits SET max_held = @P2 WHERE resource = @P1 AND max_held <> @P2;
+UPDATE {schema}.permits SET max_held = @P2 WHERE resource = @P1 AND max_held <> @P2 AND @P3 = 0;
 SET @changed = @@ROWCOUNT;
 IF @changed = 0
 BEGIN

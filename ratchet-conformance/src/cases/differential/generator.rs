@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use ratchet_core::model::*;
 use ratchet_core::schedule::ZoneData;
-use ratchet_core::store::Acquired;
+use ratchet_core::store::{Acquired, IfKnown};
 use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{
     BatchId, ClaimToken, Fence, JobAction, JobId, JobState, NewJob, NodeId, Priority, Rate,
@@ -349,7 +349,11 @@ impl Generator {
         }
         let resource = self.pick(&RESOURCES);
         self.resources.push(resource);
-        Step::SetPermits(name(resource), self.random.u32(0..4))
+        let if_known = match self.random.bool() {
+            true => IfKnown::Change,
+            false => IfKnown::Keep,
+        };
+        Step::SetPermits(name(resource), self.random.u32(0..4), if_known)
     }
 
     fn rates(&mut self) -> Step {

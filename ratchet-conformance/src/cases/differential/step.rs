@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratchet_core::model::*;
 use ratchet_core::store::{
-    Acquired, ArchiveStore, Changed, RecurringStore, SignalStore, WorkflowStore,
+    Acquired, ArchiveStore, Changed, IfKnown, RecurringStore, SignalStore, WorkflowStore,
 };
 use ratchet_core::{
     BatchId, ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, Name, NewJob, NodeId,
@@ -44,7 +44,7 @@ pub(super) enum Step {
     PauseRecurring(Name, bool),
     DeleteRecurring(Name),
     Retire(RetireRecurring),
-    SetPermits(Name, u32),
+    SetPermits(Name, u32, IfKnown),
     Take(Vec<RateRequest>),
     ForgetRates,
     CreateBatch(BatchId),
@@ -206,9 +206,11 @@ impl Step {
             }
             Self::DeleteRecurring(name) => Answer::Changed(recurring(store).delete(name).await?),
             Self::Retire(request) => Answer::Retired(recurring(store).retire(request).await?),
-            Self::SetPermits(resource, max) => match store.permits() {
+            Self::SetPermits(resource, max, if_known) => match store.permits() {
                 None => Answer::Nothing,
-                Some(permits) => Answer::Changed(permits.set_permits(resource, *max).await?),
+                Some(permits) => {
+                    Answer::Changed(permits.set_permits(resource, *max, *if_known).await?)
+                }
             },
             Self::Take(requests) => match store.rates() {
                 None => Answer::Nothing,

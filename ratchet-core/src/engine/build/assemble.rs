@@ -24,6 +24,7 @@ impl NodeBuilder {
     /// pools that cannot work, timings that clash.
     pub fn build(self) -> Result<Node, BuildError> {
         let limit_problems = self.limit_problems();
+        let permit_problem = self.permit_problem();
         #[cfg_attr(
             not(feature = "tower"),
             expect(unused_mut, reason = "it is changed by the layers only")
@@ -40,6 +41,7 @@ impl NodeBuilder {
                 .map(SettingProblem::from),
         );
         problems.extend(limit_problems.into_iter().map(SettingProblem::from));
+        problems.extend(permit_problem);
         problems.extend(self.config.problems());
         if self.config.retention.needs_archive() && self.store.archive().is_none() {
             let text = "jobs are to be archived, and the store has no archive";
@@ -105,6 +107,7 @@ impl NodeBuilder {
             declared: self.declared,
             profile,
             limits: self.limits,
+            permits: self.permits,
             seed: self.seed,
         });
         Ok(Node::new(Arc::new(shared)))

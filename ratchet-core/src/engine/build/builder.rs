@@ -43,6 +43,7 @@ pub struct NodeBuilder {
     pub(super) declared: Vec<Definition>,
     pub(super) seed: Option<u64>,
     pub(super) limits: BTreeMap<Name, Limit>,
+    pub(super) permits: BTreeMap<Name, u32>,
     pub(super) problems: Vec<SettingProblem>,
 }
 
@@ -71,6 +72,7 @@ impl NodeBuilder {
             declared: Vec::new(),
             seed: None,
             limits: BTreeMap::new(),
+            permits: BTreeMap::new(),
             problems: Vec::new(),
         }
     }

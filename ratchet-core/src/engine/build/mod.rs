@@ -8,6 +8,7 @@ mod error;
 mod hooks_and_layers;
 mod job_types;
 mod jobs;
+mod permits;
 mod ratchet;
 mod rate_limits;
 mod recurring;

@@ -1,0 +1,50 @@
+//! Setters for permits.
+
+use super::builder::NodeBuilder;
+use crate::error::SettingProblem;
+use crate::name::Name;
+
+impl NodeBuilder {
+    /// Declares that at most `max` jobs with the [permit](crate::NewJob::permit) of this resource run at
+    /// once in the cluster. The node makes the resource known when it joins, unless it is known: what an
+    /// operator has set since ([`Client::set_permits`](crate::Client::set_permits)) stays.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use ratchet_core::{Job, JobContext, JobResult, MemoryStore, NewJob, Ratchet};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Charge;
+    /// impl Job for Charge {
+    ///     const KIND: &'static str = "charge";
+    ///     # type Output = ();
+    ///     fn defaults(job: NewJob) -> NewJob {
+    ///         job.permit("card-gateway")
+    ///     }
+    ///     # async fn run(self, _ctx: JobContext) -> JobResult<()> { Ok(()) }
+    /// }
+    ///
+    /// let node = Ratchet::builder(Arc::new(MemoryStore::new()))
+    ///     .register::<Charge>()
+    ///     .permits("card-gateway", 4)
+    ///     .build()?;
+    /// # let _ = node;
+    /// # Ok::<(), ratchet_core::BuildError>(())
+    /// ```
+    pub fn permits(mut self, resource: &str, max: u32) -> Self {
+        if let Some(resource) = self.keep(Name::new("permit", resource)) {
+            let twice = self.permits.insert(resource.clone(), max);
+            if twice.is_some_and(|before| before != max) {
+                let problem = format!("the permits of {resource} are declared twice");
+                self.problems
+                    .push(SettingProblem::new(&["permits"], problem));
+            }
+        }
+        self
+    }
+
+    /// What is wrong with the permits, once the store is known.
+    pub(super) fn permit_problem(&self) -> Option<SettingProblem> {
+        let missing = !self.permits.is_empty() && self.store.permits().is_none();
+        missing.then(|| SettingProblem::new(&["permits"], "the store has no permits"))
+    }
+}
