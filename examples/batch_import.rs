@@ -86,6 +86,9 @@ impl Job for Alarm {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let folder = tempfile::tempdir()?;
     let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
     let file = match arguments.next() {

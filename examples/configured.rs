@@ -37,6 +37,9 @@ impl Job for Greet {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let mut config = Config::load(None)?;
     if config.store.url.is_none() {
         config = Config::loader()

@@ -54,6 +54,9 @@ impl Authorizer for Password {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     // Before the node runs.
     let metrics = prometheus::install()?;
     let folder = tempfile::tempdir()?;

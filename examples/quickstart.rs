@@ -52,6 +52,9 @@ impl Job for Fetch {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite://{}", folder.path().join("quickstart.db").display());
     let store = ratchet::connect(&url).await?;

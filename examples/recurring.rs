@@ -89,6 +89,9 @@ async fn node(url: &str, ran: &Ran) -> Result<Node> {
 
 #[tokio::main]
 async fn main() -> Result<()> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite://{}", folder.path().join("jobs.db").display());
     let ran = Ran::default();

@@ -31,6 +31,9 @@ async fn follow(client: Client, file: &Path, current: watch::Sender<String>) -> 
 
 #[tokio::main]
 async fn main() -> Result<()> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let folder = tempfile::tempdir()?;
     let (file, database) = (
         folder.path().join("greeting"),

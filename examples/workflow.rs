@@ -108,6 +108,9 @@ fn steps(photo: &str) -> (Workflow, JobId) {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite://{}", folder.path().join("workflow.db").display());
     let node = Ratchet::builder(ratchet::connect(&url).await?)

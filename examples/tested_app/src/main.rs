@@ -12,6 +12,9 @@ use tested_app_example::{DeadLetters, node};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let address = std::env::args().nth(1).context("which address?")?;
     let (office, dead_letters) = (Office::default(), DeadLetters::default());
     let file = std::env::temp_dir().join("newsletter.db");

@@ -106,6 +106,9 @@ impl Shop {
 
 #[tokio::main]
 async fn main() -> Result<()> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let Ok(url) = std::env::var("RATCHET_TEST_POSTGRES_URL") else {
         bail!("RATCHET_TEST_POSTGRES_URL names no server; `cargo xtask db up` starts one");
     };
