@@ -14,11 +14,35 @@ use {
 /// [`ConnectError::NoUrl`].
 #[cfg(feature = "config")]
 pub fn configured(config: &StoreConfig) -> Result<Builder, ConnectError> {
+    let builder = MongoStore::builder(configured::url(config)?);
+    Ok(with_settings(builder, config))
+}
+
+/// Makes MongoDB's builder with the settings of a configuration, for a database of the application's own
+/// client. The configuration needs no URL then.
+///
+/// ```no_run
+/// use ratchet::mongo::mongodb::Database;
+///
+/// # async fn example(database: Database) -> Result<(), Box<dyn std::error::Error>> {
+/// let config = ratchet::config::Config::load(None)?;
+/// let store = ratchet::mongo::configured_on_database(&config.store, database);
+/// let store = store.connect().await?;
+/// # let _ = store;
+/// # Ok(()) }
+/// ```
+#[cfg(feature = "config")]
+pub fn configured_on_database(config: &StoreConfig, database: mongodb::Database) -> Builder {
+    with_settings(MongoStore::database_builder(database), config)
+}
+
+#[cfg(feature = "config")]
+fn with_settings(builder: Builder, config: &StoreConfig) -> Builder {
     let own = &config.mongo;
-    let mut builder = MongoStore::builder(configured::url(config)?).create(config.migrate);
+    let mut builder = builder.create(config.migrate);
     set!(builder, config, deadline, max_connections, application_name);
     set!(builder, own, database, prefix, journaled, wakeups);
-    Ok(builder)
+    builder
 }
 
 /// Returns a step as the tool of the database takes it.

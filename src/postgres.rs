@@ -14,15 +14,38 @@ use {
 /// [`ConnectError::NoUrl`].
 #[cfg(feature = "config")]
 pub fn configured(config: &StoreConfig) -> Result<Builder, ConnectError> {
+    let builder = PostgresStore::builder(configured::url(config)?);
+    Ok(with_settings(builder, config))
+}
+
+/// Makes PostgreSQL's builder with the settings of a configuration, for a pool of the application's own.
+/// The configuration needs no URL then, and has no `max_connections`.
+///
+/// ```no_run
+/// use ratchet::postgres::sqlx::PgPool;
+///
+/// # async fn example(pool: PgPool) -> Result<(), Box<dyn std::error::Error>> {
+/// let config = ratchet::config::Config::load(None)?;
+/// let store = ratchet::postgres::configured_on_pool(&config.store, pool).connect().await?;
+/// # let _ = store;
+/// # Ok(()) }
+/// ```
+#[cfg(feature = "config")]
+pub fn configured_on_pool(config: &StoreConfig, pool: sqlx::PgPool) -> Builder {
+    with_settings(PostgresStore::pool_builder(pool), config)
+}
+
+#[cfg(feature = "config")]
+fn with_settings(builder: Builder, config: &StoreConfig) -> Builder {
     let own = &config.postgres;
-    let mut builder = PostgresStore::builder(configured::url(config)?).migrate(config.migrate);
+    let mut builder = builder.migrate(config.migrate);
     set!(builder, config, deadline, max_connections, application_name);
     set!(builder, own, schema, acquire_timeout, max_lifetime);
     set!(builder, own, wakeups, session_locks);
-    Ok(match &own.direct_url {
+    match &own.direct_url {
         Some(direct) => builder.direct(direct.expose()),
         None => builder,
-    })
+    }
 }
 
 /// Returns a step as the tool of the database takes it.
