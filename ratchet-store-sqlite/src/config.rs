@@ -256,20 +256,37 @@ fn parse(target: &OsStr) -> Result<(Location, Option<Synchronous>)> {
     let mut synchronous = None;
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        if key != "synchronous" {
-            let problem = format!("has the unknown setting `{key}`; `synchronous` is known");
-            return Err(misconfigured("the URL", problem));
-        }
-        synchronous = Some(match value {
-            "full" => Synchronous::Full,
-            "normal" => Synchronous::Normal,
-            _ => {
-                let problem = format!("is `{value}`; `full` and `normal` are known");
-                return Err(misconfigured("synchronous", problem));
+        match key {
+            "synchronous" => {
+                synchronous = Some(match value {
+                    "full" => Synchronous::Full,
+                    "normal" => Synchronous::Normal,
+                    _ => {
+                        let problem = format!("is `{value}`; `full` and `normal` are known");
+                        return Err(misconfigured("synchronous", problem));
+                    }
+                });
             }
-        });
+            _ => accept_of_others(key, value)
+                .map_err(|remedy| misconfigured("the URL", format!("has `{pair}`: {remedy}")))?,
+        }
     }
     location(PathBuf::from(percent_decode(path)?)).map(|location| (location, synchronous))
+}
+
+/// Accepts those settings of SQLite's own URIs and of other drivers that ask for what the store does
+/// anyway, since one URL may serve both. An error says what to do.
+fn accept_of_others(key: &str, value: &str) -> std::result::Result<(), &'static str> {
+    match (key, value) {
+        // The file is created with its tables, unless migrations are off.
+        ("mode", "rwc") | ("cache", "private") | ("immutable", "0" | "false") => Ok(()),
+        ("mode", "rw") => Err("to refuse a missing file, switch `migrate` off and leave this out"),
+        ("mode", "memory") => Err("`sqlite::memory:` is the URL of a database in memory"),
+        ("mode" | "immutable", _) => Err("the store writes; leave this out"),
+        ("cache", _) => Err("each connection has a cache of its own; leave this out"),
+        ("vfs", _) => Err("the store uses the default one; leave this out"),
+        _ => Err("the setting is unknown; `synchronous` is known"),
+    }
 }
 
 fn location(path: PathBuf) -> Result<Location> {
@@ -332,6 +349,7 @@ mod tests {
             ("sqlite:/var/lib/jobs.db", "/var/lib/jobs.db"),
             ("sqlite://a%20b%25%C3%A9.db", "a b%é.db"),
             ("sqlite://a?synchronous=normal", "a"),
+            ("sqlite://a?mode=rwc&cache=private&immutable=0", "a"),
             ("a%20?b", "a%20?b"),
             ("file:a?mode=memory", "./file:a?mode=memory"),
         ];
@@ -356,7 +374,17 @@ mod tests {
     #[test]
     fn what_cannot_work_is_refused_by_name() {
         assert!(problem(config("sqlite://")).contains("the path is empty"));
-        assert!(problem(config("sqlite://a?mode=rwc")).contains("`mode`"));
+        for refused in [
+            "mode=ro",
+            "mode=rw",
+            "cache=shared",
+            "immutable=1",
+            "vfs=unix",
+            "x=1",
+        ] {
+            let problem = problem(config(&format!("sqlite://a?{refused}")));
+            assert!(problem.contains(&format!("has `{refused}`: ")), "{problem}");
+        }
         assert!(problem(config("sqlite://a?synchronous=off")).contains("`off`"));
         assert!(problem(config("sqlite://a%2")).contains("`%`"));
         assert!(problem(config("sqlite://a%ff")).contains("UTF-8"));

@@ -55,7 +55,8 @@ struct Inside {
 impl SqliteStore {
     /// Opens the database of a URL: `sqlite://jobs.db` (relative), `sqlite:///var/lib/jobs.db`
     /// (absolute) or `sqlite::memory:` (private, gone with the store). The path is percent-decoded;
-    /// `?synchronous=normal` is the one setting a URL may have.
+    /// `?synchronous=normal` is the one setting a URL may have. Settings of SQLite and of sqlx that ask
+    /// for what the store does anyway, such as `mode=rwc`, may stay; others are refused with the remedy.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
