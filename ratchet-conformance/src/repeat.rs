@@ -12,7 +12,7 @@ use ratchet_core::model::*;
 use ratchet_core::store::{
     Acquired, ArchiveStore, CallPolicy, Changed, DiagnosticStore, IfKnown, JobStore, LockInfo,
     LockStore, NodeStore, PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store,
-    StoreInfo, VersionStore, WorkflowStore,
+    StoreInfo, TransactionStore, VersionStore, WorkflowStore,
 };
 use ratchet_core::time::Timestamp;
 use ratchet_core::{
@@ -120,6 +120,14 @@ impl Store for Repeating {
 
     fn call_policy(&self) -> CallPolicy {
         self.inner.call_policy()
+    }
+
+    fn call_timed_out(&self) {
+        self.inner.call_timed_out();
+    }
+
+    fn transactions(&self) -> Option<&dyn TransactionStore> {
+        self.inner.transactions()
     }
 
     fn recurring(&self) -> Option<&dyn RecurringStore> {

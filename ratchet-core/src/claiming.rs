@@ -21,15 +21,15 @@ pub const SEARCH_TIME: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Lookahead {
     factor: AtomicUsize,
-    /// The claims that needed no more than they began with, since the factor was raised or lowered.
-    claims_since_raise: AtomicUsize,
+    /// Claims in a row that found enough. 0 again when the factor changes.
+    enough_in_a_row: AtomicUsize,
 }
 
 impl Default for Lookahead {
     fn default() -> Self {
         Self {
             factor: AtomicUsize::new(1),
-            claims_since_raise: AtomicUsize::new(0),
+            enough_in_a_row: AtomicUsize::new(0),
         }
     }
 }
@@ -52,14 +52,13 @@ impl Lookahead {
         if needed > began {
             let needed = needed.min(Self::MOST);
             self.factor.fetch_max(needed, Ordering::Relaxed);
-            self.claims_since_raise.store(0, Ordering::Relaxed);
+            self.enough_in_a_row.store(0, Ordering::Relaxed);
             return;
         }
         let now = self.get();
-        if now > 1
-            && self.claims_since_raise.fetch_add(1, Ordering::Relaxed) + 1 >= Self::UNTIL_LOWER
+        if now > 1 && self.enough_in_a_row.fetch_add(1, Ordering::Relaxed) + 1 >= Self::UNTIL_LOWER
         {
-            self.claims_since_raise.store(0, Ordering::Relaxed);
+            self.enough_in_a_row.store(0, Ordering::Relaxed);
             // Unless another claim changes it at this moment.
             let _ =
                 self.factor

@@ -1,5 +1,7 @@
 //! Storing jobs inside a transaction of the application.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use ratchet_core::StoreErrorKind;
 use ratchet_core::model::{Enqueued, NewJob};
 use tokio::time::timeout;
@@ -34,9 +36,10 @@ pub trait Savepoint<D: Dialect>: Run<D> {
 impl<D: Dialect> SqlStore<D> {
     /// Stores the jobs of one call inside a transaction of the application.
     ///
-    /// An enqueue that loses a race is repeated, since the application cannot know that it may. What was
-    /// written by one that has no answer within the deadline is taken back, for which the server has as
-    /// long again: no part of the jobs may be committed.
+    /// An enqueue that loses a race is repeated, since the application cannot know that it may. After a
+    /// `Timeout` the transaction must be rolled back. Where the server still answers, within the same time
+    /// again, what was written after the savepoint is taken back before, so that no part of the jobs can be
+    /// committed by mistake.
     ///
     /// # Errors
     /// `Invalid`, after which the transaction can go on; `Contention` if every try lost a race; `Timeout`
@@ -54,12 +57,14 @@ impl<D: Dialect> SqlStore<D> {
         }
         let saves = S::ALWAYS || need_more_than_an_insert(jobs);
         let deadline = self.deadline();
-        if let Ok(done) = timeout(deadline, self.repeat_within(on, jobs, saves)).await {
+        let saved = AtomicBool::new(false);
+        let work = self.repeat_within(on, jobs, saves, &saved);
+        if let Ok(done) = timeout(deadline, work).await {
             return done;
         }
         let failure = self.too_late();
-        if saves {
-            // If the savepoint is already gone, this fails, and the transaction with it.
+        if saved.into_inner() {
+            // If that fails, the transaction fails with it.
             let _ = timeout(deadline, on.roll_back()).await;
         }
         Err(failure)
@@ -70,6 +75,7 @@ impl<D: Dialect> SqlStore<D> {
         on: &mut S,
         jobs: &[NewJob],
         saves: bool,
+        saved: &AtomicBool,
     ) -> Result<Vec<Enqueued>> {
         // Without a savepoint, only a call that stored nothing leaves the transaction as it was.
         let lost = |failure: &Failure| {
@@ -77,24 +83,27 @@ impl<D: Dialect> SqlStore<D> {
             failure.refuted || (saves && raced && S::survives(failure))
         };
         for _ in 1..TRIES {
-            match self.try_within(on, jobs, saves).await {
+            match self.try_within(on, jobs, saves, saved).await {
                 Err(failure) if lost(&failure) => {}
                 done => return done,
             }
         }
-        self.try_within(on, jobs, saves).await
+        self.try_within(on, jobs, saves, saved).await
     }
 
+    /// Tries once. `saved` is set while what was written can be taken back.
     async fn try_within<S: Savepoint<D>>(
         &self,
         on: &mut S,
         jobs: &[NewJob],
         saves: bool,
+        saved: &AtomicBool,
     ) -> Result<Vec<Enqueued>> {
         let routes = self.marks_of(jobs).await?;
         if !saves {
             return self.insert_new(on, jobs, &routes).await;
         }
+        saved.store(true, Ordering::Relaxed);
         on.save().await?;
         let stored = self.store_jobs(on, jobs, &routes).await;
         match &stored {
@@ -102,6 +111,7 @@ impl<D: Dialect> SqlStore<D> {
             Err(failure) if S::survives(failure) => on.roll_back().await?,
             Err(_) => {}
         }
+        saved.store(false, Ordering::Relaxed);
         stored
     }
 }

@@ -15,10 +15,11 @@ impl AppTransaction<MongoStore> for ClientSession {
 }
 
 impl TransactionStore for MongoStore {
-    fn enqueue_in<'a>(
+    fn enqueue_on<'a>(
         &'a self,
         connection: AppConnection<'a>,
         jobs: Vec<NewJob>,
+        _wake: bool,
     ) -> BoxFuture<'a, Result<Vec<Enqueued>>> {
         let session = connection.exclusive::<ClientSession>();
         Box::pin(async move { self.enqueue_in(session?, &jobs).await })

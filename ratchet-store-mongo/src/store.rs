@@ -520,8 +520,8 @@ impl Store for MongoStore {
     }
 
     fn transactions(&self) -> Option<&dyn TransactionStore> {
-        self.has_transactions()
-            .then_some(self as &dyn TransactionStore)
+        // A standalone server is refused with what to do about it.
+        Some(self)
     }
 
     fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {

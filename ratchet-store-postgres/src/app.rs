@@ -23,12 +23,18 @@ impl AppTransaction<PostgresStore> for PgConnection {
 }
 
 impl TransactionStore for PostgresStore {
-    fn enqueue_in<'a>(
+    fn enqueue_on<'a>(
         &'a self,
         connection: AppConnection<'a>,
         jobs: Vec<NewJob>,
+        wake: bool,
     ) -> BoxFuture<'a, Result<Vec<Enqueued>>> {
         let connection = connection.exclusive::<PgConnection>();
-        Box::pin(async move { self.enqueue_in(connection?, &jobs).await })
+        Box::pin(async move {
+            match wake {
+                true => self.enqueue_in(connection?, &jobs).await,
+                false => self.enqueue_in_quietly(connection?, &jobs).await,
+            }
+        })
     }
 }

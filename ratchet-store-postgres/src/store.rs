@@ -110,7 +110,7 @@ impl PostgresStore {
     /// again and again: begin the transaction again; `Misconfigured` if there is no transaction but
     /// jobs have keys, lanes, links, batches or signals, `Unavailable` if the store is closed, or a
     /// failure of the database, after which the transaction can only be rolled back. `Timeout` after the
-    /// deadline, or up to three of them where the server does not answer: roll back then, too.
+    /// deadline, or twice that where the server does not answer: roll back then, too.
     ///
     /// # Cancel safety
     /// Dropped, it may have written a part of the jobs into the transaction, which must be rolled back.

@@ -18,10 +18,11 @@ impl AppTransaction<SqliteStore> for Transaction<'_> {
 }
 
 impl TransactionStore for SqliteStore {
-    fn enqueue_in<'a>(
+    fn enqueue_on<'a>(
         &'a self,
         connection: AppConnection<'a>,
         jobs: Vec<NewJob>,
+        _wake: bool,
     ) -> BoxFuture<'a, Result<Vec<Enqueued>>> {
         let connection = connection.shared::<Connection>();
         let enqueued = connection.and_then(|connection| self.enqueue_through(connection, &jobs));

@@ -15,10 +15,11 @@ impl AppTransaction<SqlServerStore> for Transaction {
 }
 
 impl TransactionStore for SqlServerStore {
-    fn enqueue_in<'a>(
+    fn enqueue_on<'a>(
         &'a self,
         connection: AppConnection<'a>,
         jobs: Vec<NewJob>,
+        _wake: bool,
     ) -> BoxFuture<'a, Result<Vec<Enqueued>>> {
         let transaction = connection.exclusive::<Transaction>();
         Box::pin(async move { self.enqueue_in(transaction?, &jobs).await })

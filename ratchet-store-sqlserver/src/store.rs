@@ -97,9 +97,13 @@ impl SqlServerStore {
     /// their next poll.
     ///
     /// # Errors
-    /// `Invalid` for bad input and for a transaction of another store, after which the transaction can go on; otherwise it can only be rolled back:
-    /// `Contention`, `Unavailable` if the store is closed or an earlier call failed, or another
-    /// failure of the database.
+    /// `Invalid` for bad input and for a transaction of another store, after which the transaction can go
+    /// on; otherwise it can only be rolled back: `Contention`, `Timeout` after the deadline, or twice that
+    /// where the server does not answer, `Unavailable` if the store is closed or an earlier call failed,
+    /// or another failure of the database.
+    ///
+    /// # Cancel safety
+    /// Dropped, the transaction has failed and can only be rolled back.
     pub async fn enqueue_in(
         &self,
         transaction: &mut Transaction,

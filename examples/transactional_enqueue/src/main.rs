@@ -89,7 +89,7 @@ impl Shop {
         let insert = sqlx::query_scalar(AssertSqlSafe(insert)).bind(item);
         let order: i64 = insert.fetch_one(&mut **transaction).await?;
         let jobs = [Charge { order }.into_job(), Confirm { order }.into_job()];
-        Ok(client.enqueue_all_in(transaction, jobs).await?)
+        Ok(client.enqueue_all_in(transaction, &jobs).await?)
     }
 
     async fn report(&self, client: &Client) -> Result<()> {

@@ -12,17 +12,19 @@ mod versions;
 mod wake_queue;
 mod workflows;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 
 pub use archive::ArchiveClient;
 pub(crate) use archive::archive;
 pub use bulk::{Bulk, BulkCounts};
 pub(crate) use call::{Calls, RetryDelays};
 pub use flow::{Step, Workflow};
+use permits::DeclaredPermits;
 pub use recurring::RecurringClient;
 pub(crate) use recurring::recurring;
 pub use versions::VersionWatch;
@@ -66,6 +68,7 @@ struct Inner {
     /// The node this client belongs to, and what wakes its pollers.
     node: Option<(NodeId, Arc<WakeQueue>)>,
     wakes: Wakes,
+    permits: Arc<DeclaredPermits>,
 }
 
 /// Which enqueued jobs other nodes are woken up for. The rest are found by their next poll: with the
@@ -109,6 +112,7 @@ impl Client {
             coordinator: coordinator.unwrap_or_else(|| Arc::new(NoopCoordinator)),
             node: None,
             wakes: Wakes::default(),
+            permits: Arc::default(),
         }))
     }
 
@@ -117,12 +121,14 @@ impl Client {
         coordinator: Arc<dyn ClusterCoordinator>,
         node: NodeId,
         wake_queue: Arc<WakeQueue>,
+        permits: BTreeMap<Name, u32>,
     ) -> Self {
         Self(Arc::new(Inner {
             calls,
             coordinator,
             node: Some((node, wake_queue)),
             wakes: Wakes::default(),
+            permits: Arc::new(DeclaredPermits::new(permits)),
         }))
     }
 
@@ -134,6 +140,7 @@ impl Client {
             coordinator: Arc::new(coordinator),
             node: self.0.node.clone(),
             wakes: self.0.wakes,
+            permits: Arc::clone(&self.0.permits),
         }))
     }
 
@@ -145,6 +152,7 @@ impl Client {
             coordinator: Arc::clone(&self.0.coordinator),
             node: self.0.node.clone(),
             wakes,
+            permits: Arc::clone(&self.0.permits),
         }))
     }
 
@@ -188,12 +196,14 @@ impl Client {
         let mut backoff = RetryDelays::of("enqueue");
         let mut tries = 1;
         let answers = loop {
-            let enqueued = self
-                .0
-                .calls
-                .call("enqueue", |store| store.jobs().enqueue(jobs))
-                .await;
-            match enqueued {
+            let enqueued = async {
+                self.declare_permits().await?;
+                let calls = &self.0.calls;
+                calls
+                    .call("enqueue", |store| store.jobs().enqueue(jobs))
+                    .await
+            };
+            match enqueued.await {
                 Err(error) if error.is_transient() && tries < Self::ENQUEUE_TRIES => {
                     tracing::debug!(%error, "enqueue failed, trying again");
                     tries += 1;
@@ -217,9 +227,8 @@ impl Client {
         Ok(answers)
     }
 
-    /// Enqueues one job inside a transaction of the application: it is there if and when the transaction
-    /// commits, and if that rolls back there is no trace of it. See
-    /// [`enqueue_all_in`](Self::enqueue_all_in).
+    /// Enqueues one job inside a transaction of the application: it exists once the transaction commits; a
+    /// rollback leaves no trace of it. See [`enqueue_all_in`](Self::enqueue_all_in).
     ///
     /// ```no_run
     /// # use ratchet_core::{Client, NewJob, Result, store::AppTransaction};
@@ -238,15 +247,20 @@ impl Client {
         &'a self,
         transaction: &'a mut impl AppTransaction<S>,
         job: NewJob,
-    ) -> impl Future<Output = Result<Enqueued>> + Send + 'a {
-        self.enqueue_all_in(transaction, [job]).map(only)
+    ) -> BoxFuture<'a, Result<Enqueued>> {
+        self.enqueue_all_in(transaction, &[job]).map(only).boxed()
     }
 
     /// Enqueues jobs inside a transaction of the application, all of them or none.
     ///
     /// The transaction is one of the store's driver, in the version that Ratchet re-exports, on the same
     /// database. The store's own `enqueue_in` documents what else it must be, who is woken up when it
-    /// commits, and what it holds up until then.
+    /// commits, and what it holds up until then. Nobody is woken up for jobs that this client
+    /// [wakes](Self::with_wakes) nobody for.
+    ///
+    /// On SQLite the work is done when the method is called, on the calling thread, and the returned
+    /// future is ready. A transaction of rusqlite cannot be held across an `await` in a task that moves
+    /// between threads: there, use `SqliteStore::enqueue_in` inside `spawn_blocking`.
     ///
     /// # Errors
     /// `Invalid`, naming what is wrong with the first bad job, or `transaction` if that is of another
@@ -258,13 +272,17 @@ impl Client {
     pub fn enqueue_all_in<'a, S>(
         &'a self,
         transaction: &'a mut impl AppTransaction<S>,
-        jobs: impl Into<Vec<NewJob>>,
-    ) -> impl Future<Output = Result<Vec<Enqueued>>> + Send + 'a {
-        let jobs = jobs.into();
+        jobs: &[NewJob],
+    ) -> BoxFuture<'a, Result<Vec<Enqueued>>> {
         #[cfg(feature = "otel")]
-        let jobs = crate::otel::traced(&jobs).into_owned();
+        let traced = crate::otel::traced(jobs);
+        #[cfg(feature = "otel")]
+        let jobs = &*traced;
         match self.store().transactions() {
-            Some(store) => store.enqueue_in(transaction.connection(), jobs),
+            Some(store) => {
+                let wake = jobs.iter().any(|job| self.0.wakes.wakes(job));
+                store.enqueue_on(transaction.connection(), jobs.to_vec(), wake)
+            }
             None => async {
                 Err(StoreError::new(StoreErrorKind::Misconfigured, "enqueue_in")
                     .with_source("the store takes no transactions of the application"))

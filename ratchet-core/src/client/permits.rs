@@ -1,3 +1,7 @@
+use std::collections::BTreeMap;
+
+use tokio::sync::OnceCell;
+
 use super::Client;
 use crate::cluster::Wakeup;
 use crate::error::{InvalidInput, Result};
@@ -27,13 +31,37 @@ impl Client {
         Ok(changed)
     }
 
-    /// Makes a resource known with this number of permits, unless it is known.
-    pub(crate) async fn declare_permits(&self, resource: &Name, max: u32) -> Result<Changed> {
-        let declared = self.0.calls.call("set_permits", |store| async move {
-            let permits = store.permits().ok_or_else(no_permits)?;
-            permits.set_permits(resource, max, IfKnown::Keep).await
-        });
-        declared.await
+    /// Makes the resources known that the node's program declares, once.
+    pub(crate) async fn declare_permits(&self) -> Result<()> {
+        let DeclaredPermits { permits, known } = &*self.0.permits;
+        if permits.is_empty() {
+            return Ok(());
+        }
+        known.get_or_try_init(|| self.declare(permits)).await?;
+        Ok(())
+    }
+
+    async fn declare(&self, permits: &BTreeMap<Name, u32>) -> Result<()> {
+        let listed = self.permits().await?;
+        for (resource, max) in permits {
+            match listed.iter().find(|info| info.resource == *resource) {
+                // Otherwise each node that joins would wait for the claims that hold the row.
+                Some(info) if info.max == *max => {}
+                Some(info) => tracing::info!(
+                    target: "ratchet::node",
+                    %resource, known = info.max, declared = max,
+                    "a resource keeps its permits; Client::set_permits changes them"
+                ),
+                None => {
+                    let declared = self.0.calls.call("set_permits", |store| async move {
+                        let permits = store.permits().ok_or_else(no_permits)?;
+                        permits.set_permits(resource, *max, IfKnown::Keep).await
+                    });
+                    declared.await?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Lists the resources, how many permits each has, and how many are held.
@@ -53,4 +81,21 @@ impl Client {
 
 fn no_permits() -> InvalidInput {
     InvalidInput::new("permit", "is nothing that this store has")
+}
+
+/// The permits that a program declares.
+#[derive(Debug, Default)]
+pub(super) struct DeclaredPermits {
+    permits: BTreeMap<Name, u32>,
+    /// Set once the store knows them.
+    known: OnceCell<()>,
+}
+
+impl DeclaredPermits {
+    pub(super) fn new(permits: BTreeMap<Name, u32>) -> Self {
+        Self {
+            permits,
+            known: OnceCell::new(),
+        }
+    }
 }

@@ -95,32 +95,36 @@ impl Run {
 
     /// Declares the permits and registers the node, waiting for the database if it is away.
     pub(super) async fn join(&self) -> Result<()> {
-        let mut backoff = RetryDelays::of("permits");
-        for (resource, max) in &self.shared.permits {
-            while let Err(error) = self.shared.client.declare_permits(resource, *max).await {
-                if !error.is_transient() {
-                    return Err(error);
-                }
-                let delay = backoff.failed(&error, self.shared.common.random());
-                tokio::time::sleep(delay).await;
-            }
-            backoff.reset();
-        }
+        let client = &self.shared.client;
+        self.until_it_works(|| client.declare_permits()).await?;
         for status in [NodeStatus::Joining, NodeStatus::Active] {
-            let mut backoff = RetryDelays::of("join");
-            while let Err(error) = heartbeat::beat(&self.heartbeat, status).await {
-                if !error.is_transient() {
-                    return Err(error);
-                }
-                let delay = backoff.failed(&error, self.shared.common.random());
-                tokio::time::sleep(delay).await;
-            }
-            backoff.reset();
+            self.until_it_works(|| heartbeat::beat(&self.heartbeat, status))
+                .await?;
             self.identity.set_status(status);
         }
         let (node, label) = (self.identity.node(), self.identity.label());
         tracing::info!(target: "ratchet::node", %node, %label, "node joined");
         Ok(())
+    }
+
+    /// Repeats a step of joining after transient failures.
+    async fn until_it_works<T, F>(&self, step: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let mut backoff = RetryDelays::of("join");
+        loop {
+            match step().await {
+                Err(error) if error.is_transient() => {
+                    let delay = backoff.failed(&error, self.shared.common.random());
+                    tokio::time::sleep(delay).await;
+                }
+                done => {
+                    backoff.reset();
+                    return done;
+                }
+            }
+        }
     }
 
     /// Gives every role up at once: the last thing a node does before it leaves.

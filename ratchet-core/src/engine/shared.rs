@@ -48,8 +48,6 @@ pub(super) struct Shared {
     pub(super) profile: NodeProfile,
     /// The rate limits, by kind and by alias.
     pub(super) limits: Arc<BTreeMap<Name, Arc<Counted>>>,
-    /// How many permits the program declares for resources.
-    pub(super) permits: BTreeMap<Name, u32>,
     /// What the node's own wakeups carry as their source.
     pub(super) source: NodeId,
     /// Wakes the pollers of the pools.
@@ -93,6 +91,7 @@ impl Shared {
             Arc::clone(&settings.coordinator),
             source,
             Arc::clone(&wake_queue),
+            settings.permits,
         );
         let limits = counted(settings.limits, &settings.registry, &calls);
         let pools = settings.pools.into_iter().map(NodePool::new);
@@ -113,7 +112,6 @@ impl Shared {
             declared: Arc::new(settings.declared),
             profile: settings.profile,
             limits: Arc::new(limits),
-            permits: settings.permits,
             source,
             wake_queue,
             node_status: NodeStatusCell::default(),

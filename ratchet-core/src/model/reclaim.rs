@@ -156,7 +156,7 @@ impl ReclaimRequest {
         let crashed = reason.is_crash() && !given_up && (begun || before == 0);
         let crash_count = before.saturating_add(crashed.into());
         let exhausted = given_up || beyond_budget(crash_count);
-        // Whether a count that cannot be read is beyond the budget, no later pass could say either.
+        // An unreadable count stays unreadable: a later pass could not decide either, so the job ends now.
         let counts = reason.is_crash() || claim.crash_count.is_none();
         let state = if counts && exhausted {
             JobState::Running

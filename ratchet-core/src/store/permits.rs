@@ -25,8 +25,8 @@ pub trait PermitStore: Debug + Send + Sync {
     /// Sets how many permits a resource has, which makes it known if it is not.
     ///
     /// # Contract
-    /// - **[permit.declare]** With [`IfKnown::Keep`], a resource that is known keeps its number, and the
-    ///   call is `Unchanged`.
+    /// - **[permit.declare]** With [`IfKnown::Keep`], an unknown resource gets the number (`Changed`), and
+    ///   a known one keeps its own (`Unchanged`), whatever it is.
     /// - **[permit.change]** From the return of the call on, claims go by the new number. After it was
     ///   lowered those that run go on, and nobody is admitted until fewer run; 0 admits nobody. A
     ///   number that is as it was is `Unchanged`.

@@ -10,7 +10,9 @@ use crate::model::{Enqueued, NewJob};
 /// Applications call [`Client::enqueue_in`](crate::Client::enqueue_in).
 pub trait TransactionStore: Send + Sync {
     /// Stores jobs inside the transaction that is open on this connection: they are there if and when
-    /// it commits. The clauses of [`JobStore::enqueue`](super::JobStore::enqueue) hold.
+    /// it commits. Without `wake` the commit wakes nobody up, also where the database could carry a
+    /// wakeup. The clauses of [`JobStore::enqueue`](super::JobStore::enqueue) hold; the conformance suite
+    /// cannot begin a transaction of a driver, so a store tests them itself.
     ///
     /// Not an `async fn`, since some drivers' transactions may not move to another thread: what needs
     /// the connection only for a moment is done before the method returns.
@@ -18,16 +20,18 @@ pub trait TransactionStore: Send + Sync {
     /// # Errors
     /// `Invalid`, naming `transaction`, for a connection of another driver. It is then what it was.
     /// Otherwise as the store documents.
-    fn enqueue_in<'a>(
+    fn enqueue_on<'a>(
         &'a self,
         connection: AppConnection<'a>,
         jobs: Vec<NewJob>,
+        wake: bool,
     ) -> BoxFuture<'a, Result<Vec<Enqueued>>>;
 }
 
 /// A transaction of the application, in which a store of type `S` can enqueue jobs.
 ///
-/// Stores implement it for the types of their drivers.
+/// A store implements it for the types of its driver. Only one crate may implement it for a type:
+/// otherwise the compiler cannot infer `S`.
 #[diagnostic::on_unimplemented(
     message = "jobs cannot be enqueued in `{Self}`",
     label = "not a transaction of a driver that a backend of Ratchet uses",
@@ -43,9 +47,9 @@ pub trait AppTransaction<S> {
 /// The connection of an [`AppTransaction`], whose type the store of its driver knows.
 #[derive(Debug)]
 pub enum AppConnection<'a> {
-    /// One that can be used by many at once.
+    /// Usable by several callers at once.
     Shared(&'a dyn Any),
-    /// One that is used by one at a time.
+    /// Usable by one caller at a time.
     Exclusive(&'a mut dyn Any),
 }
 

@@ -87,7 +87,8 @@ struct Words {
 }
 
 impl TestContext {
-    /// For a job of this type with its [defaults](Job::defaults), at its first attempt.
+    /// For a job of this type with its [defaults](Job::defaults), at its first attempt. For what
+    /// [`Job::configure`] sets, use [`of_job`](Self::of_job) with `job.into_job()`.
     #[must_use]
     pub fn of<J: Job>() -> Self {
         Self::of_job(&J::defaults(NewJob::new(J::KIND, &())))

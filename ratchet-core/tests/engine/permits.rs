@@ -103,7 +103,11 @@ async fn a_node_declares_permits_and_leaves_those_that_are_known() {
             .permits("disk", 7)
             .build()
     };
-    let first = Started::new(declaring(4).unwrap());
+    // Before the node runs, too.
+    let before = declaring(4).unwrap();
+    let job = world.job("before", |_| async { Ok(()) });
+    before.enqueue(job.permit("disk")).await.unwrap();
+    let first = Started::new(before);
     let client = first.node.client().clone();
     let known = || async {
         let listed = client.permits().await.unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ratchet_core::cluster::{Wakeup, WakeupStream};
 use ratchet_core::model::Enqueued;
 use ratchet_core::store::{Checked, Store};
-use ratchet_core::{Ratchet, StoreErrorKind};
+use ratchet_core::{Ratchet, StoreErrorKind, Wakes};
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Row};
 
@@ -235,7 +235,12 @@ async fn meet_the_deadline(schema: &Schema) {
     tokio::time::pause();
     tokio::time::advance(store.call_policy().deadline).await;
     // Its idle connections are dropped when the deadline has come.
+    let began = std::time::Instant::now();
     while store.connections() != Some(0) {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "no connection is dropped"
+        );
         tokio::task::yield_now().await;
     }
     schema.execute("COMMIT").await.unwrap();
@@ -256,4 +261,14 @@ pub(crate) async fn a_client_enqueues_in_transactions(schema: Arc<Schema>) {
     assert!(!exists(&store, one.id()).await);
     tx.commit().await.unwrap();
     assert!(exists(&store, one.id()).await && exists(&store, two.id()).await);
+    let mut wakeups = listening(&store).await;
+    let quiet = client.with_wakes(Wakes::Never);
+    for (client, queue) in [(&quiet, "quiet"), (&client, "loud")] {
+        let mut tx = application.begin().await.unwrap();
+        let job = job().queue(queue);
+        client.enqueue_in(&mut tx, job).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    // They come in the order of the commits.
+    assert_eq!(wakeups.next().await.queue.unwrap(), "loud");
 }

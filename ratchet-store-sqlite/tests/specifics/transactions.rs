@@ -139,7 +139,7 @@ async fn links_come_and_go_with_the_transaction() {
 /// A transaction of some other database.
 struct Foreign;
 
-impl AppTransaction<Foreign> for Foreign {
+impl AppTransaction<Self> for Foreign {
     fn connection(&mut self) -> AppConnection<'_> {
         AppConnection::Exclusive(self)
     }
@@ -154,7 +154,7 @@ async fn a_client_enqueues_in_the_transactions_of_its_store_and_no_other() {
     let mut tx = database.transaction().unwrap();
     let one = client.enqueue_in(&mut tx, job()).await.unwrap();
     let more = client
-        .enqueue_all_in(&mut tx, [job(), job()])
+        .enqueue_all_in(&mut tx, &[job(), job()])
         .await
         .unwrap();
     assert!(!exists(&store, one.id()).await);

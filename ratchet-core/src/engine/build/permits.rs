@@ -6,8 +6,12 @@ use crate::name::Name;
 
 impl NodeBuilder {
     /// Declares that at most `max` jobs with the [permit](crate::NewJob::permit) of this resource run at
-    /// once in the cluster. The node makes the resource known when it joins, unless it is known: what an
-    /// operator has set since ([`Client::set_permits`](crate::Client::set_permits)) stays.
+    /// once in the cluster. The node makes the resource known before its first enqueue and when it joins,
+    /// unless it is known.
+    ///
+    /// The first declaration wins: what an operator has set since
+    /// ([`Client::set_permits`](crate::Client::set_permits)) stays, and so does the number of an earlier
+    /// release. A node logs that its program declares another one.
     ///
     /// ```
     /// # use std::sync::Arc;

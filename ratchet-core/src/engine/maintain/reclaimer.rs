@@ -164,7 +164,11 @@ async fn expire_signals(run: &ReclaimerHandles) -> Result<()> {
 /// Fails the jobs whose crash budget is used up. Returns how many it failed.
 async fn fail_exhausted(run: &ReclaimerHandles, reclaimed: &[Reclaimed]) -> Result<usize> {
     let fail = |lost: &Reclaimed| {
-        let error = format!("lost with its node {} times", lost.crash_count);
+        let error = match lost.crash_count {
+            // What a count that cannot be read is taken for.
+            u32::MAX => "lost with its node; its crash count cannot be read".to_owned(),
+            count => format!("lost with its node {count} times"),
+        };
         Settlement::new(lost.token, Outcome::Failed { error }).without_attempt()
     };
     let failed: Vec<Settlement> = reclaimed

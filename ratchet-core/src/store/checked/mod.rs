@@ -97,8 +97,8 @@ impl CallPolicy {
         }
     }
 
-    /// Returns for how long a call is repeated whose caller can do better than wait, or which itself ends
-    /// in time with what it has: a tenth of the deadline.
+    /// Returns for how long contention is repeated where the caller has an alternative, or takes a part of
+    /// the result: a tenth of the deadline.
     #[must_use]
     pub fn brief_patience(&self) -> Duration {
         self.deadline / 10

@@ -362,6 +362,11 @@ async fn the_store_is_told_of_a_call_that_the_engine_drops_sooner() {
     let read = calls.call("nodes", |store| store.nodes().nodes());
     assert_eq!(read.await.unwrap_err().kind(), StoreErrorKind::Timeout);
     assert_eq!(*store.timed_out.lock().unwrap(), 1);
+    // But not of one that may take only a moment.
+    let moment = Duration::from_millis(100);
+    let read = calls.call_within(moment, "nodes", |store| store.nodes().nodes());
+    assert_eq!(read.await.unwrap_err().kind(), StoreErrorKind::Timeout);
+    assert_eq!(*store.timed_out.lock().unwrap(), 1);
 }
 
 #[tokio::test]

@@ -6,18 +6,18 @@ use crate::error::Result;
 use crate::model::{Enqueued, NewJob};
 use crate::store::{AppConnection, Store, TransactionStore};
 
-/// Neither repeated nor ended at the deadline: what the application's transaction can bear, the store
-/// knows.
+/// No deadline and no repetition here: only the store knows what the application's transaction survives.
 impl<S: Store + ?Sized> TransactionStore for Checked<S> {
-    fn enqueue_in<'a>(
+    fn enqueue_on<'a>(
         &'a self,
         connection: AppConnection<'a>,
         jobs: Vec<NewJob>,
+        wake: bool,
     ) -> BoxFuture<'a, Result<Vec<Enqueued>>> {
         let store = part("enqueue_in", self.0.transactions())
             .and_then(|store| check_enqueue("enqueue_in", &*self.0, &jobs).map(|()| store));
         match store {
-            Ok(store) => store.enqueue_in(connection, jobs),
+            Ok(store) => store.enqueue_on(connection, jobs, wake),
             Err(error) => async { Err(error) }.boxed(),
         }
     }
