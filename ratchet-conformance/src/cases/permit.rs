@@ -331,6 +331,17 @@ cases! {
         assert_eq!(b.claim_ids(10).await, all[7..]);
     }
 
+    #[proves("claim.limit", "permit.order")]
+    #[needs(Permits)]
+    async fn a_claim_that_looks_further_for_want_of_permits_keeps_its_limit(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        set(&a, "api", 1).await;
+        let bounded = a.add_all(&needing("api", 3)).await;
+        let free = a.add_all(&jobs(5)).await;
+        assert_eq!(b.claim_ids(2).await, [bounded[0], free[0]]);
+        assert_eq!(a.claim_ids(2).await, free[1..3]);
+    }
+
     #[proves("permit.declare", "permit.list")]
     #[needs(Permits)]
     async fn a_resource_that_is_known_keeps_its_number_when_it_is_declared(cx: &Cx) {
