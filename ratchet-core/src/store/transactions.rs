@@ -35,9 +35,8 @@ pub trait TransactionStore: Send + Sync {
 #[diagnostic::on_unimplemented(
     message = "jobs cannot be enqueued in `{Self}`",
     label = "not a transaction of a driver that a backend of Ratchet uses",
-    note = "the driver must be the one that Ratchet uses, in the same version: \
-            `ratchet::postgres::sqlx`, `ratchet::sqlite::rusqlite`, `ratchet::mongo::mongodb`, or a \
-            `ratchet::sqlserver::Transaction`"
+    note = "the driver must be the one that the store's backend uses, in the same version: the \
+            backend's module in `ratchet` exports it, and docs/databases.md lists the versions"
 )]
 pub trait AppTransaction<S> {
     /// Returns the connection of the transaction, as its store knows it.
