@@ -22,8 +22,8 @@ impl<D: Dialect> PermitStore for SqlStore<D> {
     async fn set_permits(&self, resource: &Name, max: u32, if_known: IfKnown) -> Result<Changed> {
         self.call("set_permits", || async {
             let set = self.sql().set_permits.query();
-            let set = set.bind(resource.as_str()).bind(i64::from(max));
-            let set = set.bind(if_known == IfKnown::Keep);
+            let (max, keep) = (i64::from(max), if_known == IfKnown::Keep);
+            let set = set.bind(resource.as_str()).bind(max).bind(keep);
             Ok(Changed::when(self.lease().await?.changed(set).await? > 0))
         })
         .await
