@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::builder::PossibleValuesParser;
 
 use self::report::Outcome;
@@ -124,26 +124,42 @@ fn try_all(
     let names: Vec<&str> = names.into_iter().collect();
     let mut tests = Tests::build(package, &names, variables)?;
     println!("without a mutant");
-    for mutant in &mutants {
-        for group in &mutant.groups {
-            tests.measure(&mutant.test, group)?;
-        }
+    let groups: BTreeSet<(&str, &str)> = mutants.iter().flat_map(Mutant::groups).collect();
+    let groups: Vec<_> = groups.into_iter().collect();
+    let limits = at_once(jobs, &groups, |_, (test, group)| tests.measure(test, group))?;
+    for (&(test, group), limit) in groups.iter().zip(limits) {
+        tests.limit(test, group, limit);
     }
-    let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
-    let work = || -> Result<()> {
+    let verdicts = at_once(jobs, &mutants, |number, mutant| {
+        let verdict = tests.try_mutant(number, mutant)?;
+        report::line(mutant, &verdict);
+        Ok(verdict)
+    })?;
+    let outcomes = mutants.into_iter().zip(verdicts);
+    let outcome = |(mutant, verdict)| Outcome { mutant, verdict };
+    Ok(outcomes.map(outcome).collect())
+}
+
+/// What `work` makes of each item, in their order; works on so many of them at the same time.
+fn at_once<T: Sync, R: Send>(
+    jobs: usize,
+    items: &[T],
+    work: impl Fn(usize, &T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let worker = || -> Result<()> {
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(mutant) = mutants.get(number) else {
+            let Some(item) = items.get(number) else {
                 return Ok(());
             };
-            let verdict = tests.try_mutant(number, mutant)?;
-            report::line(mutant, &verdict);
-            let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-            outcomes.insert(number, verdict);
+            let result = work(number, item)?;
+            let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+            results.insert(number, result);
         }
     };
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(worker)).collect();
         workers
             .into_iter()
             .try_for_each(|worker| match worker.join() {
@@ -151,12 +167,9 @@ fn try_all(
                 Err(_) => bail!("a worker panicked"),
             })
     })?;
-    let mut verdicts = outcomes
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
-    let outcome = |(number, mutant)| {
-        let verdict = verdicts.remove(&number).context("a mutant was not run")?;
-        Ok(Outcome { mutant, verdict })
-    };
-    mutants.into_iter().enumerate().map(outcome).collect()
+    let results = results.into_inner();
+    Ok(results
+        .unwrap_or_else(PoisonError::into_inner)
+        .into_values()
+        .collect())
 }

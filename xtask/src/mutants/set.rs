@@ -49,6 +49,13 @@ pub(super) struct Mutant {
     pub(super) replacement: String,
 }
 
+impl Mutant {
+    /// The groups to run, each with the name of its test.
+    pub(super) fn groups(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.groups.iter().map(|group| (&*self.test, &**group))
+    }
+}
+
 /// Reads the mutants of the package of a store, such as `ratchet-store-sqlite`.
 ///
 /// # Errors

@@ -87,23 +87,22 @@ impl Tests {
         })
     }
 
-    /// Runs a group without a mutant, once: it must pass, and sets how long it may take with one.
-    pub(super) fn measure(&mut self, test: &str, group: &str) -> Result<()> {
-        let key = (test.to_owned(), group.to_owned());
-        if self.limits.contains_key(&key) {
-            return Ok(());
-        }
+    /// Runs a group without a mutant: it must pass. Returns how long it may take with one.
+    pub(super) fn measure(&self, test: &str, group: &str) -> Result<Duration> {
         let watch = Stopwatch::start();
         let ended = self.run(test, group, None, Duration::from_secs(600))?;
         let seconds = watch.seconds();
         match ended {
-            Ended::Passed => {}
+            Ended::Passed => Ok(Duration::from_secs_f64(LEAST.max(seconds * PATIENCE))),
             Ended::Failed(case) => bail!("without a mutant, {case} fails"),
             Ended::Hung => bail!("without a mutant, the group {group} of {test} hangs"),
         }
-        let limit = Duration::from_secs_f64(LEAST.max(seconds * PATIENCE));
+    }
+
+    /// Sets how long a group may take with a mutant.
+    pub(super) fn limit(&mut self, test: &str, group: &str, limit: Duration) {
+        let key = (test.to_owned(), group.to_owned());
         self.limits.insert(key, limit);
-        Ok(())
     }
 
     /// Runs the groups of a mutant until a case fails.
