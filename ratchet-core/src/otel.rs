@@ -18,7 +18,7 @@ impl TraceContext {
     /// the feature `otel`.
     ///
     /// Clients call it for every job that has no trace. It is for jobs that are enqueued by other means,
-    /// such as by a store's own `enqueue_in`.
+    /// such as by a store.
     #[must_use]
     pub fn current() -> Option<Self> {
         of_span(&Span::current()).or_else(|| of(Context::current().span().span_context()))

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ratchet_core::links::waiting_state;
-use ratchet_core::model::{ActSelection, Acted, ActionOutcome, JobFilter, JobFlags, JobSelector};
+use ratchet_core::model::{
+    ActSelection, Acted, ActionOutcome, JobFilter, JobFlags, JobSelector, WantedKeys,
+};
 use ratchet_core::state::Response;
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 use uuid::Uuid;
@@ -168,21 +170,16 @@ impl<D: Dialect> SqlStore<D> {
         ids: &[JobId],
         targets: &HashMap<JobId, Target>,
     ) -> Result<HashMap<JobId, JobId>> {
-        let mut wanted: Vec<(&str, JobId)> = Vec::new();
-        for id in ids {
-            if let Some(target) = targets.get(id)
-                && target.state.respond(JobAction::Requeue) != Response::Refuse
-                && let Some(key) = &target.key
-            {
-                wanted.push((key, *id));
-            }
+        let mut wanted = WantedKeys::default();
+        for (id, target) in ids.iter().filter_map(|id| Some((*id, targets.get(id)?))) {
+            wanted.want(id, target.state, target.key.as_deref());
         }
         if wanted.is_empty() {
             return Ok(HashMap::new());
         }
-        let keys: Vec<&str> = wanted.iter().map(|(key, _)| *key).collect();
-        let jobs: Vec<Uuid> = wanted.iter().map(|(_, id)| id.as_uuid()).collect();
-        let places: Vec<i32> = (0..).take(wanted.len()).collect();
+        let keys = wanted.keys();
+        let jobs: Vec<Uuid> = wanted.jobs().map(|id| id.as_uuid()).collect();
+        let places: Vec<i32> = (0..).take(keys.len()).collect();
         let take = self.sql().take_unique_keys.query().table(&[
             ("name", &keys),
             ("job", &jobs),
@@ -194,23 +191,12 @@ impl<D: Dialect> SqlStore<D> {
         for row in lease.rows(find).await? {
             holders.insert(row.try_get(0)?, row::job_id(&row, 1)?);
         }
-        let mut refused = HashMap::new();
-        for (key, id) in wanted {
-            match holders.get(key) {
-                Some(holder) if *holder == id => {}
-                Some(holder) => {
-                    refused.insert(id, *holder);
-                }
-                // It was freed between the two statements: the whole is done again.
-                None => {
-                    return Err(Failure::new(
-                        StoreErrorKind::Contention,
-                        "a unique key changed hands meanwhile",
-                    ));
-                }
-            }
+        if keys.iter().any(|key| !holders.contains_key(*key)) {
+            // It was freed between the two statements: the whole is done again.
+            let text = "a unique key changed hands meanwhile";
+            return Err(Failure::new(StoreErrorKind::Contention, text));
         }
-        Ok(refused)
+        Ok(wanted.refused(&holders))
     }
 
     /// Which of the jobs that are to be requeued have to wait for what they lack.

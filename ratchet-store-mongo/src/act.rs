@@ -6,7 +6,7 @@ use mongodb::bson::doc;
 use mongodb::bson::oid::ObjectId;
 use mongodb::options::FindOptions;
 use ratchet_core::links::waiting_state;
-use ratchet_core::model::{ActSelection, Acted, ActionOutcome, JobFilter, JobSelector};
+use ratchet_core::model::{ActSelection, Acted, ActionOutcome, JobFilter, JobSelector, WantedKeys};
 use ratchet_core::state::Response;
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 
@@ -334,20 +334,14 @@ impl MongoStore {
         ids: &[JobId],
         targets: &HashMap<JobId, Target>,
     ) -> Result<HashMap<JobId, JobId>> {
-        let mut wanted: Vec<(&str, JobId)> = Vec::new();
-        for id in ids {
-            if let Some(target) = targets.get(id)
-                && target.state == JobState::Failed
-                && let Some(key) = &target.key
-            {
-                wanted.push((key, *id));
-            }
+        let mut wanted = WantedKeys::default();
+        for (id, target) in ids.iter().filter_map(|id| Some((*id, targets.get(id)?))) {
+            wanted.want(id, target.state, target.key.as_deref());
         }
         if wanted.is_empty() {
             return Ok(HashMap::new());
         }
-        let keys: Vec<&str> = wanted.iter().map(|(key, _)| *key).collect();
-        let held = doc! { "live_key": { "$in": keys } };
+        let held = doc! { "live_key": { "$in": wanted.keys() } };
         let only = FindOptions::builder()
             .projection(doc! { "live_key": 1 })
             .build();
@@ -356,14 +350,7 @@ impl MongoStore {
             let key = row::text(&row, "live_key")?.unwrap_or_default().to_owned();
             holders.insert(key, row::job_id(&row, "_id")?);
         }
-        let mut refused = HashMap::new();
-        for (key, id) in wanted {
-            let holder = *holders.entry(key.to_owned()).or_insert(id);
-            if holder != id {
-                refused.insert(id, holder);
-            }
-        }
-        Ok(refused)
+        Ok(wanted.refused(&holders))
     }
 }
 

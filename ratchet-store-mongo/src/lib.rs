@@ -9,7 +9,7 @@
 //! node is enough. A sharded cluster is refused: its routers tell the time by a clock each. On a
 //! standalone server the store works with less, and says so where it is asked
 //! for more: jobs with a lane or an idempotency key, writes with a
-//! [`Guard`](ratchet_core::model::Guard) and [`MongoStore::enqueue_in`] are refused
+//! [`Guard`](ratchet_core::model::Guard) and jobs in a transaction of the application are refused
 //! (`Misconfigured`), as are jobs that wait for others or for a signal, or are in a batch
 //! (`Invalid`), several jobs that are enqueued together are stored one after the other, and
 //! there are no recurring definitions, no permits, no archive and no wakeups.
@@ -23,7 +23,7 @@
 //! until its deadline. Many ends at once in one batch meet in its document, and so do better in large
 //! settlements than in many small ones. Jobs that nobody waits for, and that are in no batch, cost what
 //! they always did. An application's transaction that links to running jobs
-//! ([`MongoStore::enqueue_in`]) holds up their ends while it is open, and nothing else; one that links
+//! ([`Client::enqueue_in`](ratchet_core::Client::enqueue_in)) holds up their ends while it is open, and nothing else; one that links
 //! to a job that has ended, the purge that would delete that job, or archive it, and with it the
 //! others of the same pass; one that joins a batch or waits for it, the ends of the jobs in it.
 //!

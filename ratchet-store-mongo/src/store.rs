@@ -5,15 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mongodb::error::ErrorKind;
-use mongodb::{ClientSession, Database};
+use mongodb::Database;
 use ratchet_core::claiming::Lookahead;
 use ratchet_core::cluster::ClusterCoordinator;
-use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
     ArchiveStore, CallPolicy, Checked, ContentionBackoff, DiagnosticStore, JobStore, LockStore,
     NodeStore, PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo,
-    TransactionStore, VersionStore, WorkflowStore, check_enqueue,
+    TransactionStore, VersionStore, WorkflowStore,
 };
 use ratchet_core::{Result, StoreErrorKind, time};
 use tokio::sync::{Mutex, MutexGuard};
@@ -109,83 +107,6 @@ impl MongoStore {
     #[must_use]
     pub fn has_transactions(&self) -> bool {
         self.0.server.transactions
-    }
-
-    /// Stores jobs inside a transaction of the caller's: they are there if and when it commits, and
-    /// if it aborts there is no trace of them. The session must be of the client that the store uses,
-    /// so the store is one [`from_database`](Self::from_database), and a transaction must have begun
-    /// on it, whose write concern should be `majority`; with another one acknowledged jobs can be
-    /// lost.
-    ///
-    /// The clauses of [`JobStore::enqueue`] hold. Nobody is woken up: the jobs are found by the next
-    /// poll after the commit, or by who is notified then.
-    ///
-    /// Transactions here do not wait for each other. If another one changes the same keys, lanes,
-    /// parents or batches meanwhile, the error has the kind `Contention`, and the caller does the
-    /// whole transaction again. A commit that meets it says so with the driver's label
-    /// `TransientTransactionError`.
-    ///
-    /// What can be refused is refused before anything is written: after `Invalid` the transaction is
-    /// what it was, and can be gone on with and committed. After every other failure of the database
-    /// it is aborted, so that no part of the jobs can be committed by accident: the session has no
-    /// transaction then, and a commit, or another abort, is an error.
-    ///
-    /// ```no_run
-    /// # async fn example(client: mongodb::Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// use ratchet_core::NewJob;
-    /// use ratchet_store_mongo::MongoStore;
-    ///
-    /// let store = MongoStore::from_database(client.database("shop")).await?;
-    /// let mut session = client.start_session().await?;
-    /// session.start_transaction().await?;
-    /// // … what the application changes, with the same session
-    /// store.enqueue_in(&mut session, &[NewJob::new("confirm", &42)]).await?;
-    /// session.commit_transaction().await?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// `Invalid`, `Misconfigured` on a server without transactions and for a session of another
-    /// client or on which none was begun or none can be, `Contention`, or a failure of the database.
-    /// After one of the last two the transaction is aborted, which may take as long again where the
-    /// server does not answer.
-    ///
-    /// # Cancel safety
-    /// Dropped, it may have written a part of the jobs into the transaction, which must be aborted.
-    pub async fn enqueue_in(
-        &self,
-        session: &mut ClientSession,
-        jobs: &[NewJob],
-    ) -> Result<Vec<Enqueued>> {
-        const OPERATION: &str = "enqueue_in";
-        check_enqueue(OPERATION, self, jobs)?;
-        let writes = AtomicBool::new(false);
-        let work = async {
-            self.check_open()?;
-            self.need_transactions("enqueue_in")?;
-            need_begun(session).await?;
-            if jobs.is_empty() {
-                return Ok(Vec::new());
-            }
-            self.enqueue_within(session, jobs, &writes).await
-        };
-        // In a box, so that the callers' own futures stay small.
-        let enqueued = match tokio::time::timeout(self.0.deadline, Box::pin(work)).await {
-            Ok(enqueued) => enqueued.map_err(|failure| failure.during(OPERATION)),
-            Err(_) => Err(self.too_late().during(OPERATION)),
-        };
-        let refused = enqueued.as_ref().is_err_and(|error| {
-            matches!(
-                error.kind(),
-                StoreErrorKind::Invalid | StoreErrorKind::Misconfigured
-            )
-        });
-        if enqueued.is_err() && (!refused || writes.load(Ordering::Relaxed)) {
-            // The session knows of it at once, and the server as soon as it answers.
-            let abort = session.abort_transaction();
-            let _ = tokio::time::timeout(self.0.deadline, abort).await;
-        }
-        enqueued
     }
 
     /// Closes the connections, unless the client is the application's own. Later calls, also on
@@ -405,7 +326,7 @@ impl MongoStore {
         }
     }
 
-    fn check_open(&self) -> Inner<()> {
+    pub(crate) fn check_open(&self) -> Inner<()> {
         if self.0.closed.load(Ordering::SeqCst) {
             return Err(Failure::new(
                 StoreErrorKind::Unavailable,
@@ -414,10 +335,6 @@ impl MongoStore {
         }
         Ok(())
     }
-
-    fn too_late(&self) -> Failure {
-        too_late(self.0.deadline)
-    }
 }
 
 pub(crate) fn too_late(deadline: Duration) -> Failure {
@@ -425,27 +342,6 @@ pub(crate) fn too_late(deadline: Duration) -> Failure {
         StoreErrorKind::Timeout,
         format!("no answer within {deadline:?}"),
     )
-}
-
-/// Refuses a session without a transaction, of which a new one would only then begin.
-async fn need_begun(session: &mut ClientSession) -> Inner<()> {
-    /// How the driver says so.
-    const BEGUN: &str = "transaction already in progress";
-    let refused = match session.start_transaction().await {
-        // Nothing was sent in it, so nothing is sent for its end.
-        Ok(()) => {
-            session.abort_transaction().await?;
-            "no transaction was begun on the session".to_owned()
-        }
-        Err(error) => match &*error.kind {
-            ErrorKind::Transaction { message, .. } if message == BEGUN => return Ok(()),
-            ErrorKind::Transaction { message, .. } => {
-                format!("no transaction can be begun on the session: {message}")
-            }
-            _ => return Err(error.into()),
-        },
-    };
-    Err(Failure::new(StoreErrorKind::Misconfigured, refused))
 }
 
 /// Returns how long to wait before this repetition, counted from 1.

@@ -5,10 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use ratchet_core::Result;
 use ratchet_core::cluster::ClusterCoordinator;
-use ratchet_core::model::{Enqueued, NewJob};
-use ratchet_core::store::{Checked, check_enqueue};
-use ratchet_sql::{Connections as _, Failure, Migration, Result as Inner, SqlStore, in_time};
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
+use ratchet_core::store::Checked;
+use ratchet_sql::{Connections as _, Migration, SqlStore, in_time};
+use sqlx::postgres::{PgConnectOptions, PgPool};
 
 use crate::config::{Builder, Config};
 use crate::connection::{Connections, Pool};
@@ -78,90 +77,6 @@ impl PostgresStore {
         migrate::scripts(schema, migrate::STEPS)
     }
 
-    /// Stores jobs inside a transaction of the caller's, on the caller's own connection to the same
-    /// database: they are there if and when the transaction commits, and if it rolls back there is
-    /// no trace of them. A `Transaction` of the driver can be given as `&mut *tx`.
-    ///
-    /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold.
-    /// If jobs with keys lose a race, that part alone is
-    /// rolled back, to a savepoint, and tried again.
-    ///
-    /// The lanes of jobs that have one are locked until the transaction ends: others that enqueue
-    /// into them wait, and so do the ends of their heads. Keep such transactions short, and if they
-    /// enqueue more than once, go through the lanes in one order, or two of them may deadlock.
-    ///
-    /// So are the stored jobs and the batches that new jobs wait for, and the batches that they join:
-    /// their ends, their reports (progress, checkpoints, signs of life), and the ends of other children
-    /// of these batches wait for the transaction, and with them what the same node settles and reports
-    /// meanwhile. So keep the transaction far shorter than the deadlines of the store and the stall
-    /// timeouts of jobs; and a body that adds jobs which wait for itself must not report anything
-    /// before it commits: it would wait for itself.
-    ///
-    /// Once the transaction commits, and only then, the nodes that poll the queues of jobs that are
-    /// due at once are woken up, unless wakeups are off ([`Builder::wakeups`]): PostgreSQL keeps one
-    /// notification for each such queue until then.
-    /// Commits that notify wait for each other, one at a time in the whole server, which costs
-    /// an application with many small transactions most of their rate; use
-    /// [`enqueue_in_quietly`](Self::enqueue_in_quietly) there.
-    ///
-    /// # Errors
-    /// `Invalid`, after which the transaction can go on; `Contention` if the snapshot of a `REPEATABLE
-    /// READ` transaction is older than the first job of a queue and kind, or a key was lost to others
-    /// again and again: begin the transaction again; `Misconfigured` if there is no transaction but
-    /// jobs have keys, lanes, links, batches or signals, `Unavailable` if the store is closed, or a
-    /// failure of the database, after which the transaction can only be rolled back. `Timeout` after the
-    /// deadline, or twice that where the server does not answer: roll back then, too.
-    ///
-    /// # Cancel safety
-    /// Dropped, it may have written a part of the jobs into the transaction, which must be rolled back.
-    pub async fn enqueue_in(
-        &self,
-        connection: &mut PgConnection,
-        jobs: &[NewJob],
-    ) -> Result<Vec<Enqueued>> {
-        // In a box, so that the callers' own futures stay small.
-        let work = Box::pin(async {
-            let enqueued = self.enqueue_on(connection, jobs).await?;
-            if self.0.wakeups {
-                let notified = self.notify_in(connection, jobs, &enqueued);
-                self.shared().within(notified).await?;
-            }
-            Ok(enqueued)
-        });
-        self.within_transaction(jobs, work).await
-    }
-
-    /// As [`enqueue_in`](Self::enqueue_in), and wakes nobody up: the jobs are found by the next
-    /// poll after the commit.
-    ///
-    /// # Errors
-    /// As for [`enqueue_in`](Self::enqueue_in).
-    ///
-    /// # Cancel safety
-    /// As for [`enqueue_in`](Self::enqueue_in).
-    pub async fn enqueue_in_quietly(
-        &self,
-        connection: &mut PgConnection,
-        jobs: &[NewJob],
-    ) -> Result<Vec<Enqueued>> {
-        let work = Box::pin(self.enqueue_on(connection, jobs));
-        self.within_transaction(jobs, work).await
-    }
-
-    /// Does work for these jobs on a connection of the caller's, if they may be enqueued.
-    async fn within_transaction(
-        &self,
-        jobs: &[NewJob],
-        work: impl Future<Output = Inner<Vec<Enqueued>>> + Send,
-    ) -> Result<Vec<Enqueued>> {
-        const OPERATION: &str = "enqueue_in";
-        check_enqueue(OPERATION, self, jobs)?;
-        if self.shared().pools().is_closed() {
-            return Err(Failure::closed().during(OPERATION));
-        }
-        work.await.map_err(|failure| failure.during(OPERATION))
-    }
-
     /// Closes the connections, those of the application's own pool as well. Later calls, also on
     /// clones, fail with `Unavailable`.
     ///
@@ -222,6 +137,11 @@ impl PostgresStore {
     /// How the connections for jobs and those beside them are made.
     pub(crate) fn options(&self) -> [&PgConnectOptions; 2] {
         [&self.0.pooled, &self.0.beside]
+    }
+
+    /// Whether nodes are woken up through the database.
+    pub(crate) fn has_wakeups(&self) -> bool {
+        self.0.wakeups
     }
 
     pub(crate) fn channel(&self) -> String {

@@ -47,19 +47,25 @@ impl Caller<'_> {
 }
 
 impl PostgresStore {
-    /// Stores the jobs of one call inside a transaction of the caller's.
-    pub(crate) async fn enqueue_on(
+    /// Stores the jobs of one call inside a transaction of the caller's. With `wake` its commit wakes
+    /// up the nodes that poll the queues of due jobs, unless wakeups are off.
+    pub(crate) async fn enqueue_through(
         &self,
         connection: &mut PgConnection,
         jobs: &[NewJob],
+        wake: bool,
     ) -> Result<Vec<Enqueued>> {
-        self.shared()
-            .enqueue_within(&mut Caller(connection), jobs)
-            .await
+        let shared = self.shared();
+        let mut caller = Caller(connection);
+        let enqueued = shared.enqueue_within(&mut caller, jobs).await?;
+        if wake && self.has_wakeups() {
+            let notified = self.notify_in(connection, jobs, &enqueued);
+            shared.within(notified).await?;
+        }
+        Ok(enqueued)
     }
 
-    /// Lets the commit of the caller's transaction wake up the nodes that poll the queues of due jobs.
-    pub(crate) async fn notify_in(
+    async fn notify_in(
         &self,
         connection: &mut PgConnection,
         jobs: &[NewJob],

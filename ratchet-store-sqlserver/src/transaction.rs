@@ -3,7 +3,6 @@
 use std::fmt;
 
 use ratchet_core::model::{Enqueued, NewJob};
-use ratchet_core::store::check_enqueue;
 use ratchet_core::{InvalidInput, Result, StoreErrorKind};
 use ratchet_sql::{Connections as _, Failure, Lease as _, Result as Inner, Savepoint};
 use tiberius::{Row, ToSql};
@@ -125,7 +124,6 @@ impl Transaction {
         jobs: &[NewJob],
     ) -> Result<Vec<Enqueued>> {
         const OPERATION: &str = "enqueue_in";
-        check_enqueue(OPERATION, store, jobs)?;
         if !store.shared().is_same(self.store.shared()) {
             let problem = InvalidInput::new("transaction", "was begun by another store");
             return Err(Failure::refused(problem).during(OPERATION));

@@ -31,6 +31,7 @@ mod settle;
 mod signal;
 mod spec_document;
 mod taken_keys;
+mod wanted_keys;
 
 pub use crate::due::RunAt;
 pub use among::Among;
@@ -73,3 +74,4 @@ pub use salvage::Salvage;
 pub use settle::{Effect, Fenced, NextRun, Outcome, Settlement};
 pub use signal::{Delivered, Delivery, Signal, SignalRecord, SignalTarget, SignalWait};
 pub use taken_keys::TakenKeys;
+pub use wanted_keys::WantedKeys;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ratchet_core::cluster::{Wakeup, WakeupStream};
 use ratchet_core::model::Enqueued;
-use ratchet_core::store::{Checked, Store};
+use ratchet_core::store::{AppTransaction, Checked, Store, TransactionStore};
 use ratchet_core::{Ratchet, StoreErrorKind, Wakes};
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Row};
@@ -74,7 +74,10 @@ pub(crate) async fn a_commit_brings_both(schema: Arc<Schema>) {
         assert!(exists(&store, job.id()).await);
     }
     let mut tx = application.begin().await.unwrap();
-    store.enqueue_in_quietly(&mut tx, &[job()]).await.unwrap();
+    store
+        .enqueue_on(tx.connection(), vec![job()], false)
+        .await
+        .unwrap();
     tx.commit().await.unwrap();
     assert!(!comes(&mut wakeups).await, "quietly");
 }
@@ -160,7 +163,7 @@ pub(crate) async fn a_closed_store_refuses_and_connects_no_more(schema: Arc<Sche
     let new = [job().queue("never seen")];
     for refused in [
         store.enqueue_in(&mut tx, &new).await,
-        store.enqueue_in_quietly(&mut tx, &new).await,
+        store.enqueue_on(tx.connection(), new.to_vec(), false).await,
     ] {
         assert_kind(&refused.unwrap_err(), StoreErrorKind::Unavailable);
     }
