@@ -177,11 +177,15 @@ impl TestNode {
     }
 
     pub(crate) async fn claim_with(&self, request: &ClaimRequest) -> Vec<ClaimedJob> {
-        ok(self.jobs().claim_next_batch(request).await)
+        let claimed = ok(self.jobs().claim_next_batch(request).await);
+        assert!(claimed.len() <= request.limit, "more than the limit");
+        claimed
     }
 
     pub(crate) async fn claim_lean(&self, request: &ClaimRequest) -> Vec<Claim> {
-        ok(self.jobs().claim_next_batch_optimized(request).await)
+        let claimed = ok(self.jobs().claim_next_batch_optimized(request).await);
+        assert!(claimed.len() <= request.limit, "more than the limit");
+        claimed
     }
 
     /// Claims one job, which must be there.
@@ -359,6 +363,12 @@ impl TestNode {
 
     pub(crate) async fn set_status(&self, node: NodeId, status: NodeStatus) -> Changed {
         ok(self.store.nodes().set_node_status(node, status).await)
+    }
+
+    /// Ends this node as its silence would: what it has claimed is lost, at a crash.
+    pub(crate) async fn die(&self) {
+        let changed = self.set_status(self.id, NodeStatus::Dead).await;
+        assert_eq!(changed, Changed::Changed);
     }
 
     pub(crate) async fn nodes(&self) -> Vec<NodeRecord> {

@@ -76,6 +76,13 @@ fn after_heartbeat(said: NodeStatus) -> Document {
     doc! { "$arrayElemAt": [after.to_vec(), "$status"] }
 }
 
+/// Ends a live node that fell silent or was displaced: the core's table, as an update.
+fn ended() -> Vec<Document> {
+    let ended = NodeStatus::ALL.map(|stored| i32::from(stored.when_lost().code()));
+    let status = doc! { "$arrayElemAt": [ended.to_vec(), "$status"] };
+    vec![doc! { "$set": { "status": status } }]
+}
+
 impl MongoStore {
     async fn record(&self, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
         let side = self.live();
@@ -147,7 +154,6 @@ impl MongoStore {
         if !joins {
             return Ok(new);
         }
-        let dead = || doc! { "$set": { "status": i32::from(NodeStatus::Dead.code()) } };
         let earlier = doc! {
             "label": label,
             "status": { "$in": live_statuses() },
@@ -155,11 +161,11 @@ impl MongoStore {
             // Also those that have no number, since they never said that they join.
             "joined": { "$not": { "$gt": number } },
         };
-        tx.update_many(&side.nodes, earlier, dead()).await?;
+        tx.update_many(&side.nodes, earlier, ended()).await?;
         let last = tx.find_one(&side.labels, doc! { "_id": label }).await?;
         let last = last.map(|last| row::int(&last, "joined")).transpose()?;
         if last > Some(number)
-            && let Some(displaced) = tx.change(&side.nodes, this, dead(), false).await?
+            && let Some(displaced) = tx.change(&side.nodes, this, ended(), false).await?
         {
             return Ok(displaced);
         }
@@ -251,9 +257,8 @@ impl MongoStore {
             }
         };
         for node in nodes.iter().filter(|node| sweep.marks_dead(node, now)) {
-            let dead = doc! { "$set": { "status": i32::from(NodeStatus::Dead.code()) } };
             let silent = unchanged(node, live_statuses());
-            let died = tx.update_one(&side.nodes, silent, dead).await? > 0;
+            let died = tx.update_one(&side.nodes, silent, ended()).await? > 0;
             swept.died.extend(died.then_some(node.node));
         }
         swept.died.sort();

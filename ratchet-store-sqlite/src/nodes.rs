@@ -146,7 +146,10 @@ fn sweep_all(work: &Work<'_>, sweep: &NodeSweep) -> Inner<SweptNodes> {
     let mut swept = SweptNodes::default();
     let mut set_status = work.conn.prepare_cached(&SQL.set_node_status)?;
     for node in nodes.iter().filter(|node| sweep.marks_dead(node, now)) {
-        set_status.execute(params![node.node.as_bytes(), NodeStatus::Dead.code()])?;
+        set_status.execute(params![
+            node.node.as_bytes(),
+            node.status.when_lost().code()
+        ])?;
         swept.died.push(node.node);
     }
     swept.died.sort();

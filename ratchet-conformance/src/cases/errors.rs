@@ -206,7 +206,7 @@ cases! {
         assert_eq!(node.beat().await.cancel_requested(), [tokens[1]]);
         node.release(tokens[2]).await;
         assert_eq!(node.claim_ids(1).await, [all[2]]);
-        node.beat_with(&node.heartbeat(NodeStatus::Left)).await;
+        node.die().await;
         let mut lost: Vec<JobId> = node
             .reclaim(&reclaim())
             .await

@@ -3,13 +3,13 @@
 
 use super::prelude::*;
 
-/// A claim that a pass gave up at its first crash; with its node, which left.
+/// A claim that a pass gave up at its first crash; with its node, which died.
 async fn given_up_on(node: &TestNode) -> ClaimToken {
     node.beat().await;
     node.add(job()).await;
     let token = node.take().await;
     node.alive(token).await;
-    node.beat_with(&node.heartbeat(NodeStatus::Left)).await;
+    node.die().await;
     let pass = node.reclaim(&reclaim().max_crashes(0)).await;
     assert_eq!(pass, [exhausted(token)]);
     token
@@ -88,7 +88,7 @@ cases! {
             other.alive(token).await;
             expected.push(Reclaimed::new(token, ReclaimReason::OwnerLost, 1, false));
         }
-        other.beat_with(&other.heartbeat(NodeStatus::Left)).await;
+        other.die().await;
         let mut taken = Vec::new();
         for _ in 0..2 {
             let pass = node.reclaim(&reclaim().limit(1)).await;

@@ -81,7 +81,7 @@ cases! {
         node.beat().await;
         node.add_all(&jobs(2_000)).await;
         assert_eq!(node.claim(MAX_BATCH).await.len(), 2_000);
-        node.beat_with(&node.heartbeat(NodeStatus::Left)).await;
+        node.die().await;
         assert_eq!(node.reclaim(&reclaim().limit(MAX_BATCH)).await.len(), 2_000);
         assert_eq!(node.sibling().claim(MAX_BATCH).await.len(), 2_000);
     }

@@ -357,6 +357,7 @@ cases! {
         assert_eq!(sweep().await.died, [slow.id]);
         assert_eq!(sweep().await, SweptNodes::default());
         assert_eq!(quick.beat().await.status, NodeStatus::Dead);
+        assert_eq!(slow.beat().await.status, NodeStatus::Left);
     }
 
     #[proves("node.step", "time.clock")]

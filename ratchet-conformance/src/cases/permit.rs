@@ -342,6 +342,21 @@ cases! {
         assert_eq!(a.claim_ids(2).await, free[1..3]);
     }
 
+    #[proves("permit.max")]
+    #[needs(Permits)]
+    async fn a_job_for_which_there_was_no_permit_was_not_claimed(cx: &Cx) {
+        let node = cx.node().await;
+        set(&node, "api", 1).await;
+        // In queues of their own, so that there is a permit for each when they are looked for.
+        let first = node.add(job().permit("api")).await;
+        let second = node.add(job().queue("other").permit("api")).await;
+        let claimed = node.claim(2).await;
+        assert_eq!(ids(&claimed), [first]);
+        node.succeed(claimed[0].claim.token).await;
+        let token = node.take().await;
+        assert_eq!((token.job, token.seq), (second, 1));
+    }
+
     #[proves("permit.declare", "permit.list")]
     #[needs(Permits)]
     async fn a_resource_that_is_known_keeps_its_number_when_it_is_declared(cx: &Cx) {
@@ -525,7 +540,7 @@ cases! {
                             one.succeed(job.claim.token).await;
                         }
                     }
-                    one.beat_with(&one.heartbeat(NodeStatus::Left)).await;
+                    one.die().await;
                 }
             }
         })

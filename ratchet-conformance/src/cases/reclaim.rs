@@ -57,7 +57,7 @@ cases! {
         let outage = reclaim().silence_counts(false);
         assert_eq!(
             known.reclaim(&outage).await,
-            [lost(gone, ReclaimReason::OwnerLost, 1)],
+            [lost(gone, ReclaimReason::OwnerLeft, 0)],
             "who left is gone all the same"
         );
         known.beat().await;
@@ -153,7 +153,7 @@ cases! {
         cx.advance(HOUR).await;
         let clock = ClockTrust::FULL.until(latest);
         let taken = silent.reclaim(&reclaim().clock(clock)).await;
-        assert_eq!(taken, [lost(gone, ReclaimReason::OwnerLost, 1)]);
+        assert_eq!(taken, [lost(gone, ReclaimReason::OwnerLeft, 0)]);
         let clock = ClockTrust::FULL.until(silent.now().await);
         let taken = silent.reclaim(&reclaim().clock(clock)).await;
         assert_eq!(taken, [lost(silenced, ReclaimReason::OwnerLost, 1)]);
@@ -197,17 +197,20 @@ cases! {
         );
     }
 
-    #[proves("reclaim.dead")]
+    #[proves("reclaim.dead", "reclaim.left")]
     async fn the_claims_of_an_ended_node_are_taken_at_once(cx: &Cx) {
         let other = cx.node().await;
-        for status in [NodeStatus::Left, NodeStatus::Dead] {
+        for (status, reason, crashes) in [
+            (NodeStatus::Left, ReclaimReason::OwnerLeft, 0),
+            (NodeStatus::Dead, ReclaimReason::OwnerLost, 1),
+        ] {
             let node = cx.node().await;
             let token = begun_on(&node, job()).await;
             other.set_status(node.id, status).await;
             let taken = other.reclaim(&reclaim()).await;
             assert_eq!(
                 taken,
-                [lost(token, ReclaimReason::OwnerLost, 1)],
+                [lost(token, reason, crashes)],
                 "{status:?}"
             );
             let next = other.take().await;
@@ -216,13 +219,45 @@ cases! {
         }
     }
 
-    #[proves("reclaim.dead")]
+    #[proves("reclaim.left")]
     async fn the_claims_of_a_node_that_says_it_left_are_taken_at_once(cx: &Cx) {
         let node = cx.node().await;
         let token = begun_on(&node, job()).await;
         node.beat_with(&node.heartbeat(NodeStatus::Left)).await;
         let taken = node.reclaim(&reclaim()).await;
-        assert_eq!(taken, [lost(token, ReclaimReason::OwnerLost, 1)]);
+        assert_eq!(taken, [lost(token, ReclaimReason::OwnerLeft, 0)]);
+    }
+
+    #[proves("reclaim.left", "node.silent", "node.label")]
+    #[needs(Clock)]
+    async fn a_node_that_drained_and_fell_silent_costs_its_jobs_no_crash(cx: &Cx) {
+        let other = cx.node().await;
+        for end in ["reclaimed", "swept", "displaced"] {
+            let node = cx.node().await;
+            let token = begun_on(&node, job()).await;
+            node.beat_with(&node.heartbeat(NodeStatus::Draining)).await;
+            if end == "displaced" {
+                let mut successor = cx.node().await;
+                successor.label = node.label.clone();
+                successor.join().await;
+            } else {
+                cx.advance(DEAD_AFTER + MILLI).await;
+                other.beat().await;
+            }
+            if end == "swept" {
+                let swept = other.sweep(DEAD_AFTER, HOUR).await;
+                assert!(swept.died.contains(&node.id), "{swept:?}");
+            }
+            let taken = other.reclaim(&reclaim()).await;
+            assert_eq!(taken, [lost(token, ReclaimReason::OwnerLeft, 0)], "{end}");
+            let status = other.node(node.id).await.map(|row| row.status);
+            let expected = match end {
+                "reclaimed" => NodeStatus::Draining,
+                _ => NodeStatus::Left,
+            };
+            assert_eq!(status, Some(expected), "{end}");
+            other.succeed(other.take().await).await;
+        }
     }
 
     #[proves("reclaim.dead", "node.label")]
@@ -550,7 +585,7 @@ cases! {
     async fn a_budget_of_no_crashes_gives_up_at_the_first(cx: &Cx) {
         let node = cx.node().await;
         let token = begun_on(&node, job()).await;
-        node.beat_with(&node.heartbeat(NodeStatus::Left)).await;
+        node.die().await;
         let taken = node.reclaim(&reclaim().max_crashes(0)).await;
         assert_eq!(
             taken,
@@ -565,7 +600,7 @@ cases! {
         owner.beat().await;
         let all = owner.add_all(&jobs(100)).await;
         assert_eq!(owner.claim(100).await.len(), 100);
-        owner.beat_with(&owner.heartbeat(NodeStatus::Left)).await;
+        owner.die().await;
         let passes = race(4, |racer| {
             let node = nodes[racer].clone();
             async move { node.reclaim(&reclaim()).await }
@@ -583,7 +618,7 @@ cases! {
     async fn a_second_pass_finds_nothing(cx: &Cx) {
         let node = cx.node().await;
         begun_on(&node, job()).await;
-        node.beat_with(&node.heartbeat(NodeStatus::Left)).await;
+        node.die().await;
         assert_eq!(node.reclaim(&reclaim()).await.len(), 1);
         assert_eq!(node.reclaim(&reclaim()).await, []);
     }
@@ -594,7 +629,7 @@ cases! {
         node.beat().await;
         let all = node.add_all(&jobs(10)).await;
         node.claim(10).await;
-        node.beat_with(&node.heartbeat(NodeStatus::Left)).await;
+        node.die().await;
         let mut taken = Vec::new();
         for expected in [4, 4, 2, 0] {
             let pass = node.reclaim(&reclaim().limit(4)).await;
@@ -642,7 +677,7 @@ cases! {
             claimed.push(node.take().await);
         }
         claimed.sort();
-        node.beat_with(&node.heartbeat(NodeStatus::Left)).await;
+        node.die().await;
         let taken = node.reclaim(&reclaim()).await;
         let tokens: Vec<ClaimToken> = taken.iter().map(|one| one.token).collect();
         assert_eq!(tokens, claimed);

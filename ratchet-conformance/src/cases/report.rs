@@ -154,6 +154,32 @@ cases! {
         );
     }
 
+    #[proves("report.token", "reclaim.stall")]
+    #[needs(Clock)]
+    async fn a_stale_report_is_no_sign_of_life(cx: &Cx) {
+        let (node, other) = (cx.node().await, cx.node().await);
+        let id = node.add(job().stall_timeout(MINUTE)).await;
+        let old = node.take().await;
+        node.alive(old).await;
+        node.release(old).await;
+        let token = node.take().await;
+        node.alive(token).await;
+        cx.advance(MINUTE).await;
+        let stale = [
+            node.token(id, 1).await,
+            other.token(id, 2).await,
+            ClaimToken::new(id, 2, Some(node.id), old.claimed_at - MINUTE),
+        ];
+        for token in stale {
+            assert_eq!(node.report(token, ReportKind::Alive).await, Reported::Stale);
+        }
+        cx.advance(MILLI).await;
+        node.beat().await;
+        let lost = node.reclaim(&reclaim()).await;
+        assert_eq!(lost.len(), 1, "{lost:?}");
+        assert_eq!((lost[0].token, lost[0].reason), (token, ReclaimReason::Stalled));
+    }
+
     #[proves("report.life")]
     #[needs(Clock)]
     async fn every_kind_of_report_says_that_the_body_has_begun(cx: &Cx) {

@@ -60,8 +60,8 @@ pub(super) async fn drain(run: &Run) {
     )
     .await;
     run.step_down().await;
-    // A job left running under a node that has left would be taken back as a crash. The node waits for
-    // no claim call any more, so whatever the store lists and the node does not hold goes back.
+    // The node waits for no claim call any more, so whatever the store lists and the node does not hold
+    // goes back at once, with its old due time, and not when a pass takes it back.
     if let Err(error) =
         undelivered::beat_and_hand_back(&run.undelivered, NodeStatus::Draining).await
     {

@@ -22,7 +22,7 @@ impl NodeStore for MemoryStore {
             if joins && !tables.nodes.contains_key(&heartbeat.node) {
                 for other in tables.nodes.values_mut() {
                     if other.label == heartbeat.label && other.status.is_live() {
-                        other.status = NodeStatus::Dead;
+                        other.status = other.status.when_lost();
                     }
                 }
             }
@@ -89,7 +89,7 @@ impl NodeStore for MemoryStore {
             let mut swept = SweptNodes::default();
             for node in tables.nodes.values_mut() {
                 if sweep.marks_dead(node, now) {
-                    node.status = NodeStatus::Dead;
+                    node.status = node.status.when_lost();
                     swept.died.push(node.node);
                 }
             }

@@ -243,7 +243,7 @@ catalog! {
     NODES_DIED: Counter "ratchet_nodes_died_total" []
         "Nodes that this one marked dead.";
     CLAIMS_RECLAIMED: Counter "ratchet_claims_reclaimed_total"
-        [one_of("reason", &["owner_lost", "not_started", "stalled", "overdue"])]
+        [one_of("reason", &["owner_lost", "owner_left", "not_started", "stalled", "overdue"])]
         "Claims that this node took back, so that their jobs run again.";
     CLAIMS_UNDELIVERED: Counter "ratchet_claims_undelivered_total" []
         "Claims that this node handed back because the store's answer to them never arrived.";

@@ -138,6 +138,7 @@ pub(crate) fn claims_reclaimed(reclaimed: &[Reclaimed]) {
     for lost in reclaimed.iter().filter(|lost| !lost.exhausted) {
         let reason = match lost.reason {
             ReclaimReason::OwnerLost => "owner_lost",
+            ReclaimReason::OwnerLeft => "owner_left",
             ReclaimReason::NotStarted => "not_started",
             ReclaimReason::Stalled => "stalled",
             ReclaimReason::Overdue => "overdue",

@@ -59,6 +59,16 @@ impl NodeStatus {
         matches!(self, Self::Joining | Self::Active | Self::Draining)
     }
 
+    /// What becomes of a live node that fell silent, or whose label another node took: `Left` if it was
+    /// draining, since it had said that it ends; otherwise `Dead`.
+    #[must_use]
+    pub const fn when_lost(self) -> Self {
+        match self {
+            Self::Draining => Self::Left,
+            _ => Self::Dead,
+        }
+    }
+
     /// What a heartbeat that says `said` makes of this stored status.
     ///
     /// An end is final: a node that was declared dead or has left stays so, and learns it from the

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::id::ClaimToken;
 use crate::limits;
-use crate::model::{ClockTrust, NodeRecord};
+use crate::model::{ClockTrust, NodeRecord, NodeStatus};
 use crate::state::JobState;
 use crate::time::duration_millis;
 
@@ -123,7 +123,12 @@ impl ReclaimRequest {
             Owner::Known(node) => node.is_silent_by(self.dead_after, &self.clock, now),
         };
         if owner_lost {
-            return Some(ReclaimReason::OwnerLost);
+            let said_so = matches!(claim.owner, Owner::Known(node)
+                if matches!(node.status, NodeStatus::Draining | NodeStatus::Left));
+            return Some(match said_so {
+                true => ReclaimReason::OwnerLeft,
+                false => ReclaimReason::OwnerLost,
+            });
         }
         let Some(last_report) = claim.last_report else {
             let waited_out = passed(claimed_at, self.start_timeout);
@@ -256,6 +261,9 @@ impl ReclaimEffect {
 pub enum ReclaimReason {
     /// Its node is dead, gone, or was restarted. Counts as a crash.
     OwnerLost,
+    /// Its node had said that it drains, and ended without handing the job back. Costs nothing: such a
+    /// node was asked to end, and its end says nothing about the job.
+    OwnerLeft,
     /// Its body did not begin in time. Costs nothing.
     NotStarted,
     /// Its body gave no sign of life within the job's stall timeout. Counts as a crash.
@@ -268,7 +276,7 @@ impl ReclaimReason {
     /// Whether the loss counts against the job's crash budget.
     #[must_use]
     pub const fn is_crash(self) -> bool {
-        !matches!(self, Self::NotStarted)
+        !matches!(self, Self::OwnerLeft | Self::NotStarted)
     }
 }
 
@@ -311,7 +319,7 @@ impl Reclaimed {
 mod tests {
     use super::*;
     use crate::id::{JobId, NodeId};
-    use crate::model::{Heartbeat, NodeStatus};
+    use crate::model::Heartbeat;
     use crate::name::Name;
     use crate::time::from_millis;
 
@@ -352,17 +360,17 @@ mod tests {
             lost(Owner::Known(&alive), None),
             Some(ReclaimReason::NotStarted)
         );
-        for owner in [
-            Owner::Nobody,
-            UNKNOWN,
-            Owner::Known(&left),
-            Owner::Known(&silent),
-        ] {
+        for owner in [Owner::Nobody, UNKNOWN, Owner::Known(&silent)] {
             assert_eq!(
                 lost(owner, Some(1)),
                 Some(ReclaimReason::OwnerLost),
                 "{owner:?}"
             );
+        }
+        let drained = node(NodeStatus::Draining, 884_999);
+        for owner in [&left, &drained] {
+            let reason = lost(Owner::Known(owner), Some(1));
+            assert_eq!(reason, Some(ReclaimReason::OwnerLeft), "{owner:?}");
         }
         assert_eq!(request.lost(&claim(UNKNOWN, None), 15_000), None);
     }

@@ -35,8 +35,8 @@ pub trait NodeStore: Debug + Send + Sync {
     ///   cancelled.
     /// - **[node.others]** The answer says how many other nodes are live, and when the newest of them
     ///   began.
-    /// - **[node.label]** The first heartbeat of a node, if it says `Joining`, makes every other live
-    ///   node with its label `Dead`. A node that is forgotten and wakes up displaces nobody.
+    /// - **[node.label]** The first heartbeat of a node, if it says `Joining`, ends every other live
+    ///   node with its label, as [`NodeStatus::when_lost`] says. A node that is forgotten and wakes up displaces nobody.
     ///
     /// # Errors
     /// A failure of the store.
@@ -64,7 +64,8 @@ pub trait NodeStore: Debug + Send + Sync {
     /// Marks silent nodes dead and forgets the long ended.
     ///
     /// # Contract
-    /// - **[node.silent]** A live node becomes `Dead` exactly when [`NodeSweep::marks_dead`] says so:
+    /// - **[node.silent]** A live node becomes `Dead`, or `Left` if it was draining
+    ///   ([`NodeStatus::when_lost`]), exactly when [`NodeSweep::marks_dead`] says so:
     ///   when [`NodeRecord::is_silent`], on a clock that never stepped. The answer lists the nodes that
     ///   this pass marked, in order of their ids.
     /// - **[node.step]** A node that was heard before a step of the clock, as

@@ -34,11 +34,12 @@ LEFT JOIN {schema}.jobs AS job ON job.state = 3 AND job.node = $1
 ORDER BY job.id
 
 -- name: put_node
--- The first heartbeat of a node: if it joins, the live nodes with its label are dead.
+-- The first heartbeat of a node: if it joins, the live nodes with its label are dead, or have left if they
+-- drained.
 -- [node.heartbeat] [node.label] Reads the small table.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 displaced AS (
-    UPDATE {schema}.nodes SET status = 4
+    UPDATE {schema}.nodes SET status = CASE status WHEN 2 THEN 3 ELSE 4 END
     WHERE $14 = 0 AND label = $2 AND status < 3
       AND NOT EXISTS (SELECT FROM {schema}.nodes AS known WHERE known.node = $1)
 )
@@ -64,8 +65,9 @@ ORDER BY started_at DESC, node
 UPDATE {schema}.nodes SET status = $2 WHERE node = $1 AND status < 3 AND status <> $2
 
 -- name: bury_nodes
--- Makes the nodes dead that have not been heard of since they were found silent. [node.silent]
-UPDATE {schema}.nodes AS node SET status = 4
+-- Makes the nodes dead that have not been heard of since they were found silent; those that drained have
+-- left. [node.silent]
+UPDATE {schema}.nodes AS node SET status = CASE node.status WHEN 2 THEN 3 ELSE 4 END
 FROM unnest($1::uuid[], $2::bigint[]) AS silent (node, last_seen)
 WHERE node.node = silent.node AND node.last_seen = silent.last_seen AND node.status < 3
 RETURNING node.node

@@ -33,8 +33,10 @@ ORDER BY started_at DESC, node
 UPDATE ratchet_nodes SET status = ?2 WHERE node = ?1 AND status < 3 AND status <> ?2
 
 -- name: displace_label
--- Makes the live nodes with the label of a new one dead. [node.label] Reads the small table.
-UPDATE ratchet_nodes SET status = 4 WHERE label = ?1 AND status < 3
+-- Ends the live nodes with the label of a new one: dead, or left if they drained. [node.label] Reads the
+-- small table.
+UPDATE ratchet_nodes SET status = CASE status WHEN 2 THEN 3 ELSE 4 END
+WHERE label = ?1 AND status < 3
 
 -- name: node_claims
 -- The claims of a node. [node.claims] [node.cancel] [cancel.running]

@@ -29,8 +29,9 @@ WHERE beat.node = CONVERT(binary(16), @P1)
 ORDER BY job.id
 
 -- name: put_node
--- The first heartbeat of a node: if it joins, the live nodes with its label are dead. One at a time,
--- so that of two new nodes with one label the later sees the earlier. Within a transaction.
+-- The first heartbeat of a node: if it joins, the live nodes with its label are dead, or have left if they
+-- drained. One at a time, so that of two new nodes with one label the later sees the earlier. Within a
+-- transaction.
 -- [node.heartbeat] [node.label] Reads the small table.
 DECLARE @now bigint = {now};
 DECLARE @got int, @node binary(16) = CONVERT(binary(16), @P1);
@@ -39,7 +40,9 @@ EXEC @got = sp_getapplock @Resource = {joins}, @LockMode = 'Exclusive',
 IF @got < 0 THROW 50001, N'other nodes that join take too long', 1;
 IF NOT EXISTS (SELECT 1 FROM {schema}.nodes WHERE node = @node)
 BEGIN
-    IF @P14 = 0 UPDATE {schema}.nodes SET status = 4 WHERE label = @P2 AND status < 3;
+    IF @P14 = 0
+        UPDATE {schema}.nodes SET status = CASE status WHEN 2 THEN 3 ELSE 4 END
+        WHERE label = @P2 AND status < 3;
     INSERT INTO {schema}.nodes (node, label, status, running, capacity, interval, started_at,
                                 last_seen, connections, cpu_percent, memory_bytes, roles,
                                 capabilities, kinds, totals)
@@ -62,13 +65,14 @@ UPDATE {schema}.nodes SET status = @P2
 WHERE node = CONVERT(binary(16), @P1) AND status < 3 AND status <> @P2
 
 -- name: bury_nodes
--- Makes the nodes dead that have not been heard of since they were found silent. [node.silent]
+-- Makes the nodes dead that have not been heard of since they were found silent; those that drained have
+-- left. [node.silent]
 DECLARE @silent TABLE (node binary(16) NOT NULL PRIMARY KEY, last_seen bigint NOT NULL);
 DECLARE @buried TABLE (node binary(16) NOT NULL);
 INSERT INTO @silent (node, last_seen)
 SELECT CONVERT(binary(16), given.node, 2), given.last_seen
 FROM OPENJSON(@P1) WITH (node char(32), last_seen bigint) AS given;
-UPDATE {schema}.nodes SET status = 4
+UPDATE {schema}.nodes SET status = CASE nodes.status WHEN 2 THEN 3 ELSE 4 END
 OUTPUT inserted.node INTO @buried
 FROM @silent AS silent{seek nodes}
 WHERE nodes.node = silent.node
