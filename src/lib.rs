@@ -27,12 +27,43 @@ pub use ratchet_core::{
 // Job types and their bodies.
 #[doc(inline)]
 pub use ratchet_core::{
-    BoxError, CancelReason, Job, JobContext, JobError, JobResult, JobTypes, Json, ParentJob,
-    Requires, Verdict,
+    BoxError, CancelReason, Job, JobContext, JobError, JobResult, JobTypes, Json, ParentBatch,
+    ParentJob, Requires, Verdict,
 };
 #[cfg(feature = "tower")]
 #[doc(inline)]
 pub use ratchet_core::{JobLayer, JobRequest, JobResponse, JobService, ServiceError};
+/// Makes a job type of an `async fn`: for jobs whose body is all there is to say.
+///
+/// Arguments are the fields of the payload, in a struct with the function's name in `CamelCase`.
+/// References are shared state of the node, so a node that lacks some does not build. `&JobContext`, or
+/// a `JobContext`, is the context. The function stays what it was, for tests to call. Documentation, and
+/// attributes of arguments such as `#[serde(default)]`, go to the struct.
+///
+/// Where a job has more to say, such as defaults, a lane or older names, implement [`Job`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet::{Job, JobContext, JobResult, Ratchet};
+///
+/// struct Mailer;
+///
+/// /// Welcomes somebody.
+/// #[ratchet::job(kind = "welcome")]
+/// async fn welcome(name: String, _mailer: &Mailer, ctx: &JobContext) -> JobResult<String> {
+///     Ok(format!("Welcome, {name}! (attempt {})", ctx.attempt()))
+/// }
+///
+/// let store = ratchet::connect("memory:").await?;
+/// let lacking = Ratchet::builder(store.clone()).register::<Welcome>().build();
+/// assert!(lacking.unwrap_err().to_string().contains("Mailer"));
+///
+/// let node = Ratchet::builder(store).register::<Welcome>().state(Mailer).build()?;
+/// node.enqueue(Welcome { name: "Ada".into() }.into_job()).await?;
+/// # Ok(()) }
+/// ```
+#[cfg(feature = "macros")]
+pub use ratchet_macros::job;
 
 // Enqueueing: new jobs, retries, workflows, batches, signals.
 #[doc(inline)]
@@ -46,7 +77,8 @@ pub use ratchet_core::{
 // The client: reading jobs, and acting on them.
 #[doc(inline)]
 pub use ratchet_core::{
-    ArchiveClient, Bulk, BulkCounts, Client, JobAction, JobRecord, JobState, VersionWatch, Wakes,
+    ArchiveClient, Bulk, BulkCounts, Client, JobAction, JobRecord, JobState, StreamCounts,
+    StreamError, VersionWatch, Wakes,
     model::{
         Acted, ActionOutcome, ArchiveFilter, ArchivePage, ArchivedJob, Attempt, AttemptOutcome,
         Detail, JobFilter, JobOrder, JobPage, JobSelector, JobSpec, PageRequest, PermitInfo,
@@ -106,6 +138,23 @@ pub use ratchet_core::metrics;
 #[cfg(feature = "testing")]
 #[doc(inline)]
 pub use ratchet_core::testing;
+
+/// What the code that [`job`](macro@job) makes refers to.
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub mod macro_support {
+    pub use serde;
+
+    /// The type of a `JobResult`'s value.
+    pub trait Returned {
+        /// The value.
+        type Output;
+    }
+
+    impl<T> Returned for crate::JobResult<T> {
+        type Output = T;
+    }
+}
 
 /// Settings from `ratchet.toml` and the environment.
 #[cfg(feature = "config")]

@@ -47,7 +47,8 @@ pub mod time;
 pub mod trace;
 
 pub use client::{
-    ArchiveClient, Bulk, BulkCounts, Client, RecurringClient, Step, VersionWatch, Wakes, Workflow,
+    ArchiveClient, Bulk, BulkCounts, Client, RecurringClient, Step, StreamCounts, StreamError,
+    VersionWatch, Wakes, Workflow,
 };
 pub use cluster::Leader;
 pub use engine::{
@@ -56,7 +57,8 @@ pub use engine::{
 };
 pub use error::{InvalidInput, Result, SchemaProblem, SettingProblem, StoreError, StoreErrorKind};
 pub use handler::{
-    BoxError, CancelReason, Job, JobContext, JobError, JobResult, ParentJob, Requires, Verdict,
+    BoxError, CancelReason, Job, JobContext, JobError, JobResult, ParentBatch, ParentJob, Requires,
+    Verdict,
 };
 #[cfg(feature = "tower")]
 pub use handler::{JobLayer, JobRequest, JobResponse, JobService, ServiceError};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use ratchet::{Job, JobContext, JobResult, Ratchet, SharedStore};
+use ratchet::{Job, JobContext, JobResult, Ratchet, Requires, SharedStore};
 use ratchet_conformance::is_required;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -68,6 +68,10 @@ struct Counter {
 impl Job for Count {
     const KIND: &'static str = "count";
     type Output = ();
+
+    fn requires() -> Requires {
+        Requires::nothing().state::<Arc<Counter>>()
+    }
 
     async fn run(self, context: JobContext) -> JobResult<()> {
         let counter = context.state::<Arc<Counter>>();

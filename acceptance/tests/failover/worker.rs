@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet::store_api::time;
-use ratchet::{Job, JobContext, JobResult, LeaderTimings, Leadership, Ratchet};
+use ratchet::{Job, JobContext, JobResult, LeaderTimings, Leadership, Ratchet, Requires};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
 
@@ -52,6 +52,10 @@ pub(crate) struct Step {
 impl Job for Step {
     const KIND: &'static str = "step";
     type Output = ();
+
+    fn requires() -> Requires {
+        Requires::nothing().state::<Arc<File>>()
+    }
 
     async fn run(self, ctx: JobContext) -> JobResult<()> {
         // One short write to a file that is appended to is whole or absent, also after SIGKILL.

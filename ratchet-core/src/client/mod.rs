@@ -8,6 +8,7 @@ mod diagnostics;
 mod flow;
 mod permits;
 mod recurring;
+mod stream;
 mod versions;
 mod wake_queue;
 mod workflows;
@@ -27,6 +28,7 @@ pub use flow::{Step, Workflow};
 use permits::DeclaredPermits;
 pub use recurring::RecurringClient;
 pub(crate) use recurring::recurring;
+pub use stream::{StreamCounts, StreamError};
 pub use versions::VersionWatch;
 pub(crate) use wake_queue::WakeQueue;
 
@@ -254,7 +256,7 @@ impl Client {
     /// Enqueues jobs inside a transaction of the application, all of them or none.
     ///
     /// The transaction is one of the store's driver, in the version that Ratchet re-exports, on the same
-    /// database. The store's own `enqueue_in` documents what else it must be, who is woken up when it
+    /// database. The store's `TransactionStore::enqueue_on` documents what else it must be, who is woken up when it
     /// commits, and what it holds up until then. Nobody is woken up for jobs that this client
     /// [wakes](Self::with_wakes) nobody for.
     ///

@@ -143,11 +143,15 @@ impl Client {
     /// # Errors
     /// `Invalid` if the store has no batches, or a failure of the store.
     pub async fn batch(&self, batch: BatchId) -> Result<Option<BatchRecord>> {
+        Ok(self.batches(&[batch]).await?.pop().flatten())
+    }
+
+    pub(crate) async fn batches(&self, ids: &[BatchId]) -> Result<Vec<Option<BatchRecord>>> {
         let calls = &self.0.calls;
         let read = calls.call("batches", |store| async move {
-            workflows(store)?.batches(&[batch]).await
+            workflows(store)?.batches(ids).await
         });
-        Ok(read.await?.pop().flatten())
+        read.await
     }
 
     /// Closes a batch and cancels what has not ended of it, a bounded pass at a time: who waits ends

@@ -1,3 +1,4 @@
+use std::any::{TypeId, type_name};
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
-use super::StateMap;
+use super::{Job, Requires, StateMap};
 use crate::client::Client;
 use crate::error::{InvalidInput, Result};
 use crate::id::JobId;
@@ -22,7 +23,11 @@ use crate::trace::TraceContext;
 
 /// What a body can know and do: its job, the shared state, progress, cancellation. Cheap to clone.
 #[derive(Clone)]
-pub struct JobContext(Arc<ContextParts>);
+pub struct JobContext {
+    parts: Arc<ContextParts>,
+    /// What the job declares that it needs, once it is known which it is.
+    requires: Option<fn() -> Requires>,
+}
 
 /// What a context is made of.
 pub(crate) struct ContextParts {
@@ -46,43 +51,52 @@ pub(crate) trait ReportSink: Send + Sync {
 
 impl JobContext {
     pub(crate) fn new(parts: ContextParts) -> Self {
-        Self(Arc::new(parts))
+        Self {
+            parts: Arc::new(parts),
+            requires: None,
+        }
+    }
+
+    /// The context of a body of this type.
+    pub(crate) fn of<J: Job>(mut self) -> Self {
+        self.requires = Some(J::requires);
+        self
     }
 
     /// The job.
     #[must_use]
     pub fn job_id(&self) -> JobId {
-        self.0.claim.token.job
+        self.parts.claim.token.job
     }
 
     /// Its kind.
     #[must_use]
     pub fn kind(&self) -> &Name {
-        &self.0.claim.route.kind
+        &self.parts.claim.route.kind
     }
 
     /// Its queue.
     #[must_use]
     pub fn queue(&self) -> &Name {
-        &self.0.claim.route.queue
+        &self.parts.claim.route.queue
     }
 
     /// The lane of its queue that it is the head of, if it is in one.
     #[must_use]
     pub fn lane(&self) -> Option<&Name> {
-        self.0.claim.lane.as_ref()
+        self.parts.claim.lane.as_ref()
     }
 
     /// Its stored priority.
     #[must_use]
     pub fn priority(&self) -> Priority {
-        self.0.claim.priority
+        self.parts.claim.priority
     }
 
     /// When it became due, by the database's clock.
     #[must_use]
     pub fn run_at(&self) -> Timestamp {
-        self.0.claim.run_at
+        self.parts.claim.run_at
     }
 
     /// The slot that the job is for, if it is one of a recurring definition that was not made out of
@@ -95,34 +109,43 @@ impl JobContext {
     /// Which attempt this is: 1 for the first.
     #[must_use]
     pub fn attempt(&self) -> u32 {
-        self.0.claim.attempts + 1
+        self.parts.claim.attempts + 1
     }
 
     /// Whether the policy allows no further attempt after this one.
     #[must_use]
     pub fn is_last_attempt(&self) -> bool {
-        self.0.claim.retry.is_exhausted(self.attempt())
+        self.parts.claim.retry.is_exhausted(self.attempt())
     }
 
     /// The trace the job was enqueued in.
     #[must_use]
     pub fn trace(&self) -> Option<&TraceContext> {
-        self.0.claim.trace.as_ref()
+        self.parts.claim.trace.as_ref()
     }
 
     /// The shared state of this type, as given to the node's builder.
     ///
     /// # Panics
-    /// If the node has none. It cannot happen for types the job declares in
-    /// [`Job::requires`](super::Job::requires), since such a node does not build; in any case it
-    /// only fails the attempt.
+    /// If the job does not declare the type in [`Job::requires`](super::Job::requires), whether or not
+    /// the node has it: so the first run of a body finds what was forgotten, and a node that lacks what
+    /// is declared does not build. A panic fails the attempt.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(&self) -> &T {
-        match self.0.state.get::<T>() {
+        if let Some(requires) = self.requires
+            && !requires().types().any(|(id, _)| id == TypeId::of::<T>())
+        {
+            panic!(
+                "{} takes state of type {} that it does not declare in Job::requires",
+                self.kind(),
+                type_name::<T>()
+            );
+        }
+        match self.parts.state.get::<T>() {
             Some(value) => value,
             None => panic!(
-                "no state of type {} was given to the node; declare it in Job::requires",
-                std::any::type_name::<T>()
+                "no state of type {} was given to the node",
+                type_name::<T>()
             ),
         }
     }
@@ -144,13 +167,13 @@ impl JobContext {
             Some(trace) if job.spec().trace.is_none() => job.trace(trace),
             _ => job,
         };
-        self.0.client.enqueue(job).await
+        self.parts.client.enqueue(job).await
     }
 
     /// Access to the store, for everything else.
     #[must_use]
     pub fn client(&self) -> &Client {
-        &self.0.client
+        &self.parts.client
     }
 
     /// Tells how far the body is, 0 to 100, for people who look at the job. Sent within a second,
@@ -160,12 +183,14 @@ impl JobContext {
         message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
         let percent = percent.min(100);
         let progress = ReportKind::Progress { percent, message };
-        self.0.reports.queue(&self.0.claim, progress);
+        self.parts.reports.queue(&self.parts.claim, progress);
     }
 
     /// Gives a sign of life, for a job with a stall timeout.
     pub fn heartbeat(&self) {
-        self.0.reports.queue(&self.0.claim, ReportKind::Alive);
+        self.parts
+            .reports
+            .queue(&self.parts.claim, ReportKind::Alive);
     }
 
     /// Saves what the next attempt should start from; it is durable when this returns.
@@ -176,15 +201,15 @@ impl JobContext {
     pub async fn save_checkpoint<T: Serialize + Sync + ?Sized>(&self, value: &T) -> Result<()> {
         let checkpoint = Json::encode("checkpoint", value)?;
         let report = ReportKind::Checkpoint(checkpoint);
-        let reported = self.0.reports.send(&self.0.claim, report).await?;
+        let reported = self.parts.reports.send(&self.parts.claim, report).await?;
         match reported {
             Reported::Applied {
                 cancel_requested: false,
             } => {}
             Reported::Applied {
                 cancel_requested: true,
-            } => self.0.cancel.cancel(CancelReason::Requested),
-            Reported::Stale => self.0.cancel.cancel(CancelReason::ClaimLost),
+            } => self.parts.cancel.cancel(CancelReason::Requested),
+            Reported::Stale => self.parts.cancel.cancel(CancelReason::ClaimLost),
         }
         Ok(())
     }
@@ -199,7 +224,7 @@ impl JobContext {
                 InvalidInput::new("checkpoint", format!("does not decode: {}", misfit(&error)))
             })
         };
-        self.0.checkpoint.as_ref().map(decode).transpose()
+        self.parts.checkpoint.as_ref().map(decode).transpose()
     }
 
     /// Waits until the body should stop; see [`CancelReason`].
@@ -207,7 +232,7 @@ impl JobContext {
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
     pub async fn cancelled(&self) -> CancelReason {
-        self.0.cancel.cancelled().await
+        self.parts.cancel.cancelled().await
     }
 
     /// Waits until there is a graver reason to stop than `reason`: for a body that goes on after
@@ -216,20 +241,20 @@ impl JobContext {
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
     pub async fn cancelled_beyond(&self, reason: CancelReason) -> CancelReason {
-        self.0.cancel.reached(|reached| reached > reason).await
+        self.parts.cancel.reached(|reached| reached > reason).await
     }
 
     /// Why the body should stop, if it should.
     #[must_use]
     pub fn cancel_reason(&self) -> Option<CancelReason> {
-        self.0.cancel.reason()
+        self.parts.cancel.reason()
     }
 }
 
 impl fmt::Debug for JobContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JobContext")
-            .field("token", &self.0.claim.token)
+            .field("token", &self.parts.claim.token)
             .field("kind", self.kind())
             .finish_non_exhaustive()
     }

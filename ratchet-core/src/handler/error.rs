@@ -6,7 +6,7 @@ use std::time::Duration;
 pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 
 /// What a body returns.
-pub type JobResult<T> = Result<T, JobError>;
+pub type JobResult<T = ()> = Result<T, JobError>;
 
 /// Why a body did not succeed, and what is to follow.
 ///

@@ -19,7 +19,7 @@ pub use error::{BoxError, JobError, JobResult, Verdict};
 pub(crate) use layers::Layers;
 #[cfg(feature = "tower")]
 pub use layers::{JobLayer, JobRequest, JobResponse, JobService, ServiceError};
-pub use parents::ParentJob;
+pub use parents::{ParentBatch, ParentJob};
 
 pub(crate) use context::{CancelHandle, ContextParts, ReportSink, soft_timeout};
 pub(crate) use registry::decode;

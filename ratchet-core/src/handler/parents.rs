@@ -2,9 +2,9 @@ use serde::de::DeserializeOwned;
 
 use super::JobContext;
 use crate::error::{InvalidInput, Result};
-use crate::id::JobId;
+use crate::id::{BatchId, JobId};
 use crate::json::{Json, misfit};
-use crate::model::{Detail, JobRecord, Link, Parent};
+use crate::model::{BatchRecord, Detail, JobRecord, Link, Parent};
 use crate::state::JobState;
 
 /// A job that another one waited for, as its body sees it.
@@ -43,7 +43,58 @@ fn decode<T: DeserializeOwned>(field: &'static str, json: &Json) -> Result<T, In
         .map_err(|error| InvalidInput::new(field, format!("does not decode: {}", misfit(&error))))
 }
 
+/// A batch that a job waited for, as its body sees it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ParentBatch {
+    /// The batch.
+    pub id: BatchId,
+    /// What it was waited for, and what became of that.
+    pub link: Link,
+    /// How it stands now, with how many of its jobs ended how; none if it was purged meanwhile.
+    pub record: Option<BatchRecord>,
+}
+
 impl JobContext {
+    /// The batches that this job waited for, in the order in which they were given: what a job that is
+    /// enqueued [after a batch](crate::NewJob::after_batch) reports on.
+    ///
+    /// ```
+    /// # use ratchet_core::{Job, JobContext, JobResult};
+    /// # #[derive(serde::Serialize, serde::Deserialize)] struct Report;
+    /// impl Job for Report {
+    ///     const KIND: &'static str = "report";
+    ///     type Output = String;
+    ///     async fn run(self, ctx: JobContext) -> JobResult<String> {
+    ///         let batches = ctx.batches().await?;
+    ///         let import = batches[0].record.as_ref().ok_or("the batch is gone")?;
+    ///         Ok(format!("{} of {} rows failed", import.failed, import.total))
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub async fn batches(&self) -> Result<Vec<ParentBatch>> {
+        let client = self.client();
+        let links = client.parents_of(self.job_id()).await?;
+        let batches = links
+            .into_iter()
+            .filter_map(|link| match link.after.parent() {
+                Parent::Batch(id) => Some((id, link)),
+                Parent::Job(_) => None,
+            });
+        let (ids, links): (Vec<BatchId>, Vec<Link>) = batches.unzip();
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let records = client.batches(&ids).await?;
+        let parents = ids.into_iter().zip(links).zip(records);
+        Ok(parents
+            .map(|((id, link), record)| ParentBatch { id, link, record })
+            .collect())
+    }
+
     /// The jobs that this one waited for, in the order in which they were given, with their results.
     ///
     /// # Errors

@@ -54,7 +54,7 @@ impl<J: Job> Handler for Typed<J> {
     fn body(&self, payload: &Json, version: u32, context: JobContext) -> Result<Body, String> {
         let job: J = decode(payload, version)?;
         Ok(Box::pin(async move {
-            let output = job.run(context).await?;
+            let output = job.run(context.of::<J>()).await?;
             // Another attempt would give the same.
             let result = Json::encode("result", &output).map_err(JobError::discard)?;
             Ok(Some(result).filter(|json| !json.is_null()))

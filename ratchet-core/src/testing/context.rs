@@ -361,7 +361,7 @@ impl<J: Job> IntoFuture for Perform<J> {
             );
             let spec = self.job.spec();
             let job: J = decode(&spec.payload, spec.payload_version).map_err(JobError::discard)?;
-            let output = job.run(self.test.context()).await?;
+            let output = job.run(self.test.context().of::<J>()).await?;
             Json::encode("result", &output)
                 .and_then(|json| json.check_size("result", MAX_RESULT_BYTES))
                 .map_err(JobError::discard)?;

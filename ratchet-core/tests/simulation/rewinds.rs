@@ -17,7 +17,7 @@ use ratchet_core::store::{IfKnown, JobStore, NodeStore, PermitStore};
 use ratchet_core::time::{Timestamp, wall_clock};
 use ratchet_core::{
     Fence, Job, JobContext, JobId, JobRecord, JobResult, JobState, MemoryStore, Name, NewJob, Node,
-    NodeId, Ratchet, RetryPolicy,
+    NodeId, Ratchet, Requires, RetryPolicy,
 };
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
@@ -112,6 +112,10 @@ struct Work {
 impl Job for Work {
     const KIND: &'static str = "work";
     type Output = u64;
+
+    fn requires() -> Requires {
+        Requires::nothing().state::<Machine>()
+    }
 
     async fn run(self, ctx: JobContext) -> JobResult<u64> {
         let machine = ctx.state::<Machine>();

@@ -1,0 +1,233 @@
+//! A job type from an asynchronous function.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote};
+use syn::spanned::Spanned;
+use syn::{
+    Attribute, Error, Expr, FnArg, ItemFn, Lit, LitStr, Meta, Pat, Result, ReturnType, Type,
+};
+
+/// The function itself, a struct of its arguments, and the struct's implementation of `Job`.
+pub(crate) fn expand(settings: TokenStream, function: TokenStream) -> Result<TokenStream> {
+    let kind = kind(settings)?;
+    let function: ItemFn = syn::parse2(function)?;
+    let signature = &function.sig;
+    if signature.asyncness.is_none() {
+        let text = "the body of a job is an `async fn`";
+        return Err(Error::new(signature.fn_token.span(), text));
+    }
+    if !signature.generics.params.is_empty() {
+        let text = "the body of a job is not generic";
+        return Err(Error::new(signature.generics.span(), text));
+    }
+    let ReturnType::Type(_, returned) = &signature.output else {
+        let text = "the body of a job returns a `JobResult`";
+        return Err(Error::new(signature.span(), text));
+    };
+    let parameters = signature.inputs.iter().map(Parameter::read);
+    let parameters = parameters.collect::<Result<Vec<_>>>()?;
+    let fields = parameters.iter().filter_map(|one| match &one.role {
+        Role::Argument(name, of) => {
+            let attributes = &one.attributes;
+            Some(quote! { #(#attributes)* pub #name: #of })
+        }
+        Role::State(_) | Role::Context | Role::OwnedContext => None,
+    });
+    let states = parameters.iter().filter_map(|one| match &one.role {
+        Role::State(of) => Some(of),
+        Role::Argument(..) | Role::Context | Role::OwnedContext => None,
+    });
+    let passed = parameters.iter().map(|one| match &one.role {
+        Role::Argument(name, _) => quote! { self.#name },
+        Role::State(of) => quote! { context.state::<#of>() },
+        Role::Context => quote! { &context },
+        Role::OwnedContext => quote! { ::std::clone::Clone::clone(&context) },
+    });
+    let name = &signature.ident;
+    let job = format_ident!("{}", camel_case(name), span = name.span());
+    let visibility = &function.vis;
+    let docs = function
+        .attrs
+        .iter()
+        .filter(|one| one.path().is_ident("doc"));
+    let attributes = function.attrs.iter();
+    let (inputs, output, block) = (bare(&function), &signature.output, &function.block);
+    Ok(quote! {
+        #(#docs)*
+        #[derive(
+            ::std::fmt::Debug,
+            ::std::clone::Clone,
+            ::ratchet::macro_support::serde::Serialize,
+            ::ratchet::macro_support::serde::Deserialize,
+        )]
+        #[serde(crate = "::ratchet::macro_support::serde")]
+        #visibility struct #job { #(#fields),* }
+
+        impl ::ratchet::Job for #job {
+            const KIND: &'static str = #kind;
+            type Output = <#returned as ::ratchet::macro_support::Returned>::Output;
+
+            fn requires() -> ::ratchet::Requires {
+                ::ratchet::Requires::nothing() #(.state::<#states>())*
+            }
+
+            async fn run(
+                self,
+                context: ::ratchet::JobContext,
+            ) -> ::ratchet::JobResult<Self::Output> {
+                #name(#(#passed),*).await
+            }
+        }
+
+        #(#attributes)*
+        #visibility async fn #name(#(#inputs),*) #output #block
+    })
+}
+
+/// The name of the kind: `kind = "…"`.
+fn kind(settings: TokenStream) -> Result<LitStr> {
+    let wanted = "the attribute takes the name of the kind: `#[ratchet::job(kind = \"…\")]`";
+    let wrong = |span: Span| Error::new(span, wanted);
+    let span = settings.span();
+    let Ok(Meta::NameValue(setting)) = syn::parse2(settings) else {
+        return Err(wrong(span));
+    };
+    match (&setting.value, setting.path.is_ident("kind")) {
+        (Expr::Lit(value), true) => match &value.lit {
+            Lit::Str(kind) => Ok(kind.clone()),
+            other => Err(wrong(other.span())),
+        },
+        _ => Err(wrong(setting.span())),
+    }
+}
+
+/// A parameter of the function.
+struct Parameter {
+    role: Role,
+    attributes: Vec<Attribute>,
+}
+
+/// Where the value of a parameter comes from.
+enum Role {
+    /// The payload: a field of the struct.
+    Argument(Ident, Type),
+    /// The shared state of the node, since it is a reference.
+    State(Type),
+    /// The context.
+    Context,
+    /// A clone of the context.
+    OwnedContext,
+}
+
+impl Parameter {
+    fn read(input: &FnArg) -> Result<Self> {
+        let FnArg::Typed(typed) = input else {
+            let text = "the body of a job has no `self`: its arguments are the payload";
+            return Err(Error::new(input.span(), text));
+        };
+        let role = match &*typed.ty {
+            Type::Reference(reference) if reference.mutability.is_some() => {
+                let text = "state is shared by all bodies of a node, so it cannot be `&mut`";
+                return Err(Error::new(typed.span(), text));
+            }
+            Type::Reference(reference) if is_context(&reference.elem) => Role::Context,
+            Type::Reference(reference) => Role::State((*reference.elem).clone()),
+            of if is_context(of) => Role::OwnedContext,
+            of => match &*typed.pat {
+                Pat::Ident(name) => Role::Argument(name.ident.clone(), of.clone()),
+                other => {
+                    let text = "an argument of a job has a name: it is a field of the payload";
+                    return Err(Error::new(other.span(), text));
+                }
+            },
+        };
+        let attributes = typed.attrs.clone();
+        Ok(Self { role, attributes })
+    }
+}
+
+/// The parameters without their attributes, which are those of the fields.
+fn bare(function: &ItemFn) -> Vec<FnArg> {
+    let mut inputs: Vec<FnArg> = function.sig.inputs.iter().cloned().collect();
+    for input in &mut inputs {
+        if let FnArg::Typed(typed) = input {
+            typed.attrs.clear();
+        }
+    }
+    inputs
+}
+
+fn is_context(of: &Type) -> bool {
+    let Type::Path(path) = of else { return false };
+    let last = path.path.segments.last();
+    last.is_some_and(|segment| segment.ident == "JobContext")
+}
+
+/// `send_mail` becomes `SendMail`.
+fn camel_case(name: &Ident) -> String {
+    let name = name.to_string();
+    let words = name.trim_start_matches("r#").split('_');
+    let capitalized = words.map(|word| {
+        let mut letters = word.chars();
+        let first = letters.next().into_iter().flat_map(char::to_uppercase);
+        first.chain(letters).collect::<String>()
+    });
+    capitalized.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(settings: TokenStream, function: TokenStream) -> String {
+        expand(settings, function).unwrap_err().to_string()
+    }
+
+    fn kind_a() -> TokenStream {
+        quote! { kind = "a" }
+    }
+
+    #[test]
+    fn what_cannot_be_a_job_is_refused_with_the_remedy() {
+        let good = quote! { async fn f(a: u32) -> JobResult { Ok(()) } };
+        assert!(expand(kind_a(), good.clone()).is_ok());
+        for settings in [
+            quote! {},
+            quote! { "a" },
+            quote! { kind = 1 },
+            quote! { name = "a" },
+        ] {
+            assert!(refusal(settings, good.clone()).contains("kind = \"…\""));
+        }
+        for (function, text) in [
+            (quote! { fn f() -> JobResult { Ok(()) } }, "`async fn`"),
+            (
+                quote! { async fn f<T>(a: T) -> JobResult { Ok(()) } },
+                "not generic",
+            ),
+            (quote! { async fn f() {} }, "returns a `JobResult`"),
+            (
+                quote! { async fn f(&self) -> JobResult { Ok(()) } },
+                "no `self`",
+            ),
+            (
+                quote! { async fn f(a: &mut Pool) -> JobResult { Ok(()) } },
+                "`&mut`",
+            ),
+            (
+                quote! { async fn f((a, b): (u8, u8)) -> JobResult { Ok(()) } },
+                "has a name",
+            ),
+        ] {
+            let told = refusal(kind_a(), function);
+            assert!(told.contains(text), "{told}");
+        }
+    }
+
+    #[test]
+    fn the_struct_has_the_name_of_the_function() {
+        for (function, name) in [("send_mail", "SendMail"), ("a", "A"), ("_b_2c", "B2c")] {
+            assert_eq!(camel_case(&Ident::new(function, Span::call_site())), name);
+        }
+    }
+}
