@@ -289,11 +289,11 @@ pub fn too_late(deadline: Duration) -> Failure {
     )
 }
 
-/// Implements [`Store`](ratchet_core::store::Store) for a type that has diagnostics of its own. Both others
-/// are methods of the type: one returns its [`SqlStore`], one its coordinator.
+/// Implements [`Store`](ratchet_core::store::Store) for a type that has diagnostics of its own. The others
+/// are methods of the type: one returns its [`SqlStore`], one its coordinator, and one closes it.
 #[macro_export]
 macro_rules! store {
-    ($store:ty, $shared:ident, $coordinator:ident) => {
+    ($store:ty, $shared:ident, $coordinator:ident, $close:ident) => {
         impl ::ratchet_core::store::Store for $store {
             fn info(&self) -> ::ratchet_core::store::StoreInfo {
                 self.$shared().info()
@@ -367,6 +367,12 @@ macro_rules! store {
                 &self,
             ) -> Option<::std::sync::Arc<dyn ::ratchet_core::cluster::ClusterCoordinator>> {
                 self.$coordinator()
+            }
+
+            fn close(
+                &self,
+            ) -> ::std::pin::Pin<Box<dyn ::std::future::Future<Output = ()> + Send + '_>> {
+                Box::pin(self.$close())
             }
         }
     };

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use mongodb::Database;
 use ratchet_core::claiming::Lookahead;
 use ratchet_core::cluster::ClusterCoordinator;
@@ -109,12 +110,8 @@ impl MongoStore {
         self.0.server.transactions
     }
 
-    /// Closes the connections, unless the client is the application's own. Later calls, also on
-    /// clones, fail with `Unavailable`.
-    ///
-    /// # Cancel safety
-    /// Dropped, the store is closed, and its connections are when they are next idle.
-    pub async fn close(&self) {
+    /// Closes the connections, unless the client is the application's own.
+    async fn close_connections(&self) {
         self.0.closed.store(true, Ordering::SeqCst);
         if let Some(Some(coordinator)) = self.0.coordinator.get() {
             coordinator.close();
@@ -444,5 +441,9 @@ impl Store for MongoStore {
         let start = || Some(Arc::new(MongoCoordinator::new(&inside.clients)));
         let coordinator = inside.coordinator.get_or_init(start).as_ref()?;
         Some(Arc::clone(coordinator) as Arc<dyn ClusterCoordinator>)
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.close_connections())
     }
 }

@@ -77,12 +77,8 @@ impl PostgresStore {
         migrate::scripts(schema, migrate::STEPS)
     }
 
-    /// Closes the connections, those of the application's own pool as well. Later calls, also on
-    /// clones, fail with `Unavailable`.
-    ///
-    /// # Cancel safety
-    /// Dropped, the connections are closed when they are next idle.
-    pub async fn close(&self) {
+    /// Closes the connections, those of the application's own pool as well.
+    async fn close_connections(&self) {
         if let Some(Some(coordinator)) = self.0.coordinator.get() {
             coordinator.close();
         }
@@ -163,7 +159,7 @@ impl PostgresStore {
     }
 }
 
-ratchet_sql::store!(PostgresStore, shared, shared_coordinator);
+ratchet_sql::store!(PostgresStore, shared, shared_coordinator, close_connections);
 
 impl fmt::Debug for PostgresStore {
     /// Without the options of the connections: they have the password.

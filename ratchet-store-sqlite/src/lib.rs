@@ -13,6 +13,7 @@ mod archive;
 mod claim;
 mod config;
 mod connection;
+mod coordinator;
 mod diagnostics;
 mod enqueue;
 mod error;

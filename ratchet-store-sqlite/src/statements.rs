@@ -74,5 +74,6 @@ ratchet_sql::statements! {
         next_recurring fire_recurring declared_recurring delete_recurring;
     archive: archive_due archive_job get_archived list_archived_oldest list_archived_newest
         purge_archive;
-    schema: create_migrations add_migration applied_migrations own_objects journal_mode;
+    schema: create_migrations add_migration applied_migrations own_objects journal_mode
+        data_version;
 }

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
+use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
     ArchiveStore, CallPolicy, Checked, DiagnosticStore, JobStore, LockStore, NodeStore,
@@ -16,6 +18,7 @@ use rusqlite::Transaction;
 use tokio::sync::oneshot;
 
 use crate::config::{Builder, Config, Location, require_scheme};
+use crate::coordinator::SqliteCoordinator;
 use crate::enqueue;
 use crate::error::{Failure, Result as Inner};
 use crate::links;
@@ -36,7 +39,7 @@ use crate::writer::Writer;
 /// The file is switched to the write-ahead log. All of Ratchet's tables begin with `ratchet_`; an
 /// application may keep its own in the same file.
 ///
-/// Dropping the last clone lets the threads finish what was asked for and end; [`close`](Self::close)
+/// Dropping the last clone lets the threads finish what was asked for and end; [`close`](Store::close)
 /// also waits for that.
 ///
 /// Calls need a Tokio runtime with its timers on.
@@ -47,6 +50,7 @@ struct Inside {
     // Dropped first, so that the writer's connection is the last one and can tidy up the log.
     readers: Option<Readers>,
     writer: Writer,
+    coordinator: Arc<SqliteCoordinator>,
     config: Config,
     /// The full path of the file, as SQLite says it.
     path: String,
@@ -146,12 +150,10 @@ impl SqliteStore {
         }
     }
 
-    /// Finishes what was asked for, writes the log back into the file, and ends the threads. Later
-    /// calls, also on clones, fail with `Unavailable`.
-    ///
-    /// # Cancel safety
-    /// The threads end also when the future is dropped.
-    pub async fn close(&self) {
+    /// Finishes what was asked for, writes the log back into the file, and ends the threads; they end also
+    /// when the future is dropped.
+    async fn end_threads(&self) {
+        self.0.coordinator.close().await;
         if let Some(readers) = &self.0.readers {
             readers.close().await;
         }
@@ -178,6 +180,7 @@ impl SqliteStore {
         Ok(Self(Arc::new(Inside {
             readers,
             writer,
+            coordinator: Arc::new(SqliteCoordinator::new(config.clone())),
             config,
             path,
         })))
@@ -328,6 +331,14 @@ impl Store for SqliteStore {
 
     fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {
         Some(self)
+    }
+
+    fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
+        Some(Arc::clone(&self.0.coordinator) as _)
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.end_threads())
     }
 }
 

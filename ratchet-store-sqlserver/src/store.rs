@@ -76,11 +76,7 @@ impl SqlServerStore {
         begun.await.map_err(|failure| failure.during(OPERATION))
     }
 
-    /// Closes the connections. Later calls, also on clones, fail with `Unavailable`.
-    ///
-    /// # Cancel safety
-    /// Dropped, the connections are closed when they are next idle.
-    pub async fn close(&self) {
+    async fn close_connections(&self) {
         let connections = self.shared().pools();
         connections.pool.close();
         connections.liveness.close().await;
@@ -127,7 +123,7 @@ impl SqlServerStore {
     }
 }
 
-ratchet_sql::store!(SqlServerStore, shared, no_coordinator);
+ratchet_sql::store!(SqlServerStore, shared, no_coordinator, close_connections);
 
 impl fmt::Debug for SqlServerStore {
     /// Without how connections are made: that has the password.

@@ -18,6 +18,12 @@ impl InProcessCoordinator {
     pub fn new() -> Self {
         Self(broadcast::Sender::new(Self::CAPACITY))
     }
+
+    /// Whether anybody listens at the moment.
+    #[must_use]
+    pub fn has_subscribers(&self) -> bool {
+        self.0.receiver_count() > 0
+    }
 }
 
 impl Default for InProcessCoordinator {

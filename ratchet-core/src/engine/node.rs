@@ -161,7 +161,8 @@ impl Node {
     ///
     /// The drain stops claiming, waits for running bodies up to the grace, tells the rest to stop,
     /// drops those that do not, hands back what has not ended at no cost to the job, and
-    /// deregisters. While the database is away the node waits for it.
+    /// deregisters. While the database is away the node waits for it. At the end the store is closed if
+    /// the node [owns it](crate::NodeBuilder::owns_store).
     ///
     /// # Errors
     /// [`RunError::Store`] if the node cannot join for a reason that waiting does not cure,
@@ -172,6 +173,14 @@ impl Node {
     /// bodies are dropped, and the cluster takes their jobs back once the node is taken for dead.
     pub async fn run_until<F: Future>(&self, shutdown: F) -> Result<(), RunError> {
         let _only = OnlyRun::begin(&self.running)?;
+        let ran = self.run_alone(shutdown).await;
+        if self.shared.owns_store {
+            self.shared.common.calls.store().close().await;
+        }
+        ran
+    }
+
+    async fn run_alone<F: Future>(&self, shutdown: F) -> Result<(), RunError> {
         let run = Run::new(Arc::clone(&self.shared));
         self.shared.node_status.begin(&run.identity, &run.running);
         let _ended = Ended(&run);

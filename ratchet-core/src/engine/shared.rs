@@ -35,6 +35,8 @@ pub(super) struct Shared {
     pub(super) newer_payloads: Arc<NewerPayloads>,
     pub(super) state: Arc<StateMap>,
     pub(super) label: Option<Name>,
+    /// Whether the end of its run closes the store.
+    pub(super) owns_store: bool,
     pub(super) pools: Vec<Arc<NodePool>>,
     pub(super) coordinator: Arc<dyn ClusterCoordinator>,
     pub(super) roles: Arc<Roles>,
@@ -59,6 +61,7 @@ pub(super) struct Shared {
 /// The settings of a node, checked.
 pub(super) struct Settings {
     pub(super) store: SharedStore,
+    pub(super) owns_store: bool,
     pub(super) registry: Registry,
     pub(super) hooks: Hooks,
     pub(super) state: StateMap,
@@ -103,6 +106,7 @@ impl Shared {
             newer_payloads: Arc::default(),
             state: Arc::new(settings.state),
             label: settings.label,
+            owns_store: settings.owns_store,
             pools: pools.map(Arc::new).collect(),
             coordinator: settings.coordinator,
             roles: Arc::new(settings.roles),

@@ -29,6 +29,7 @@ use std::time::Duration;
 pub use clock::ManualClock;
 pub use faults::Fault;
 
+use crate::cluster::{ClusterCoordinator, InProcessCoordinator};
 use crate::error::Result;
 use crate::store::{
     ArchiveStore, CallPolicy, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore,
@@ -59,6 +60,7 @@ pub struct MemoryStore {
     clock: ManualClock,
     faults: FaultPlan,
     policy: CallPolicy,
+    coordinator: InProcessCoordinator,
 }
 
 /// Everything that a [`MemoryStore`] had stored at one moment.
@@ -81,6 +83,7 @@ impl MemoryStore {
             faults: FaultPlan::default(),
             // Calls contend only where a test says so, and it means their caller.
             policy: CallPolicy::default().retries(0),
+            coordinator: InProcessCoordinator::new(),
         }
     }
 
@@ -223,5 +226,9 @@ impl Store for MemoryStore {
 
     fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {
         Some(self)
+    }
+
+    fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
+        Some(Arc::new(self.coordinator.clone()))
     }
 }

@@ -50,7 +50,10 @@ mod versions;
 mod workflows;
 
 use std::fmt::Debug;
+use std::future::ready;
 use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
 
 pub use archive::ArchiveStore;
 pub use checked::{CallPolicy, Checked, ContentionBackoff, check_enqueue};
@@ -163,9 +166,19 @@ pub trait Store: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Wakeups through the database, if it can carry them.
+    /// Wakeups through the database, if it can carry them. Without, the [door](Checked) carries them in
+    /// its own process.
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         None
+    }
+
+    /// Finishes the calls that run, and closes the connections of the store. Later calls, also on clones,
+    /// fail with `Unavailable`. A second call does nothing.
+    ///
+    /// # Cancel safety
+    /// Dropped, the store is closed, and its connections are when they are next idle.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(ready(()))
     }
 }
 

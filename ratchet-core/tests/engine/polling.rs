@@ -8,7 +8,7 @@ use std::time::Duration;
 use ratchet_core::client::Wakes;
 use ratchet_core::cluster::{ClusterCoordinator, InProcessCoordinator};
 use ratchet_core::memory::Fault;
-use ratchet_core::{JobState, MemoryStore, NewJob, Pool, Priority, Ratchet};
+use ratchet_core::{JobState, MemoryStore, NewJob, Pool, Priority, Ratchet, time};
 use tokio::time::sleep;
 
 use crate::kit::{Started, World};
@@ -311,4 +311,19 @@ async fn only_the_jobs_that_are_to_wake_somebody_do() {
             assert_eq!(woken, wakers.contains(&wakes), "{wakes:?}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_of_the_same_store_wakes_the_node() {
+    let world = World::new();
+    let job = world.job("a", |_| async { Ok(()) });
+    let node = Started::new(world.builder().build().unwrap());
+    // Idle, so that the next poll is a second away.
+    sleep(60 * SECOND).await;
+    let client = Ratchet::client(Arc::new(world.store.clone()));
+    let began = time::monotonic();
+    let id = client.enqueue(job).await.unwrap().id();
+    assert_eq!(world.ended(id).await.state, JobState::Succeeded);
+    assert!(began.elapsed() < SECOND / 10, "{:?}", began.elapsed());
+    node.stop().await.unwrap();
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::model::{JobFilter, PageRequest};
-use ratchet_core::store::{DiagnosticStore, JobStore, NodeStore};
+use ratchet_core::store::{DiagnosticStore, JobStore, NodeStore, Store};
 use ratchet_core::{StoreError, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ratchet_core::cluster::{Election, ElectionOutcome, LeaderTimings};
 use ratchet_core::model::{Fenced, Guard, Guarded, PurgeRequest};
-use ratchet_core::store::{Acquired, Checked, HeldLock, JobStore, LockStore, NodeStore};
+use ratchet_core::store::{Acquired, Checked, HeldLock, JobStore, LockStore, NodeStore, Store};
 use ratchet_core::{Fence, JobState, Name, NodeId, SharedStore, StoreErrorKind};
 use ratchet_store_postgres::{Builder, PostgresStore};
 use sqlx::{Connection, Executor, PgConnection, Row};

@@ -26,3 +26,7 @@ ORDER BY name
 -- name: journal_mode
 -- How writers and readers keep out of each other's way. [diag.read] Reads a setting.
 PRAGMA journal_mode
+
+-- name: data_version
+-- A number that changes when another connection commits. Reads the header of the log.
+PRAGMA data_version

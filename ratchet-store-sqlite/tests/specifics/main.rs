@@ -11,6 +11,7 @@ mod routes;
 mod schema;
 mod signals;
 mod transactions;
+mod wakeups;
 
 use std::path::PathBuf;
 use std::time::Duration;

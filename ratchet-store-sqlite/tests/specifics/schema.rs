@@ -1,5 +1,6 @@
 //! Migrations on files, and schemas that are not what they should be.
 
+use ratchet_core::store::Store;
 use ratchet_core::{SchemaProblem, StoreErrorKind};
 use ratchet_store_sqlite::SqliteStore;
 use rusqlite::Connection;

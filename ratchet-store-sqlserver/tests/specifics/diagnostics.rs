@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ratchet_core::model::{Finding, Severity};
-use ratchet_core::store::{Checked, DiagnosticStore};
+use ratchet_core::store::{Checked, DiagnosticStore, Store};
 use ratchet_store_sqlserver::SqlServerStore;
 
 use crate::open;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ratchet_core::StoreErrorKind;
-use ratchet_core::store::JobStore;
+use ratchet_core::store::{JobStore, Store};
 use ratchet_store_sqlserver::SqlServerStore;
 
 use crate::server::{self, Schema};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ratchet_core::StoreErrorKind;
 use ratchet_core::model::{Detail, Enqueued};
-use ratchet_core::store::{Checked, JobStore, TransactionStore};
+use ratchet_core::store::{Checked, JobStore, Store, TransactionStore};
 use ratchet_core::{BatchId, Condition, JobId, NewJob, Ratchet};
 use ratchet_store_sqlserver::SqlServerStore;
 
@@ -14,7 +14,7 @@ use crate::{assert_kind, enqueue, exists, job, open};
 
 /// How many connections a store has in its pool.
 fn open_connections(store: &Checked<SqlServerStore>) -> u32 {
-    ratchet_core::store::Store::connections(store).unwrap()
+    Store::connections(store).unwrap()
 }
 
 async fn notes(schema: &Schema) -> i32 {

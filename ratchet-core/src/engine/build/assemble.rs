@@ -93,6 +93,7 @@ impl NodeBuilder {
             .unwrap_or_else(|| Arc::new(NoopCoordinator));
         let shared = Shared::new(Settings {
             store: self.store,
+            owns_store: self.owns_store,
             registry,
             hooks: self.hooks,
             state: self.state,

@@ -24,6 +24,7 @@ use crate::store::SharedStore;
 #[must_use]
 pub struct NodeBuilder {
     pub(super) store: SharedStore,
+    pub(super) owns_store: bool,
     pub(super) registry: Registry,
     #[cfg(feature = "tower")]
     pub(super) layers: crate::handler::Layers,
@@ -53,6 +54,7 @@ impl NodeBuilder {
         hooks.add(FailureLog::default());
         Self {
             store,
+            owns_store: false,
             registry: Registry::default(),
             #[cfg(feature = "tower")]
             layers: crate::handler::Layers::default(),
@@ -75,6 +77,13 @@ impl NodeBuilder {
             permits: BTreeMap::new(),
             problems: Vec::new(),
         }
+    }
+
+    /// Closes the store when the node's run ends: for programs that have no other use for it. All its
+    /// clients and clones fail with `Unavailable` from then on.
+    pub fn owns_store(mut self) -> Self {
+        self.owns_store = true;
+        self
     }
 
     pub(super) fn keep<T>(&mut self, checked: Result<T, InvalidInput>) -> Option<T> {

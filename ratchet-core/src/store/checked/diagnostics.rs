@@ -8,7 +8,7 @@ use crate::store::{DiagnosticStore, Store};
 #[async_trait]
 impl<S: Store + ?Sized> DiagnosticStore for Checked<S> {
     async fn findings(&self) -> Result<Vec<Finding>> {
-        let store = part("findings", self.0.diagnostics())?;
+        let store = part("findings", self.store.diagnostics())?;
         self.call("findings", || store.findings()).await
     }
 }

@@ -15,11 +15,12 @@ use crate::store::{JobStore, Store};
 #[async_trait]
 impl<S: Store + ?Sized> JobStore for Checked<S> {
     async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
-        check_enqueue("enqueue", &*self.0, jobs)?;
+        check_enqueue("enqueue", &*self.store, jobs)?;
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        self.call("enqueue", || self.0.jobs().enqueue(jobs)).await
+        self.call("enqueue", || self.store.jobs().enqueue(jobs))
+            .await
     }
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
@@ -29,7 +30,7 @@ impl<S: Store + ?Sized> JobStore for Checked<S> {
             return Ok(Vec::new());
         }
         self.call_and_repeat(OPERATION, Repeat::Briefly, || {
-            self.0.jobs().claim_next_batch(request)
+            self.store.jobs().claim_next_batch(request)
         })
         .await
     }
@@ -41,7 +42,7 @@ impl<S: Store + ?Sized> JobStore for Checked<S> {
             return Ok(Vec::new());
         }
         self.call_and_repeat(OPERATION, Repeat::Briefly, || {
-            self.0.jobs().claim_next_batch_optimized(request)
+            self.store.jobs().claim_next_batch_optimized(request)
         })
         .await
     }
@@ -51,7 +52,7 @@ impl<S: Store + ?Sized> JobStore for Checked<S> {
         if tokens.is_empty() {
             return Ok(Vec::new());
         }
-        self.call("load_inputs", || self.0.jobs().load_inputs(tokens))
+        self.call("load_inputs", || self.store.jobs().load_inputs(tokens))
             .await
     }
 
@@ -62,7 +63,7 @@ impl<S: Store + ?Sized> JobStore for Checked<S> {
             [_] => Repeat::UntilDeadline,
             _ => Repeat::Briefly,
         };
-        self.call_and_repeat("settle", repeat, || self.0.jobs().settle(settlements))
+        self.call_and_repeat("settle", repeat, || self.store.jobs().settle(settlements))
             .await
     }
 
@@ -71,12 +72,13 @@ impl<S: Store + ?Sized> JobStore for Checked<S> {
         if reports.is_empty() {
             return Ok(Vec::new());
         }
-        self.call("report", || self.0.jobs().report(reports)).await
+        self.call("report", || self.store.jobs().report(reports))
+            .await
     }
 
     async fn reclaim(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
         check("reclaim", request.validate())?;
-        self.call("reclaim", || self.0.jobs().reclaim(request))
+        self.call("reclaim", || self.store.jobs().reclaim(request))
             .await
     }
 
@@ -85,7 +87,8 @@ impl<S: Store + ?Sized> JobStore for Checked<S> {
         if matches!(jobs, JobSelector::Ids(ids) if ids.is_empty()) {
             return Ok(Vec::new());
         }
-        self.call("act", || self.0.jobs().act(jobs, action)).await
+        self.call("act", || self.store.jobs().act(jobs, action))
+            .await
     }
 
     async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
@@ -93,26 +96,31 @@ impl<S: Store + ?Sized> JobStore for Checked<S> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        self.call("get", || self.0.jobs().get(ids, detail)).await
+        self.call("get", || self.store.jobs().get(ids, detail))
+            .await
     }
 
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
         check("list", page.validate())?;
-        self.call("list", || self.0.jobs().list(filter, page)).await
+        self.call("list", || self.store.jobs().list(filter, page))
+            .await
     }
 
     async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
-        self.call("count_jobs", || self.0.jobs().count_jobs(filter))
+        self.call("count_jobs", || self.store.jobs().count_jobs(filter))
             .await
     }
 
     async fn history(&self, job: JobId) -> Result<Vec<Attempt>> {
-        self.call("history", || self.0.jobs().history(job)).await
+        self.call("history", || self.store.jobs().history(job))
+            .await
     }
 
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         check("purge", request.validate())?;
-        self.call_and_repeat("purge", Repeat::Briefly, || self.0.jobs().purge(request))
-            .await
+        self.call_and_repeat("purge", Repeat::Briefly, || {
+            self.store.jobs().purge(request)
+        })
+        .await
     }
 }

@@ -14,7 +14,7 @@ use crate::store::{Acquired, LockInfo, LockStore, Store};
 impl<S: Store + ?Sized> LockStore for Checked<S> {
     async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
         check("acquire", positive("ttl", ttl))?;
-        self.call("acquire", || self.0.locks().acquire(name, owner, ttl))
+        self.call("acquire", || self.store.locks().acquire(name, owner, ttl))
             .await
     }
 
@@ -26,17 +26,20 @@ impl<S: Store + ?Sized> LockStore for Checked<S> {
         ttl: Duration,
     ) -> Result<Fenced> {
         check("renew", positive("ttl", ttl))?;
-        self.call("renew", || self.0.locks().renew(name, owner, fence, ttl))
-            .await
+        self.call("renew", || {
+            self.store.locks().renew(name, owner, fence, ttl)
+        })
+        .await
     }
 
     async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Result<Fenced> {
-        self.call("release", || self.0.locks().release(name, owner, fence))
+        self.call("release", || self.store.locks().release(name, owner, fence))
             .await
     }
 
     async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>> {
-        self.call("inspect", || self.0.locks().inspect(name)).await
+        self.call("inspect", || self.store.locks().inspect(name))
+            .await
     }
 
     async fn list_locks(
@@ -45,7 +48,7 @@ impl<S: Store + ?Sized> LockStore for Checked<S> {
         limit: usize,
     ) -> Result<Vec<(Name, LockInfo)>> {
         check("list_locks", check_limit("limit", limit))?;
-        self.call("list_locks", || self.0.locks().list_locks(after, limit))
+        self.call("list_locks", || self.store.locks().list_locks(after, limit))
             .await
     }
 }

@@ -24,6 +24,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 pub use contention::ContentionBackoff;
@@ -33,7 +34,7 @@ use super::{
     RateStore, RecurringStore, SharedStore, SignalStore, Store, StoreInfo, TransactionStore,
     VersionStore, WorkflowStore,
 };
-use crate::cluster::ClusterCoordinator;
+use crate::cluster::{ClusterCoordinator, InProcessCoordinator};
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::model::NewJob;
 use crate::time;
@@ -43,7 +44,7 @@ use crate::time;
 ///
 /// The stores of this project that connect to a database are handed out like this. [`Ratchet`](crate::Ratchet) and the conformance
 /// suite wrap every other store, so no store checks its input itself. What a store has beside the
-/// traits is reached through [`Deref`]. Clones share the store.
+/// traits is reached through [`Deref`]. Clones share the store, and wake each other's nodes up.
 ///
 /// A call of a part that the store does not have is `Misconfigured`; [`Store`] shows which parts it has.
 ///
@@ -57,13 +58,20 @@ use crate::time;
 /// assert_eq!(error.to_string(), "enqueue: invalid input: queue is empty");
 /// # }
 /// ```
-pub struct Checked<S: ?Sized>(Arc<S>);
+pub struct Checked<S: ?Sized> {
+    store: Arc<S>,
+    /// Carries wakeups where the database cannot: in this process, between all that share the door.
+    nearby: InProcessCoordinator,
+}
 
 impl<S: Store> Checked<S> {
     /// Wraps a store.
     #[must_use]
     pub fn new(store: S) -> Self {
-        Self(Arc::new(store))
+        Self {
+            store: Arc::new(store),
+            nearby: InProcessCoordinator::new(),
+        }
     }
 }
 
@@ -74,7 +82,10 @@ impl Checked<dyn Store> {
         if store.is_checked() {
             return store;
         }
-        Arc::new(Self(store))
+        Arc::new(Self {
+            store,
+            nearby: InProcessCoordinator::new(),
+        })
     }
 }
 
@@ -194,7 +205,7 @@ impl<S: Store + ?Sized> Checked<S> {
         F: Future<Output = Result<T>> + Send,
         T: Send,
     {
-        let policy = self.0.call_policy();
+        let policy = self.store.call_policy();
         let patience = match repeat {
             Repeat::UntilDeadline => policy.deadline,
             Repeat::Briefly => policy.brief_patience(),
@@ -217,7 +228,7 @@ impl<S: Store + ?Sized> Checked<S> {
         match tokio::time::timeout(policy.deadline, tries).await {
             Ok(answer) => answer,
             Err(_) => {
-                self.0.call_timed_out();
+                self.store.call_timed_out();
                 let text = format!("no answer within {:?}", policy.deadline);
                 Err(StoreError::new(StoreErrorKind::Timeout, operation).with_source(text))
             }
@@ -227,7 +238,7 @@ impl<S: Store + ?Sized> Checked<S> {
 
 impl<S: Store + ?Sized> Store for Checked<S> {
     fn info(&self) -> StoreInfo {
-        self.0.info()
+        self.store.info()
     }
 
     fn jobs(&self) -> &dyn JobStore {
@@ -251,7 +262,7 @@ impl<S: Store + ?Sized> Store for Checked<S> {
     }
 
     fn guards(&self) -> bool {
-        self.0.guards()
+        self.store.guards()
     }
 
     fn is_checked(&self) -> bool {
@@ -259,51 +270,58 @@ impl<S: Store + ?Sized> Store for Checked<S> {
     }
 
     fn call_policy(&self) -> CallPolicy {
-        self.0.call_policy()
+        self.store.call_policy()
     }
 
     fn call_timed_out(&self) {
-        self.0.call_timed_out();
+        self.store.call_timed_out();
     }
 
     fn recurring(&self) -> Option<&dyn RecurringStore> {
-        self.0.recurring().map(|_| self as _)
+        self.store.recurring().map(|_| self as _)
     }
 
     fn archive(&self) -> Option<&dyn ArchiveStore> {
-        self.0.archive().map(|_| self as _)
+        self.store.archive().map(|_| self as _)
     }
 
     fn permits(&self) -> Option<&dyn PermitStore> {
-        self.0.permits().map(|_| self as _)
+        self.store.permits().map(|_| self as _)
     }
 
     fn rates(&self) -> Option<&dyn RateStore> {
-        self.0.rates().map(|_| self as _)
+        self.store.rates().map(|_| self as _)
     }
 
     fn workflows(&self) -> Option<&dyn WorkflowStore> {
-        self.0.workflows().map(|_| self as _)
+        self.store.workflows().map(|_| self as _)
     }
 
     fn signals(&self) -> Option<&dyn SignalStore> {
-        self.0.signals().map(|_| self as _)
+        self.store.signals().map(|_| self as _)
     }
 
     fn transactions(&self) -> Option<&dyn TransactionStore> {
-        self.0.transactions().map(|_| self as _)
+        self.store.transactions().map(|_| self as _)
     }
 
     fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {
-        self.0.diagnostics().map(|_| self as _)
+        self.store.diagnostics().map(|_| self as _)
     }
 
     fn connections(&self) -> Option<u32> {
-        self.0.connections()
+        self.store.connections()
     }
 
+    /// Where the store has none, one that carries wakeups between the clients and nodes that share this
+    /// door.
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
-        self.0.coordinator()
+        let of_store = self.store.coordinator();
+        of_store.or_else(|| Some(Arc::new(self.nearby.clone())))
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.store.close()
     }
 }
 
@@ -311,19 +329,22 @@ impl<S: ?Sized> Deref for Checked<S> {
     type Target = S;
 
     fn deref(&self) -> &S {
-        &self.0
+        &self.store
     }
 }
 
 impl<S: ?Sized> Clone for Checked<S> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        Self {
+            store: Arc::clone(&self.store),
+            nearby: self.nearby.clone(),
+        }
     }
 }
 
 impl<S: fmt::Debug + ?Sized> fmt::Debug for Checked<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.store.fmt(f)
     }
 }
 

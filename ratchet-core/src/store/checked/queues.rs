@@ -9,21 +9,21 @@ use crate::store::{Changed, QueueStore, Store};
 #[async_trait]
 impl<S: Store + ?Sized> QueueStore for Checked<S> {
     async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
-        self.call("pause_queue", || self.0.queues().pause_queue(queue))
+        self.call("pause_queue", || self.store.queues().pause_queue(queue))
             .await
     }
 
     async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
-        self.call("resume_queue", || self.0.queues().resume_queue(queue))
+        self.call("resume_queue", || self.store.queues().resume_queue(queue))
             .await
     }
 
     async fn queues(&self) -> Result<Vec<QueueInfo>> {
-        self.call("queues", || self.0.queues().queues()).await
+        self.call("queues", || self.store.queues().queues()).await
     }
 
     async fn due_routes(&self) -> Result<Vec<DueRoute>> {
-        self.call("due_routes", || self.0.queues().due_routes())
+        self.call("due_routes", || self.store.queues().due_routes())
             .await
     }
 
@@ -31,7 +31,7 @@ impl<S: Store + ?Sized> QueueStore for Checked<S> {
         if limit == 0 {
             return Ok(0);
         }
-        self.call("count_due", || self.0.queues().count_due(queue, limit))
+        self.call("count_due", || self.store.queues().count_due(queue, limit))
             .await
     }
 }

@@ -13,17 +13,17 @@ use crate::store::{Changed, RecurringStore, Store};
 #[async_trait]
 impl<S: Store + ?Sized> RecurringStore for Checked<S> {
     async fn put(&self, put: &PutRecurring) -> Result<PutOutcome> {
-        let store = part("put", self.0.recurring())?;
+        let store = part("put", self.store.recurring())?;
         self.call("put", || store.put(put)).await
     }
 
     async fn find(&self, name: &Name) -> Result<Option<RecurringRecord>> {
-        let store = part("find", self.0.recurring())?;
+        let store = part("find", self.store.recurring())?;
         self.call("find", || store.find(name)).await
     }
 
     async fn definitions(&self, after: Option<&Name>, limit: usize) -> Result<RecurringPage> {
-        let store = part("definitions", self.0.recurring())?;
+        let store = part("definitions", self.store.recurring())?;
         check("definitions", check_limit("limit", limit))?;
         self.call("definitions", || store.definitions(after, limit))
             .await
@@ -31,14 +31,14 @@ impl<S: Store + ?Sized> RecurringStore for Checked<S> {
 
     async fn claim_due_recurring(&self, request: &RecurringClaimRequest) -> Result<DueRecurring> {
         const OPERATION: &str = "claim_due_recurring";
-        let store = part(OPERATION, self.0.recurring())?;
+        let store = part(OPERATION, self.store.recurring())?;
         check(OPERATION, request.validate())?;
         self.call(OPERATION, || store.claim_due_recurring(request))
             .await
     }
 
     async fn fire(&self, firings: &[RecurringFiring]) -> Result<Vec<Fired>> {
-        let store = part("fire", self.0.recurring())?;
+        let store = part("fire", self.store.recurring())?;
         check("fire", RecurringFiring::validate_all(firings))?;
         if firings.is_empty() {
             return Ok(Vec::new());
@@ -47,18 +47,18 @@ impl<S: Store + ?Sized> RecurringStore for Checked<S> {
     }
 
     async fn set_paused(&self, name: &Name, paused: bool) -> Result<Changed> {
-        let store = part("set_paused", self.0.recurring())?;
+        let store = part("set_paused", self.store.recurring())?;
         self.call("set_paused", || store.set_paused(name, paused))
             .await
     }
 
     async fn delete(&self, name: &Name) -> Result<Changed> {
-        let store = part("delete", self.0.recurring())?;
+        let store = part("delete", self.store.recurring())?;
         self.call("delete", || store.delete(name)).await
     }
 
     async fn retire(&self, request: &RetireRecurring) -> Result<Guarded<Vec<Name>>> {
-        let store = part("retire", self.0.recurring())?;
+        let store = part("retire", self.store.recurring())?;
         check("retire", request.validate())?;
         self.call("retire", || store.retire(request)).await
     }

@@ -10,13 +10,13 @@ use crate::store::{SignalStore, Store};
 #[async_trait]
 impl<S: Store + ?Sized> SignalStore for Checked<S> {
     async fn deliver(&self, signal: &Signal) -> Result<Delivered> {
-        let store = part("deliver", self.0.signals())?;
+        let store = part("deliver", self.store.signals())?;
         check("deliver", signal.validate())?;
         self.call("deliver", || store.deliver(signal)).await
     }
 
     async fn expire(&self, limit: usize) -> Result<Vec<JobId>> {
-        let store = part("expire", self.0.signals())?;
+        let store = part("expire", self.store.signals())?;
         check("expire", check_limit("limit", limit))?;
         self.call("expire", || store.expire(limit)).await
     }

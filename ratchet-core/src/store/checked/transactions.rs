@@ -14,8 +14,8 @@ impl<S: Store + ?Sized> TransactionStore for Checked<S> {
         jobs: Vec<NewJob>,
         wake: bool,
     ) -> BoxFuture<'a, Result<Vec<Enqueued>>> {
-        let store = part("enqueue_in", self.0.transactions())
-            .and_then(|store| check_enqueue("enqueue_in", &*self.0, &jobs).map(|()| store));
+        let store = part("enqueue_in", self.store.transactions())
+            .and_then(|store| check_enqueue("enqueue_in", &*self.store, &jobs).map(|()| store));
         match store {
             Ok(store) => store.enqueue_on(connection, jobs, wake),
             Err(error) => async { Err(error) }.boxed(),

@@ -10,7 +10,7 @@ use crate::store::{Store, VersionStore};
 #[async_trait]
 impl<S: Store + ?Sized> VersionStore for Checked<S> {
     async fn bump(&self, namespace: &Name, guard: Option<&Guard>) -> Result<Guarded<u64>> {
-        self.call("bump", || self.0.versions().bump(namespace, guard))
+        self.call("bump", || self.store.versions().bump(namespace, guard))
             .await
     }
 
@@ -19,7 +19,7 @@ impl<S: Store + ?Sized> VersionStore for Checked<S> {
         if namespaces.is_empty() {
             return Ok(Vec::new());
         }
-        self.call("versions", || self.0.versions().versions(namespaces))
+        self.call("versions", || self.store.versions().versions(namespaces))
             .await
     }
 }

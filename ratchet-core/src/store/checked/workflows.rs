@@ -10,18 +10,18 @@ use crate::store::{Changed, Store, WorkflowStore};
 #[async_trait]
 impl<S: Store + ?Sized> WorkflowStore for Checked<S> {
     async fn create_batch(&self, batch: BatchId) -> Result<Changed> {
-        let store = part("create_batch", self.0.workflows())?;
+        let store = part("create_batch", self.store.workflows())?;
         self.call("create_batch", || store.create_batch(batch))
             .await
     }
 
     async fn close_batch(&self, batch: BatchId) -> Result<BatchClosed> {
-        let store = part("close_batch", self.0.workflows())?;
+        let store = part("close_batch", self.store.workflows())?;
         self.call("close_batch", || store.close_batch(batch)).await
     }
 
     async fn batches(&self, ids: &[BatchId]) -> Result<Vec<Option<BatchRecord>>> {
-        let store = part("batches", self.0.workflows())?;
+        let store = part("batches", self.store.workflows())?;
         check("batches", check_batch("ids", ids.len()))?;
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -34,21 +34,21 @@ impl<S: Store + ?Sized> WorkflowStore for Checked<S> {
         limit: usize,
         before: Option<BatchId>,
     ) -> Result<Vec<BatchRecord>> {
-        let store = part("recent_batches", self.0.workflows())?;
+        let store = part("recent_batches", self.store.workflows())?;
         check("recent_batches", check_limit("limit", limit))?;
         self.call("recent_batches", || store.recent_batches(limit, before))
             .await
     }
 
     async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
-        let store = part("purge_batches", self.0.workflows())?;
+        let store = part("purge_batches", self.store.workflows())?;
         check("purge_batches", request.validate())?;
         self.call("purge_batches", || store.purge_batches(request))
             .await
     }
 
     async fn parents_of(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
-        let store = part("parents_of", self.0.workflows())?;
+        let store = part("parents_of", self.store.workflows())?;
         check("parents_of", check_batch("ids", jobs.len()))?;
         if jobs.is_empty() {
             return Ok(Vec::new());
@@ -62,7 +62,7 @@ impl<S: Store + ?Sized> WorkflowStore for Checked<S> {
         limit: usize,
         after: Option<JobId>,
     ) -> Result<Vec<Link>> {
-        let store = part("children_of", self.0.workflows())?;
+        let store = part("children_of", self.store.workflows())?;
         check("children_of", check_limit("limit", limit))?;
         self.call("children_of", || store.children_of(parent, limit, after))
             .await

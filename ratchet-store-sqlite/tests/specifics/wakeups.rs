@@ -1,0 +1,78 @@
+//! Wakeups, and the end of a store that a node owns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_core::cluster::{Wakeup, WakeupStream};
+use ratchet_core::store::{JobStore, Store};
+use ratchet_core::{Name, Ratchet, StoreErrorKind};
+use ratchet_store_sqlite::SqliteStore;
+
+use crate::{Place, assert_kind, enqueue, exists, job};
+
+/// Only waited for if the test fails.
+const SAFETY_NET: Duration = Duration::from_secs(60);
+
+async fn next(wakeups: &mut WakeupStream) -> Wakeup {
+    tokio::time::timeout(SAFETY_NET, wakeups.next())
+        .await
+        .expect("no wakeup came")
+}
+
+#[tokio::test]
+async fn jobs_of_another_process_wake_up_who_listens() {
+    let place = Place::new();
+    let (store, other) = (place.open().await, place.open().await);
+    let mut wakeups = store.coordinator().unwrap().subscribe();
+    // From then on it watches.
+    assert_eq!(next(&mut wakeups).await, Wakeup::any());
+    for _ in 0..3 {
+        enqueue(&other, job()).await;
+        assert_eq!(next(&mut wakeups).await, Wakeup::any());
+    }
+    // Also in a transaction of an application, at its commit.
+    let mut database = place.sql();
+    let tx = database.transaction().unwrap();
+    other.enqueue_in(&tx, &[job()]).unwrap();
+    tx.commit().unwrap();
+    assert_eq!(next(&mut wakeups).await, Wakeup::any());
+}
+
+#[tokio::test]
+async fn clients_and_nodes_of_one_store_wake_each_other_with_the_queue() {
+    let place = Place::new();
+    for store in [
+        SqliteStore::connect("sqlite::memory:").await.unwrap(),
+        place.open().await,
+    ] {
+        let mut wakeups = store.coordinator().unwrap().subscribe();
+        let client = Ratchet::client(Arc::new(store.clone()));
+        client.enqueue(job().queue("mail")).await.unwrap();
+        let queue = Name::new("queue", "mail").unwrap();
+        assert_eq!(next(&mut wakeups).await, Wakeup::queue(queue));
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_its_node_owns_is_closed_when_the_run_ends() {
+    for owned in [true, false] {
+        let place = Place::new();
+        let store = place.open().await;
+        let node = Ratchet::builder(Arc::new(store.clone()));
+        let node = if owned { node.owns_store() } else { node };
+        let node = node.daemon("idle", |_| async { Ok(()) }).build().unwrap();
+        let id = enqueue(&store, job()).await;
+        node.run_until(std::future::ready(())).await.unwrap();
+        assert_eq!(place.path().with_extension("db-wal").exists(), !owned);
+        if owned {
+            let refused = store.enqueue(&[job()]).await.unwrap_err();
+            assert_kind(&refused, StoreErrorKind::Unavailable);
+            // A copy of the file alone has everything.
+            let copy = Place::new();
+            std::fs::copy(place.path(), copy.path()).unwrap();
+            assert!(exists(&copy.open().await, id).await);
+        } else {
+            assert!(exists(&store, id).await);
+        }
+    }
+}
