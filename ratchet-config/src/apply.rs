@@ -7,7 +7,7 @@ use ratchet_core::{Aging, NodeBuilder, Pool};
 
 use crate::config::Config;
 use crate::sample::{POOL, keys};
-use crate::section::Key;
+use crate::section::{ANY, Key};
 use crate::sections::{PoolConfig, WorkerConfig};
 
 /// Calls a setter of the builder for each value that is set, with what a function makes of it.
@@ -36,6 +36,12 @@ impl Config {
         let builder = self.apply_node(builder);
         let builder = self.apply_cluster(builder);
         let builder = self.apply_poll(builder);
+        let builder = self
+            .permits
+            .iter()
+            .fold(builder, |builder, (resource, max)| {
+                builder.permits(resource, *max)
+            });
         apply_worker(&self.worker, builder)
     }
 
@@ -90,9 +96,20 @@ impl Config {
             let of_engine = |key: &&Key| !key.section.starts_with("store") && key.section != POOL;
             let keys = keys().filter(of_engine);
             let keys = keys.filter(|key| key.setting == setting);
-            keys.map(Key::path).collect()
+            keys.flat_map(|key| match key.name {
+                ANY => self.set_in(key.section),
+                _ => vec![key.path()],
+            })
+            .collect()
         };
         problem.settings().flat_map(key).collect()
+    }
+
+    /// The keys of a section that are set.
+    fn set_in(&self, section: &str) -> Vec<String> {
+        let prefix = format!("{section}.");
+        let set = self.set.keys().filter(|key| key.starts_with(&prefix));
+        set.cloned().collect()
     }
 
     /// `NAME` or `NAME/SETTING`, of a pool.
@@ -100,11 +117,7 @@ impl Config {
         let (name, setting) = pool.rsplit_once('/').unwrap_or((pool, ""));
         let path = format!("worker.pools.{name}");
         match setting {
-            "" => {
-                let prefix = format!("{path}.");
-                let set = self.set.keys().filter(|key| key.starts_with(&prefix));
-                set.cloned().collect()
-            }
+            "" => self.set_in(&path),
             setting => vec![format!("{path}.{setting}")],
         }
     }

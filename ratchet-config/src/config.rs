@@ -29,6 +29,8 @@ pub struct Config {
     pub cluster: ClusterConfig,
     /// Which jobs the node runs, and how many at once.
     pub worker: WorkerConfig,
+    /// How many permits each resource has.
+    pub permits: BTreeMap<String, u32>,
     /// How often the node looks at the database.
     pub poll: PollConfig,
     /// How `ratchet serve` serves over HTTP.

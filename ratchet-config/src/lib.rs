@@ -50,4 +50,6 @@ pub use value::DatabaseUrl;
 pub use variables::FILE_VARIABLE;
 
 /// The sections of the file, in order.
-pub const SECTIONS: [&str; 6] = ["store", "node", "cluster", "worker", "poll", "http"];
+pub const SECTIONS: [&str; 7] = [
+    "store", "node", "cluster", "worker", "permits", "poll", "http",
+];

@@ -156,7 +156,7 @@ impl Reading {
             value,
             origin,
         } = entry;
-        let path = self.with_known_pool(path);
+        let path = self.with_known_name(path);
         let key = path.join(".");
         if value == Raw::Broken {
             return self.unread.push(key);
@@ -208,22 +208,25 @@ impl Reading {
         self.refuse(places, rule);
     }
 
-    /// With the name that a pool has in the file, since variables have no small letters and few
-    /// signs.
-    fn with_known_pool(&self, mut path: Vec<String>) -> Vec<String> {
+    /// With the name that a pool or a resource has in the file, since variables have no small letters
+    /// and few signs.
+    fn with_known_name(&self, mut path: Vec<String>) -> Vec<String> {
         let plain = |name: &str| {
             let lower = name.to_ascii_lowercase();
             lower.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
         };
-        if path.len() == 4 && path[..2] == ["worker", "pools"] {
-            let known = self.config.set.values().map(|entry| &entry.path);
-            let pools = known.filter(|it| it.len() > 2 && it[..2] == path[..2]);
-            let names: Vec<&String> = pools.map(|it| &it[2]).collect();
-            if !names.contains(&&path[2])
-                && let Some(name) = names.iter().find(|name| plain(name) == plain(&path[2]))
-            {
-                path[2] = (*name).clone();
-            }
+        let at = match path.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["worker", "pools", _, _] => 2,
+            ["permits", _] => 1,
+            _ => return path,
+        };
+        let known = self.config.set.values().map(|entry| &entry.path);
+        let known = known.filter(|it| it.len() > at && it[..at] == path[..at]);
+        let names: Vec<&String> = known.map(|it| &it[at]).collect();
+        if !names.contains(&&path[at])
+            && let Some(name) = names.iter().find(|name| plain(name) == plain(&path[at]))
+        {
+            path[at] = (*name).clone();
         }
         path
     }

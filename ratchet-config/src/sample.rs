@@ -2,19 +2,20 @@
 
 use std::fmt::Write;
 
-use crate::section::Key;
+use crate::section::{ANY, Key};
 use crate::sections::*;
 
 /// The section that comes first: what it is for, and its keys. Those of the backends follow it.
 const STORE: (&[&str], &[Key]) = (StoreConfig::ABOUT, StoreConfig::KEYS);
 
 /// The other sections in the order of the file.
-const OTHERS: [(&[&str], &[Key]); 7] = [
+const OTHERS: [(&[&str], &[Key]); 8] = [
     (NodeConfig::ABOUT, NodeConfig::KEYS),
     (ClusterConfig::ABOUT, ClusterConfig::KEYS),
     (RetentionConfig::ABOUT, RetentionConfig::KEYS),
     (WorkerConfig::ABOUT, WorkerConfig::KEYS),
     (PoolConfig::ABOUT, PoolConfig::KEYS),
+    (permits::ABOUT, permits::KEYS),
     (PollConfig::ABOUT, PollConfig::KEYS),
     (HttpConfig::ABOUT, HttpConfig::KEYS),
 ];
@@ -57,7 +58,7 @@ pub(crate) fn is_section(path: &[String]) -> bool {
 pub(crate) fn row(path: &[String]) -> Option<&'static Key> {
     let (name, above) = path.split_last()?;
     let section = section_of(above);
-    keys().find(|key| key.section == section && key.name == name)
+    keys().find(|key| key.section == section && (key.name == name || key.name == ANY))
 }
 
 /// Everything that can be set, commented, with the defaults.

@@ -37,6 +37,9 @@ impl Key {
     }
 }
 
+/// Stands for a name that the configuration chooses.
+pub(crate) const ANY: &str = "NAME";
+
 /// The variable of a key or a section.
 pub(crate) fn variable(path: &str) -> String {
     format!("RATCHET_{}", path.replace('.', "__").to_ascii_uppercase())

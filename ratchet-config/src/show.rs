@@ -8,7 +8,7 @@ use crate::backend::Backend;
 use crate::config::Config;
 use crate::problem::Place;
 use crate::sample::{POOL, row, sections};
-use crate::section::Key;
+use crate::section::{ANY, Key};
 use crate::value::DatabaseUrl;
 
 /// One setting in effect.
@@ -31,8 +31,8 @@ impl Config {
     pub fn settings(&self) -> Vec<Setting> {
         let sections = self.sections_of_interest().into_iter();
         let places = sections.flat_map(|(path, keys)| {
-            let of = move |key: &Key| self.place(&format!("{path}.{}", key.name));
-            keys.iter().map(of)
+            let names = keys.iter().flat_map(|key| self.names_of(key));
+            names.map(move |name| self.place(&format!("{path}.{name}")))
         });
         let settings = places.map(|Place { key, value, origin }| Setting {
             key,
@@ -48,10 +48,11 @@ impl Config {
     pub fn redacted(&self) -> String {
         let mut text = String::new();
         for (path, keys) in self.sections_of_interest() {
-            let set = keys.iter().filter_map(|key| {
-                let place = self.place(&format!("{path}.{}", key.name));
+            let names = keys.iter().flat_map(|key| self.names_of(key));
+            let set = names.filter_map(|name| {
+                let place = self.place(&format!("{path}.{name}"));
                 let value = place.value?;
-                Some(format!("{} = {value}  # {}\n", key.name, place.origin))
+                Some(format!("{} = {value}  # {}\n", quoted(name), place.origin))
             });
             let set: String = set.collect();
             if !set.is_empty() {
@@ -60,6 +61,14 @@ impl Config {
             }
         }
         text
+    }
+
+    /// The names that a key has in its section.
+    fn names_of<'a>(&'a self, key: &'a Key) -> Vec<&'a str> {
+        match key.name {
+            ANY => self.permits.keys().map(String::as_str).collect(),
+            name => vec![name],
+        }
     }
 
     /// All sections but those of backends that are not used, with their paths.
@@ -99,5 +108,14 @@ impl Config {
             value,
             origin: self.origin(key),
         }
+    }
+}
+
+/// A name as a key of a file.
+fn quoted(name: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    match !name.is_empty() && name.chars().all(bare) {
+        true => name.to_owned(),
+        false => toml::Value::from(name).to_string(),
     }
 }

@@ -3,6 +3,7 @@
 mod cluster;
 mod http;
 mod node;
+pub(crate) mod permits;
 mod poll;
 mod store;
 mod worker;

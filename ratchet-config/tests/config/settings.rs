@@ -23,7 +23,8 @@ fn refused(loader: Loader) -> ConfigError {
 
 /// The path of a key, with a name for the pool.
 fn path(key: &Key) -> String {
-    key.path().replace(".NAME.", ".gpu.")
+    let path = key.path().replace(".NAME.", ".gpu.");
+    path.replace("permits.NAME", "permits.gpu")
 }
 
 /// A value that the key takes, and what else must be set then.
@@ -81,7 +82,7 @@ fn every_key_is_set_by_the_file_by_its_variable_and_by_an_argument() {
             .trim_matches(['[', ']'])
             .replace(['"', '\''], "")
             .replace(", ", ",");
-        let variable = key.variable().replace("__NAME__", "__GPU__");
+        let variable = key.variable().replace("__NAME", "__GPU");
         let rest = format!("[{section}]\n{others}");
         let by_variable = text(&rest).variables([(variable.as_str(), plain.as_str())]);
         let config = by_variable
@@ -680,4 +681,26 @@ fn what_nothing_can_be_served_with_is_refused() {
         assert!(error.contains(key), "{line}: {error}");
         assert!(!error.contains("hunter2"), "{error}");
     }
+}
+
+#[test]
+fn resources_have_the_names_of_the_file_and_reach_the_node() {
+    let file = "[permits]\ncard-gateway = 4\n\"Größe\" = 1\n";
+    let variables = [
+        ("RATCHET_PERMITS__CARD_GATEWAY", "5"),
+        ("RATCHET_PERMITS__DISK", "7"),
+    ];
+    let config = Config::loader()
+        .text("ratchet.toml", file)
+        .variables(variables);
+    let config = config.load().unwrap();
+    let expected = [("Größe", 1), ("card-gateway", 5), ("disk", 7)];
+    let expected = expected.map(|(name, max)| (name.to_owned(), max));
+    assert_eq!(config.permits, BTreeMap::from(expected));
+    assert!(config.redacted().contains("[permits]\n\"Größe\" = 1"));
+    // The engine's refusal names the key.
+    let bad = text("[permits]\n\"\" = 1\n").load().unwrap_err();
+    assert!(bad.to_string().contains("permits"), "{bad}");
+    let bad = text("[permits]\napi = -1\n").load().unwrap_err();
+    assert!(bad.to_string().contains("permits.api"), "{bad}");
 }

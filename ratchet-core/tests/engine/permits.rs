@@ -124,12 +124,6 @@ async fn a_node_declares_permits_and_leaves_those_that_are_known() {
     world.ended(id).await;
     assert_eq!(known().await, [1, 7]);
     second.stop().await.unwrap();
-    let twice = world.builder().permits("api", 1).permits("api", 2).build();
-    let error = twice.unwrap_err().to_string();
-    assert!(
-        error.contains("the permits of api are declared twice"),
-        "{error}"
-    );
 }
 
 #[tokio::test(start_paused = true)]

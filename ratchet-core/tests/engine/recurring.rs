@@ -501,8 +501,9 @@ fn what_cannot_work_is_refused_when_the_node_is_built() {
         .recurring_interval(Duration::ZERO);
     let problems = node.build().unwrap_err().problems().join("\n");
     for part in [
-        "n is declared twice",
-        "cron has 4 fields",
+        "the recurring job n is declared twice",
+        "the recurring job m: cron has 4 fields",
+        "the recurring job o: ",
         "Nowhere",
         "recurring_interval",
     ] {

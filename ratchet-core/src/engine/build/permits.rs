@@ -11,7 +11,8 @@ impl NodeBuilder {
     ///
     /// The first declaration wins: what an operator has set since
     /// ([`Client::set_permits`](crate::Client::set_permits)) stays, and so does the number of an earlier
-    /// release. A node logs that its program declares another one.
+    /// release. A node logs that its program declares another one. A second number for a resource replaces
+    /// the first in this builder.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -36,12 +37,7 @@ impl NodeBuilder {
     /// ```
     pub fn permits(mut self, resource: &str, max: u32) -> Self {
         if let Some(resource) = self.keep(Name::new("permit", resource)) {
-            let twice = self.permits.insert(resource.clone(), max);
-            if twice.is_some_and(|before| before != max) {
-                let problem = format!("the permits of {resource} are declared twice");
-                self.problems
-                    .push(SettingProblem::new(&["permits"], problem));
-            }
+            self.permits.insert(resource, max);
         }
         self
     }
@@ -49,6 +45,6 @@ impl NodeBuilder {
     /// What is wrong with the permits, once the store is known.
     pub(super) fn permit_problem(&self) -> Option<SettingProblem> {
         let missing = !self.permits.is_empty() && self.store.permits().is_none();
-        missing.then(|| SettingProblem::new(&["permits"], "the store has no permits"))
+        missing.then(|| SettingProblem::new(&["permit"], "the store has no permits"))
     }
 }

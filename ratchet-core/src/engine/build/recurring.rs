@@ -25,13 +25,19 @@ impl NodeBuilder {
     /// # let _ = builder;
     /// ```
     pub fn recurring(mut self, recurring: Recurring) -> Self {
-        if let Some(definition) = self.keep(recurring.check()) {
-            let name = definition.name();
-            if self.declared.iter().any(|other| other.name() == name) {
-                self.problems
-                    .push(format!("the recurring job {name} is declared twice").into());
+        let of = match recurring.name() {
+            Some(name) => format!("the recurring job {name}"),
+            None => "a recurring job without a name".to_owned(),
+        };
+        match recurring.check() {
+            Ok(definition) => {
+                let name = definition.name();
+                if self.declared.iter().any(|other| other.name() == name) {
+                    self.problems.push(format!("{of} is declared twice").into());
+                }
+                self.declared.push(definition);
             }
-            self.declared.push(definition);
+            Err(problem) => self.problems.push(format!("{of}: {problem}").into()),
         }
         self
     }

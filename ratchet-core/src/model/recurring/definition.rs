@@ -89,6 +89,11 @@ impl Recurring {
         self
     }
 
+    /// The name it was given, checked or not.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
     /// Sets what becomes of missed slots. Unless set, the oldest runs.
     pub const fn misfire(mut self, misfire: Misfire) -> Self {
         self.misfire = misfire;
