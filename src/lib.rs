@@ -33,12 +33,13 @@ pub use ratchet_core::{
 #[cfg(feature = "tower")]
 #[doc(inline)]
 pub use ratchet_core::{JobLayer, JobRequest, JobResponse, JobService, ServiceError};
-/// Makes a job type of an `async fn`: for jobs whose body is all there is to say.
+/// Turns an `async fn` into a job type: for jobs whose body is all there is to say.
 ///
-/// Arguments are the fields of the payload, in a struct with the function's name in `CamelCase`.
-/// References are shared state of the node, so a node that lacks some does not build. `&JobContext`, or
-/// a `JobContext`, is the context. The function stays what it was, for tests to call. Documentation, and
-/// attributes of arguments such as `#[serde(default)]`, go to the struct.
+/// The arguments are the fields of the payload, in a struct with the name of the function in `CamelCase`
+/// that derives `Debug`, `Clone`, `Serialize` and `Deserialize`. A reference is shared state of the node;
+/// a node without that state does not build. Take state as a parameter: `ctx.state` of any other type
+/// panics. `&JobContext`, or a `JobContext`, is the context. The function stays what it was, for tests to
+/// call. Documentation, and attributes of arguments such as `#[serde(default)]`, go to the struct.
 ///
 /// Where a job has more to say, such as defaults, a lane or older names, implement [`Job`].
 ///
@@ -59,7 +60,19 @@ pub use ratchet_core::{JobLayer, JobRequest, JobResponse, JobService, ServiceErr
 /// assert!(lacking.unwrap_err().to_string().contains("Mailer"));
 ///
 /// let node = Ratchet::builder(store).register::<Welcome>().state(Mailer).build()?;
-/// node.enqueue(Welcome { name: "Ada".into() }.into_job()).await?;
+/// let id = node.enqueue(Welcome { name: "Ada".into() }.into_job()).await?.id();
+/// # let client = node.client();
+/// # let done = async {
+/// #     loop {
+/// #         match client.job(id).await.unwrap().unwrap().result {
+/// #             Some(result) => break result.decode::<String>().unwrap(),
+/// #             None => tokio::time::sleep(std::time::Duration::from_millis(1)).await,
+/// #         }
+/// #     }
+/// # };
+/// # let mut said = None;
+/// # node.run_until(async { said = Some(done.await) }).await?;
+/// # assert_eq!(said.as_deref(), Some("Welcome, Ada! (attempt 1)"));
 /// # Ok(()) }
 /// ```
 #[cfg(feature = "macros")]

@@ -12,13 +12,15 @@ pub(crate) fn expand(settings: TokenStream, function: TokenStream) -> Result<Tok
     let kind = kind(settings)?;
     let function: ItemFn = syn::parse2(function)?;
     let signature = &function.sig;
-    if signature.asyncness.is_none() {
-        let text = "the body of a job is an `async fn`";
-        return Err(Error::new(signature.fn_token.span(), text));
-    }
-    if !signature.generics.params.is_empty() {
+    let generics = &signature.generics;
+    if !generics.params.is_empty() || generics.where_clause.is_some() {
         let text = "the body of a job is not generic";
-        return Err(Error::new(signature.generics.span(), text));
+        return Err(Error::new(signature.span(), text));
+    }
+    // Neither blocking nor unsafe nor extern.
+    if !quote!(#signature).to_string().starts_with("async fn") {
+        let text = "the body of a job is a plain `async fn`";
+        return Err(Error::new(signature.span(), text));
     }
     let ReturnType::Type(_, returned) = &signature.output else {
         let text = "the body of a job returns a `JobResult`";
@@ -46,14 +48,18 @@ pub(crate) fn expand(settings: TokenStream, function: TokenStream) -> Result<Tok
     let name = &signature.ident;
     let job = format_ident!("{}", camel_case(name), span = name.span());
     let visibility = &function.vis;
-    let docs = function
-        .attrs
-        .iter()
-        .filter(|one| one.path().is_ident("doc"));
+    let of_names = |names: &'static [&str]| {
+        let of = move |one: &&Attribute| names.iter().any(|name| one.path().is_ident(name));
+        function.attrs.iter().filter(of)
+    };
+    let docs = of_names(&["doc"]);
+    let everywhere = of_names(&["cfg", "cfg_attr", "allow", "expect"]);
+    let (of_struct, of_impl) = (everywhere.clone(), everywhere);
     let attributes = function.attrs.iter();
     let (inputs, output, block) = (bare(&function), &signature.output, &function.block);
     Ok(quote! {
         #(#docs)*
+        #(#of_struct)*
         #[derive(
             ::std::fmt::Debug,
             ::std::clone::Clone,
@@ -63,6 +69,7 @@ pub(crate) fn expand(settings: TokenStream, function: TokenStream) -> Result<Tok
         #[serde(crate = "::ratchet::macro_support::serde")]
         #visibility struct #job { #(#fields),* }
 
+        #(#of_impl)*
         impl ::ratchet::Job for #job {
             const KIND: &'static str = #kind;
             type Output = <#returned as ::ratchet::macro_support::Returned>::Output;
@@ -130,6 +137,11 @@ impl Parameter {
                 let text = "state is shared by all bodies of a node, so it cannot be `&mut`";
                 return Err(Error::new(typed.span(), text));
             }
+            Type::Reference(reference) if is_unsized(&reference.elem) => {
+                let text = "an argument is stored, so it is owned, such as a `String` or a `Vec`; a \
+                            reference is state of the node";
+                return Err(Error::new(typed.span(), text));
+            }
             Type::Reference(reference) if is_context(&reference.elem) => Role::Context,
             Type::Reference(reference) => Role::State((*reference.elem).clone()),
             of if is_context(of) => Role::OwnedContext,
@@ -158,9 +170,18 @@ fn bare(function: &ItemFn) -> Vec<FnArg> {
 }
 
 fn is_context(of: &Type) -> bool {
+    is_named(of, "JobContext")
+}
+
+/// What no state can be.
+fn is_unsized(of: &Type) -> bool {
+    matches!(of, Type::Slice(_) | Type::TraitObject(_)) || is_named(of, "str")
+}
+
+fn is_named(of: &Type, name: &str) -> bool {
     let Type::Path(path) = of else { return false };
     let last = path.path.segments.last();
-    last.is_some_and(|segment| segment.ident == "JobContext")
+    last.is_some_and(|segment| segment.ident == name)
 }
 
 /// `send_mail` becomes `SendMail`.
@@ -209,6 +230,18 @@ mod tests {
             (
                 quote! { async fn f(&self) -> JobResult { Ok(()) } },
                 "no `self`",
+            ),
+            (
+                quote! { async fn f(a: &str) -> JobResult { Ok(()) } },
+                "`String`",
+            ),
+            (
+                quote! { async fn f(a: &[u8]) -> JobResult { Ok(()) } },
+                "`Vec`",
+            ),
+            (
+                quote! { async unsafe fn f() -> JobResult { Ok(()) } },
+                "plain",
             ),
             (
                 quote! { async fn f(a: &mut Pool) -> JobResult { Ok(()) } },

@@ -50,6 +50,8 @@ impl PostgresStore {
 
     /// Uses a pool of the application's own, with the tables in the schema `ratchet`. Heartbeats,
     /// locks and wakeups still have connections beside it, made with the pool's options.
+    /// [`Store::close`](ratchet_core::Store::close) closes the pool, too, and waits until the application
+    /// has given its connections back.
     ///
     /// # Errors
     /// As for [`Builder::connect`].
@@ -83,8 +85,8 @@ impl PostgresStore {
             coordinator.close();
         }
         let connections = self.shared().pools();
-        connections.pool.close().await;
-        connections.liveness.close().await;
+        // Both are closed from the first poll on.
+        tokio::join!(connections.pool.close(), connections.liveness.close());
     }
 
     pub(crate) async fn open(config: Config) -> Result<Self> {

@@ -1,14 +1,15 @@
 //! Wakeups: between the clients and nodes of one store, and from other processes that enqueue into the
 //! same file.
 //!
-//! SQLite tells nobody of a commit. But a connection can ask whether another one has committed since it
-//! last asked (`data_version`), which reads the header of the log in shared memory: a thread does that
-//! while somebody listens, and looks for new jobs when the answer changes. What other processes do to
-//! jobs that are stored already (a requeue, a signal, the end of a parent) is found by the next poll.
+//! SQLite does not announce commits. While there is a subscriber, a thread reads `data_version`, which
+//! changes when another connection commits, and then looks for new jobs that the store's own writer did
+//! not append. What other processes do to jobs that are stored already (a requeue, a signal, the end of a
+//! parent) is found by the next poll.
 
 use std::mem;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -29,97 +30,139 @@ const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct SqliteCoordinator {
-    nearby: InProcessCoordinator,
-    watch: Mutex<Watch>,
+    in_process: InProcessCoordinator,
+    watcher: Arc<Mutex<Watcher>>,
+    config: Config,
+    /// How many jobs the writer of this store has appended.
+    own: Arc<AtomicI64>,
 }
 
 #[derive(Debug)]
-enum Watch {
-    /// For the first subscriber.
-    Wanted(Box<Config>),
-    /// Until the first is dropped; then the other end of the second is, too.
+enum Watcher {
+    /// For the next subscriber.
+    Wanted,
+    /// Runs until the sender is dropped; the receiver reports that the thread has ended.
     Running(Sender<()>, watch::Receiver<()>),
     /// There is no file, the store is closed, or the thread could not start.
     Off,
 }
 
 impl SqliteCoordinator {
-    pub(crate) fn new(config: Config) -> Self {
-        let watch = match config.location {
-            Location::File(_) => Watch::Wanted(Box::new(config)),
-            Location::Memory => Watch::Off,
+    pub(crate) fn new(config: Config, own: Arc<AtomicI64>) -> Self {
+        let watcher = match config.location {
+            Location::File(_) => Watcher::Wanted,
+            Location::Memory => Watcher::Off,
         };
         Self {
-            nearby: InProcessCoordinator::new(),
-            watch: Mutex::new(watch),
+            in_process: InProcessCoordinator::new(),
+            watcher: Arc::new(Mutex::new(watcher)),
+            config,
+            own,
         }
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&self) {
+        *lock(&self.watcher) = Watcher::Off;
     }
 
     /// Ends the thread, and waits for that.
     pub(crate) async fn close(&self) {
-        let watch = mem::replace(&mut *self.watch(), Watch::Off);
-        if let Watch::Running(running, ended) = watch {
+        let watcher = mem::replace(&mut *lock(&self.watcher), Watcher::Off);
+        if let Watcher::Running(running, ended) = watcher {
             drop(running);
             end_of(&ended).await;
         }
     }
 
-    fn watch(&self) -> MutexGuard<'_, Watch> {
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn start(&self) {
-        let mut watch = self.watch();
-        let Watch::Wanted(config) = &*watch else {
+        let mut watcher = lock(&self.watcher);
+        if !matches!(*watcher, Watcher::Wanted) {
             return;
-        };
+        }
         let (running, stopped) = mpsc::channel();
         let (alive, ended) = watch::channel(());
-        let (config, nearby) = (config.clone(), self.nearby.clone());
+        let watching = Watching {
+            in_process: self.in_process.clone(),
+            watcher: Arc::clone(&self.watcher),
+            config: self.config.clone(),
+            own: Arc::clone(&self.own),
+        };
         let started = spawn("ratchet-sqlite-watcher", move || {
-            let mut seen = None;
-            let mut pause = INTERVAL;
-            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                pause = INTERVAL;
-                if !nearby.has_subscribers() {
-                    continue;
-                }
-                let looked = match &mut seen {
-                    Some(seen) => look(seen, &nearby),
-                    None => Seen::open(&config).map(|opened| {
-                        seen = Some(opened);
-                        // What came before may have been missed.
-                        nearby.notify(Wakeup::any()).now_or_never();
-                    }),
-                };
-                if let Err(failure) = looked {
-                    tracing::debug!(%failure, "cannot look for new jobs of other processes");
-                    (seen, pause) = (None, AFTER_FAILURE);
-                }
-            }
-            drop(seen);
+            watching.until(&stopped);
             drop(alive);
         });
-        *watch = match started {
-            Ok(()) => Watch::Running(running, ended),
+        *watcher = match started {
+            Ok(()) => Watcher::Running(running, ended),
             Err(failure) => {
                 tracing::warn!(%failure, "jobs of other processes are found by polls only");
-                Watch::Off
+                Watcher::Off
             }
         };
     }
 }
 
+fn lock(watcher: &Mutex<Watcher>) -> MutexGuard<'_, Watcher> {
+    watcher.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[async_trait]
 impl ClusterCoordinator for SqliteCoordinator {
     async fn notify(&self, wakeup: Wakeup) {
-        self.nearby.notify(wakeup).await;
+        self.in_process.notify(wakeup).await;
     }
 
     fn subscribe(&self) -> WakeupStream {
-        let wakeups = self.nearby.subscribe();
+        let wakeups = self.in_process.subscribe();
         self.start();
         wakeups
+    }
+}
+
+/// What the thread works with.
+struct Watching {
+    in_process: InProcessCoordinator,
+    watcher: Arc<Mutex<Watcher>>,
+    config: Config,
+    own: Arc<AtomicI64>,
+}
+
+impl Watching {
+    /// Looks until the other end is gone or nobody listens any more.
+    fn until(self, stopped: &Receiver<()>) {
+        let mut seen = None;
+        let mut pause = INTERVAL;
+        while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+            pause = INTERVAL;
+            if !self.in_process.has_subscribers() {
+                let mut watcher = lock(&self.watcher);
+                // Who has subscribed meanwhile found it running.
+                if !self.in_process.has_subscribers() {
+                    if matches!(*watcher, Watcher::Running(..)) {
+                        *watcher = Watcher::Wanted;
+                    }
+                    return;
+                }
+            }
+            let looked = match &mut seen {
+                None => Seen::open(&self).map(|opened| {
+                    seen = Some(opened);
+                    // What came before may have been missed.
+                    true
+                }),
+                Some(seen) => seen.look(&self.own),
+            };
+            match looked {
+                Ok(true) => {
+                    self.in_process.notify(Wakeup::any()).now_or_never();
+                }
+                Ok(false) => {}
+                Err(failure) => {
+                    tracing::debug!(%failure, "cannot look for new jobs of other processes");
+                    (seen, pause) = (None, AFTER_FAILURE);
+                }
+            }
+        }
     }
 }
 
@@ -127,20 +170,22 @@ impl ClusterCoordinator for SqliteCoordinator {
 struct Seen {
     conn: rusqlite::Connection,
     data_version: i64,
-    newest_job: i64,
+    /// The number of the newest job, less how many jobs the store itself has appended: it grows by the
+    /// jobs of others. It is lower while own jobs are counted and not yet committed, and after a purge of
+    /// the newest jobs, so it is compared with what it was last.
+    of_others: i64,
 }
 
 impl Seen {
-    fn open(config: &Config) -> Result<Self> {
-        let conn = open_reader(config)?;
+    fn open(watching: &Watching) -> Result<Self> {
         let mut seen = Self {
-            conn,
+            conn: open_reader(&watching.config)?,
             data_version: 0,
-            newest_job: 0,
+            of_others: 0,
         };
         // In this order: a job that comes between the two is looked for again.
         seen.data_version = seen.number(&SQL.data_version)?;
-        seen.newest_job = seen.number(&SQL.last_data)?;
+        seen.of_others = seen.number(&SQL.last_data)? - watching.own.load(Ordering::SeqCst);
         Ok(seen)
     }
 
@@ -148,20 +193,16 @@ impl Seen {
         let conn = Connection::new(&self.conn);
         Ok(conn.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
     }
-}
 
-/// Wakes everybody up if jobs have come since the last look.
-fn look(seen: &mut Seen, nearby: &InProcessCoordinator) -> Result<()> {
-    let data_version = seen.number(&SQL.data_version)?;
-    if data_version == seen.data_version {
-        return Ok(());
+    /// Whether others have appended jobs since the last look.
+    fn look(&mut self, own: &AtomicI64) -> Result<bool> {
+        let data_version = self.number(&SQL.data_version)?;
+        if data_version == self.data_version {
+            return Ok(false);
+        }
+        self.data_version = data_version;
+        let of_others = self.number(&SQL.last_data)? - own.load(Ordering::SeqCst);
+        let before = mem::replace(&mut self.of_others, of_others);
+        Ok(of_others > before)
     }
-    seen.data_version = data_version;
-    let newest_job = seen.number(&SQL.last_data)?;
-    // A number comes again once the job that had it is purged.
-    if newest_job != seen.newest_job {
-        seen.newest_job = newest_job;
-        nearby.notify(Wakeup::any()).now_or_never();
-    }
-    Ok(())
 }

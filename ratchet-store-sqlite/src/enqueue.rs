@@ -15,14 +15,12 @@ use crate::statements::{Connection, SQL, Statement};
 /// Stores the jobs of one call; part of a transaction that a failure rolls back.
 pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
     permits::require(work, jobs)?;
+    let last_data = work.conn.prepare_cached(&SQL.last_data)?;
+    let first_data = { last_data }.query_row([], |row| row.get::<_, i64>(0))? + 1;
     let mut insert = Insert {
         hot: work.conn.prepare_cached(&SQL.enqueue_job)?,
         cold: work.conn.prepare_cached(&SQL.enqueue_data)?,
-        next_data: work
-            .conn
-            .prepare_cached(&SQL.last_data)?
-            .query_row([], |row| row.get::<_, i64>(0))?
-            + 1,
+        next_data: first_data,
     };
     let mut answers = Vec::with_capacity(jobs.len());
     let mut new = Vec::new();
@@ -33,6 +31,9 @@ pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueu
             new.push(place);
         }
     }
+    let appended = insert.next_data - first_data;
+    drop(insert);
+    work.appended += appended;
     if !new.is_empty() {
         links::link(work, jobs, &answers, &new)?;
     }

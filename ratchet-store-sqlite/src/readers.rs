@@ -44,7 +44,7 @@ impl Readers {
                 wait_until(time::monotonic() + config.busy_timeout);
                 match open_reader(&config) {
                     Ok(conn) => {
-                        let session = Session::new(conn, config.clock);
+                        let session = Session::new(conn, config.clock, Arc::default());
                         if opened.send(Ok(())).is_ok() {
                             serve(session, &queue);
                         }
@@ -62,6 +62,11 @@ impl Readers {
 
     pub(crate) fn push(&self, request: Box<dyn Request>) {
         self.queue.push(Urgency::Normal, request);
+    }
+
+    /// Lets the threads finish what is queued and end.
+    pub(crate) fn stop(&self) {
+        self.queue.close();
     }
 
     /// Lets the threads finish what is queued and end, and waits for that.

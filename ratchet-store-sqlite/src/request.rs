@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use ratchet_core::StoreErrorKind;
 use tokio::sync::oneshot;
@@ -19,6 +21,8 @@ pub(crate) struct Session {
     pub(crate) conn: rusqlite::Connection,
     clock: Clock,
     routes: Routes,
+    /// How many jobs were appended on this connection, those that were rolled back among them.
+    appended: Arc<AtomicI64>,
 }
 
 /// What a request works with.
@@ -30,6 +34,8 @@ pub(crate) struct Work<'a> {
     pub(crate) now: i64,
     /// What others may wait for, and has come in this request.
     pub(crate) come: RefCell<Come>,
+    /// How many jobs it has appended.
+    pub(crate) appended: i64,
 }
 
 impl<'a> Work<'a> {
@@ -40,16 +46,18 @@ impl<'a> Work<'a> {
             routes,
             now,
             come: RefCell::default(),
+            appended: 0,
         }
     }
 }
 
 impl Session {
-    pub(crate) fn new(conn: rusqlite::Connection, clock: Clock) -> Self {
+    pub(crate) fn new(conn: rusqlite::Connection, clock: Clock, appended: Arc<AtomicI64>) -> Self {
         Self {
             conn,
             clock,
             routes: Routes::default(),
+            appended,
         }
     }
 
@@ -61,6 +69,8 @@ impl Session {
         let step = || {
             let answer = step(&mut work)?;
             links::follow(&work)?;
+            // Before the commit: counted later, own jobs would pass for those of others.
+            self.appended.fetch_add(work.appended, Ordering::SeqCst);
             Ok(answer)
         };
         // What a panic may leave half changed is rolled back: the transaction and the routes.

@@ -48,9 +48,9 @@ pub struct SqliteStore(Arc<Inside>);
 
 struct Inside {
     // Dropped first, so that the writer's connection is the last one and can tidy up the log.
+    coordinator: Arc<SqliteCoordinator>,
     readers: Option<Readers>,
     writer: Writer,
-    coordinator: Arc<SqliteCoordinator>,
     config: Config,
     /// The full path of the file, as SQLite says it.
     path: String,
@@ -101,8 +101,8 @@ impl SqliteStore {
     /// The transaction should be an `IMMEDIATE` one on a connection with a busy timeout: a deferred
     /// one fails at its first write, at once, if anybody else has written since its first read.
     ///
-    /// The clauses of [`JobStore::enqueue`] hold. Nobody is woken up; the jobs are found by the next
-    /// poll after the commit.
+    /// The clauses of [`JobStore::enqueue`] hold. Nodes hear of the jobs soon after the commit, as of those
+    /// of another process.
     ///
     /// The jobs are as durable as the caller's commit: with the caller's `synchronous`, not the
     /// store's.
@@ -110,7 +110,11 @@ impl SqliteStore {
     /// # Errors
     /// `Invalid`, `Misconfigured` if the connection is to another database, or a failure of the
     /// database.
-    pub fn enqueue_in(&self, tx: &Transaction<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+    pub fn enqueue_in_blocking(
+        &self,
+        tx: &Transaction<'_>,
+        jobs: &[NewJob],
+    ) -> Result<Vec<Enqueued>> {
         self.enqueue_through(tx, jobs)
     }
 
@@ -153,6 +157,7 @@ impl SqliteStore {
     /// Finishes what was asked for, writes the log back into the file, and ends the threads; they end also
     /// when the future is dropped.
     async fn end_threads(&self) {
+        let _in_any_case = Stopped(&self.0);
         self.0.coordinator.close().await;
         if let Some(readers) = &self.0.readers {
             readers.close().await;
@@ -164,7 +169,9 @@ impl SqliteStore {
         const OPERATION: &str = "connect";
         let place = config.location.to_string();
         let failed = |failure: Failure| failure.about(&place).during(OPERATION);
-        let (writer, opening) = Writer::start(config.clone()).map_err(failed)?;
+        let appended = Arc::default();
+        let writer = Writer::start(config.clone(), Arc::clone(&appended));
+        let (writer, opening) = writer.map_err(failed)?;
         let path = wait(&config, opening).await.map_err(failed)?;
         let readers = match config.location {
             // No second connection can see a private database: its writer reads.
@@ -180,7 +187,7 @@ impl SqliteStore {
         Ok(Self(Arc::new(Inside {
             readers,
             writer,
-            coordinator: Arc::new(SqliteCoordinator::new(config.clone())),
+            coordinator: Arc::new(SqliteCoordinator::new(config.clone(), appended)),
             config,
             path,
         })))
@@ -256,6 +263,26 @@ async fn wait<T>(config: &Config, answer: oneshot::Receiver<Inner<T>>) -> Inner<
 async fn answered<T>(answer: oneshot::Receiver<Inner<T>>) -> Inner<T> {
     let closed = |_| Failure::new(StoreErrorKind::Unavailable, "the store is closed");
     answer.await.map_err(closed)?
+}
+
+/// Lets the threads end, whatever becomes of who waits for that.
+struct Stopped<'a>(&'a Inside);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.coordinator.stop();
+        if let Some(readers) = &self.0.readers {
+            readers.stop();
+        }
+        self.0.writer.stop();
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // Others may hold the coordinator.
+        self.coordinator.stop();
+    }
 }
 
 impl fmt::Debug for SqliteStore {

@@ -5,6 +5,7 @@
 //! a savepoint of its own; nobody gets an answer before the commit has succeeded.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::thread;
 use std::time::Duration;
 
@@ -41,7 +42,10 @@ impl std::fmt::Debug for dyn Request {
 impl Writer {
     /// Starts the thread, which opens the database, brings the schema up to date and answers with
     /// the full path of the file.
-    pub(crate) fn start(config: Config) -> Result<(Self, oneshot::Receiver<Result<String>>)> {
+    pub(crate) fn start(
+        config: Config,
+        appended: Arc<AtomicI64>,
+    ) -> Result<(Self, oneshot::Receiver<Result<String>>)> {
         let queue = Arc::new(Queue::new());
         let (opened, opening) = oneshot::channel();
         let (running, ended) = watch::channel(());
@@ -49,7 +53,7 @@ impl Writer {
         spawn("ratchet-sqlite-writer", move || {
             let _closing = CloseOnExit(&served);
             wait_until(time::monotonic() + config.busy_timeout);
-            match open_session(config) {
+            match open_session(config, appended) {
                 Ok((session, path)) => {
                     if opened.send(Ok(path)).is_ok() {
                         serve(session, &served);
@@ -66,6 +70,11 @@ impl Writer {
 
     pub(crate) fn push(&self, urgency: Urgency, request: Box<dyn Request>) {
         self.queue.push(urgency, request);
+    }
+
+    /// Lets the thread finish what is queued and end.
+    pub(crate) fn stop(&self) {
+        self.queue.close();
     }
 
     /// Lets the thread finish what is queued and end, and waits for that.
@@ -107,7 +116,7 @@ impl Drop for CloseOnExit<'_> {
     }
 }
 
-fn open_session(config: Config) -> Result<(Session, String)> {
+fn open_session(config: Config, appended: Arc<AtomicI64>) -> Result<(Session, String)> {
     if !config.migrate {
         // Before anything of the file is changed, its journal mode included.
         migrate::require_up_to_date(open_existing(&config)?.as_ref())?;
@@ -116,7 +125,7 @@ fn open_session(config: Config) -> Result<(Session, String)> {
     let now = config.clock.now(&conn)?;
     migrate::bring_up_to_date(&mut conn, now)?;
     let path = conn.path().unwrap_or_default().to_owned();
-    Ok((Session::new(conn, config.clock), path))
+    Ok((Session::new(conn, config.clock, appended), path))
 }
 
 fn serve(mut session: Session, queue: &Queue) {

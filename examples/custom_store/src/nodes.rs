@@ -48,7 +48,7 @@ impl NodeStore for MapStore {
             let mut swept = SweptNodes::default();
             for node in tables.nodes.values_mut() {
                 if sweep.marks_dead(node, now) {
-                    node.status = NodeStatus::Dead;
+                    node.status = node.status.when_lost();
                     swept.died.push(node.node);
                 }
             }
@@ -72,7 +72,7 @@ impl Tables {
             // A program that was started again takes the place of its predecessor.
             for other in self.nodes.values_mut() {
                 if other.label == heartbeat.label && other.status.is_live() {
-                    other.status = NodeStatus::Dead;
+                    other.status = other.status.when_lost();
                 }
             }
         }

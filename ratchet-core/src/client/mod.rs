@@ -262,7 +262,7 @@ impl Client {
     ///
     /// On SQLite the work is done when the method is called, on the calling thread, and the returned
     /// future is ready. A transaction of rusqlite cannot be held across an `await` in a task that moves
-    /// between threads: there, use `SqliteStore::enqueue_in` inside `spawn_blocking`.
+    /// between threads: there, use `SqliteStore::enqueue_in_blocking` inside `spawn_blocking`.
     ///
     /// # Errors
     /// `Invalid`, naming what is wrong with the first bad job, or `transaction` if that is of another

@@ -19,7 +19,7 @@ impl InProcessCoordinator {
         Self(broadcast::Sender::new(Self::CAPACITY))
     }
 
-    /// Whether anybody listens at the moment.
+    /// Returns whether there is a subscriber.
     #[must_use]
     pub fn has_subscribers(&self) -> bool {
         self.0.receiver_count() > 0

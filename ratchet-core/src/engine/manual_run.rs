@@ -2,13 +2,14 @@
 //! node, without its poller and without the loops that look after the cluster.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 
 use super::claim::poller;
 use super::execute::executor;
 use super::execute::reporter;
-use super::maintain::heartbeat;
+use super::maintain::{heartbeat, reclaimer, recurring};
 use super::node::{Node, OnlyRun, RunError};
 use super::pools::ready::Ready;
 use super::pools::run_pool::RunPool;
@@ -56,11 +57,20 @@ impl<'a> ManualRun<'a> {
         keep(&mut tasks, &run.reporter, "reporter", reporter::run);
         let hooks = &run.shared.hooks;
         hooks.tell(|hook| hook.node_joined(run.identity.node(), run.identity.label()));
+        recurring::declare_once(&run.recurring).await;
         Ok(Self {
             run,
             _tasks: tasks,
             _only: only,
         })
+    }
+
+    /// Fires the slots that are due, and fails the jobs whose signal did not come in time. Returns in how
+    /// long the next slot comes, if one does.
+    pub(crate) async fn look_after(&self) -> Result<Option<Duration>> {
+        let next = recurring::fire_due(&self.run.recurring).await?;
+        reclaimer::expire_signals(&self.run.reclaimer).await?;
+        Ok(next)
     }
 
     /// Claims the next job that is due, of this queue if one is given, and of no kind that a rate limit

@@ -25,7 +25,7 @@ use crate::trace::TraceContext;
 #[derive(Clone)]
 pub struct JobContext {
     parts: Arc<ContextParts>,
-    /// What the job declares that it needs, once it is known which it is.
+    /// The declared state of the job's type. `None` outside of a body.
     requires: Option<fn() -> Requires>,
 }
 
@@ -127,9 +127,9 @@ impl JobContext {
     /// The shared state of this type, as given to the node's builder.
     ///
     /// # Panics
-    /// If the job does not declare the type in [`Job::requires`](super::Job::requires), whether or not
-    /// the node has it: so the first run of a body finds what was forgotten, and a node that lacks what
-    /// is declared does not build. A panic fails the attempt.
+    /// In a body, if its job does not declare the type in [`Job::requires`](super::Job::requires), whether
+    /// or not the node has it: so the first run of a body finds what was forgotten, and a node that lacks
+    /// what is declared does not build. Anywhere, if the node has none. A panic fails the attempt.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(&self) -> &T {
         if let Some(requires) = self.requires

@@ -241,7 +241,7 @@ catalog! {
     DATABASE_REWINDS: Counter "ratchet_database_rewinds_total" []
         "Times this node found that the database had gone back to an earlier state: it failed over to a copy that lacked writes, or was restored.";
     NODES_DIED: Counter "ratchet_nodes_died_total" []
-        "Nodes that this one marked dead.";
+        "Silent nodes that this one ended.";
     CLAIMS_RECLAIMED: Counter "ratchet_claims_reclaimed_total"
         [one_of("reason", &["owner_lost", "owner_left", "not_started", "stalled", "overdue"])]
         "Claims that this node took back, so that their jobs run again.";

@@ -59,12 +59,12 @@ impl NodeStatus {
         matches!(self, Self::Joining | Self::Active | Self::Draining)
     }
 
-    /// What becomes of a live node that fell silent, or whose label another node took: `Left` if it was
-    /// draining, since it had said that it ends; otherwise `Dead`.
+    /// What becomes of a node that fell silent, or whose label another node took: `Left` if it had said
+    /// that it ends, by draining or leaving; otherwise `Dead`.
     #[must_use]
     pub const fn when_lost(self) -> Self {
         match self {
-            Self::Draining => Self::Left,
+            Self::Draining | Self::Left => Self::Left,
             _ => Self::Dead,
         }
     }
@@ -413,7 +413,7 @@ impl NodeSweep {
 /// What a pass over the node table found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SweptNodes {
-    /// The nodes that this pass marked dead, in order of their ids.
+    /// The nodes that this pass ended, dead or left, in order of their ids.
     pub died: Vec<NodeId>,
     /// How many ended nodes it deleted; some of them may be among those that died.
     pub forgotten: u64,

@@ -124,7 +124,7 @@ impl ReclaimRequest {
         };
         if owner_lost {
             let said_so = matches!(claim.owner, Owner::Known(node)
-                if matches!(node.status, NodeStatus::Draining | NodeStatus::Left));
+                if node.status.when_lost() == NodeStatus::Left);
             return Some(match said_so {
                 true => ReclaimReason::OwnerLeft,
                 false => ReclaimReason::OwnerLost,
@@ -259,7 +259,7 @@ impl ReclaimEffect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReclaimReason {
-    /// Its node is dead, gone, or was restarted. Counts as a crash.
+    /// Its node is dead, gone, or was restarted, without having drained. Counts as a crash.
     OwnerLost,
     /// Its node had said that it drains, and ended without handing the job back. Costs nothing: such a
     /// node was asked to end, and its end says nothing about the job.

@@ -158,10 +158,11 @@ pub trait JobStore: Debug + Send + Sync {
     /// Takes back claims that nobody works on any more.
     ///
     /// # Contract
-    /// - **[reclaim.dead]** A claim whose node is `Dead` or `Left`, or silent as
-    ///   [`NodeRecord::is_silent`](crate::model::NodeRecord::is_silent) says, is `OwnerLost`.
-    /// - **[reclaim.left]** It is `OwnerLeft`, which is no crash, if the node is `Left`, or was draining
-    ///   when it fell silent.
+    /// - **[reclaim.dead]** A claim whose node is `Dead`, or silent as
+    ///   [`NodeRecord::is_silent`](crate::model::NodeRecord::is_silent) says, is `OwnerLost`, unless
+    ///   `[reclaim.left]` applies.
+    /// - **[reclaim.left]** A claim whose node is `Left`, or was draining when it fell silent, is
+    ///   `OwnerLeft`, which counts no crash.
     /// - **[reclaim.unknown]** A claim whose node has no row is `OwnerLost` once it is older than
     ///   `dead_after`, and so is the oldest row there is of any node: where the registry was emptied,
     ///   nodes that live have that time to register again.

@@ -166,14 +166,16 @@ pub trait Store: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Wakeups through the database, if it can carry them. Without, the [door](Checked) carries them in
-    /// its own process.
+    /// Wakeups through the database, if it can carry them. Without, clients and nodes that share one
+    /// [door](Checked), or its clones, wake each other up: hand a store out as [`Checked::new`] makes it.
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         None
     }
 
-    /// Finishes the calls that run, and closes the connections of the store. Later calls, also on clones,
-    /// fail with `Unavailable`. A second call does nothing.
+    /// Finishes the calls that run, and closes the connections of the store, if it has some: later calls,
+    /// also on clones, then fail with `Unavailable`. A second call does nothing.
+    ///
+    /// Where the application's own connections are used, each store says what becomes of them.
     ///
     /// # Cancel safety
     /// Dropped, the store is closed, and its connections are when they are next idle.

@@ -26,25 +26,6 @@ pub trait TransactionStore: Send + Sync {
         jobs: Vec<NewJob>,
         wake: bool,
     ) -> BoxFuture<'a, Result<Vec<Enqueued>>>;
-
-    /// Calls [`enqueue_on`](Self::enqueue_on) with the connection of this transaction, and wakes nodes:
-    /// for those who have a store of a known type and no client.
-    ///
-    /// # Errors
-    /// As for [`enqueue_on`](Self::enqueue_on).
-    ///
-    /// # Cancel safety
-    /// As the store documents.
-    fn enqueue_in<'a, S>(
-        &'a self,
-        transaction: &'a mut (impl AppTransaction<S> + ?Sized),
-        jobs: &[NewJob],
-    ) -> BoxFuture<'a, Result<Vec<Enqueued>>>
-    where
-        Self: Sized,
-    {
-        self.enqueue_on(transaction.connection(), jobs.to_vec(), true)
-    }
 }
 
 /// A transaction of the application, in which a store of type `S` can enqueue jobs.

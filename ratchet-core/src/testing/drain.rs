@@ -27,10 +27,10 @@ const PAGE: usize = 500;
 /// queues or for other capabilities stay where they are, and so do those that a
 /// [rate limit](crate::NodeBuilder::rate_limit) holds up; the next drain tries those again.
 ///
-/// What a running node does beside that does not happen: recurring definitions are not fired, signals
-/// that do not come do not fail their jobs, nothing is reclaimed and nothing old is deleted. Daemons do
-/// not run, and the node does not wait to lead where it is an
-/// [active-passive](crate::NodeBuilder::active_passive) one.
+/// Recurring definitions whose slots are due are fired first, those that the node declares among them,
+/// and jobs whose signal did not come in time fail. What else a running node does does not happen:
+/// nothing is reclaimed and nothing old is deleted. Daemons do not run, and the node does not wait to
+/// lead where it is an [active-passive](crate::NodeBuilder::active_passive) one.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -109,8 +109,8 @@ impl<'a> Drain<'a> {
         self
     }
 
-    /// Runs what becomes due within this span too: the clock of the node's store is moved to each due
-    /// time in turn, and at last to the end of the span.
+    /// Runs what becomes due within this span too: the clock of the node's store is moved to the due time
+    /// of each job, each slot and each deadline of a signal in turn, and at last to the end of the span.
     pub const fn through(mut self, clock: &'a ManualClock, span: Duration) -> Self {
         self.through = Some((clock, span));
         self
@@ -136,6 +136,7 @@ impl Drain<'_> {
             .through
             .map(|(clock, span)| time::add(clock.now(), span));
         loop {
+            let next_slot = run.look_after().await?;
             while let Some(taken) = run.next(queue.as_ref()).await? {
                 if drained.total() == self.limit {
                     run.hand_back(taken).await;
@@ -151,7 +152,7 @@ impl Drain<'_> {
             let (Some((clock, _)), Some(end)) = (self.through, end) else {
                 break;
             };
-            match self.next_due(queue.as_ref(), clock.now()).await? {
+            match next_due(self.node, queue.as_ref(), clock.now(), next_slot).await? {
                 Some(due) if due <= end => clock.set(due),
                 _ => {
                     clock.set(end);
@@ -162,21 +163,129 @@ impl Drain<'_> {
         run.end().await?;
         Ok(drained)
     }
+}
 
-    /// When the next waiting job is due after `now`.
-    async fn next_due(&self, queue: Option<&Name>, now: Timestamp) -> Result<Option<Timestamp>> {
-        let mut filter = JobFilter::all().state(JobState::Pending);
-        filter.queue = queue.cloned();
-        let mut page = PageRequest::first(PAGE).order(JobOrder::OldestFirst);
-        let mut next: Option<Timestamp> = None;
-        loop {
-            let read = self.node.client().list(&filter, &page).await?;
-            let due = read.jobs.iter().map(|job| job.run_at);
-            next = due.filter(|due| *due > now).chain(next).min();
-            if read.next.is_none() {
-                return Ok(next);
-            }
-            page = page.after(read.next);
+/// When the next waiting job is due after `now`, or the deadline of its signal comes, or the next slot,
+/// in `next_slot`.
+async fn next_due(
+    node: &Node,
+    queue: Option<&Name>,
+    now: Timestamp,
+    next_slot: Option<Duration>,
+) -> Result<Option<Timestamp>> {
+    let mut filter = JobFilter::all()
+        .state(JobState::Pending)
+        .state(JobState::Blocked);
+    filter.queue = queue.cloned();
+    let mut page = PageRequest::first(PAGE).order(JobOrder::OldestFirst);
+    let mut next = next_slot.map(|slot| time::add(now, slot));
+    loop {
+        let read = node.client().list(&filter, &page).await?;
+        let due = read.jobs.iter().filter_map(|job| match job.state {
+            JobState::Pending => Some(job.run_at),
+            _ => job.signal.as_ref().map(|signal| signal.deadline),
+        });
+        next = due.filter(|due| *due > now).chain(next).min();
+        if read.next.is_none() {
+            return Ok(next);
+        }
+        page = page.after(read.next);
+    }
+}
+
+/// Moves the clock of the node's store to when the next waiting job is due, the next slot comes, or the
+/// next deadline of a signal, and returns that time. `None` if nothing comes; the clock then stays.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet_core::testing::{advance_to_next, drain, memory_store};
+/// # use ratchet_core::{Job, JobContext, JobResult, Ratchet};
+/// use ratchet_core::Recurring;
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct Report;
+/// # impl Job for Report {
+/// #     const KIND: &'static str = "report";
+/// #     type Output = ();
+/// #     async fn run(self, _ctx: JobContext) -> JobResult<()> { Ok(()) }
+/// # }
+///
+/// let (store, clock) = memory_store();
+/// let hourly = Recurring::every(std::time::Duration::from_secs(3_600));
+/// let node = Ratchet::builder(store)
+///     .register::<Report>()
+///     .recurring(hourly.job(Report.into_job()).named("hourly"))
+///     .build()?;
+/// for _ in 0..3 {
+///     advance_to_next(&node, &clock).await?.expect("a slot comes");
+///     assert_eq!(drain(&node).await?.succeeded, 1);
+/// }
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// A failure of the store, or [`TestingError::Run`] if the node runs.
+///
+/// # Cancel safety
+/// Dropped, the clock is where it was.
+pub async fn advance_to_next(
+    node: &Node,
+    clock: &ManualClock,
+) -> Result<Option<Timestamp>, TestingError> {
+    let run = ManualRun::begin(node).await?;
+    let next_slot = run.look_after().await;
+    run.end().await?;
+    let next = next_due(node, None, clock.now(), next_slot?).await?;
+    if let Some(next) = next {
+        clock.set(next);
+    }
+    Ok(next)
+}
+
+/// Drains, and moves the clock of the node's store to what comes next, again and again, until `done`
+/// says so: for what needs several steps, such as retries or a workflow.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet_core::testing::{drain_until, memory_store};
+/// # use ratchet_core::{Job, JobContext, JobResult, JobState, Ratchet};
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct Flaky;
+/// # impl Job for Flaky {
+/// #     const KIND: &'static str = "flaky";
+/// #     type Output = ();
+/// #     async fn run(self, ctx: JobContext) -> JobResult<()> {
+/// #         if ctx.attempt() < 4 { Err("not yet".into()) } else { Ok(()) }
+/// #     }
+/// # }
+/// let (store, clock) = memory_store();
+/// let node = Ratchet::builder(store).register::<Flaky>().build()?;
+/// let id = node.enqueue(Flaky.into_job()).await?.id();
+/// let job = async || node.client().job(id).await.ok().flatten();
+/// let succeeded = async || job().await.is_some_and(|job| job.state == JobState::Succeeded);
+/// let drained = drain_until(&node, &clock, succeeded).await?;
+/// assert_eq!((drained.retried, drained.succeeded), (3, 1));
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// [`TestingError::NothingComes`] if nothing is waited for any more and `done` still says no;
+/// [`TestingError::Limit`] after 1,000 jobs; otherwise as for [`drain`].
+///
+/// # Cancel safety
+/// As for [`drain`].
+pub async fn drain_until(
+    node: &Node,
+    clock: &ManualClock,
+    done: impl AsyncFn() -> bool,
+) -> Result<Drained, TestingError> {
+    let mut all = Drained::default();
+    loop {
+        all.add(drain(node).limit(LIMIT - all.total().min(LIMIT)).await?);
+        if done().await {
+            return Ok(all);
+        }
+        if advance_to_next(node, clock).await?.is_none() {
+            return Err(TestingError::NothingComes { drained: all });
         }
     }
 }
@@ -205,6 +314,15 @@ impl Drained {
     pub const fn total(&self) -> usize {
         let ended = self.succeeded + self.failed + self.cancelled;
         ended + self.retried + self.snoozed + self.lost
+    }
+
+    const fn add(&mut self, more: Self) {
+        self.succeeded += more.succeeded;
+        self.retried += more.retried;
+        self.failed += more.failed;
+        self.snoozed += more.snoozed;
+        self.cancelled += more.cancelled;
+        self.lost += more.lost;
     }
 
     fn count(&mut self, outcome: AttemptOutcome) {

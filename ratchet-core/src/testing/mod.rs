@@ -6,7 +6,7 @@
 //! | what it says: progress, checkpoints, how it stops | [`TestContext`], a [`JobContext`](crate::JobContext) made by hand |
 //! | what code enqueues | [`assert_enqueued!`], [`refute_enqueued!`] |
 //! | what becomes of stored jobs | [`drain`] and [`run_job`], through the claim, the executor and the settler of a real node |
-//! | what happens later | [`memory_store`] and its clock |
+//! | what happens later | [`memory_store`] and its clock, [`advance_to_next`], [`drain_until`] |
 //!
 //! All of it works on every store, but for the clock, which only the memory store lets be set.
 //!
@@ -76,7 +76,7 @@ mod enqueued;
 use std::sync::Arc;
 
 pub use context::{Perform, TestContext, perform};
-pub use drain::{Drain, Drained, Ran, drain, run_job};
+pub use drain::{Drain, Drained, Ran, advance_to_next, drain, drain_until, run_job};
 pub use enqueued::HasClient;
 #[doc(hidden)]
 pub use enqueued::Wanted;
@@ -113,6 +113,12 @@ pub enum TestingError {
     /// There is still a job due after as many as a drain may run.
     #[error("a job is still due after {} were run: {drained:?}", drained.total())]
     Limit {
+        /// What was run.
+        drained: Drained,
+    },
+    /// No job waits, no slot comes, and what was waited for has not happened.
+    #[error("nothing comes any more, after {} jobs were run: {drained:?}", drained.total())]
+    NothingComes {
         /// What was run.
         drained: Drained,
     },

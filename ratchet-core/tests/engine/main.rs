@@ -33,6 +33,7 @@ mod rewind;
 mod robust;
 mod settings;
 mod signals;
+mod stream;
 mod suspects;
 #[cfg(feature = "testing")]
 mod testing;

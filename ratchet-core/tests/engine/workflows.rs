@@ -397,3 +397,44 @@ async fn a_batch_is_closed_again_when_the_answer_was_lost() {
     let again = client.close_batch(batch).await.unwrap();
     assert_eq!(again, BatchClosed::Already);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_callback_reads_the_batches_it_waited_for() {
+    let world = World::new();
+    let client = Ratchet::client(Arc::new(world.store.clone()));
+    let [first, second] = [
+        client.create_batch().await.unwrap(),
+        client.create_batch().await.unwrap(),
+    ];
+    let report = world.job("report", |ctx| async move {
+        let batches = ctx.batches().await?;
+        let seen = batches.iter().map(|batch| {
+            let record = batch
+                .record
+                .as_ref()
+                .map(|record| (record.succeeded, record.failed));
+            (batch.id, record)
+        });
+        Ok(seen.collect::<Vec<_>>())
+    });
+    let report = report
+        .after_batch(second, BatchCondition::Ended)
+        .after_batch(first, BatchCondition::Ended);
+    let report = world.enqueue(report).await;
+    let good = world.job("good", |ctx| async move { Ok(ctx.batches().await?.len()) });
+    let bad = world.job("bad", |_| async { Err::<(), _>(JobError::discard("no")) });
+    let good = world.enqueue(good.in_batch(first)).await;
+    world.enqueue(bad.in_batch(second)).await;
+    for batch in [first, second] {
+        client.close_batch(batch).await.unwrap();
+    }
+    let node = world.start();
+    let said = world.ended(report).await.result.unwrap();
+    let expected = [(second, Some((0, 1))), (first, Some((1, 0)))];
+    assert_eq!(
+        said.decode::<Vec<(BatchId, Option<(u64, u64)>)>>().unwrap(),
+        expected
+    );
+    assert_eq!(world.ended(good).await.result.unwrap().as_str(), "0");
+    node.stop().await.unwrap();
+}

@@ -8,7 +8,7 @@ use ratchet_core::model::{
     BatchRecord, ClaimedJob, Condition, Detail, Fenced, LinkState, Outcome, Parent, Report,
     ReportKind, Settlement, SignalTarget,
 };
-use ratchet_core::store::{Checked, JobStore, SignalStore, TransactionStore, WorkflowStore};
+use ratchet_core::store::{Checked, JobStore, SignalStore, WorkflowStore};
 use ratchet_core::{BatchId, JobId, JobState, Json, Name, NewJob, StoreErrorKind};
 use ratchet_store_mongo::MongoStore;
 

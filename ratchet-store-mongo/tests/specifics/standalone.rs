@@ -9,7 +9,7 @@ use ratchet_core::model::{
     ActionOutcome, ClaimRequest, Detail, Guard, Heartbeat, JobFilter, JobSelector, NodeStatus,
     Outcome, PageRequest, PurgeRequest, Settlement,
 };
-use ratchet_core::store::{JobStore, LockStore, NodeStore, Store, TransactionStore, VersionStore};
+use ratchet_core::store::{JobStore, LockStore, NodeStore, Store, VersionStore};
 use ratchet_core::{
     Enqueued, Fence, Job, JobAction, JobContext, JobId, JobResult, JobState, Name, NodeId, Ratchet,
     StoreErrorKind,

@@ -9,7 +9,7 @@ use mongodb::{Client, ClientSession};
 use ratchet_core::model::{
     BatchCondition, Condition, Detail, Enqueued, Fenced, Outcome, Settlement,
 };
-use ratchet_core::store::{Checked, JobStore, TransactionStore, WorkflowStore};
+use ratchet_core::store::{Checked, JobStore, WorkflowStore};
 use ratchet_core::{BatchId, JobId, JobState, Ratchet, StoreErrorKind};
 use ratchet_store_mongo::MongoStore;
 

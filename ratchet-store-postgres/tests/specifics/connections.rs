@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ratchet_core::model::{Detail, Heartbeat, NodeStatus, Outcome, Settlement};
-use ratchet_core::store::{
-    Acquired, JobStore, LockStore, NodeStore, QueueStore, Store, TransactionStore,
-};
+use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, QueueStore, Store};
 use ratchet_core::{Name, NodeId, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::postgres::PgPoolOptions;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ratchet_core::model::{
     Detail, Fenced, JobSelector, Outcome, ReclaimRequest, Report, ReportKind, Reported, Settlement,
 };
-use ratchet_core::store::{Checked, IfKnown, JobStore, PermitStore, TransactionStore};
+use ratchet_core::store::{Checked, IfKnown, JobStore, PermitStore};
 use ratchet_core::{
     ClaimToken, Condition, JobAction, JobId, JobState, Name, NewJob, StoreErrorKind,
 };

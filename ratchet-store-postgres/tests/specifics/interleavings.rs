@@ -10,7 +10,7 @@ use ratchet_core::model::{
     ActionOutcome, ClaimRequest, Detail, Enqueued, Fenced, Guarded, JobSelector, Outcome,
     PurgeRequest, Settlement,
 };
-use ratchet_core::store::{Acquired, Checked, JobStore, LockStore, NodeStore, TransactionStore};
+use ratchet_core::store::{Acquired, Checked, JobStore, LockStore, NodeStore};
 use ratchet_core::{
     Job, JobAction, JobContext, JobId, JobRecord, JobResult, JobState, Name, NewJob, NodeId,
     Ratchet, Requires, Selection,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::model::{Detail, Fenced, JobSelector, Outcome, Settlement};
-use ratchet_core::store::{Checked, JobStore, TransactionStore};
+use ratchet_core::store::{Checked, JobStore};
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::{Connection, PgConnection, Row};

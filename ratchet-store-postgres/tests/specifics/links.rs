@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::model::{Detail, Fenced, LinkState, Outcome, Settlement};
-use ratchet_core::store::{Checked, JobStore, TransactionStore, WorkflowStore};
+use ratchet_core::store::{Checked, JobStore, WorkflowStore};
 use ratchet_core::{
     BatchCondition, BatchId, ClaimToken, Condition, JobId, JobState, NewJob, StoreErrorKind,
 };

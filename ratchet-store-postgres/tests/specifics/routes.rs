@@ -6,9 +6,7 @@ use std::time::Duration;
 use ratchet_core::model::{
     Claim, Detail, JobFilter, PageRequest, PutRecurring, Recurring, RecurringClaimRequest,
 };
-use ratchet_core::store::{
-    Checked, DiagnosticStore, JobStore, QueueStore, RecurringStore, TransactionStore,
-};
+use ratchet_core::store::{Checked, DiagnosticStore, JobStore, QueueStore, RecurringStore};
 use ratchet_core::{Name, NewJob, NodeId, Selection, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::postgres::{PgConnection, PgPoolOptions};

@@ -22,7 +22,7 @@ async fn a_commit_stores_the_jobs_with_the_applications_rows() {
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .unwrap();
     tx.execute("INSERT INTO orders VALUES (1)", []).unwrap();
-    let enqueued = store.enqueue_in(&tx, &[job(), job()]).unwrap();
+    let enqueued = store.enqueue_in_blocking(&tx, &[job(), job()]).unwrap();
     assert!(!exists(&store, enqueued[0].id()).await);
     tx.commit().unwrap();
     assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 2);
@@ -35,7 +35,7 @@ async fn a_rollback_leaves_no_row_no_key_and_no_route() {
     let mut database = place.sql();
     let keyed = || job().queue("new").unique_key("u").idempotency_key("i");
     let tx = database.transaction().unwrap();
-    store.enqueue_in(&tx, &[keyed()]).unwrap();
+    store.enqueue_in_blocking(&tx, &[keyed()]).unwrap();
     tx.rollback().unwrap();
     let rows: i64 = database
         .query_row(
@@ -63,11 +63,11 @@ async fn an_error_takes_back_the_call_and_leaves_the_transaction_usable() {
     let mut database = place.sql();
     refuse_critical_jobs(&database);
     let tx = database.transaction().unwrap();
-    let kept = store.enqueue_in(&tx, &[job()]).unwrap()[0].id();
+    let kept = store.enqueue_in_blocking(&tx, &[job()]).unwrap()[0].id();
     let lost = job();
     let lost_id = lost.id();
     let refused = job().priority(Priority::Critical);
-    assert!(store.enqueue_in(&tx, &[lost, refused]).is_err());
+    assert!(store.enqueue_in_blocking(&tx, &[lost, refused]).is_err());
     tx.commit().unwrap();
     assert!(exists(&store, kept).await);
     assert!(!exists(&store, lost_id).await);
@@ -80,7 +80,9 @@ async fn keys_are_seen_across_the_transaction_and_the_store() {
     let first = enqueue(&store, job().unique_key("u")).await;
     let mut database = place.sql();
     let tx = database.transaction().unwrap();
-    let enqueued = store.enqueue_in(&tx, &[job().unique_key("u")]).unwrap();
+    let enqueued = store
+        .enqueue_in_blocking(&tx, &[job().unique_key("u")])
+        .unwrap();
     assert_eq!(enqueued, [Enqueued::Duplicate(first)]);
 }
 
@@ -91,11 +93,13 @@ async fn another_database_and_bad_input_are_refused() {
     drop(other.open().await);
     let mut elsewhere = other.sql();
     let tx = elsewhere.transaction().unwrap();
-    let error = store.enqueue_in(&tx, &[job()]).unwrap_err();
+    let error = store.enqueue_in_blocking(&tx, &[job()]).unwrap_err();
     assert_kind(&error, StoreErrorKind::Misconfigured);
     let mut database = place.sql();
     let tx = database.transaction().unwrap();
-    let error = store.enqueue_in(&tx, &[NewJob::new("", &1)]).unwrap_err();
+    let error = store
+        .enqueue_in_blocking(&tx, &[NewJob::new("", &1)])
+        .unwrap_err();
     assert_kind(&error, StoreErrorKind::Invalid);
 }
 
@@ -118,13 +122,13 @@ async fn links_come_and_go_with_the_transaction() {
     };
     let mut database = place.sql();
     let tx = database.transaction().unwrap();
-    store.enqueue_in(&tx, &jobs).unwrap();
+    store.enqueue_in_blocking(&tx, &jobs).unwrap();
     tx.rollback().unwrap();
     assert_eq!(total().await, (0, 0));
     let tx = database.transaction().unwrap();
-    store.enqueue_in(&tx, &jobs).unwrap();
+    store.enqueue_in_blocking(&tx, &jobs).unwrap();
     let bad = [job().in_batch(batch), job().in_batch(BatchId::new())];
-    let error = store.enqueue_in(&tx, &bad).unwrap_err();
+    let error = store.enqueue_in_blocking(&tx, &bad).unwrap_err();
     assert_eq!(error.invalid_input().unwrap().field(), "batch");
     tx.commit().unwrap();
     // What was decided already was decided in the same transaction.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ratchet_core::model::{ClaimRequest, Heartbeat, JobSelector, NodeStatus, Outcome, Settlement};
-use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, QueueStore, TransactionStore};
+use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, QueueStore};
 use ratchet_core::{JobAction, Name, NodeId, StoreErrorKind};
 use ratchet_store_sqlserver::SqlServerStore;
 use tracing::instrument::WithSubscriber;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ratchet_conformance::{Line, Outage};
 use ratchet_core::model::{Detail, Fenced, JobSelector, NodeSweep, PurgeRequest};
-use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, Store, TransactionStore};
+use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, Store};
 use ratchet_core::{JobAction, JobState, Name, StoreErrorKind};
 use ratchet_store_sqlserver::{Builder, Encryption, SqlServerStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

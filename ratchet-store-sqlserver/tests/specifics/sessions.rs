@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::model::{Detail, JobSelector};
-use ratchet_core::store::{Checked, JobStore, NodeStore, Store, TransactionStore};
+use ratchet_core::store::{Checked, JobStore, NodeStore, Store};
 use ratchet_core::{JobAction, JobState, StoreErrorKind};
 use ratchet_store_sqlserver::{SqlServerStore, Transaction};
 

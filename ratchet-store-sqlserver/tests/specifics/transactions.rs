@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ratchet_core::StoreErrorKind;
 use ratchet_core::model::{Detail, Enqueued};
-use ratchet_core::store::{Checked, JobStore, Store, TransactionStore};
+use ratchet_core::store::{Checked, JobStore, Store};
 use ratchet_core::{BatchId, Condition, JobId, NewJob, Ratchet};
 use ratchet_store_sqlserver::SqlServerStore;
 

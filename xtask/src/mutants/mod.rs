@@ -140,7 +140,8 @@ fn try_all(
     Ok(outcomes.map(outcome).collect())
 }
 
-/// What `work` makes of each item, in their order; works on so many of them at the same time.
+/// Runs `work` on each item, at most `jobs` at a time, and returns the results in order. Begins no other
+/// item once one has failed.
 fn at_once<T: Sync, R: Send>(
     jobs: usize,
     items: &[T],
@@ -153,7 +154,9 @@ fn at_once<T: Sync, R: Send>(
             let Some(item) = items.get(number) else {
                 return Ok(());
             };
-            let result = work(number, item)?;
+            let result = work(number, item).inspect_err(|_| {
+                next.store(items.len(), Ordering::Relaxed);
+            })?;
             let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
             results.insert(number, result);
         }

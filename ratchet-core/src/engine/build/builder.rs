@@ -79,8 +79,9 @@ impl NodeBuilder {
         }
     }
 
-    /// Closes the store when the node's run ends: for programs that have no other use for it. All its
-    /// clients and clones fail with `Unavailable` from then on.
+    /// [Closes](crate::Store::close) the store when the node's run ends: for programs that have no other
+    /// use for it. The node cannot run again, and its clients fail. If the future of the run is dropped,
+    /// the store stays open.
     pub fn owns_store(mut self) -> Self {
         self.owns_store = true;
         self

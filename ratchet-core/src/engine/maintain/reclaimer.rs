@@ -95,7 +95,7 @@ async fn tick(run: &ReclaimerHandles) -> Result<()> {
         metrics::nodes_died(swept.died.len());
         metrics::maintenance_rows(Rows::NodesForgotten, swept.forgotten);
         for node in swept.died {
-            tracing::warn!(%node, "node is dead");
+            tracing::warn!(%node, "node fell silent");
         }
     }
     let request = config.reclaim_request().silence_counts(silence_counts);
@@ -127,7 +127,7 @@ async fn tick(run: &ReclaimerHandles) -> Result<()> {
 
 /// Fails the jobs whose signal did not come in time; fewer at once where the store has no time for
 /// more, as many jobs may wait for one of them.
-async fn expire_signals(run: &ReclaimerHandles) -> Result<()> {
+pub(crate) async fn expire_signals(run: &ReclaimerHandles) -> Result<()> {
     if run.common.calls.store().signals().is_none() {
         return Ok(());
     }

@@ -114,6 +114,19 @@ pub(crate) async fn run(run: Arc<RecurringHandles>) {
     }
 }
 
+/// Puts what the program declares, once.
+pub(crate) async fn declare_once(run: &RecurringHandles) {
+    declare(run).await;
+}
+
+/// Fires what is due, and returns in how long the next slot comes, if one does.
+pub(crate) async fn fire_due(run: &RecurringHandles) -> Result<Option<Duration>> {
+    if run.common.calls.store().recurring().is_none() {
+        return Ok(None);
+    }
+    Ok(tick(run).await?.next)
+}
+
 /// What a look brought.
 struct Looked {
     /// In how long the next slot comes.

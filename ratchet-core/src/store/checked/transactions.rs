@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 use super::{Checked, check_enqueue, part};
 use crate::error::Result;
 use crate::model::{Enqueued, NewJob};
-use crate::store::{AppConnection, Store, TransactionStore};
+use crate::store::{AppConnection, AppTransaction, Store, TransactionStore};
 
 /// No deadline and no repetition here: only the store knows what the application's transaction survives.
 impl<S: Store + ?Sized> TransactionStore for Checked<S> {
@@ -20,5 +20,23 @@ impl<S: Store + ?Sized> TransactionStore for Checked<S> {
             Ok(store) => store.enqueue_on(connection, jobs, wake),
             Err(error) => async { Err(error) }.boxed(),
         }
+    }
+}
+
+impl<S: Store> Checked<S> {
+    /// Enqueues jobs in a transaction of the application, for those who have a store of a known type and no
+    /// client, as [`Client::enqueue_all_in`](crate::Client::enqueue_all_in) does.
+    ///
+    /// # Errors
+    /// As for [`Client::enqueue_all_in`](crate::Client::enqueue_all_in).
+    ///
+    /// # Cancel safety
+    /// As for [`Client::enqueue_all_in`](crate::Client::enqueue_all_in).
+    pub fn enqueue_in<'a>(
+        &'a self,
+        transaction: &'a mut (impl AppTransaction<S> + ?Sized),
+        jobs: &[NewJob],
+    ) -> BoxFuture<'a, Result<Vec<Enqueued>>> {
+        self.enqueue_on(transaction.connection(), jobs.to_vec(), true)
     }
 }
