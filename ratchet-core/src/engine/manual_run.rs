@@ -57,7 +57,8 @@ impl<'a> ManualRun<'a> {
         keep(&mut tasks, &run.reporter, "reporter", reporter::run);
         let hooks = &run.shared.hooks;
         hooks.tell(|hook| hook.node_joined(run.identity.node(), run.identity.label()));
-        recurring::declare_once(&run.recurring).await;
+        // A definition that waits for its permit is put by a run of the node.
+        recurring::declare(&run.recurring).await;
         Ok(Self {
             run,
             _tasks: tasks,

@@ -114,12 +114,8 @@ pub(crate) async fn run(run: Arc<RecurringHandles>) {
     }
 }
 
-/// Puts what the program declares, once.
-pub(crate) async fn declare_once(run: &RecurringHandles) {
-    declare(run).await;
-}
-
 /// Fires what is due, and returns in how long the next slot comes, if one does.
+#[cfg(feature = "testing")]
 pub(crate) async fn fire_due(run: &RecurringHandles) -> Result<Option<Duration>> {
     if run.common.calls.store().recurring().is_none() {
         return Ok(None);
@@ -317,7 +313,7 @@ async fn idle(
 
 /// Puts what the program declares, waiting for the database if it is away; then retires what it does
 /// not declare any more, if that is wanted. What needs a permit that nobody has set yet is returned.
-async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
+pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
     let mut waiting = Vec::new();
     for definition in run.declared.iter() {
         let mut backoff = RetryDelays::of("recurring");
