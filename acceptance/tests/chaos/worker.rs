@@ -10,7 +10,7 @@ use std::time::Duration;
 use ratchet::mongo::MongoStore;
 use ratchet::postgres::PostgresStore;
 use ratchet::sqlserver::SqlServerStore;
-use ratchet::{Job, JobContext, JobResult, Ratchet, SharedStore};
+use ratchet::{Job, JobContext, JobResult, Ratchet, Requires, SharedStore};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
 
@@ -131,6 +131,10 @@ pub(crate) struct Nap {
 impl Job for Nap {
     const KIND: &'static str = "nap";
     type Output = ();
+
+    fn requires() -> Requires {
+        Requires::nothing().state::<Notes>()
+    }
 
     async fn run(self, ctx: JobContext) -> JobResult<()> {
         // One short write to a file that is appended to is whole or absent, also after SIGKILL.

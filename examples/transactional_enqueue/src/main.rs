@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use ratchet::postgres::PostgresStore;
-use ratchet::{Client, Enqueued, Job, JobContext, JobResult, JobState, Ratchet};
+use ratchet::{Client, Enqueued, Job, JobContext, JobResult, JobState, Ratchet, Requires};
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgPool;
 use sqlx::{AssertSqlSafe, Postgres, Transaction};
@@ -27,6 +27,10 @@ struct Charge {
 impl Job for Charge {
     const KIND: &'static str = "charge";
     type Output = ();
+
+    fn requires() -> Requires {
+        Requires::nothing().state::<Shop>()
+    }
 
     async fn run(self, ctx: JobContext) -> JobResult<()> {
         let Shop { pool, schema } = ctx.state();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ratchet::store_api::time;
-use ratchet::{Job, JobContext, JobResult, NewJob};
+use ratchet::{Job, JobContext, JobResult, NewJob, Requires};
 use serde::{Deserialize, Serialize};
 
 use crate::worker::Notes;
@@ -73,6 +73,10 @@ pub(crate) struct As<const KIND: usize>(Duty);
 impl<const KIND: usize> Job for As<KIND> {
     const KIND: &'static str = KINDS[KIND];
     type Output = Body;
+
+    fn requires() -> Requires {
+        Requires::nothing().state::<Notes>()
+    }
 
     async fn run(self, ctx: JobContext) -> JobResult<Body> {
         let Self(duty) = self;
