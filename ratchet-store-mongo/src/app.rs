@@ -47,7 +47,7 @@ impl TransactionStore for MongoStore {
     /// let mut session = client.start_session().await?;
     /// session.start_transaction().await?;
     /// // … what the application changes, with the same session
-    /// let client = Ratchet::client(store);
+    /// let client = Ratchet::client(std::sync::Arc::new(store));
     /// client.enqueue_in(&mut session, NewJob::new("confirm", &42)).await?;
     /// session.commit_transaction().await?;
     /// # Ok(()) }
