@@ -222,11 +222,12 @@ pub(crate) async fn ten_connections_that_fell_silent_cost_one_call(schema: Arc<S
     drop(open(&schema).await);
     for own in [true, false] {
         let proxy = Proxy::start(&schema.url).await;
+        let pool = PgPoolOptions::new().max_connections(MANY);
+        let pool = pool.connect_lazy(&proxy.url).unwrap();
         let builder = if own {
             PostgresStore::builder(&proxy.url).max_connections(MANY)
         } else {
-            let pool = PgPoolOptions::new().max_connections(MANY);
-            PostgresStore::pool_builder(pool.connect(&proxy.url).await.unwrap())
+            PostgresStore::pool_builder(pool.clone())
         };
         let builder = builder.schema(&schema.name).wakeups(false);
         let store = builder.deadline(Duration::from_secs(5)).connect().await;
@@ -248,6 +249,11 @@ pub(crate) async fn ten_connections_that_fell_silent_cost_one_call(schema: Arc<S
         schema.execute("COMMIT").await.unwrap();
         for read in reads {
             read.await.unwrap().unwrap();
+        }
+        // The pool of the driver asks each connection that comes back whether it lives, for as long as that
+        // takes.
+        while !own && pool.num_idle() < MANY as usize {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
         proxy.silence();
         let mut failed = 0;
