@@ -16,8 +16,8 @@ use ratchet_core::store::{
 };
 use ratchet_core::time::Timestamp;
 use ratchet_core::{
-    BatchId, ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, Name, NewJob, NodeId,
-    Result, SharedStore, StoreErrorKind,
+    BatchId, ClaimToken, Enqueued, Fence, JobAction, JobId, JobRecord, JobState, Name, NewJob,
+    NodeId, Result, SharedStore, StoreErrorKind,
 };
 
 use crate::notes::Notes;
@@ -214,6 +214,8 @@ repeating! {
         AfterContention act(jobs: &JobSelector, action: JobAction) -> Vec<Acted>;
         AfterContentionOrTimeout get(ids: &[JobId], detail: Detail) -> Vec<Option<JobRecord>>;
         AfterContentionOrTimeout list(filter: &JobFilter, page: &PageRequest) -> JobPage;
+        AfterContention act_on(jobs: &[JobId], from: &[JobState], action: JobAction) -> Vec<Acted>;
+        AfterContentionOrTimeout select(filter: &JobFilter, page: &PageRequest) -> Vec<JobId>;
         AfterContentionOrTimeout count_jobs(filter: &JobFilter) -> StateCounts;
         AfterContentionOrTimeout history(job: JobId) -> Vec<Attempt>;
         AfterContention purge(request: &PurgeRequest) -> Guarded<u64>;

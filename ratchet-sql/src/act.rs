@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ratchet_core::links::waiting_state;
-use ratchet_core::model::{
-    ActSelection, Acted, ActionOutcome, JobFilter, JobFlags, JobSelector, WantedKeys,
-};
+use ratchet_core::model::{Acted, ActionOutcome, JobFlags, WantedKeys};
 use ratchet_core::state::Response;
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 use uuid::Uuid;
@@ -34,66 +32,25 @@ struct Changes {
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Does the action to each selected job.
+    /// Does the action to each of these jobs.
     pub(crate) async fn act_on_jobs(
         &self,
-        jobs: &JobSelector,
-        action: JobAction,
-    ) -> Result<Vec<Acted>> {
-        match jobs {
-            JobSelector::Ids(ids) => self.act_on_these(ids, None, action).await,
-            JobSelector::Matching {
-                filter,
-                after,
-                limit,
-            } => {
-                let selection = ActSelection::new(filter, *after, *limit, action);
-                self.act_on_matching(filter, selection, action).await
-            }
-            // A selector this version does not know selects nothing.
-            _ => Ok(Vec::new()),
-        }
-    }
-
-    /// Acts on a batch of the jobs that match. [act.select]
-    async fn act_on_matching(
-        &self,
-        filter: &JobFilter,
-        mut selection: ActSelection,
-        action: JobAction,
-    ) -> Result<Vec<Acted>> {
-        loop {
-            let ActSelection { states, page } = &selection;
-            let ids = self.selected_ids(filter, states, page, page.limit).await?;
-            let acted = self.act_on_these(&ids, Some(states), action).await?;
-            if let Some(acted) = selection.finish(acted) {
-                return Ok(acted);
-            }
-        }
-    }
-
-    async fn act_on_these(
-        &self,
         ids: &[JobId],
-        selected: Option<&[JobState]>,
+        from: &[JobState],
         action: JobAction,
     ) -> Result<Vec<Acted>> {
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
         let mut lease = self.lease().await?;
         lease.begin().await?;
-        let acted = self.act_inside(&mut lease, ids, selected, action).await;
+        let acted = self.act_inside(&mut lease, ids, from, action).await;
         lease.end(acted).await
     }
 
-    /// Acts on these jobs, which are locked first; on those only that are still in the states they
-    /// were selected by, if they were. [act.select]
+    /// Acts on these jobs, which are locked first.
     async fn act_inside(
         &self,
         lease: &mut D::Lease,
         ids: &[JobId],
-        selected: Option<&[JobState]>,
+        from: &[JobState],
         action: JobAction,
     ) -> Result<Vec<Acted>> {
         let wanted: Vec<Uuid> = ids.iter().map(JobId::as_uuid).collect();
@@ -108,7 +65,7 @@ impl<D: Dialect> SqlStore<D> {
         for row in lease.rows(read).await? {
             let state = JobState::from_code(row.try_get::<i16>(1)?.into())?;
             let (flags, key) = (row.try_get(2)?, row.try_get(3)?);
-            if selected.is_none_or(|states| states.contains(&state)) {
+            if from.contains(&state) {
                 let target = Target { state, flags, key };
                 targets.insert(row::job_id(&row, 0)?, target);
             }

@@ -9,7 +9,7 @@ use ratchet_core::model::{
 };
 use ratchet_core::store::ArchiveStore;
 use ratchet_core::time::{duration_millis, from_millis};
-use ratchet_core::{InvalidInput, JobId, JobState, Name, Result};
+use ratchet_core::{InvalidInput, JobId, Name, Result};
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
@@ -158,8 +158,10 @@ impl<D: Dialect> SqlStore<D> {
         let wanted: Vec<Uuid> = ids.iter().map(JobId::as_uuid).collect();
         let get = self.sql().get_archived.query().bind(&wanted);
         let rows = self.lease().await?.rows(get).await?;
-        let found: HashMap<JobId, ArchivedJob> = rows.iter().filter_map(archived).collect();
-        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+        let found: Inner<HashMap<_, _>> = rows.iter().map(archived).collect();
+        let found = found?;
+        let found = |id| found.get(id).cloned().flatten();
+        Ok(ids.iter().map(found).collect())
     }
 
     async fn read_archive(&self, filter: &ArchiveFilter, page: &PageRequest) -> Inner<ArchivePage> {
@@ -168,12 +170,7 @@ impl<D: Dialect> SqlStore<D> {
             JobOrder::OldestFirst => &sql.list_archived_oldest,
             JobOrder::NewestFirst => &sql.list_archived_newest,
         };
-        let states = if filter.states.is_empty() {
-            &JobState::ALL[..]
-        } else {
-            &filter.states
-        };
-        let mut list = list.query().states(states);
+        let mut list = list.query().states(filter.wanted_states());
         for name in [&filter.queue, &filter.kind] {
             let text = name.as_ref().map(Name::as_str);
             list = list.bind(text.is_some()).bind(text.unwrap_or_default());
@@ -181,14 +178,9 @@ impl<D: Dialect> SqlStore<D> {
         let list = list
             .bind(beginning(page))
             .bind(i64::try_from(page.read_limit()).unwrap_or(i64::MAX));
-        let mut rows = self.lease().await?.rows(list).await?;
-        let last = page.cut(&mut rows);
-        let next = last.map(|row| row::job_id(row, 0)).transpose()?;
-        let jobs = rows.iter().filter_map(archived).map(|(_, job)| job);
-        Ok(ArchivePage {
-            jobs: jobs.collect(),
-            next,
-        })
+        let rows = self.lease().await?.rows(list).await?;
+        let jobs: Inner<_> = rows.iter().map(archived).collect();
+        Ok(ArchivePage::cut(jobs?, page))
     }
 
     async fn forget_archived(&self, request: &ArchivePurge) -> Inner<Guarded<u64>> {
@@ -211,8 +203,8 @@ impl<D: Dialect> SqlStore<D> {
 }
 
 /// The archived job of a row; none if its document cannot be read.
-fn archived(row: &impl Row) -> Option<(JobId, ArchivedJob)> {
-    let id = row::job_id(row, 0).ok()?;
+fn archived(row: &impl Row) -> Inner<(JobId, Option<ArchivedJob>)> {
+    let id = row::job_id(row, 0)?;
     let read = || {
         let document = row::text(row, 2, "document")?.unwrap_or_default();
         let at = row
@@ -220,8 +212,7 @@ fn archived(row: &impl Row) -> Option<(JobId, ArchivedJob)> {
             .map_err(|_| InvalidInput::new("archived_at", "is not a whole number"))?;
         ArchivedJob::decode(document, from_millis(at))
     };
-    read()
-        .map_err(|error| tracing::warn!(job = %id, %error, "an archived job cannot be read"))
-        .ok()
-        .map(|job| (id, job))
+    let unreadable =
+        |error: &InvalidInput| tracing::warn!(job = %id, %error, "an archived job cannot be read");
+    Ok((id, read().inspect_err(unreadable).ok()))
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use ratchet_core::model::{
-    Among, Attempt, Detail, JobFilter, JobFlags, JobInput, JobOrder, JobPage, JobRecord,
-    PageRequest, StateCounts,
+    Among, Attempt, Detail, JobFilter, JobFlags, JobInput, JobOrder, JobRecord, PageRequest,
+    StateCounts,
 };
 use ratchet_core::time::to_millis;
 use ratchet_core::{ClaimToken, JobId, JobState, Json, Name};
@@ -75,34 +75,11 @@ impl<D: Dialect> SqlStore<D> {
         Ok(ids.iter().map(|id| jobs.get(id).cloned()).collect())
     }
 
-    /// One page of the jobs that match.
-    pub(crate) async fn read_page(
+    /// The ids of one page of the jobs that match.
+    pub(crate) async fn select_jobs(
         &self,
         filter: &JobFilter,
         page: &PageRequest,
-    ) -> Result<JobPage> {
-        let states = filter.wanted_states();
-        let mut ids = self
-            .selected_ids(filter, &states, page, page.read_limit())
-            .await?;
-        let next = page.cut(&mut ids).copied();
-        let jobs = self
-            .read_jobs(&ids, page.detail)
-            .await?
-            .into_iter()
-            .flatten();
-        // Some may have changed since they were selected.
-        let jobs = jobs.filter(|job| filter.matches(job)).collect();
-        Ok(JobPage { jobs, next })
-    }
-
-    /// The first `limit` ids of the page, of jobs in these states that match the rest of the filter.
-    pub(crate) async fn selected_ids(
-        &self,
-        filter: &JobFilter,
-        states: &[JobState],
-        page: &PageRequest,
-        limit: usize,
     ) -> Result<Vec<JobId>> {
         let sql = self.sql();
         let mut lease = self.lease().await?;
@@ -111,7 +88,8 @@ impl<D: Dialect> SqlStore<D> {
         if routes.as_ref().is_some_and(Vec::is_empty) {
             return Ok(Vec::new());
         }
-        let [oldest, newest] = match Among::of(filter, states) {
+        let among = Among::of(filter);
+        let [oldest, newest] = match among {
             Among::Batch => [&sql.list_batch_oldest, &sql.list_batch_newest],
             Among::Tagged => [&sql.list_tagged_oldest, &sql.list_tagged_newest],
             Among::Ended => [&sql.list_ended_oldest, &sql.list_ended_newest],
@@ -123,16 +101,17 @@ impl<D: Dialect> SqlStore<D> {
             JobOrder::NewestFirst => newest,
         };
         let list = |statement: &Statement<D>| {
-            let list = statement.query().states(states).any_of(routes.as_deref());
+            let list = statement.query().states(&filter.wanted_states());
+            let list = list.any_of(routes.as_deref());
             list.bind(beginning(page))
-                .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+                .bind(i64::try_from(page.limit).unwrap_or(i64::MAX))
         };
-        if Among::of(filter, states) == Among::Unfinished {
+        if among == Among::Unfinished {
             let front = in_order(&sql.list_front_oldest, &sql.list_front_newest);
             let rows = lease
-                .rows(list(front).bind(i64::try_from(Among::front(limit)).unwrap_or(i64::MAX)))
+                .rows(list(front).bind(i64::try_from(Among::front(page.limit)).unwrap_or(i64::MAX)))
                 .await?;
-            if rows.len() == limit {
+            if rows.len() == page.limit {
                 return rows.iter().map(|row| row::job_id(row, 0)).collect();
             }
         }

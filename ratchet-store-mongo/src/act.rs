@@ -4,9 +4,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use mongodb::bson::doc;
 use mongodb::bson::oid::ObjectId;
-use mongodb::options::FindOptions;
 use ratchet_core::links::waiting_state;
-use ratchet_core::model::{ActSelection, Acted, ActionOutcome, JobFilter, JobSelector, WantedKeys};
+use ratchet_core::model::{Acted, ActionOutcome, WantedKeys};
 use ratchet_core::state::Response;
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 
@@ -39,63 +38,19 @@ struct Target {
 }
 
 impl MongoStore {
-    /// Does the action to each selected job.
+    /// Does the action to each of these jobs.
     ///
     /// All in one transaction: if one of the jobs is changed by others meanwhile, the whole is done
     /// again. Without transactions each job by itself, in a write that applies only if the job is
     /// still what it was; a failure then leaves those that were done before it.
     pub(crate) async fn act_on_jobs(
         &self,
-        jobs: &JobSelector,
-        action: JobAction,
-    ) -> Result<Vec<Acted>> {
-        match jobs {
-            JobSelector::Ids(ids) => self.act_on_these(ids, None, action).await,
-            JobSelector::Matching {
-                filter,
-                after,
-                limit,
-            } => {
-                let selection = ActSelection::new(filter, *after, *limit, action);
-                self.act_on_matching(filter, selection, action).await
-            }
-            // A selector this version does not know selects nothing.
-            _ => Ok(Vec::new()),
-        }
-    }
-
-    /// Acts on a batch of the jobs that match. [act.select]
-    async fn act_on_matching(
-        &self,
-        filter: &JobFilter,
-        mut selection: ActSelection,
-        action: JobAction,
-    ) -> Result<Vec<Acted>> {
-        loop {
-            let ActSelection { states, page } = &selection;
-            let rows = self
-                .selected(filter, states, page, page.limit, doc! { "_id": 1 })
-                .await?;
-            let ids = rows.iter().map(|row| row::job_id(row, "_id"));
-            let ids: Vec<JobId> = ids.collect::<std::result::Result<_, _>>()?;
-            let acted = self.act_on_these(&ids, Some(states), action).await?;
-            if let Some(acted) = selection.finish(acted) {
-                return Ok(acted);
-            }
-        }
-    }
-
-    async fn act_on_these(
-        &self,
         ids: &[JobId],
-        selected: Option<&[JobState]>,
+        from: &[JobState],
         action: JobAction,
     ) -> Result<Vec<Acted>> {
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
         if !self.has_transactions() {
-            return self.act_each(ids, selected, action).await;
+            return self.act_each(ids, from, action).await;
         }
         let mut first = false;
         loop {
@@ -106,7 +61,7 @@ impl MongoStore {
                     let meet = doc! { "$inc": { "rev": 1_i64 } };
                     tx.update_these(&self.main().jobs, all, meet).await?;
                 }
-                self.act_together(&mut tx, ids, selected, action).await
+                self.act_together(&mut tx, ids, from, action).await
             }
             .await;
             match tx.finish(done).await {
@@ -125,10 +80,10 @@ impl MongoStore {
         &self,
         tx: &mut Tx<'_>,
         ids: &[JobId],
-        selected: Option<&[JobState]>,
+        from: &[JobState],
         action: JobAction,
     ) -> Result<Vec<Acted>> {
-        let (acted, write) = self.plan(tx, ids, selected, action).await?;
+        let (acted, write) = self.plan(tx, ids, from, action).await?;
         let count = write.statements.len();
         let side = self.main();
         let matched = tx.bulk(&side.jobs, write.statements).await?;
@@ -157,7 +112,7 @@ impl MongoStore {
     async fn act_each(
         &self,
         ids: &[JobId],
-        selected: Option<&[JobState]>,
+        from: &[JobState],
         action: JobAction,
     ) -> Result<Vec<Acted>> {
         const MOST: usize = 1_000;
@@ -167,12 +122,12 @@ impl MongoStore {
         if action == JobAction::Delete {
             // What is deleted has no mark that tells who did it.
             for id in ids {
-                all.push(self.act_on_one(*id, selected, action).await?);
+                all.push(self.act_on_one(*id, from, action).await?);
             }
             return Ok(all);
         }
         for ids in ids.chunks(MOST) {
-            let (acted, mut write) = self.plan(&mut on, ids, selected, action).await?;
+            let (acted, mut write) = self.plan(&mut on, ids, from, action).await?;
             let mark = ObjectId::new();
             for statement in &mut write.statements {
                 statement.pipeline.push(doc! { "$set": { "acted": mark } });
@@ -188,10 +143,9 @@ impl MongoStore {
                 Ok(_) | Err(_) => {}
             }
             let marked = doc! { "_id": { "$in": pipelines::ids(ids) }, "acted": mark };
-            let only = FindOptions::builder().projection(doc! { "_id": 1 }).build();
+            let only = row::fields(doc! { "_id": 1 });
             let rows = on.find(&side.jobs, marked, only).await?;
-            let done = rows.iter().map(|row| row::job_id(row, "_id"));
-            let done: HashSet<JobId> = done.collect::<std::result::Result<_, _>>()?;
+            let done: HashSet<JobId> = row::job_ids(&rows)?.into_iter().collect();
             for one in acted {
                 let wrote = matches!(
                     one.outcome,
@@ -200,7 +154,7 @@ impl MongoStore {
                         | ActionOutcome::Changed
                 );
                 all.push(if wrote && !done.contains(&one.job) {
-                    self.act_on_one(one.job, selected, action).await?
+                    self.act_on_one(one.job, from, action).await?
                 } else {
                     one
                 });
@@ -209,16 +163,11 @@ impl MongoStore {
         Ok(all)
     }
 
-    async fn act_on_one(
-        &self,
-        job: JobId,
-        selected: Option<&[JobState]>,
-        action: JobAction,
-    ) -> Result<Acted> {
+    async fn act_on_one(&self, job: JobId, from: &[JobState], action: JobAction) -> Result<Acted> {
         let mut tries = 0;
         loop {
             let mut on = self.main().plain();
-            match self.act_together(&mut on, &[job], selected, action).await {
+            match self.act_together(&mut on, &[job], from, action).await {
                 Err(failure) if failure.kind == StoreErrorKind::Contention => {
                     tries += 1;
                     tokio::time::sleep(pause(tries)).await;
@@ -234,20 +183,17 @@ impl MongoStore {
         }
     }
 
-    /// What the action does to these jobs; to those only that are still in the states they were
-    /// selected by, if they were. [act.select]
+    /// What the action does to these jobs. [act.from]
     async fn plan(
         &self,
         tx: &mut Tx<'_>,
         ids: &[JobId],
-        selected: Option<&[JobState]>,
+        from: &[JobState],
         action: JobAction,
     ) -> Result<(Vec<Acted>, Writes)> {
         let now = self.now(self.main()).await?;
         let mut targets = self.targets(tx, ids).await?;
-        if let Some(states) = selected {
-            targets.retain(|_, target| states.contains(&target.state));
-        }
+        targets.retain(|_, target| from.contains(&target.state));
         let mut refused_keys = HashMap::new();
         let mut places = Places::default();
         if action == JobAction::Requeue {
@@ -297,7 +243,7 @@ impl MongoStore {
         let mut wanted = doc! { "state": 1, "route": 1, "unique_key": 1, "lane": 1 };
         wanted.extend(doc! { "links": 1, "signal.state": 1 });
         wanted.extend(tie_fields());
-        let options = FindOptions::builder().projection(wanted).build();
+        let options = row::fields(wanted);
         let mut targets = HashMap::with_capacity(ids.len());
         self.routes().check(self.main()).await?;
         for row in tx.find(&self.main().jobs, filter, options).await? {
@@ -342,9 +288,7 @@ impl MongoStore {
             return Ok(HashMap::new());
         }
         let held = doc! { "live_key": { "$in": wanted.keys() } };
-        let only = FindOptions::builder()
-            .projection(doc! { "live_key": 1 })
-            .build();
+        let only = row::fields(doc! { "live_key": 1 });
         let mut holders: HashMap<String, JobId> = HashMap::new();
         for row in tx.find(&self.main().jobs, held, only).await? {
             let key = row::text(&row, "live_key")?.unwrap_or_default().to_owned();

@@ -6,8 +6,7 @@ use async_trait::async_trait;
 use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::{FindOptions, Hint};
 use ratchet_core::model::{
-    ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Guarded, JobOrder, PageRequest,
-    PurgeRequest,
+    ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Guarded, PageRequest, PurgeRequest,
 };
 use ratchet_core::store::ArchiveStore;
 use ratchet_core::time::{duration_millis, from_millis};
@@ -20,6 +19,7 @@ use crate::pipelines::{LONGEST, code, ids};
 use crate::purge::Gone;
 use crate::read::attempts;
 use crate::row;
+use crate::select::{behind, order};
 use crate::store::MongoStore;
 
 /// The longest text of an archived job: a document has room for 16 MiB.
@@ -68,10 +68,7 @@ impl MongoStore {
         if old.is_empty() {
             return Ok(0);
         }
-        let old: Vec<JobId> = old
-            .iter()
-            .map(|row| row::job_id(row, "_id"))
-            .collect::<Result<_, InvalidInput>>()?;
+        let old = row::job_ids(old)?;
         let these = doc! { "_id": { "$in": ids(&old) } };
         let old = tx.find(&side.jobs, these, FindOptions::default()).await?;
         let rows: HashMap<JobId, &RawDocumentBuf> = old
@@ -124,13 +121,11 @@ impl MongoStore {
         let side = self.main();
         let wanted = doc! { "_id": { "$in": ids(jobs) } };
         let mut on = side.plain();
-        let mut found = HashMap::new();
-        for row in on.find(&side.archive, wanted, shown_fields()).await? {
-            if let Some(job) = archived(&row) {
-                found.insert(row::job_id(&row, "_id")?, job);
-            }
-        }
-        Ok(jobs.iter().map(|id| found.get(id).cloned()).collect())
+        let rows = on.find(&side.archive, wanted, shown_fields()).await?;
+        let found: Inner<HashMap<_, _>> = rows.iter().map(|row| archived(row)).collect();
+        let found = found?;
+        let found = |id| found.get(id).cloned().flatten();
+        Ok(jobs.iter().map(found).collect())
     }
 
     /// [archive.list]
@@ -150,22 +145,14 @@ impl MongoStore {
                 wanted.insert(field, name.as_str());
             }
         }
-        let (order, behind) = match page.order {
-            JobOrder::OldestFirst => (1, "$gt"),
-            JobOrder::NewestFirst => (-1, "$lt"),
-        };
-        if let Some(after) = page.after {
-            wanted.insert("_id", doc! { behind: row::id(after) });
-        }
+        wanted.extend(behind(page));
         let mut options = shown_fields();
-        options.sort = Some(doc! { "_id": order });
+        options.sort = Some(doc! { "_id": order(page) });
         options.limit = Some(i64::try_from(page.read_limit()).unwrap_or(i64::MAX));
         options.hint = Some(Hint::Name("_id_".to_owned()));
-        let mut rows = side.plain().find(&side.archive, wanted, options).await?;
-        let last = page.cut(&mut rows);
-        let next = last.map(|row| row::job_id(row, "_id")).transpose()?;
-        let jobs = rows.iter().filter_map(|row| archived(row)).collect();
-        Ok(ArchivePage { jobs, next })
+        let rows = side.plain().find(&side.archive, wanted, options).await?;
+        let jobs: Inner<_> = rows.iter().map(|row| archived(row)).collect();
+        Ok(ArchivePage::cut(jobs?, page))
     }
 
     /// [archive.purge]
@@ -186,9 +173,7 @@ impl MongoStore {
         let purged = async {
             let old = doc! { "finished_at": { "$lt": before } };
             let rows = tx.find(&side.archive, old, options).await?;
-            let old = rows.iter().map(|row| row::job_id(row, "_id"));
-            let old: Vec<JobId> = old.collect::<std::result::Result<_, _>>()?;
-            let gone = doc! { "_id": { "$in": ids(&old) } };
+            let gone = doc! { "_id": { "$in": ids(&row::job_ids(&rows)?) } };
             tx.delete_many(&side.archive, gone).await
         }
         .await;
@@ -198,17 +183,17 @@ impl MongoStore {
 
 fn shown_fields() -> FindOptions {
     let fields = doc! { "archived_at": 1, "document": 1 };
-    FindOptions::builder().projection(fields).build()
+    row::fields(fields)
 }
 
 /// The archived job of a document of `archive`; none if its text cannot be read.
-fn archived(row: &RawDocument) -> Option<ArchivedJob> {
-    let id = row::job_id(row, "_id").ok()?;
+fn archived(row: &RawDocument) -> Inner<(JobId, Option<ArchivedJob>)> {
+    let id = row::job_id(row, "_id")?;
     let read = || {
         let text = row::text(row, "document")?.unwrap_or_default();
         ArchivedJob::decode(text, from_millis(row::int(row, "archived_at")?))
     };
-    read()
-        .map_err(|error| tracing::warn!(job = %id, %error, "an archived job cannot be read"))
-        .ok()
+    let unreadable =
+        |error: &InvalidInput| tracing::warn!(job = %id, %error, "an archived job cannot be read");
+    Ok((id, read().inspect_err(unreadable).ok()))
 }

@@ -9,7 +9,7 @@ use ratchet_core::model::Parent;
 
 use crate::connection::Tx;
 use crate::error::Result;
-use crate::links::{fields, unfinished_states};
+use crate::links::unfinished_states;
 use crate::pipelines::ids;
 use crate::row;
 use crate::store::MongoStore;
@@ -108,9 +108,8 @@ impl MongoStore {
     /// Those of these jobs that have not ended.
     async fn unfinished(&self, tx: &mut Tx<'_>, jobs: &[JobId]) -> Result<HashSet<JobId>> {
         let these = doc! { "_id": { "$in": ids(jobs) }, "state": { "$in": unfinished_states() } };
-        let only = fields(doc! { "_id": 1 });
+        let only = row::fields(doc! { "_id": 1 });
         let rows = tx.find(&self.main().jobs, these, only).await?;
-        let found = rows.iter().map(|row| row::job_id(row, "_id"));
-        Ok(found.collect::<std::result::Result<_, _>>()?)
+        Ok(row::job_ids(&rows)?.into_iter().collect())
     }
 }

@@ -18,7 +18,7 @@ use crate::bulk::Statement;
 use crate::clock::Now;
 use crate::connection::Tx;
 use crate::error::{Failure, Result};
-use crate::links::{StoredLink, batch_record, fields};
+use crate::links::{StoredLink, batch_record};
 use crate::pipelines::{self, code, ids};
 use crate::row;
 use crate::signals;
@@ -140,7 +140,10 @@ impl MongoStore {
         };
         wanted.extend(tie_fields());
         let mut held = HashMap::with_capacity(jobs.len());
-        for row in tx.find(&self.main().jobs, these, fields(wanted)).await? {
+        for row in tx
+            .find(&self.main().jobs, these, row::fields(wanted))
+            .await?
+        {
             let job = Held {
                 state: JobState::from_code(row::int(&row, "state")?)?,
                 claim: row::token(&row)?,
@@ -208,7 +211,7 @@ impl MongoStore {
         let all: Vec<Bson> = parents.iter().map(|parent| row::id(*parent)).collect();
         let on_these = doc! { "parent": { "$in": all }, "state": open };
         let mut children = BTreeSet::new();
-        let mut only = fields(doc! { "child": 1 });
+        let mut only = row::fields(doc! { "child": 1 });
         only.hint = Some(Hint::Name("open".to_owned()));
         for row in tx.find(&side.links, on_these, only).await? {
             children.insert(row::job_id(&row, "child")?);
@@ -221,7 +224,7 @@ impl MongoStore {
         wanted.extend(tie_fields());
         let these = doc! { "_id": { "$in": ids(&children) } };
         let mut waiting = BTreeMap::new();
-        for row in tx.find(&side.jobs, these, fields(wanted)).await? {
+        for row in tx.find(&side.jobs, these, row::fields(wanted)).await? {
             let (job, ties) = (row::job_id(&row, "_id")?, Ties::read(&row));
             known.batches.extend(ties.batch.map(|batch| (job, batch)));
             let awaits_signal = signals::is_open(&row);
@@ -238,7 +241,7 @@ impl MongoStore {
             waiting.insert(job, child);
         }
         let theirs = doc! { "child": { "$in": ids(&children) }, "state": open };
-        for row in tx.find(&side.links, theirs, fields(doc! {})).await? {
+        for row in tx.find(&side.links, theirs, row::fields(doc! {})).await? {
             let link = StoredLink::read(&row)?;
             if let Some(child) = waiting.get_mut(&link.child) {
                 child.open.push(OpenLink {
@@ -300,7 +303,7 @@ impl MongoStore {
         tx.bulk(&side.batches, statements).await?;
         let all: Vec<Bson> = tallies.keys().map(|batch| row::id(*batch)).collect();
         let these = doc! { "_id": { "$in": all } };
-        let rows = tx.find(&side.batches, these, fields(doc! {})).await?;
+        let rows = tx.find(&side.batches, these, row::fields(doc! {})).await?;
         let batches = rows.iter().map(|row| batch_record(row));
         Ok(batches.collect::<std::result::Result<_, _>>()?)
     }

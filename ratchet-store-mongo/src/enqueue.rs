@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mongodb::ClientSession;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{RawArrayBuf, RawDocumentBuf, cstr, doc};
-use mongodb::options::FindOptions;
 use ratchet_core::links::waiting_state;
 use ratchet_core::model::{Enqueued, NewJob, TakenKeys, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
@@ -134,7 +133,7 @@ impl MongoStore {
         let unmark = doc! { "$unset": { "claim": "" } };
         on.update_many(&side.jobs, marked, unmark).await?;
         let stored = doc! { "_id": { "$in": ids(jobs) } };
-        let only_id = FindOptions::builder().projection(doc! { "_id": 1 }).build();
+        let only_id = row::fields(doc! { "_id": 1 });
         let stored = on.find(&side.jobs, stored, only_id).await?.len();
         if stored < jobs.iter().collect::<HashSet<_>>().len() {
             return Err(Failure::contention("a job was taken away meanwhile"));
@@ -210,7 +209,7 @@ impl MongoStore {
         jobs: &[NewJob],
     ) -> Result<(Vec<Enqueued>, Vec<usize>)> {
         let all: Vec<JobId> = jobs.iter().map(NewJob::id).collect();
-        let only = |field: &str| FindOptions::builder().projection(doc! { field: 1 }).build();
+        let only = |field: &str| row::fields(doc! { field: 1 });
         let keys = |key: fn(&NewJob) -> Option<&Name>| -> Vec<&str> {
             jobs.iter().filter_map(key).map(Name::as_str).collect()
         };

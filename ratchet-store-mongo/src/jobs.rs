@@ -3,11 +3,11 @@
 use async_trait::async_trait;
 use ratchet_core::model::{
     Acted, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded, JobFilter,
-    JobInput, JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest,
-    Reclaimed, Report, Reported, Settlement, StateCounts,
+    JobInput, JobRecord, NewJob, PageRequest, PurgeRequest, ReclaimRequest, Reclaimed, Report,
+    Reported, Settlement, StateCounts,
 };
 use ratchet_core::store::{JobStore, Store};
-use ratchet_core::{ClaimToken, JobAction, JobId, Result, time};
+use ratchet_core::{ClaimToken, JobAction, JobId, JobState, Result, time};
 
 use crate::error::Loss;
 use crate::passes::Fate;
@@ -48,12 +48,18 @@ impl JobStore for MongoStore {
         self.call("reclaim", || self.reclaim_jobs(request)).await
     }
 
-    async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
-        // An action whose answer was lost may have been done, and again would be to other jobs.
+    async fn act_on(
+        &self,
+        jobs: &[JobId],
+        from: &[JobState],
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        // An action whose answer was lost may have been done: the second answer would be that it was
+        // refused.
         self.call_again_after(
-            "act",
+            "act_on",
             |loss| loss == Loss::Told,
-            || self.act_on_jobs(jobs, action),
+            || self.act_on_jobs(jobs, from, action),
         )
         .await
     }
@@ -62,8 +68,8 @@ impl JobStore for MongoStore {
         self.call("get", || self.read_jobs(ids, detail)).await
     }
 
-    async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
-        self.call("list", || self.read_page(filter, page)).await
+    async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
+        self.call("select", || self.select_jobs(filter, page)).await
     }
 
     async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {

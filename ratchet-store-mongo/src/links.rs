@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
+use mongodb::bson::{Bson, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
 use ratchet_core::links::{self, NewLinks};
 use ratchet_core::model::{
@@ -74,7 +74,7 @@ impl MongoStore {
     ) -> Result<HashMap<JobId, (JobState, Option<Json>)>> {
         let side = self.main();
         let these = doc! { "_id": { "$in": ids(parents) } };
-        let only = fields(doc! { "state": 1, "result": 1 });
+        let only = row::fields(doc! { "state": 1, "result": 1 });
         let mut inside = HashMap::with_capacity(parents.len());
         for row in tx.find(&side.jobs, these, only).await? {
             let state = JobState::from_code(row::int(&row, "state")?)?;
@@ -138,7 +138,7 @@ impl MongoStore {
         let all = usize::try_from(flagged) == Ok(parents.len());
         let mut outside = HashMap::with_capacity(parents.len());
         if !all {
-            let only = fields(doc! { "state": 1, "children": 1 });
+            let only = row::fields(doc! { "state": 1, "children": 1 });
             for row in on.find(&side.jobs, these, only).await? {
                 let state = JobState::from_code(row::int(&row, "state")?)?;
                 let ends_unseen = !state.is_terminal() && !row::flag(&row, "children");
@@ -235,7 +235,7 @@ impl MongoStore {
             "child": { "$in": ids(jobs) },
             "state": i32::from(LinkState::Open.code()),
         };
-        let only = fields(doc! { "child": 1 });
+        let only = row::fields(doc! { "child": 1 });
         let rows = tx.find(&self.main().links, open, only).await?;
         let children = rows.iter().map(|row| row::job_id(row, "child"));
         Ok(children.collect::<std::result::Result<_, _>>()?)
@@ -333,10 +333,6 @@ fn older() -> Failure {
 pub(crate) fn unfinished_states() -> Vec<i32> {
     let unfinished = JobState::ALL.iter().filter(|state| !state.is_terminal());
     unfinished.map(|state| code(*state)).collect()
-}
-
-pub(crate) fn fields(projection: Document) -> FindOptions {
-    FindOptions::builder().projection(projection).build()
 }
 
 /// A document of `links`; what cannot be read of it does not hide the rest.

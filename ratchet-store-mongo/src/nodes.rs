@@ -195,9 +195,7 @@ impl MongoStore {
             "_id": { "$ne": row::id(node) },
             "status": { "$in": live_statuses() },
         };
-        let options = FindOptions::builder()
-            .projection(doc! { "started_at": 1 })
-            .build();
+        let options = row::fields(doc! { "started_at": 1 });
         let mut others = Others::default();
         for row in on.find(&side.nodes, live, options).await? {
             others.live = others.live.saturating_add(1);

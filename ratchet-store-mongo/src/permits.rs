@@ -91,18 +91,15 @@ impl MongoStore {
         let side = self.main();
         let names: Vec<&str> = wanted.iter().map(|resource| resource.as_str()).collect();
         let set = doc! { "_id": { "$in": names } };
-        let only = FindOptions::builder().projection(doc! { "_id": 1 }).build();
+        let only = row::fields(doc! { "_id": 1 });
         let mut known = Vec::new();
         for row in side.plain().find(&side.permits, set, only).await? {
             known.extend(row::name(&row, "_id")?);
         }
-        match wanted
-            .into_iter()
-            .find(|resource| !known.contains(resource))
-        {
-            None => Ok(()),
-            Some(resource) => Err(Failure::refused(InvalidInput::unknown_permit(resource))),
-        }
+        let unknown = wanted.into_iter().find(|name| !known.contains(name));
+        unknown.map_or(Ok(()), |name| {
+            Err(Failure::refused(InvalidInput::unknown_permit(name)))
+        })
     }
 
     /// What is left of the permits that jobs of these routes need, by what can be seen without a

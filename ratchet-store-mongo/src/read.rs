@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
-use ratchet_core::model::{Attempt, Detail, JobFilter, JobInput, JobPage, JobRecord, PageRequest};
+use ratchet_core::model::{Attempt, Detail, JobInput, JobRecord};
 use ratchet_core::{ClaimToken, InvalidInput, JobId, JobState, Json};
 
 use crate::bulk;
@@ -36,27 +36,21 @@ impl MongoStore {
     ) -> Result<Vec<Option<JobRecord>>> {
         let side = self.main();
         let filter = doc! { "_id": { "$in": pipelines::ids(ids) } };
-        let options = FindOptions::builder().projection(without(detail)).build();
-        let rows = side.plain().find(&side.jobs, filter, options).await?;
-        let jobs: HashMap<JobId, JobRecord> = self
-            .shown(&rows, detail)
-            .await?
-            .into_iter()
-            .map(|job| (job.id, job))
+        let options = row::fields(without(detail));
+        let mut on = side.plain();
+        let rows = on.find(&side.jobs, filter, options).await?;
+        let jobs = self.shown_by(&mut on, &rows).await?.into_iter();
+        let jobs: HashMap<JobId, JobRecord> = jobs
+            .map(|job| match detail {
+                Detail::Whole => (job.id, job),
+                Detail::Outline => (job.id, job.outline()),
+            })
             .collect();
         Ok(ids.iter().map(|id| jobs.get(id).cloned()).collect())
     }
 
-    /// The jobs of these documents that can be shown.
-    async fn shown(&self, rows: &[RawDocumentBuf], detail: Detail) -> Result<Vec<JobRecord>> {
-        let mut jobs = self.shown_by(&mut self.main().plain(), rows).await?;
-        if detail == Detail::Outline {
-            jobs = jobs.into_iter().map(JobRecord::outline).collect();
-        }
-        Ok(jobs)
-    }
-
-    /// The same, with what belongs to them as the transaction sees it.
+    /// The jobs of these documents that can be shown, with what belongs to them as the transaction sees
+    /// it.
     pub(crate) async fn shown_by(
         &self,
         on: &mut Tx<'_>,
@@ -91,23 +85,6 @@ impl MongoStore {
         Ok(jobs)
     }
 
-    /// One page of the jobs that match.
-    pub(crate) async fn read_page(
-        &self,
-        filter: &JobFilter,
-        page: &PageRequest,
-    ) -> Result<JobPage> {
-        let states = filter.wanted_states();
-        let (most, fields) = (page.read_limit(), without(page.detail));
-        let mut rows = self.selected(filter, &states, page, most, fields).await?;
-        let last = page.cut(&mut rows);
-        let next = last.map(|row| row::job_id(row, "_id")).transpose()?;
-        Ok(JobPage {
-            jobs: self.shown(&rows, page.detail).await?,
-            next,
-        })
-    }
-
     /// The inputs of the claims that still hold.
     pub(crate) async fn read_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
         let side = self.main();
@@ -116,11 +93,9 @@ impl MongoStore {
             "_id": { "$in": pipelines::ids(&jobs) },
             "state": code(JobState::Running),
         };
-        let options = FindOptions::builder()
-            .projection(
-                doc! { "claim_seq": 1, "node": 1, "claimed_at": 1, "payload": 1, "checkpoint": 1 },
-            )
-            .build();
+        let options = row::fields(
+            doc! { "claim_seq": 1, "node": 1, "claimed_at": 1, "payload": 1, "checkpoint": 1 },
+        );
         let rows = side.plain().find(&side.jobs, filter, options).await?;
         let mut inputs = HashMap::with_capacity(rows.len());
         for row in &rows {
@@ -145,9 +120,7 @@ impl MongoStore {
         let side = self.main();
         let mut on = side.plain();
         // In this order: one that is moved meanwhile is found at least once.
-        let options = FindOptions::builder()
-            .projection(doc! { "history": 1 })
-            .build();
+        let options = row::fields(doc! { "history": 1 });
         let found = on
             .find(&side.jobs, doc! { "_id": row::id(job) }, options)
             .await?;
@@ -171,9 +144,7 @@ impl MongoStore {
         let side = self.main();
         let mut on = side.plain();
         let these = doc! { "_id": { "$in": pipelines::ids(jobs) } };
-        let options = FindOptions::builder()
-            .projection(doc! { "history": 1 })
-            .build();
+        let options = row::fields(doc! { "history": 1 });
         let (mut put, mut take_out) = (Vec::new(), Vec::new());
         for row in on.find(&side.jobs, these, options).await? {
             let job = row::id(row::job_id(&row, "_id")?);

@@ -133,10 +133,9 @@ impl MongoStore {
             "_id": { "$in": pipelines::ids(&jobs) },
             "$or": [{ "history.by": call }, { "claim": call }],
         };
-        let only = FindOptions::builder().projection(doc! { "_id": 1 }).build();
+        let only = row::fields(doc! { "_id": 1 });
         let rows = on.find(&side.jobs, done, only).await?;
-        let ids = rows.iter().map(|row| row::job_id(row, "_id"));
-        Ok(ids.collect::<std::result::Result<_, _>>()?)
+        Ok(row::job_ids(&rows)?.into_iter().collect())
     }
 
     /// What is to be known of each running job. Index `running`.

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use mongodb::bson::doc;
-use mongodb::options::FindOptions;
 use ratchet_core::model::{LastReport, Report, Reported};
 use ratchet_core::{ClaimToken, JobId, JobState};
 
@@ -49,9 +48,9 @@ impl MongoStore {
         let all = usize::try_from(matched) == Ok(told.len());
         let jobs: Vec<JobId> = told.keys().map(|token| token.job).collect();
         let filter = doc! { "_id": { "$in": pipelines::ids(&jobs) } };
-        let options = FindOptions::builder()
-            .projection(doc! { "state": 1, "claim_seq": 1, "node": 1, "claimed_at": 1, "cancel_requested": 1 })
-            .build();
+        let options = row::fields(
+            doc! { "state": 1, "claim_seq": 1, "node": 1, "claimed_at": 1, "cancel_requested": 1 },
+        );
         let mut held: HashMap<ClaimToken, bool> = HashMap::new();
         for row in on.find(&side.jobs, filter, options).await? {
             let token = row::token(&row)?;

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mongodb::bson::spec::BinarySubtype;
-use mongodb::bson::{Binary, Bson, Document, RawBsonRef, RawDocument, doc};
+use mongodb::bson::{Binary, Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf, doc};
+use mongodb::options::FindOptions;
 use ratchet_core::model::{
     Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile, NodeRecord,
     NodeStatus, OwnedClaim, Parent, Progress, RecurringOrigin, Salvage,
@@ -154,6 +155,16 @@ pub(crate) fn bytes(row: &RawDocument, name: &'static str) -> Read<Option<[u8; 1
 pub(crate) fn job_id(row: &RawDocument, name: &'static str) -> Read<JobId> {
     let bytes = bytes(row, name)?.ok_or_else(|| InvalidInput::new(name, "is missing"))?;
     Ok(JobId::from_bytes(bytes))
+}
+
+/// The jobs of these documents.
+pub(crate) fn job_ids<'r>(rows: impl IntoIterator<Item = &'r RawDocumentBuf>) -> Read<Vec<JobId>> {
+    rows.into_iter().map(|row| job_id(row, "_id")).collect()
+}
+
+/// Options that read only these fields.
+pub(crate) fn fields(projection: Document) -> FindOptions {
+    FindOptions::builder().projection(projection).build()
 }
 
 /// The claim of a job.

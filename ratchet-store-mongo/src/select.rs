@@ -1,7 +1,5 @@
 //! Finding jobs by what they are, and counting them: which index has them.
 
-use std::collections::BTreeSet;
-
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::options::{FindOptions, Hint, ReadConcern};
 use ratchet_core::model::{Among, JobFilter, JobOrder, PageRequest, StateCounts};
@@ -9,7 +7,7 @@ use ratchet_core::{JobId, JobState};
 
 use crate::connection::Tx;
 use crate::error::Result;
-use crate::pipelines::{self, code};
+use crate::pipelines::code;
 use crate::row;
 use crate::store::MongoStore;
 
@@ -43,70 +41,53 @@ const PLACES: [Place; 4] = [
 pub(crate) type Counted = (i32, i32, u64);
 
 impl MongoStore {
-    /// The first `limit` jobs of the page, in these states, that match the rest of the filter.
-    pub(crate) async fn selected(
+    /// The ids of one page of the jobs that match.
+    pub(crate) async fn select_jobs(
         &self,
         filter: &JobFilter,
-        states: &[JobState],
         page: &PageRequest,
-        limit: usize,
-        fields: Document,
-    ) -> Result<Vec<RawDocumentBuf>> {
-        if states.is_empty() {
-            return Ok(Vec::new());
-        }
+    ) -> Result<Vec<JobId>> {
         let side = self.main();
-        let mut wanted = self.narrowed(filter, states).await?;
-        let index = match Among::of(filter, states) {
+        let mut wanted = self.narrowed(filter).await?;
+        let index = match Among::of(filter) {
             Among::Unfinished => {
-                let front = self.front(&wanted, page, limit, &fields).await?;
-                if front.len() == limit {
+                let front = self.front(&wanted, page).await?;
+                if front.len() == page.limit {
                     return Ok(front);
                 }
-                let ids = self.unfinished_ids(&wanted, states, page, limit).await?;
-                wanted.insert("_id", doc! { "$in": pipelines::ids(&ids) });
-                "_id_"
+                return self.unfinished_ids(&wanted, filter, page).await;
             }
-            among => {
-                wanted.extend(behind(page));
-                match among {
-                    Among::Batch => "batch",
-                    Among::Tagged => "tag",
-                    Among::Ended => "ended",
-                    _ => "_id_",
-                }
-            }
+            Among::Batch => "batch",
+            Among::Tagged => "tag",
+            Among::Ended => "ended",
+            _ => "_id_",
         };
+        wanted.extend(behind(page));
         let options = FindOptions::builder()
             .sort(doc! { "_id": order(page) })
-            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-            .projection(fields)
+            .limit(i64::try_from(page.limit).unwrap_or(i64::MAX))
+            .projection(doc! { "_id": 1 })
             .hint(Hint::Name(index.to_owned()))
             .build();
-        side.plain().find(&side.jobs, wanted, options).await
+        let found = side.plain().find(&side.jobs, wanted, options).await?;
+        Ok(row::job_ids(&found)?)
     }
 
     /// Those that match among the next jobs, whatever these are.
-    async fn front(
-        &self,
-        wanted: &Document,
-        page: &PageRequest,
-        limit: usize,
-        fields: &Document,
-    ) -> Result<Vec<RawDocumentBuf>> {
+    async fn front(&self, wanted: &Document, page: &PageRequest) -> Result<Vec<JobId>> {
         let side = self.main();
         let most = |count| i64::try_from(count).unwrap_or(i64::MAX);
         let stages = vec![
             doc! { "$match": behind(page) },
             doc! { "$sort": { "_id": order(page) } },
-            doc! { "$limit": most(Among::front(limit)) },
+            doc! { "$limit": most(Among::front(page.limit)) },
             doc! { "$match": wanted.clone() },
-            doc! { "$limit": most(limit) },
-            doc! { "$project": fields.clone() },
+            doc! { "$limit": most(page.limit) },
+            doc! { "$project": { "_id": 1 } },
         ];
         let mut on = side.plain();
-        on.aggregate_by(&side.jobs, stages, ReadConcern::majority(), Some("_id_"))
-            .await
+        let found = on.aggregate_by(&side.jobs, stages, ReadConcern::majority(), Some("_id_"));
+        Ok(row::job_ids(&found.await?)?)
     }
 
     /// The first ids of unfinished jobs that match, each place looked at as it was at the same
@@ -114,11 +95,10 @@ impl MongoStore {
     async fn unfinished_ids(
         &self,
         wanted: &Document,
-        states: &[JobState],
+        filter: &JobFilter,
         page: &PageRequest,
-        limit: usize,
     ) -> Result<Vec<JobId>> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
         let stages = |mut here: Document| {
             here.extend(behind(page));
             vec![
@@ -128,23 +108,24 @@ impl MongoStore {
                 doc! { "$project": { "_id": 1 } },
             ]
         };
-        let mut ids = BTreeSet::new();
-        for row in self.in_places(wanted, states, stages).await? {
-            ids.insert(row::job_id(&row, "_id")?);
+        let states = filter.wanted_states();
+        let mut ids = row::job_ids(&self.in_places(wanted, &states, stages).await?)?;
+        ids.sort_unstable();
+        // A job that went from one place to another meanwhile may be in both.
+        ids.dedup();
+        if page.order == JobOrder::NewestFirst {
+            ids.reverse();
         }
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        Ok(match page.order {
-            JobOrder::OldestFirst => ids.into_iter().take(limit).collect(),
-            JobOrder::NewestFirst => ids.into_iter().rev().take(limit).collect(),
-        })
+        ids.truncate(page.limit);
+        Ok(ids)
     }
 
     /// How many jobs of each state match. [count.filter]
     pub(crate) async fn count_matching(&self, filter: &JobFilter) -> Result<StateCounts> {
         let side = self.main();
         let states = filter.wanted_states();
-        let wanted = self.narrowed(filter, &states).await?;
-        let index = match Among::of(filter, &states) {
+        let wanted = self.narrowed(filter).await?;
+        let index = match Among::of(filter) {
             Among::Batch => Some("batch"),
             Among::Tagged => Some("tag"),
             _ => None,
@@ -205,17 +186,12 @@ impl MongoStore {
         tx.finish(looked).await
     }
 
-    /// What matches the filter in these states.
-    async fn narrowed(&self, filter: &JobFilter, states: &[JobState]) -> Result<Document> {
+    /// What matches the filter.
+    async fn narrowed(&self, filter: &JobFilter) -> Result<Document> {
         let mut wanted = Document::new();
         if filter.queue.is_some() || filter.kind.is_some() {
             self.routes().refresh(self.main()).await?;
-            let routes = self.routes().matching(|route| {
-                let queue = filter.queue.as_ref();
-                let kind = filter.kind.as_ref();
-                queue.is_none_or(|queue| *queue == route.queue)
-                    && kind.is_none_or(|kind| *kind == route.kind)
-            });
+            let routes = self.routes().matching(|route| filter.matches_route(route));
             wanted.insert("route", doc! { "$in": routes });
         }
         if let Some(tag) = &filter.tag {
@@ -224,8 +200,8 @@ impl MongoStore {
         if let Some(batch) = filter.batch {
             wanted.insert("batch", row::id(batch));
         }
-        if states.len() < JobState::ALL.len() {
-            let codes: Vec<i32> = states.iter().map(|state| code(*state)).collect();
+        if !filter.states.is_empty() {
+            let codes: Vec<i32> = filter.states.iter().map(|state| code(*state)).collect();
             wanted.insert("state", doc! { "$in": codes });
         }
         Ok(wanted)
@@ -233,7 +209,7 @@ impl MongoStore {
 }
 
 /// The order of the ids on a page.
-fn order(page: &PageRequest) -> i32 {
+pub(crate) fn order(page: &PageRequest) -> i32 {
     match page.order {
         JobOrder::OldestFirst => 1,
         JobOrder::NewestFirst => -1,
@@ -241,7 +217,7 @@ fn order(page: &PageRequest) -> i32 {
 }
 
 /// The jobs behind the last page.
-fn behind(page: &PageRequest) -> Document {
+pub(crate) fn behind(page: &PageRequest) -> Document {
     let behind = match page.order {
         JobOrder::OldestFirst => "$gt",
         JobOrder::NewestFirst => "$lt",

@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, RawArray, doc};
-use mongodb::options::FindOptions;
 use ratchet_core::model::{Fenced, Settlement};
 use ratchet_core::time::from_millis;
 use ratchet_core::{BatchId, ClaimToken, JobId, JobState, StoreErrorKind};
@@ -254,9 +253,7 @@ impl MongoStore {
         let side = self.main();
         let jobs: BTreeSet<JobId> = open.iter().map(|one| one.settlement.token.job).collect();
         let jobs: Vec<JobId> = jobs.into_iter().collect();
-        let options = FindOptions::builder()
-            .projection(pipelines::settled_projection(call))
-            .build();
+        let options = row::fields(pipelines::settled_projection(call));
         let filter = doc! { "_id": { "$in": pipelines::ids(&jobs) } };
         let rows = side.plain().find(&side.jobs, filter, options).await?;
         let mut seen = HashMap::with_capacity(rows.len());

@@ -14,7 +14,6 @@ use crate::clock::Now;
 use crate::connection::Tx;
 use crate::ends::{Ties, all_of, released, tie_fields};
 use crate::error::{Loss, Result as Inner};
-use crate::links::fields;
 use crate::pipelines::{self, LONGEST, ids, literal};
 use crate::row;
 use crate::store::MongoStore;
@@ -66,13 +65,8 @@ impl MongoStore {
         let side = self.main();
         let mut waiting = in_time(now);
         waiting.insert("signal.key", key.as_str());
-        let mut found = Vec::new();
-        for row in tx
-            .find(&side.jobs, waiting, fields(doc! { "_id": 1 }))
-            .await?
-        {
-            found.push(row::job_id(&row, "_id")?);
-        }
+        let only = row::fields(doc! { "_id": 1 });
+        let mut found = row::job_ids(&tx.find(&side.jobs, waiting, only).await?)?;
         if !found.is_empty() {
             found.sort_unstable();
             self.take_signals(tx, &found, payload, now).await?;
@@ -96,7 +90,7 @@ impl MongoStore {
         let side = self.main();
         let this = doc! { "_id": row::id(job) };
         let late = doc! { "$lte": ["$signal.deadline", now.expression()] };
-        let wanted = fields(doc! { "state": 1, "signal.state": 1, "late": late });
+        let wanted = row::fields(doc! { "state": 1, "signal.state": 1, "late": late });
         let found = tx.find(&side.jobs, this, wanted).await?;
         let Some(row) = found.first() else {
             return Ok(Delivered::NotFound);

@@ -11,7 +11,7 @@ use ratchet_core::time::duration_millis;
 use ratchet_core::{BatchId, InvalidInput, JobId, Result};
 
 use crate::error::{Loss, Result as Inner};
-use crate::links::{batch_record, fields};
+use crate::links::batch_record;
 use crate::pipelines::LONGEST;
 use crate::row;
 use crate::store::MongoStore;
@@ -116,7 +116,7 @@ impl MongoStore {
         let mut found = HashMap::new();
         for row in side
             .plain()
-            .find(&side.batches, these, fields(doc! {}))
+            .find(&side.batches, these, row::fields(doc! {}))
             .await?
         {
             let batch = batch_record(&row)?;

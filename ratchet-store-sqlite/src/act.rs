@@ -1,8 +1,6 @@
 //! What operators do to jobs, and the deletion of old ones.
 
-use ratchet_core::model::{
-    ActSelection, Acted, ActionOutcome, Guarded, JobFlags, JobSelector, PurgeRequest,
-};
+use ratchet_core::model::{Acted, ActionOutcome, Guarded, JobFlags, PurgeRequest};
 use ratchet_core::state::Response;
 use ratchet_core::time::duration_millis;
 use ratchet_core::{JobAction, JobId, JobState};
@@ -13,37 +11,31 @@ use crate::error::Result;
 use crate::lanes;
 use crate::links;
 use crate::locks::is_tenure;
-use crate::read::selected_ids;
 use crate::request::Work;
 use crate::row;
 use crate::settle::give_up;
 use crate::statements::SQL;
 
-/// Does the action to each selected job.
+/// Does the action to each of these jobs.
 pub(crate) fn act(
     work: &mut Work<'_>,
-    jobs: &JobSelector,
+    jobs: &[JobId],
+    from: &[JobState],
     action: JobAction,
 ) -> Result<Vec<Acted>> {
-    let ids = match jobs {
-        JobSelector::Ids(ids) => ids.clone(),
-        JobSelector::Matching {
-            filter,
-            after,
-            limit,
-        } => {
-            let ActSelection { states, page } = ActSelection::new(filter, *after, *limit, action);
-            selected_ids(work, filter, &states, &page, *limit)?
-        }
-        // A selector this version does not know selects nothing.
-        _ => Vec::new(),
+    let act = |job: &JobId| {
+        let outcome = act_on(work, *job, from, action)?;
+        Ok(Acted { job: *job, outcome })
     };
-    ids.into_iter()
-        .map(|job| act_on(work, job, action).map(|outcome| Acted { job, outcome }))
-        .collect()
+    jobs.iter().map(act).collect()
 }
 
-fn act_on(work: &Work<'_>, id: JobId, action: JobAction) -> Result<ActionOutcome> {
+fn act_on(
+    work: &Work<'_>,
+    id: JobId,
+    from: &[JobState],
+    action: JobAction,
+) -> Result<ActionOutcome> {
     let found = work
         .conn
         .prepare_cached(&SQL.read_state)?
@@ -55,6 +47,9 @@ fn act_on(work: &Work<'_>, id: JobId, action: JobAction) -> Result<ActionOutcome
         return Ok(ActionOutcome::NotFound);
     };
     let state = JobState::from_code(state)?;
+    if !from.contains(&state) {
+        return Ok(ActionOutcome::NotFound);
+    }
     let to = match state.respond(action) {
         Response::Refuse => return Ok(ActionOutcome::Refused(state)),
         Response::RequestCancel => {

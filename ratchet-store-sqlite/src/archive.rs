@@ -147,14 +147,9 @@ fn list(work: &Work<'_>, filter: &ArchiveFilter, page: &PageRequest) -> Inner<Ar
         JobOrder::OldestFirst => &SQL.list_archived_oldest,
         JobOrder::NewestFirst => &SQL.list_archived_newest,
     })?;
-    let states = if filter.states.is_empty() {
-        &JobState::ALL[..]
-    } else {
-        &filter.states
-    };
     let limit = i64::try_from(page.read_limit()).unwrap_or(i64::MAX);
     let mut rows = statement.query(params![
-        mask_of(states),
+        mask_of(filter.wanted_states()),
         filter.queue.as_ref().map(Name::as_str),
         filter.kind.as_ref().map(Name::as_str),
         beginning(page),
@@ -164,9 +159,7 @@ fn list(work: &Work<'_>, filter: &ArchiveFilter, page: &PageRequest) -> Inner<Ar
     while let Some(row) = rows.next()? {
         read.push((row::job_id(row, 0)?, archived(row)));
     }
-    let next = page.cut(&mut read).map(|(id, _)| *id);
-    let jobs = read.into_iter().filter_map(|(_, job)| job).collect();
-    Ok(ArchivePage { jobs, next })
+    Ok(ArchivePage::cut(read, page))
 }
 
 /// The archived job of a row; none if its document cannot be read.

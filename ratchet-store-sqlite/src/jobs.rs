@@ -5,11 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ratchet_core::model::{
     Acted, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded, JobFilter,
-    JobInput, JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest,
-    Reclaimed, Report, Reported, Settlement, StateCounts,
+    JobInput, JobRecord, NewJob, PageRequest, PurgeRequest, ReclaimRequest, Reclaimed, Report,
+    Reported, Settlement, StateCounts,
 };
 use ratchet_core::store::JobStore;
-use ratchet_core::{ClaimToken, JobAction, JobId, Result};
+use ratchet_core::{ClaimToken, JobAction, JobId, JobState, Result};
 
 use crate::claim;
 use crate::queue::Urgency;
@@ -69,10 +69,15 @@ impl JobStore for SqliteStore {
         .await
     }
 
-    async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
-        let jobs = jobs.clone();
-        self.write("act", Urgency::Normal, move |work| {
-            act::act(work, &jobs, action)
+    async fn act_on(
+        &self,
+        jobs: &[JobId],
+        from: &[JobState],
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        let (jobs, from) = (jobs.to_vec(), from.to_vec());
+        self.write("act_on", Urgency::Normal, move |work| {
+            act::act(work, &jobs, &from, action)
         })
         .await
     }
@@ -83,9 +88,9 @@ impl JobStore for SqliteStore {
             .await
     }
 
-    async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
+    async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
         let (filter, page) = (filter.clone(), *page);
-        self.read("list", move |work| read::list(work, &filter, &page))
+        self.read("select", move |work| read::select(work, &filter, &page))
             .await
     }
 

@@ -1,8 +1,8 @@
 //! Looking at jobs.
 
 use ratchet_core::model::{
-    Among, Attempt, Detail, JobFilter, JobFlags, JobInput, JobOrder, JobPage, JobRecord,
-    PageRequest, StateCounts,
+    Among, Attempt, Detail, JobFilter, JobFlags, JobInput, JobOrder, JobRecord, PageRequest,
+    StateCounts,
 };
 use ratchet_core::time::to_millis;
 use ratchet_core::{ClaimToken, JobId, JobState, Json, Name, NodeId};
@@ -47,30 +47,16 @@ pub(crate) fn get(
         .collect()
 }
 
-/// One page of the jobs that match.
-pub(crate) fn list(work: &mut Work<'_>, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
-    let states = filter.wanted_states();
-    let mut ids = selected_ids(work, filter, &states, page, page.read_limit())?;
-    let next = page.cut(&mut ids).copied();
-    let jobs = get(work, &ids, page.detail)?
-        .into_iter()
-        .flatten()
-        .collect();
-    Ok(JobPage { jobs, next })
-}
-
-/// The first `limit` ids of the page, of jobs in these states that match the rest of the filter.
-pub(crate) fn selected_ids(
+/// The ids of one page of the jobs that match.
+pub(crate) fn select(
     work: &mut Work<'_>,
     filter: &JobFilter,
-    states: &[JobState],
     page: &PageRequest,
-    limit: usize,
 ) -> Result<Vec<JobId>> {
-    let Some(narrowed) = Narrowed::by(work, filter, states)? else {
+    let Some(narrowed) = Narrowed::by(work, filter)? else {
         return Ok(Vec::new());
     };
-    let among = Among::of(filter, states);
+    let among = Among::of(filter);
     let [oldest, newest] = match among {
         Among::Batch => [&SQL.list_batch_oldest, &SQL.list_batch_newest],
         Among::Tagged => [&SQL.list_tagged_oldest, &SQL.list_tagged_newest],
@@ -82,16 +68,19 @@ pub(crate) fn selected_ids(
         JobOrder::OldestFirst => oldest,
         JobOrder::NewestFirst => newest,
     };
-    let (after, rows) = (beginning(page), i64::try_from(limit).unwrap_or(i64::MAX));
+    let (after, rows) = (
+        beginning(page),
+        i64::try_from(page.limit).unwrap_or(i64::MAX),
+    );
     let Narrowed { mask, routes } = narrowed;
     let id = |row: &rusqlite::Row<'_>| row::job_id(row, 0);
     if among == Among::Unfinished {
         let sql = in_order(&SQL.list_front_oldest, &SQL.list_front_newest);
         let mut front = work.conn.prepare_cached(sql)?;
-        let look_at = i64::try_from(Among::front(limit)).unwrap_or(i64::MAX);
+        let look_at = i64::try_from(Among::front(page.limit)).unwrap_or(i64::MAX);
         let found = front.query_map(params![mask, routes, after, rows, look_at], id)?;
         let found = found.collect::<rusqlite::Result<Vec<JobId>>>()?;
-        if found.len() == limit {
+        if found.len() == page.limit {
             return Ok(found);
         }
     }
@@ -117,7 +106,7 @@ pub(crate) fn selected_ids(
 /// How many jobs of each state match.
 pub(crate) fn count(work: &mut Work<'_>, filter: &JobFilter) -> Result<StateCounts> {
     let mut counts = StateCounts::new();
-    let Some(narrowed) = Narrowed::by(work, filter, &filter.wanted_states())? else {
+    let Some(narrowed) = Narrowed::by(work, filter)? else {
         return Ok(counts);
     };
     let Narrowed { mask, routes } = narrowed;
@@ -149,19 +138,17 @@ struct Narrowed {
 
 impl Narrowed {
     /// None if nothing can match.
-    fn by(work: &mut Work<'_>, filter: &JobFilter, states: &[JobState]) -> Result<Option<Self>> {
+    fn by(work: &mut Work<'_>, filter: &JobFilter) -> Result<Option<Self>> {
         let any_route = filter.queue.is_none() && filter.kind.is_none();
-        let routes = work.routes.matching(work.conn, |route| {
-            let queue = filter.queue.as_ref();
-            let queue = queue.is_none_or(|queue| *queue == route.queue);
-            queue && filter.kind.as_ref().is_none_or(|kind| *kind == route.kind)
-        })?;
-        if states.is_empty() || (routes.is_empty() && !any_route) {
+        let routes = work
+            .routes
+            .matching(work.conn, |route| filter.matches_route(route))?;
+        if routes.is_empty() && !any_route {
             return Ok(None);
         }
         let ids = routes.into_iter().map(|(id, _)| id);
         Ok(Some(Self {
-            mask: mask_of(states),
+            mask: mask_of(&filter.wanted_states()),
             routes: (!any_route).then(|| json_of(ids)),
         }))
     }

@@ -5,10 +5,9 @@ use std::convert::Infallible;
 use async_trait::async_trait;
 use ratchet_core::model::{
     Acted, ActionOutcome, Attempt, AttemptOutcome, Claim, ClaimRequest, ClaimedJob, Detail,
-    Enqueued, Fenced, Guarded, HeldClaim, JobFilter, JobInput, JobOrder, JobPage, JobRecord,
-    JobSelector, NextRun, NodeRegistry, NodeStatus, PageRequest, Progress, PurgeRequest,
-    ReclaimEffect, ReclaimPass, ReclaimRequest, Reclaimed, Report, ReportKind, Reported,
-    Settlement, StateCounts,
+    Enqueued, Fenced, Guarded, HeldClaim, JobFilter, JobInput, JobOrder, JobRecord, NextRun,
+    NodeRegistry, NodeStatus, PageRequest, Progress, PurgeRequest, ReclaimEffect, ReclaimPass,
+    ReclaimRequest, Reclaimed, Report, ReportKind, Reported, Settlement, StateCounts,
 };
 use ratchet_core::priority::merge;
 use ratchet_core::state::Response;
@@ -60,14 +59,18 @@ impl JobStore for MapStore {
         Ok(self.transaction(|tables, now| tables.reclaim(request, now)))
     }
 
-    async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
+    async fn act_on(
+        &self,
+        jobs: &[JobId],
+        from: &[JobState],
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
         Ok(self.transaction(|tables, now| {
-            let ids = tables.select(jobs, action);
-            let act = |job| Acted {
-                job,
-                outcome: tables.act(job, action, now),
+            let act = |job: &JobId| Acted {
+                job: *job,
+                outcome: tables.act(*job, from, action, now),
             };
-            ids.into_iter().map(act).collect()
+            jobs.iter().map(act).collect()
         }))
     }
 
@@ -78,24 +81,24 @@ impl JobStore for MapStore {
         }))
     }
 
-    async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
+    async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
         Ok(self.transaction(|tables, _| {
-            let rows = tables.jobs.values();
-            let mut rows: Vec<&Row> = rows.filter(|row| filter.matches(&row.job)).collect();
+            let jobs = tables.jobs.values().map(|row| &row.job);
+            let mut ids: Vec<JobId> = jobs
+                .filter(|job| filter.matches(job))
+                .map(|job| job.id)
+                // Pages are keyed by the last job of the page before.
+                .filter(|id| match (page.after, page.order) {
+                    (None, _) => true,
+                    (Some(after), JobOrder::NewestFirst) => *id < after,
+                    (Some(after), _) => *id > after,
+                })
+                .collect();
             if page.order == JobOrder::NewestFirst {
-                rows.reverse();
+                ids.reverse();
             }
-            // Pages are keyed by the last job of the page before.
-            let beyond = |row: &&&Row| match (page.after, page.order) {
-                (None, _) => true,
-                (Some(after), JobOrder::NewestFirst) => row.job.id < after,
-                (Some(after), _) => row.job.id > after,
-            };
-            let rows = rows.iter().filter(beyond).take(page.read_limit());
-            JobPage::cut(
-                rows.map(|row| shown(row, page.detail)).collect(),
-                page.limit,
-            )
+            ids.truncate(page.limit);
+            ids
         }))
     }
 
@@ -276,30 +279,9 @@ impl Tables {
         pass.chosen().into_iter().filter_map(take_back).collect()
     }
 
-    /// The jobs that an action is meant for.
-    fn select(&self, jobs: &JobSelector, action: JobAction) -> Vec<JobId> {
-        match jobs {
-            JobSelector::Ids(ids) => ids.clone(),
-            JobSelector::Matching {
-                filter,
-                after,
-                limit,
-            } => {
-                let jobs = self.jobs.values().map(|row| &row.job);
-                jobs.filter(|job| after.is_none_or(|after| job.id > after))
-                    .filter(|job| filter.matches(job))
-                    .filter(|job| job.state.respond(action) != Response::Refuse)
-                    .map(|job| job.id)
-                    .take(*limit)
-                    .collect()
-            }
-            // A selector of a later version of the core selects nothing.
-            _ => Vec::new(),
-        }
-    }
-
-    fn act(&mut self, id: JobId, action: JobAction, now: i64) -> ActionOutcome {
-        let Some(row) = self.jobs.get_mut(&id) else {
+    fn act(&mut self, id: JobId, from: &[JobState], action: JobAction, now: i64) -> ActionOutcome {
+        let row = self.jobs.get_mut(&id);
+        let Some(row) = row.filter(|row| from.contains(&row.job.state)) else {
             return ActionOutcome::NotFound;
         };
         let job = &mut row.job;

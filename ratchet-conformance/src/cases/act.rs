@@ -101,6 +101,30 @@ cases! {
         );
     }
 
+    #[proves("act.from")]
+    async fn a_job_that_left_the_states_it_was_selected_in_is_left_alone(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&jobs(3)).await;
+        node.act(all[1], JobAction::Pause).await;
+        let asked = [all[0], all[1], JobId::new()];
+        for action in [JobAction::Cancel, JobAction::Requeue, JobAction::Delete] {
+            let acted = ok(node.jobs().act_on(&asked, &[JobState::Running], action).await);
+            let missing = asked.map(|job| Acted {
+                job,
+                outcome: ActionOutcome::NotFound,
+            });
+            assert_eq!(acted, missing, "{action:?}");
+        }
+        let paused = [JobState::Paused];
+        let acted = ok(node.jobs().act_on(&asked, &paused, JobAction::Cancel).await);
+        let outcomes = acted.iter().map(|one| one.outcome);
+        let cancelled = ActionOutcome::Became(JobState::Cancelled);
+        let expected = [ActionOutcome::NotFound, cancelled, ActionOutcome::NotFound];
+        assert_eq!(outcomes.collect::<Vec<_>>(), expected);
+        assert_eq!(node.state(all[0]).await, JobState::Pending);
+        assert_eq!(node.claim_ids(10).await, [all[0], all[2]]);
+    }
+
     #[proves("act.select")]
     async fn a_filter_takes_the_oldest_that_can(cx: &Cx) {
         let node = cx.node().await;

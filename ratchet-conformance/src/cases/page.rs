@@ -52,6 +52,43 @@ cases! {
         assert_eq!(node.get_all(&[]).await, []);
     }
 
+    #[proves("select.page")]
+    async fn a_selection_has_the_ids_of_the_page(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&jobs(5)).await;
+        node.act(all[2], JobAction::Pause).await;
+        let pending = JobFilter::all().state(JobState::Pending);
+        for order in [JobOrder::OldestFirst, JobOrder::NewestFirst] {
+            for after in [None, Some(all[1]), Some(all[3])] {
+                let page = PageRequest::first(2).order(order).after(after);
+                let selected = ok(node.jobs().select(&pending, &page).await);
+                let listed = node.list(&pending, &page).await.jobs;
+                let listed: Vec<JobId> = listed.iter().map(|job| job.id).collect();
+                assert_eq!(selected, listed, "{order:?} after {after:?}");
+            }
+        }
+    }
+
+    #[proves("select.page")]
+    #[needs(Vandal)]
+    async fn a_job_that_cannot_be_shown_is_selected_and_can_be_deleted(cx: &Cx) {
+        let node = cx.node().await;
+        let all = node.add_all(&jobs(2)).await;
+        node.act_on(&JobSelector::Ids(all.clone()), JobAction::Cancel).await;
+        if let Err(error) = cx.vandal().spoil_ended(all[0]).await {
+            panic!("the row cannot be damaged: {error}");
+        }
+        let page = PageRequest::first(10).order(JobOrder::OldestFirst);
+        let ended = JobFilter::all().state(JobState::Cancelled);
+        assert_eq!(node.list(&ended, &page).await.jobs.len(), 1);
+        assert_eq!(ok(node.jobs().select(&ended, &page).await), all);
+        let selector = JobSelector::matching(ended, 10);
+        let deleted = node.act_on(&selector, JobAction::Delete).await;
+        let deleted: Vec<JobId> = deleted.iter().map(|one| one.job).collect();
+        assert_eq!(deleted, all);
+        assert_eq!(ok(node.jobs().select(&JobFilter::all(), &page).await), []);
+    }
+
     #[proves("page.order")]
     async fn a_listing_is_by_creation_in_either_direction(cx: &Cx) {
         let node = cx.node().await;

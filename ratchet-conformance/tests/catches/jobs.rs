@@ -509,6 +509,27 @@ impl JobStore for Sabotaged {
         self.inner.list(filter, &asked).await
     }
 
+    async fn act_on(
+        &self,
+        jobs: &[JobId],
+        from: &[JobState],
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        let from = match self.how {
+            Sabotage::ActsInWhateverState => &JobState::ALL,
+            _ => from,
+        };
+        self.inner.act_on(jobs, from, action).await
+    }
+
+    async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
+        let mut asked = *page;
+        if self.is(Sabotage::SelectsFromTheBeginning) {
+            asked.after = None;
+        }
+        self.inner.select(filter, &asked).await
+    }
+
     async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
         self.inner.count_jobs(filter).await
     }

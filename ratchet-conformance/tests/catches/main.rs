@@ -152,6 +152,14 @@ const CATCHES: &[(Sabotage, &str)] = &[
         "retry::a_requeue_is_refused_while_another_has_the_key",
     ),
     (
+        Sabotage::ActsInWhateverState,
+        "act::a_job_that_left_the_states_it_was_selected_in_is_left_alone",
+    ),
+    (
+        Sabotage::SelectsFromTheBeginning,
+        "page::a_selection_has_the_ids_of_the_page",
+    ),
+    (
         Sabotage::SkipsOneJobPerPage,
         "page::a_walk_visits_every_job_once_in_both_orders",
     ),

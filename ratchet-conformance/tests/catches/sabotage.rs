@@ -68,6 +68,8 @@ sabotages! {
     IgnoresTheCrashBudget,
     IgnoresCancels,
     RequeuesWithoutTheKey,
+    ActsInWhateverState,
+    SelectsFromTheBeginning,
     SkipsOneJobPerPage,
     PagesByOffset,
     IgnoresCursors,

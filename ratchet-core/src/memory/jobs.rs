@@ -10,10 +10,9 @@ use crate::id::{ClaimToken, JobId};
 use crate::links::waiting_state;
 use crate::model::{
     Acted, ActionOutcome, Attempt, AttemptOutcome, Claim, ClaimRequest, ClaimedJob, Detail,
-    Enqueued, Fenced, Guarded, HeldClaim, JobFilter, JobInput, JobOrder, JobPage, JobRecord,
-    JobSelector, NewJob, NextRun, NodeRegistry, NodeStatus, PageRequest, Progress, PurgeRequest,
-    ReclaimEffect, ReclaimPass, ReclaimRequest, Reclaimed, Report, ReportKind, Reported,
-    Settlement, StateCounts,
+    Enqueued, Fenced, Guarded, HeldClaim, JobFilter, JobInput, JobOrder, JobRecord, NewJob,
+    NextRun, NodeRegistry, NodeStatus, PageRequest, Progress, PurgeRequest, ReclaimEffect,
+    ReclaimPass, ReclaimRequest, Reclaimed, Report, ReportKind, Reported, Settlement, StateCounts,
 };
 use crate::permit::Budget;
 use crate::priority::merge_admitted;
@@ -68,28 +67,23 @@ impl JobStore for MemoryStore {
             .await
     }
 
-    async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
-        self.call("act", |tables, now| {
-            let ids = match jobs {
-                JobSelector::Ids(ids) => ids.clone(),
-                JobSelector::Matching {
-                    filter,
-                    after,
-                    limit,
-                } => tables
-                    .jobs()
-                    .filter(|row| after.is_none_or(|after| row.job.id > after))
-                    .filter(|row| filter.matches(&row.job))
-                    .filter(|row| row.job.state.respond(action) != Response::Refuse)
-                    .map(|row| row.job.id)
-                    .take(*limit)
-                    .collect(),
+    async fn act_on(
+        &self,
+        jobs: &[JobId],
+        from: &[JobState],
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        self.call("act_on", |tables, now| {
+            let act = |job: &JobId| {
+                let state = tables.job(*job).map(|row| row.job.state);
+                let outcome = if state.is_some_and(|state| from.contains(&state)) {
+                    tables.act(*job, action, now)
+                } else {
+                    ActionOutcome::NotFound
+                };
+                Acted { job: *job, outcome }
             };
-            let act = |job| Acted {
-                job,
-                outcome: tables.act(job, action, now),
-            };
-            Ok(ids.into_iter().map(act).collect())
+            Ok(jobs.iter().map(act).collect())
         })
         .await
     }
@@ -102,25 +96,21 @@ impl JobStore for MemoryStore {
         .await
     }
 
-    async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
-        let shown = |row: &Row| shown(row, page.detail);
-        self.call("list", |tables, _| {
+    async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
+        self.call("select", |tables, _| {
             let matching = tables.jobs().filter(|row| filter.matches(&row.job));
-            let read = page.read_limit();
-            let jobs = match page.order {
-                JobOrder::OldestFirst => matching
-                    .filter(|row| page.after.is_none_or(|after| row.job.id > after))
-                    .take(read)
-                    .map(shown)
+            let ids = matching.map(|row| row.job.id);
+            Ok(match page.order {
+                JobOrder::OldestFirst => ids
+                    .filter(|id| page.after.is_none_or(|after| *id > after))
+                    .take(page.limit)
                     .collect(),
-                JobOrder::NewestFirst => matching
+                JobOrder::NewestFirst => ids
                     .rev()
-                    .filter(|row| page.after.is_none_or(|after| row.job.id < after))
-                    .take(read)
-                    .map(shown)
+                    .filter(|id| page.after.is_none_or(|after| *id < after))
+                    .take(page.limit)
                     .collect(),
-            };
-            Ok(JobPage::cut(jobs, page.limit))
+            })
         })
         .await
     }

@@ -11,7 +11,7 @@ use crate::state::JobState;
 /// use ratchet_core::model::{Among, JobFilter};
 ///
 /// let filter = JobFilter::all().state(JobState::Paused).state(JobState::Blocked);
-/// assert_eq!(Among::of(&filter, &filter.wanted_states()), Among::Unfinished);
+/// assert_eq!(Among::of(&filter), Among::Unfinished);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -29,9 +29,10 @@ pub enum Among {
 }
 
 impl Among {
-    /// Where to look for jobs that match this filter and are in one of these states.
+    /// Returns where to look for jobs that match this filter.
     #[must_use]
-    pub fn of(filter: &JobFilter, states: &[JobState]) -> Self {
+    pub fn of(filter: &JobFilter) -> Self {
+        let states = filter.wanted_states();
         let ended = |state: &JobState| matches!(state, JobState::Failed | JobState::Cancelled);
         if filter.batch.is_some() {
             Self::Batch

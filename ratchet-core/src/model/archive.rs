@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::{InvalidInput, StoreError, StoreErrorKind};
 use crate::id::JobId;
 use crate::limits;
-use crate::model::{Attempt, Guard, JobRecord};
+use crate::model::{Attempt, Guard, JobRecord, PageRequest};
 use crate::name::Name;
 use crate::state::JobState;
 use crate::time::Timestamp;
@@ -101,11 +101,21 @@ impl ArchiveFilter {
         self
     }
 
-    /// Whether the archived job matches.
+    /// Returns the states that it lets through.
+    #[must_use]
+    pub fn wanted_states(&self) -> &[JobState] {
+        if self.states.is_empty() {
+            &JobState::ALL
+        } else {
+            &self.states
+        }
+    }
+
+    /// Returns whether the archived job matches.
     #[must_use]
     pub fn matches(&self, archived: &ArchivedJob) -> bool {
         let (job, route) = (&archived.job, &archived.job.spec.route);
-        (self.states.is_empty() || self.states.contains(&job.state))
+        self.wanted_states().contains(&job.state)
             && (self.queue.as_ref()).is_none_or(|queue| *queue == route.queue)
             && self.kind.as_ref().is_none_or(|kind| *kind == route.kind)
     }
@@ -118,6 +128,17 @@ pub struct ArchivePage {
     pub jobs: Vec<ArchivedJob>,
     /// Where the next page begins; none: this is the last.
     pub next: Option<JobId>,
+}
+
+impl ArchivePage {
+    /// Builds the page of the rows that [`PageRequest::read_limit`] read: the id of each, and the job
+    /// unless its document cannot be read.
+    #[must_use]
+    pub fn cut(mut rows: Vec<(JobId, Option<ArchivedJob>)>, page: &PageRequest) -> Self {
+        let next = page.cut(&mut rows).map(|(id, _)| *id);
+        let jobs = rows.into_iter().filter_map(|(_, job)| job).collect();
+        Self { jobs, next }
+    }
 }
 
 /// Which archived jobs to delete.

@@ -5,6 +5,7 @@ use crate::id::JobId;
 use crate::limits;
 use crate::model::{JobFilter, JobOrder, PageRequest};
 use crate::state::{JobAction, JobState, Response};
+use crate::store::JobStore;
 
 /// The jobs an action is meant for.
 #[derive(Clone, Debug)]
@@ -43,6 +44,50 @@ impl JobSelector {
         self
     }
 
+    /// Does the action through [`JobStore::select`] and [`JobStore::act_on`]. [act.select]
+    pub(crate) async fn act(
+        &self,
+        store: &(impl JobStore + ?Sized),
+        action: JobAction,
+    ) -> Result<Vec<Acted>, StoreError> {
+        let (filter, after, limit) = match self {
+            Self::Ids(ids) => return store.act_on(ids, &JobState::ALL, action).await,
+            Self::Matching {
+                filter,
+                after,
+                limit,
+            } => (filter, *after, *limit),
+        };
+        let mut filter = filter.clone();
+        filter.states = filter.wanted_states();
+        filter
+            .states
+            .retain(|state| state.respond(action) != Response::Refuse);
+        // An empty list would select every state.
+        if filter.states.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut page = PageRequest::first(limit)
+            .order(JobOrder::OldestFirst)
+            .after(after);
+        loop {
+            let ids = store.select(&filter, &page).await?;
+            let mut acted = store.act_on(&ids, &filter.states, action).await?;
+            acted.retain(|one| {
+                !matches!(
+                    one.outcome,
+                    ActionOutcome::Refused(_) | ActionOutcome::NotFound
+                )
+            });
+            // Other calls may have changed all jobs of the page first. An empty answer would say that no
+            // job matches.
+            if !acted.is_empty() || ids.is_empty() {
+                return Ok(acted);
+            }
+            page.after = ids.last().copied();
+        }
+    }
+
     /// Refuses a limit of 0, too many jobs, and actions with values that cannot be stored.
     ///
     /// # Errors
@@ -54,48 +99,6 @@ impl JobSelector {
         }
         .and_then(|()| action.validate())
         .map_err(|problem| StoreError::new(StoreErrorKind::Invalid, "act").with_source(problem))
-    }
-}
-
-/// Which jobs of a [`JobSelector::Matching`] a store tries to act on: a page at a time, the oldest first,
-/// until it has acted on one.
-#[derive(Clone, Debug)]
-pub struct ActSelection {
-    /// The states that the filter lets through and that can take the action.
-    pub states: Vec<JobState>,
-    /// The page to select.
-    pub page: PageRequest,
-}
-
-impl ActSelection {
-    /// Builds the selection of the first page.
-    #[must_use]
-    pub fn new(filter: &JobFilter, after: Option<JobId>, limit: usize, action: JobAction) -> Self {
-        let mut states = filter.wanted_states();
-        states.retain(|state| state.respond(action) != Response::Refuse);
-        let page = PageRequest::first(limit).order(JobOrder::OldestFirst);
-        Self {
-            states,
-            page: page.after(after),
-        }
-    }
-
-    /// Returns the answer to the call, given what became of the jobs of the page. `None` if other calls
-    /// changed or deleted all of them first: an empty answer would say that no job matches, so the
-    /// selection moves on to the next page.
-    pub fn finish(&mut self, mut acted: Vec<Acted>) -> Option<Vec<Acted>> {
-        let last = acted.iter().map(|one| one.job).max();
-        acted.retain(|one| {
-            !matches!(
-                one.outcome,
-                ActionOutcome::Refused(_) | ActionOutcome::NotFound
-            )
-        });
-        if acted.is_empty() && last.is_some() {
-            self.page.after = last;
-            return None;
-        }
-        Some(acted)
     }
 }
 
@@ -126,50 +129,4 @@ pub enum ActionOutcome {
     KeyTaken(JobId),
     /// There is no such job.
     NotFound,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_states_that_can_take_the_action_are_selected() {
-        let states = |filter: &JobFilter, action| ActSelection::new(filter, None, 5, action).states;
-        let all = JobFilter::all();
-        for action in [JobAction::Cancel, JobAction::Requeue, JobAction::Delete] {
-            let expected = JobState::ALL
-                .into_iter()
-                .filter(|state| state.respond(action) != Response::Refuse);
-            assert_eq!(
-                states(&all, action),
-                expected.collect::<Vec<_>>(),
-                "{action:?}"
-            );
-        }
-        let filter = all.state(JobState::Failed).state(JobState::Running);
-        assert_eq!(states(&filter, JobAction::Requeue), [JobState::Failed]);
-    }
-
-    #[test]
-    fn a_page_that_other_calls_took_is_followed_by_the_next() {
-        let after = Some(JobId::new());
-        let filter = JobFilter::all();
-        let mut selection = ActSelection::new(&filter, after, 5, JobAction::Cancel);
-        assert_eq!((selection.page.after, selection.page.limit), (after, 5));
-        assert_eq!(selection.page.order, JobOrder::OldestFirst);
-        let acted = |outcome| Acted {
-            job: JobId::new(),
-            outcome,
-        };
-        let refused = acted(ActionOutcome::Refused(JobState::Succeeded));
-        let gone = acted(ActionOutcome::NotFound);
-        let done = acted(ActionOutcome::Became(JobState::Cancelled));
-        assert_eq!(selection.finish(vec![refused, gone]), None);
-        assert_eq!(selection.page.after, Some(gone.job));
-        assert_eq!(
-            selection.finish(vec![refused, done, gone]),
-            Some(vec![done])
-        );
-        assert_eq!(selection.finish(Vec::new()), Some(Vec::new()));
-    }
 }

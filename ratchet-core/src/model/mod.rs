@@ -39,7 +39,7 @@ pub use archive::{ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob};
 pub use batch::{BatchClosed, BatchPurge, BatchRecord, Tally};
 pub use claim::{Claim, ClaimRequest, ClaimedJob, JobInput};
 pub use clock_trust::ClockTrust;
-pub use control::{ActSelection, Acted, ActionOutcome, JobSelector};
+pub use control::{Acted, ActionOutcome, JobSelector};
 pub use due_route::DueRoute;
 pub use finding::{Finding, Findings, Holder, Severity};
 pub use flags::JobFlags;

@@ -8,6 +8,7 @@ use crate::id::{BatchId, JobId};
 use crate::limits;
 use crate::model::{Guard, JobRecord};
 use crate::name::Name;
+use crate::route::Route;
 use crate::state::JobState;
 
 /// Which jobs: all that match every given part.
@@ -78,16 +79,19 @@ impl JobFilter {
         }
     }
 
-    /// Whether the job matches.
+    /// Returns whether a job of this route can match.
+    #[must_use]
+    pub fn matches_route(&self, route: &Route) -> bool {
+        let queue = self.queue.as_ref();
+        queue.is_none_or(|queue| *queue == route.queue)
+            && self.kind.as_ref().is_none_or(|kind| *kind == route.kind)
+    }
+
+    /// Returns whether the job matches.
     #[must_use]
     pub fn matches(&self, job: &JobRecord) -> bool {
-        let route = &job.spec.route;
         (self.states.is_empty() || self.states.contains(&job.state))
-            && self
-                .queue
-                .as_ref()
-                .is_none_or(|queue| *queue == route.queue)
-            && self.kind.as_ref().is_none_or(|kind| *kind == route.kind)
+            && self.matches_route(&job.spec.route)
             && (self.tag.as_ref()).is_none_or(|tag| job.spec.tags.contains(tag))
             && self.batch.is_none_or(|batch| job.spec.batch == Some(batch))
     }

@@ -9,7 +9,7 @@ use crate::model::{
     JobInput, JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest,
     Reclaimed, Report, Reported, Settlement, StateCounts,
 };
-use crate::state::JobAction;
+use crate::state::{JobAction, JobState};
 
 /// Jobs: from their enqueue to their purge.
 ///
@@ -232,9 +232,31 @@ pub trait JobStore: Debug + Send + Sync {
     ///   blocked job that is rescheduled stays blocked, at its place.
     /// - **[lane.cancel]** A blocked job that is cancelled leaves the lane as it is otherwise.
     ///
+    /// Provided: [`select`](Self::select) and [`act_on`](Self::act_on), page by page, until a page has a
+    /// job that did not refuse.
+    ///
     /// # Errors
     /// `Invalid`, or a failure of the store; then nothing has changed.
-    async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>>;
+    async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
+        jobs.act(self, action).await
+    }
+
+    /// Does an action to these jobs, in one transaction.
+    ///
+    /// # Contract
+    /// - **[act.from]** A job that is in none of the states `from` is left unchanged and answered
+    ///   `NotFound`: it has changed since it was selected.
+    ///
+    /// What [`act`](Self::act) promises holds as well.
+    ///
+    /// # Errors
+    /// `Invalid`, or a failure of the store; then nothing has changed.
+    async fn act_on(
+        &self,
+        jobs: &[JobId],
+        from: &[JobState],
+        action: JobAction,
+    ) -> Result<Vec<Acted>>;
 
     /// Reads jobs.
     ///
@@ -258,9 +280,32 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[page.outline]** Whole jobs, or their [outlines](JobRecord::outline), as
     ///   [`PageRequest::detail`] says.
     ///
+    /// Provided: [`select`](Self::select) and [`get`](Self::get).
+    ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
-    async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage>;
+    async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
+        let one_more = PageRequest {
+            limit: page.read_limit(),
+            ..*page
+        };
+        let mut ids = self.select(filter, &one_more).await?;
+        let next = page.cut(&mut ids).copied();
+        let jobs = self.get(&ids, page.detail).await?.into_iter().flatten();
+        // A job may have changed since it was selected.
+        let jobs = jobs.filter(|job| filter.matches(job)).collect();
+        Ok(JobPage { jobs, next })
+    }
+
+    /// Reads the ids of one page of the jobs that match the filter.
+    ///
+    /// # Contract
+    /// - **[select.page]** In the order asked for, after the given job, at most `limit`: the ids of the
+    ///   jobs that [`list`](Self::list) shows, and of those that it cannot show because they are damaged.
+    ///
+    /// # Errors
+    /// `Invalid`, or a failure of the store.
+    async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>>;
 
     /// Counts the jobs that match the filter, by state.
     ///

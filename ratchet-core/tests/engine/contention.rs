@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use ratchet_core::memory::Fault;
 use ratchet_core::model::{
     Acted, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded, JobFilter,
-    JobInput, JobPage, JobSelector, PageRequest, PurgeRequest, ReclaimRequest, Reclaimed, Report,
-    Reported, Settlement, StateCounts,
+    JobInput, PageRequest, PurgeRequest, ReclaimRequest, Reclaimed, Report, Reported, Settlement,
+    StateCounts,
 };
 use ratchet_core::store::{
     CallPolicy, JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
@@ -108,16 +108,21 @@ impl JobStore for Contended {
         self.store.reclaim(request).await
     }
 
-    async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
-        self.store.act(jobs, action).await
+    async fn act_on(
+        &self,
+        jobs: &[JobId],
+        from: &[JobState],
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        self.store.act_on(jobs, from, action).await
     }
 
     async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
         self.store.get(ids, detail).await
     }
 
-    async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
-        self.store.list(filter, page).await
+    async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
+        self.store.select(filter, page).await
     }
 
     async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {

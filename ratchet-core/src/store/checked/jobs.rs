@@ -9,7 +9,7 @@ use crate::model::{
     JobInput, JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest,
     Reclaimed, Report, Reported, Settlement, StateCounts,
 };
-use crate::state::JobAction;
+use crate::state::{JobAction, JobState};
 use crate::store::{JobStore, Store};
 
 #[async_trait]
@@ -91,6 +91,22 @@ impl<S: Store + ?Sized> JobStore for Checked<S> {
             .await
     }
 
+    async fn act_on(
+        &self,
+        jobs: &[JobId],
+        from: &[JobState],
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        const OPERATION: &str = "act_on";
+        check(OPERATION, check_batch("ids", jobs.len()))?;
+        check(OPERATION, action.validate())?;
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.call(OPERATION, || self.store.jobs().act_on(jobs, from, action))
+            .await
+    }
+
     async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
         check("get", check_batch("ids", ids.len()))?;
         if ids.is_empty() {
@@ -103,6 +119,12 @@ impl<S: Store + ?Sized> JobStore for Checked<S> {
     async fn list(&self, filter: &JobFilter, page: &PageRequest) -> Result<JobPage> {
         check("list", page.validate())?;
         self.call("list", || self.store.jobs().list(filter, page))
+            .await
+    }
+
+    async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
+        check("select", page.validate())?;
+        self.call("select", || self.store.jobs().select(filter, page))
             .await
     }
 
