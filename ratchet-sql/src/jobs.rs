@@ -56,7 +56,7 @@ impl<D: Dialect> JobStore for SqlStore<D> {
         // An action whose answer was lost may have been done: the second answer would be that it was
         // refused.
         self.call_again_after(
-            "act_on",
+            "act",
             |loss| loss == Loss::Told,
             || self.act_on_jobs(jobs, from, action),
         )
@@ -68,7 +68,7 @@ impl<D: Dialect> JobStore for SqlStore<D> {
     }
 
     async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
-        self.call("select", || self.select_jobs(filter, page)).await
+        self.call("list", || self.select_jobs(filter, page)).await
     }
 
     async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {

@@ -57,7 +57,7 @@ impl JobStore for MongoStore {
         // An action whose answer was lost may have been done: the second answer would be that it was
         // refused.
         self.call_again_after(
-            "act_on",
+            "act",
             |loss| loss == Loss::Told,
             || self.act_on_jobs(jobs, from, action),
         )
@@ -69,7 +69,7 @@ impl JobStore for MongoStore {
     }
 
     async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
-        self.call("select", || self.select_jobs(filter, page)).await
+        self.call("list", || self.select_jobs(filter, page)).await
     }
 
     async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {

@@ -76,7 +76,7 @@ impl JobStore for SqliteStore {
         action: JobAction,
     ) -> Result<Vec<Acted>> {
         let (jobs, from) = (jobs.to_vec(), from.to_vec());
-        self.write("act_on", Urgency::Normal, move |work| {
+        self.write("act", Urgency::Normal, move |work| {
             act::act(work, &jobs, &from, action)
         })
         .await
@@ -90,7 +90,7 @@ impl JobStore for SqliteStore {
 
     async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
         let (filter, page) = (filter.clone(), *page);
-        self.read("select", move |work| read::select(work, &filter, &page))
+        self.read("list", move |work| read::select(work, &filter, &page))
             .await
     }
 

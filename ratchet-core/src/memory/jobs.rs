@@ -73,7 +73,7 @@ impl JobStore for MemoryStore {
         from: &[JobState],
         action: JobAction,
     ) -> Result<Vec<Acted>> {
-        self.call("act_on", |tables, now| {
+        self.call("act", |tables, now| {
             let act = |job: &JobId| {
                 let state = tables.job(*job).map(|row| row.job.state);
                 let outcome = if state.is_some_and(|state| from.contains(&state)) {
@@ -97,7 +97,7 @@ impl JobStore for MemoryStore {
     }
 
     async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
-        self.call("select", |tables, _| {
+        self.call("list", |tables, _| {
             let matching = tables.jobs().filter(|row| filter.matches(&row.job));
             let ids = matching.map(|row| row.job.id);
             Ok(match page.order {

@@ -247,7 +247,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[act.from]** A job that is in none of the states `from` is left unchanged and answered
     ///   `NotFound`: it has changed since it was selected.
     ///
-    /// What [`act`](Self::act) promises holds as well.
+    /// What [`act`](Self::act) promises holds as well. Errors name `act` as the operation, since that is
+    /// what applications call.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store; then nothing has changed.
@@ -302,6 +303,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// # Contract
     /// - **[select.page]** In the order asked for, after the given job, at most `limit`: the ids of the
     ///   jobs that [`list`](Self::list) shows, and of those that it cannot show because they are damaged.
+    ///
+    /// Errors name `list` as the operation, since that is what applications call.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.

@@ -97,7 +97,7 @@ impl<S: Store + ?Sized> JobStore for Checked<S> {
         from: &[JobState],
         action: JobAction,
     ) -> Result<Vec<Acted>> {
-        const OPERATION: &str = "act_on";
+        const OPERATION: &str = "act";
         check(OPERATION, check_batch("ids", jobs.len()))?;
         check(OPERATION, action.validate())?;
         if jobs.is_empty() {
@@ -123,8 +123,8 @@ impl<S: Store + ?Sized> JobStore for Checked<S> {
     }
 
     async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
-        check("select", page.validate())?;
-        self.call("select", || self.store.jobs().select(filter, page))
+        check("list", page.validate())?;
+        self.call("list", || self.store.jobs().select(filter, page))
             .await
     }
 
