@@ -33,9 +33,11 @@
 //! with the same ids and tokens, for which every write is safe.
 
 mod archive;
+mod calls;
 mod checked;
 mod diagnostics;
 mod jobs;
+mod layer;
 mod lock_page;
 mod locks;
 mod nodes;
@@ -59,6 +61,7 @@ pub use archive::ArchiveStore;
 pub use checked::{CallPolicy, Checked, ContentionBackoff, check_enqueue};
 pub use diagnostics::DiagnosticStore;
 pub use jobs::JobStore;
+pub use layer::{Layered, StoreLayer};
 pub use lock_page::LockPage;
 pub use locks::{Acquired, HeldLock, LockInfo, LockStore, renewed_end};
 pub use nodes::NodeStore;

@@ -6,6 +6,7 @@
 //! | what it says: progress, checkpoints, how it stops | [`TestContext`], a [`JobContext`](crate::JobContext) made by hand |
 //! | what code enqueues | [`assert_enqueued!`], [`refute_enqueued!`] |
 //! | what becomes of stored jobs | [`drain`] and [`run_job`], through the claim, the executor and the settler of a real node |
+//! | what is logged | [`Logs`] |
 //! | what happens later | [`memory_store`] and its clock, [`advance_to_next`], [`drain_until`] |
 //!
 //! All of it works on every store, but for the clock, which only the memory store lets be set.
@@ -72,6 +73,7 @@
 mod context;
 mod drain;
 mod enqueued;
+mod logs;
 
 use std::sync::Arc;
 
@@ -80,6 +82,7 @@ pub use drain::{Drain, Drained, Ran, advance_to_next, drain, drain_until, run_jo
 pub use enqueued::HasClient;
 #[doc(hidden)]
 pub use enqueued::Wanted;
+pub use logs::{LogLine, Logs};
 
 pub use crate::{assert_enqueued, refute_enqueued};
 

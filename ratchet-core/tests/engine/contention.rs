@@ -7,17 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_core::memory::Fault;
-use ratchet_core::model::{
-    Acted, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded, JobFilter,
-    JobInput, PageRequest, PurgeRequest, ReclaimRequest, Reclaimed, Report, Reported, Settlement,
-    StateCounts,
-};
-use ratchet_core::store::{
-    CallPolicy, JobStore, LockStore, NodeStore, QueueStore, Store, StoreInfo, VersionStore,
-};
+use ratchet_core::model::{Fenced, ReclaimRequest, Settlement};
+use ratchet_core::store::{CallPolicy, Layered, Store, StoreLayer};
 use ratchet_core::{
-    ClaimToken, JobAction, JobId, JobRecord, JobState, MemoryStore, NewJob, Ratchet, Result,
-    StoreError, StoreErrorKind, time,
+    JobId, JobState, MemoryStore, NewJob, Ratchet, Result, StoreError, StoreErrorKind, time,
 };
 use tokio::time::sleep;
 
@@ -44,38 +37,16 @@ impl Contended {
     }
 }
 
-impl Store for Contended {
+#[async_trait]
+impl StoreLayer for Contended {
+    fn inner(&self) -> &dyn Store {
+        &self.store
+    }
+
     fn call_policy(&self) -> CallPolicy {
         CallPolicy::within(20 * SECOND).retries(0)
     }
 
-    fn info(&self) -> StoreInfo {
-        Store::info(&self.store)
-    }
-
-    fn jobs(&self) -> &dyn JobStore {
-        self
-    }
-
-    fn queues(&self) -> &dyn QueueStore {
-        Store::queues(&self.store)
-    }
-
-    fn nodes(&self) -> &dyn NodeStore {
-        Store::nodes(&self.store)
-    }
-
-    fn locks(&self) -> &dyn LockStore {
-        Store::locks(&self.store)
-    }
-
-    fn versions(&self) -> &dyn VersionStore {
-        Store::versions(&self.store)
-    }
-}
-
-#[async_trait]
-impl JobStore for Contended {
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
         if self.holds(settlements) {
             sleep(SECOND).await;
@@ -85,56 +56,7 @@ impl JobStore for Contended {
                 None => Ok(vec![Fenced::Stale; settlements.len()]),
             };
         }
-        self.store.settle(settlements).await
-    }
-
-    async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
-        self.store.enqueue(jobs).await
-    }
-
-    async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
-        self.store.claim_next_batch(request).await
-    }
-
-    async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
-        self.store.load_inputs(tokens).await
-    }
-
-    async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {
-        self.store.report(reports).await
-    }
-
-    async fn reclaim(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
-        self.store.reclaim(request).await
-    }
-
-    async fn act_on(
-        &self,
-        jobs: &[JobId],
-        from: &[JobState],
-        action: JobAction,
-    ) -> Result<Vec<Acted>> {
-        self.store.act_on(jobs, from, action).await
-    }
-
-    async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
-        self.store.get(ids, detail).await
-    }
-
-    async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
-        self.store.select(filter, page).await
-    }
-
-    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
-        self.store.count_jobs(filter).await
-    }
-
-    async fn history(&self, job: JobId) -> Result<Vec<Attempt>> {
-        self.store.history(job).await
-    }
-
-    async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
-        self.store.purge(request).await
+        self.inner().jobs().settle(settlements).await
     }
 }
 
@@ -171,7 +93,7 @@ async fn two_ends_contend(kind: StoreErrorKind) {
     }
     let held = [ids[0], ids[1]];
     store.held.lock().unwrap().extend(held);
-    let builder = Ratchet::builder(Arc::new(store.clone())).register::<Scripted>();
+    let builder = Ratchet::builder(Arc::new(Layered::new(store.clone()))).register::<Scripted>();
     let node = builder.state(world.scripts.clone()).seed(7).concurrency(16);
     let node = Started::new(node.build().unwrap());
     // In one batch with those that contend, some of them in lanes, too.
@@ -212,7 +134,7 @@ async fn a_client_waits_as_long_as_its_store_tries() {
         kind: Some(StoreErrorKind::Contention),
         refused: Arc::default(),
     };
-    let client = Ratchet::client(Arc::new(store));
+    let client = Ratchet::client(Arc::new(Layered::new(store)));
     let began = time::monotonic();
     client.enqueue(NewJob::new("kind", &1)).await.unwrap();
     assert_eq!(began.elapsed(), 15 * SECOND);
@@ -242,7 +164,7 @@ async fn a_pass_that_can_fail_no_job_ends() {
         kind: None,
         refused: Arc::default(),
     };
-    let builder = Ratchet::builder(Arc::new(store.clone())).register::<Scripted>();
+    let builder = Ratchet::builder(Arc::new(Layered::new(store.clone()))).register::<Scripted>();
     let builder = builder.state(world.scripts.clone()).max_crashes(0);
     let _second = Started::new(builder.build().unwrap());
     // A pass that began again would refuse them all every second.

@@ -1,89 +1,24 @@
 //! The log lines that operators read: failed attempts, dead letters, and the end of a node.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ratchet_core::testing::{LogLine, Logs};
 use ratchet_core::{JobError, JobResult, RetryPolicy};
-use tracing::field::{Field, Visit};
-use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing::Level;
 
 use crate::kit::{Started, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// An event: its level, target and fields, the message among them.
-#[derive(Clone, Debug)]
-struct Line {
-    level: Level,
-    target: &'static str,
-    fields: Fields,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Fields(BTreeMap<&'static str, String>);
-
-impl Visit for Fields {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.0.insert(field.name(), format!("{value:?}"));
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.0.insert(field.name(), value.to_owned());
-    }
-}
-
-/// Keeps the lines with targets of their own, whose fields are documented.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<Line>>>);
-
-impl<S: Subscriber> Layer<S> for Log {
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let (level, target) = (*event.metadata().level(), event.metadata().target());
-        if target.starts_with("ratchet::") {
-            let mut fields = Fields::default();
-            event.record(&mut fields);
-            self.0.lock().unwrap().push(Line {
-                level,
-                target,
-                fields,
-            });
-        }
-    }
-}
-
-impl Log {
-    /// Keeps what this thread logs while the guard lives.
-    fn install() -> (Self, DefaultGuard) {
-        let log = Self::default();
-        let subscriber = tracing_subscriber::registry().with(log.clone());
-        (log, tracing::subscriber::set_default(subscriber))
-    }
-
-    fn of(&self, target: &str) -> Vec<Line> {
-        let lines = self.0.lock().unwrap();
-        let of = lines.iter().filter(|line| line.target == target);
-        of.cloned().collect()
-    }
-}
-
-fn shown(line: &Line, fields: &[&str]) -> String {
-    let value = |field| {
-        line.fields
-            .0
-            .get(field)
-            .map_or("-", |value: &String| value.as_str())
-    };
-    let values: Vec<&str> = fields.iter().copied().map(value).collect();
+fn shown(line: &LogLine, fields: &[&str]) -> String {
+    let value = |field: &&str| line.field(field).unwrap_or("-").to_owned();
+    let values: Vec<String> = fields.iter().map(value).collect();
     format!("{} {}", line.level, values.join(" "))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_attempt_is_a_warning_and_a_dead_letter_an_error() {
-    let (log, _installed) = Log::install();
+    let log = Logs::capture();
     let world = World::new();
     let fails = world.job("fails", |_| async { Err::<(), _>("no".into()) });
     let fails = fails.queue("mail").retry(RetryPolicy::fixed(2, SECOND));
@@ -120,7 +55,7 @@ async fn a_failed_attempt_is_a_warning_and_a_dead_letter_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_failures_is_cut_and_counted() {
-    let (log, _installed) = Log::install();
+    let log = Logs::capture();
     let world = World::new();
     let discards = || async { Err::<(), _>(JobError::discard("bad")) };
     let mut ids = Vec::new();
@@ -145,7 +80,7 @@ async fn a_flood_of_failures_is_cut_and_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn jobs_lost_with_their_nodes_are_logged_by_the_node_that_fails_them() {
-    let (log, _installed) = Log::install();
+    let log = Logs::capture();
     let world = World::new();
     let kills = world.job("kills", |_| std::future::pending::<JobResult<()>>());
     let kills = world.enqueue(kills).await;
@@ -170,7 +105,7 @@ async fn jobs_lost_with_their_nodes_are_logged_by_the_node_that_fails_them() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_says_that_it_joins_drains_and_leaves() {
-    let (log, _installed) = Log::install();
+    let log = Logs::capture();
     let world = World::new();
     let node = Started::new(world.builder().label("n").build().unwrap());
     tokio::time::sleep(SECOND).await;
@@ -188,4 +123,14 @@ async fn a_node_says_that_it_joins_drains_and_leaves() {
             "INFO n node left",
         ]
     );
+}
+
+#[test]
+#[should_panic = "expected ERROR of `a` with [(\"x\", \"2\")], found:\n  ERROR a: message=\"no\" x=\"1\""]
+fn a_line_that_is_missing_is_named_with_those_of_its_target() {
+    let log = Logs::capture();
+    tracing::error!(target: "a", x = 1, "no");
+    tracing::error!(target: "b", x = 2, "no");
+    log.assert_logged(Level::ERROR, "a", &[("x", "1")]);
+    log.assert_logged(Level::ERROR, "a", &[("x", "2")]);
 }

@@ -5,15 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_core::model::{
-    DueRecurring, Fired, Guarded, JobFilter, PageRequest, PutRecurring, RecurringClaimRequest,
-    RecurringFiring, RecurringPage, RecurringRecord, RetireRecurring,
-};
-use ratchet_core::store::{
-    Changed, JobStore, LockStore, NodeStore, QueueStore, RecurringStore, Store, StoreInfo,
-    VersionStore,
-};
-use ratchet_core::{MemoryStore, Name, PutOutcome, Ratchet, Recurring, Result};
+use ratchet_core::model::{DueRecurring, JobFilter, PageRequest, RecurringClaimRequest};
+use ratchet_core::store::{Layered, RecurringStore, Store, StoreLayer};
+use ratchet_core::{MemoryStore, Ratchet, Recurring, Result};
 use tokio::time::sleep;
 
 use crate::kit::{Scripted, Scripts, Started, World};
@@ -29,17 +23,9 @@ struct Old {
 }
 
 #[async_trait]
-impl RecurringStore for Old {
-    async fn put(&self, put: &PutRecurring) -> Result<PutOutcome> {
-        self.store.put(put).await
-    }
-
-    async fn find(&self, name: &Name) -> Result<Option<RecurringRecord>> {
-        self.store.find(name).await
-    }
-
-    async fn definitions(&self, after: Option<&Name>, limit: usize) -> Result<RecurringPage> {
-        self.store.definitions(after, limit).await
+impl StoreLayer for Old {
+    fn inner(&self) -> &dyn Store {
+        &self.store
     }
 
     async fn claim_due_recurring(&self, request: &RecurringClaimRequest) -> Result<DueRecurring> {
@@ -48,52 +34,6 @@ impl RecurringStore for Old {
         due.definitions.clear();
         self.met.fetch_add(due.unreadable, Ordering::SeqCst);
         Ok(due)
-    }
-
-    async fn fire(&self, firings: &[RecurringFiring]) -> Result<Vec<Fired>> {
-        self.store.fire(firings).await
-    }
-
-    async fn set_paused(&self, name: &Name, paused: bool) -> Result<Changed> {
-        self.store.set_paused(name, paused).await
-    }
-
-    async fn delete(&self, name: &Name) -> Result<Changed> {
-        self.store.delete(name).await
-    }
-
-    async fn retire(&self, request: &RetireRecurring) -> Result<Guarded<Vec<Name>>> {
-        self.store.retire(request).await
-    }
-}
-
-impl Store for Old {
-    fn info(&self) -> StoreInfo {
-        self.store.info()
-    }
-
-    fn jobs(&self) -> &dyn JobStore {
-        self.store.jobs()
-    }
-
-    fn queues(&self) -> &dyn QueueStore {
-        Store::queues(&self.store)
-    }
-
-    fn nodes(&self) -> &dyn NodeStore {
-        Store::nodes(&self.store)
-    }
-
-    fn locks(&self) -> &dyn LockStore {
-        self.store.locks()
-    }
-
-    fn versions(&self) -> &dyn VersionStore {
-        Store::versions(&self.store)
-    }
-
-    fn recurring(&self) -> Option<&dyn RecurringStore> {
-        Some(self)
     }
 }
 
@@ -106,7 +46,7 @@ async fn a_node_that_cannot_read_a_definition_leaves_it_to_those_that_can() {
         store: world.store.clone(),
         met: Arc::clone(&met),
     };
-    let old = Ratchet::builder(Arc::new(old))
+    let old = Ratchet::builder(Arc::new(Layered::new(old)))
         .register::<Scripted>()
         .state(Scripts::default())
         .seed(8);

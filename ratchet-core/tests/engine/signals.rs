@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_core::memory::Fault;
-use ratchet_core::model::{Delivered, Signal};
-use ratchet_core::store::{
-    JobStore, LockStore, NodeStore, QueueStore, SignalStore, Store, StoreInfo, VersionStore,
-};
+use ratchet_core::store::{Layered, SignalStore, Store, StoreLayer};
 use ratchet_core::{JobId, JobState, MemoryStore, Ratchet, Result, StoreError, StoreErrorKind};
 use tokio::time::{sleep, timeout};
 
@@ -51,9 +48,9 @@ struct Slow {
 }
 
 #[async_trait]
-impl SignalStore for Slow {
-    async fn deliver(&self, signal: &Signal) -> Result<Delivered> {
-        self.store.deliver(signal).await
+impl StoreLayer for Slow {
+    fn inner(&self) -> &dyn Store {
+        &self.store
     }
 
     async fn expire(&self, limit: usize) -> Result<Vec<JobId>> {
@@ -62,36 +59,6 @@ impl SignalStore for Slow {
             return Err(StoreError::new(StoreErrorKind::Timeout, "expire"));
         }
         self.store.expire(limit).await
-    }
-}
-
-impl Store for Slow {
-    fn info(&self) -> StoreInfo {
-        self.store.info()
-    }
-
-    fn jobs(&self) -> &dyn JobStore {
-        self.store.jobs()
-    }
-
-    fn queues(&self) -> &dyn QueueStore {
-        Store::queues(&self.store)
-    }
-
-    fn nodes(&self) -> &dyn NodeStore {
-        Store::nodes(&self.store)
-    }
-
-    fn locks(&self) -> &dyn LockStore {
-        self.store.locks()
-    }
-
-    fn versions(&self) -> &dyn VersionStore {
-        Store::versions(&self.store)
-    }
-
-    fn signals(&self) -> Option<&dyn SignalStore> {
-        Some(self)
     }
 }
 
@@ -110,7 +77,7 @@ async fn fewer_signals_are_missed_at_once_where_the_store_has_no_time_for_more()
         most: 1,
         asked: Arc::clone(&asked),
     };
-    let node = Ratchet::builder(Arc::new(store))
+    let node = Ratchet::builder(Arc::new(Layered::new(store)))
         .register::<Scripted>()
         .state(Scripts::default());
     let node = Started::new(node.build().unwrap());

@@ -5,17 +5,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_core::memory::{Fault, ManualClock};
 use ratchet_core::metrics::*;
-use ratchet_core::model::{
-    DueRecurring, Fired, Guarded, PutRecurring, RecurringClaimRequest, RecurringFiring,
-    RecurringPage, RecurringRecord, RetireRecurring,
-};
-use ratchet_core::store::{
-    Changed, JobStore, LockStore, NodeStore, QueueStore, RecurringStore, Store, StoreInfo,
-    VersionStore,
-};
+use ratchet_core::model::{DueRecurring, RecurringClaimRequest};
+use ratchet_core::store::{JobStore, Layered, QueueStore, RecurringStore, Store, StoreLayer};
 use ratchet_core::{
-    JobError, MemoryStore, Misfire, Name, NewJob, Overlap, PutOutcome, Ratchet, RateLimit,
-    Recurring, Result, Retain, Retention, time,
+    JobError, MemoryStore, Misfire, Name, NewJob, Overlap, Ratchet, RateLimit, Recurring, Result,
+    Retain, Retention, time,
 };
 use tokio::time::sleep;
 use tracing::field::{Field, Visit};
@@ -215,7 +209,7 @@ pub(crate) async fn an_outage_is_logged_when_it_begins_and_when_it_ends(metrics:
 
 pub(crate) async fn definitions_of_a_newer_release_are_met(metrics: &Metrics) {
     let world = World::new();
-    let builder = Ratchet::builder(Arc::new(Old(world.store.clone())));
+    let builder = Ratchet::builder(Arc::new(Layered::new(Old(world.store.clone()))));
     let builder = builder.register::<Scripted>().state(Scripts::default());
     let node = Started::new(builder.build().unwrap());
     let job = world.job("never", |_| async { Ok(()) });
@@ -290,17 +284,9 @@ pub(crate) async fn signals_that_do_not_come(metrics: &Metrics) {
 struct Old(MemoryStore);
 
 #[async_trait]
-impl RecurringStore for Old {
-    async fn put(&self, put: &PutRecurring) -> Result<PutOutcome> {
-        self.0.put(put).await
-    }
-
-    async fn find(&self, name: &Name) -> Result<Option<RecurringRecord>> {
-        self.0.find(name).await
-    }
-
-    async fn definitions(&self, after: Option<&Name>, limit: usize) -> Result<RecurringPage> {
-        self.0.definitions(after, limit).await
+impl StoreLayer for Old {
+    fn inner(&self) -> &dyn Store {
+        &self.0
     }
 
     async fn claim_due_recurring(&self, request: &RecurringClaimRequest) -> Result<DueRecurring> {
@@ -308,52 +294,6 @@ impl RecurringStore for Old {
         due.unreadable = due.definitions.len();
         due.definitions.clear();
         Ok(due)
-    }
-
-    async fn fire(&self, firings: &[RecurringFiring]) -> Result<Vec<Fired>> {
-        self.0.fire(firings).await
-    }
-
-    async fn set_paused(&self, name: &Name, paused: bool) -> Result<Changed> {
-        self.0.set_paused(name, paused).await
-    }
-
-    async fn delete(&self, name: &Name) -> Result<Changed> {
-        self.0.delete(name).await
-    }
-
-    async fn retire(&self, request: &RetireRecurring) -> Result<Guarded<Vec<Name>>> {
-        self.0.retire(request).await
-    }
-}
-
-impl Store for Old {
-    fn info(&self) -> StoreInfo {
-        self.0.info()
-    }
-
-    fn jobs(&self) -> &dyn JobStore {
-        self.0.jobs()
-    }
-
-    fn queues(&self) -> &dyn QueueStore {
-        Store::queues(&self.0)
-    }
-
-    fn nodes(&self) -> &dyn NodeStore {
-        Store::nodes(&self.0)
-    }
-
-    fn locks(&self) -> &dyn LockStore {
-        self.0.locks()
-    }
-
-    fn versions(&self) -> &dyn VersionStore {
-        Store::versions(&self.0)
-    }
-
-    fn recurring(&self) -> Option<&dyn RecurringStore> {
-        Some(self)
     }
 }
 

@@ -102,7 +102,9 @@ pub(crate) async fn run(run: Arc<RecurringHandles>) {
                 if looked.unreadable {
                     met = Some(time::monotonic());
                 }
-                pause(&run, looked.next)
+                // What came since takes part of the time until the next slot.
+                let passed = looked.asked.elapsed();
+                pause(&run, looked.next.map(|next| next.saturating_sub(passed)))
             }
             Err(error) => backoff.failed(&error, run.common.random()),
         };
@@ -114,7 +116,7 @@ pub(crate) async fn run(run: Arc<RecurringHandles>) {
     }
 }
 
-/// Fires what is due, and returns in how long the next slot comes, if one does.
+/// Fires what is due, and returns in how long the next slot comes by the database's clock, if one does.
 #[cfg(feature = "testing")]
 pub(crate) async fn fire_due(run: &RecurringHandles) -> Result<Option<Duration>> {
     if run.common.calls.store().recurring().is_none() {
@@ -125,7 +127,9 @@ pub(crate) async fn fire_due(run: &RecurringHandles) -> Result<Option<Duration>>
 
 /// What a look brought.
 struct Looked {
-    /// In how long the next slot comes.
+    /// When the store was last asked.
+    asked: Instant,
+    /// In how long the next slot comes, from then on.
     next: Option<Duration>,
     /// Whether there was a definition that this node cannot read.
     unreadable: bool,
@@ -136,7 +140,6 @@ async fn tick(run: &RecurringHandles) -> Result<Looked> {
     let mut unreadable = false;
     loop {
         let request = RecurringClaimRequest::new(run.identity.node(), BATCH).lease(LEASE);
-        // What comes now takes part of the time until the next slot.
         let asked = time::monotonic();
         let claim = run.common.calls.call("claim_due_recurring", |store| async {
             let definitions = recurring(store, "claim_due_recurring")?;
@@ -148,8 +151,11 @@ async fn tick(run: &RecurringHandles) -> Result<Looked> {
         let next = fire_all(run, &due).await?;
         if due.definitions.len() + due.unreadable < request.limit {
             let next = due.next_in.into_iter().chain(next).min();
-            let next = next.map(|next| next.saturating_sub(asked.elapsed()));
-            return Ok(Looked { next, unreadable });
+            return Ok(Looked {
+                asked,
+                next,
+                unreadable,
+            });
         }
     }
 }

@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use ratchet_core::memory::Fault;
 use ratchet_core::model::{AttemptOutcome, Claim, NodeStatus, Settlement};
-use ratchet_core::testing::{TestingError, assert_enqueued, drain, memory_store, run_job};
+use ratchet_core::testing::{
+    TestingError, advance_to_next, assert_enqueued, drain, memory_store, run_job,
+};
 use ratchet_core::{
-    Job, JobContext, JobId, JobResult, JobState, MemoryStore, NewJob, NodeHook, Ratchet, RunError,
+    Job, JobContext, JobId, JobResult, JobState, MemoryStore, NewJob, NodeHook, Ratchet, Recurring,
+    RunError,
 };
 use serde::{Deserialize, Serialize};
 
@@ -259,4 +262,36 @@ async fn a_node_that_runs_is_not_drained_beside() {
     drop(stop);
     running.await.unwrap().unwrap();
     assert_eq!(drain(&node).await.unwrap().total(), 0);
+}
+
+#[derive(Serialize, Deserialize)]
+struct Report;
+
+impl Job for Report {
+    const KIND: &'static str = "report";
+    type Output = ();
+
+    async fn run(self, _ctx: JobContext) -> JobResult<()> {
+        Ok(())
+    }
+}
+
+/// The store takes a second of real time, in which its clock stands still.
+#[tokio::test(start_paused = true)]
+async fn the_clock_is_moved_to_the_next_slot_however_long_the_store_takes() {
+    let (store, clock) = memory_store();
+    let store = MemoryStore::clone(&store).with_faults(|operation| match operation {
+        "claim_due_recurring" => Fault::Delay(Duration::from_secs(1)),
+        _ => Fault::None,
+    });
+    let hourly = Recurring::every(60 * MINUTE).job(Report.into_job());
+    let node = Ratchet::builder(Arc::new(store))
+        .register::<Report>()
+        .recurring(hourly.named("hourly"))
+        .build()
+        .unwrap();
+    for _ in 0..3 {
+        advance_to_next(&node, &clock).await.unwrap().unwrap();
+        assert_eq!(drain(&node).await.unwrap().succeeded, 1);
+    }
 }

@@ -1,0 +1,183 @@
+//! Decorators of stores.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+
+use super::*;
+use crate::cluster::ClusterCoordinator;
+use crate::error::{InvalidInput, Result, StoreError};
+use crate::id::*;
+use crate::model::*;
+use crate::name::Name;
+use crate::state::{JobAction, JobState};
+use crate::time::Timestamp;
+
+macro_rules! part {
+    (required, $store:expr, $part:ident) => {
+        $store.$part()
+    };
+    (optional, $store:expr, $part:ident) => {
+        $store.$part().ok_or_else(|| {
+            let problem = format!("has no part `{}`", stringify!($part));
+            StoreError::from(InvalidInput::new("store", problem)).during(stringify!($part))
+        })?
+    };
+}
+
+macro_rules! layer {
+    ($($need:ident $part:ident as $accessor:ident {
+        $($repeat:ident $method:ident($($argument:ident: $type:ty),*) -> $answer:ty;)+
+    })+) => {
+        /// Decorates a store: passes every call on to it, except those that an implementation overrides.
+        ///
+        /// [`Layered`] makes the store. Each method is one of the parts of a [`Store`], with its name; the
+        /// contract is there. An optional part is there if the inner store has it.
+        ///
+        /// A provided method of a part, such as [`JobStore::act`], is a call of its own: it reaches the inner
+        /// store without the methods that it is made of.
+        ///
+        /// ```
+        /// use std::sync::atomic::{AtomicUsize, Ordering};
+        ///
+        /// use async_trait::async_trait;
+        /// use ratchet_core::store::{Checked, Layered, Store, StoreLayer};
+        /// use ratchet_core::{Enqueued, MemoryStore, NewJob, Result};
+        ///
+        /// /// Counts the jobs that are enqueued.
+        /// #[derive(Debug)]
+        /// struct Counted {
+        ///     store: MemoryStore,
+        ///     jobs: AtomicUsize,
+        /// }
+        ///
+        /// #[async_trait]
+        /// impl StoreLayer for Counted {
+        ///     fn inner(&self) -> &dyn Store {
+        ///         &self.store
+        ///     }
+        ///
+        ///     async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        ///         self.jobs.fetch_add(jobs.len(), Ordering::Relaxed);
+        ///         self.inner().jobs().enqueue(jobs).await
+        ///     }
+        /// }
+        ///
+        /// # tokio_test(async {
+        /// let counted = Counted { store: MemoryStore::new(), jobs: AtomicUsize::new(0) };
+        /// let store = Checked::new(Layered::new(counted));
+        /// store.jobs().enqueue(&[NewJob::new("greet", &"Ada")]).await?;
+        /// assert_eq!(store.layer().jobs.load(Ordering::Relaxed), 1);
+        /// # Ok(())
+        /// # })
+        /// # .unwrap();
+        /// # fn tokio_test<T>(of: impl Future<Output = Result<T>>) -> Result<T> {
+        /// #     tokio::runtime::Runtime::new().unwrap().block_on(of)
+        /// # }
+        /// ```
+        #[async_trait]
+        pub trait StoreLayer: Debug + Send + Sync + 'static {
+            /// Returns the store that calls are passed on to.
+            fn inner(&self) -> &dyn Store;
+
+            /// Returns the policy of the inner store: see [`Store::call_policy`].
+            fn call_policy(&self) -> CallPolicy {
+                self.inner().call_policy()
+            }
+
+            $($(
+                #[doc = concat!("Passes on [`", stringify!($part), "::", stringify!($method), "`].")]
+                async fn $method(&self, $($argument: $type),*) -> Result<$answer> {
+                    part!($need, self.inner(), $accessor).$method($($argument),*).await
+                }
+            )+)+
+        }
+
+        $(
+            #[async_trait]
+            impl<L: StoreLayer> $part for Layered<L> {$(
+                async fn $method(&self, $($argument: $type),*) -> Result<$answer> {
+                    self.layer.$method($($argument),*).await
+                }
+            )+}
+        )+
+
+        impl<L: StoreLayer> Store for Layered<L> {
+            $(accessor!($need $accessor $part);)+
+
+            fn info(&self) -> StoreInfo {
+                self.layer.inner().info()
+            }
+
+            fn guards(&self) -> bool {
+                self.layer.inner().guards()
+            }
+
+            fn call_policy(&self) -> CallPolicy {
+                self.layer.call_policy()
+            }
+
+            fn call_timed_out(&self) {
+                self.layer.inner().call_timed_out();
+            }
+
+            fn is_checked(&self) -> bool {
+                self.layer.inner().is_checked()
+            }
+
+            fn transactions(&self) -> Option<&dyn TransactionStore> {
+                self.layer.inner().transactions()
+            }
+
+            fn connections(&self) -> Option<u32> {
+                self.layer.inner().connections()
+            }
+
+            fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
+                self.layer.inner().coordinator()
+            }
+
+            fn close(&self) -> BoxFuture<'_, ()> {
+                self.layer.inner().close()
+            }
+        }
+    };
+}
+
+macro_rules! accessor {
+    (required $accessor:ident $part:ident) => {
+        fn $accessor(&self) -> &dyn $part {
+            self
+        }
+    };
+    (optional $accessor:ident $part:ident) => {
+        fn $accessor(&self) -> Option<&dyn $part> {
+            self.layer.inner().$accessor().is_some().then_some(self)
+        }
+    };
+}
+
+/// The store that a [`StoreLayer`] makes of another.
+#[derive(Clone, Debug)]
+pub struct Layered<L> {
+    layer: L,
+}
+
+impl<L: StoreLayer> Layered<L> {
+    /// Builds the store.
+    #[must_use]
+    pub const fn new(layer: L) -> Self {
+        Self { layer }
+    }
+
+    /// Returns the layer.
+    #[must_use]
+    pub const fn layer(&self) -> &L {
+        &self.layer
+    }
+}
+
+crate::store_calls!(layer);
