@@ -100,7 +100,8 @@ impl MongoStore {
     ///
     /// At first every job is taken for one whose end nobody waits for, and that nobody wants
     /// cancelled. If all matched, that was it. What did not match is looked at, and written again as
-    /// what it is, until each is applied or stale.
+    /// what it is, until each is applied or stale. After ends that were mostly followed, as those of a
+    /// large batch are, jobs are looked at first: the first write would match nothing.
     async fn settle_turn(&self, settlements: &[&Settlement]) -> Result<Vec<Fenced>> {
         let side = self.main();
         let call = ObjectId::new();
@@ -124,6 +125,12 @@ impl MongoStore {
                 };
                 return Ok(settlements.iter().map(answer).collect());
             }
+            if round == 0 && self.expects_to_follow() {
+                let seen = self.look_at_settled(&open, call).await?;
+                open.retain_mut(|one| still_open(one, &seen, &mut applied));
+                self.note_follows(is_mostly_followed(&open));
+                continue;
+            }
             let now = self.now(side).await?;
             let (followed, others): (Vec<Open<'_>>, Vec<Open<'_>>) =
                 open.iter().partition(|one| one.is_followed());
@@ -138,10 +145,18 @@ impl MongoStore {
                 }
             }
             if !followed.is_empty() {
-                self.settle_followed(&followed, call, now).await?;
+                let ended = self.settle_followed(&followed, call, now).await?;
+                open.retain(|one| !ended.contains(&one.settlement.token));
+                applied.extend(ended);
+            }
+            if open.is_empty() {
+                continue;
             }
             let seen = self.look_at_settled(&open, call).await?;
             open.retain_mut(|one| still_open(one, &seen, &mut applied));
+            if round == 0 {
+                self.note_follows(is_mostly_followed(&open));
+            }
             if round > 1 {
                 tokio::time::sleep(pause(round)).await;
             }
@@ -151,7 +166,13 @@ impl MongoStore {
 
     /// Ends jobs that others wait for: all in one transaction, or, if something stands in the way of
     /// that again and again, each in its own, so that one does not hold up the others.
-    async fn settle_followed(&self, followed: &[Open<'_>], call: ObjectId, now: Now) -> Result<()> {
+    /// Returns the claims that it ended.
+    async fn settle_followed(
+        &self,
+        followed: &[Open<'_>],
+        call: ObjectId,
+        now: Now,
+    ) -> Result<HashSet<ClaimToken>> {
         let batches: BTreeSet<BatchId> = followed.iter().filter_map(|one| one.batch).collect();
         let mut turn = None;
         for tries in 1..=TOGETHER {
@@ -169,20 +190,20 @@ impl MongoStore {
                 tokio::time::sleep(pause(tries)).await;
             }
         }
-        let mut held_up = Ok(());
+        let (mut ended, mut held_up) = (HashSet::new(), None);
         for one in followed {
             match self
                 .settle_together(std::slice::from_ref(one), None, call, now)
                 .await
             {
                 Err(failure) if failure.kind == StoreErrorKind::Contention => {
-                    held_up = Err(failure);
+                    held_up = Some(failure);
                 }
-                done => done?,
+                done => ended.extend(done?),
             }
         }
         // The call is repeated; those that are done are seen to be.
-        held_up
+        held_up.map_or(Ok(ended), Err)
     }
 
     /// `met` are batches that are changed first, so that those who are too late learn it at once.
@@ -192,7 +213,7 @@ impl MongoStore {
         met: Option<&BTreeSet<BatchId>>,
         call: ObjectId,
         now: Now,
-    ) -> Result<()> {
+    ) -> Result<HashSet<ClaimToken>> {
         let mut tx = self.begin(self.main()).await?;
         let settled = async {
             if let Some(batches) = met {
@@ -210,7 +231,7 @@ impl MongoStore {
         followed: &[Open<'_>],
         call: ObjectId,
         now: Now,
-    ) -> Result<()> {
+    ) -> Result<HashSet<ClaimToken>> {
         let side = self.main();
         let jobs: Vec<JobId> = followed
             .iter()
@@ -219,6 +240,7 @@ impl MongoStore {
         let mut held = self.held(tx, &jobs).await?;
         let mut lanes = BTreeSet::new();
         let (mut statements, mut ends) = (Vec::new(), Vec::new());
+        let mut ended = HashSet::new();
         for one in followed {
             let token = one.settlement.token;
             let as_it_is = |held: &Held| {
@@ -235,6 +257,7 @@ impl MongoStore {
             let end = job
                 .ties
                 .end(token.job, effect.state, effect.result.cloned());
+            ended.insert(token);
             ends.push(end);
             lanes.extend(job.lane);
             statements.push(one.statement(call, now, true));
@@ -242,7 +265,8 @@ impl MongoStore {
         let matched = tx.bulk(&side.jobs, statements).await?;
         all_of(matched, ends.len())?;
         self.leave_lanes(tx, lanes.into_iter().collect()).await?;
-        self.follow(tx, ends, Vec::new()).await
+        self.follow(tx, ends, Vec::new()).await?;
+        Ok(ended)
     }
 
     async fn look_at_settled(
@@ -276,6 +300,11 @@ impl MongoStore {
         }
         Ok(seen)
     }
+}
+
+fn is_mostly_followed(open: &[Open<'_>]) -> bool {
+    let followed = open.iter().filter(|one| one.is_followed()).count();
+    followed > open.len() / 2
 }
 
 /// Whether a settlement is to be written again, and as what; notes those that are applied.

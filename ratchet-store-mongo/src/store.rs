@@ -50,6 +50,8 @@ struct Inside {
     coordinator: OnceLock<Option<Arc<MongoCoordinator>>>,
     /// Of those who met others in a batch.
     turn: Mutex<()>,
+    /// Whether most of the last ends were of jobs whose end is followed.
+    follows: AtomicBool,
 }
 
 /// What is behind the connection.
@@ -152,6 +154,7 @@ impl MongoStore {
             closed: AtomicBool::new(false),
             coordinator: OnceLock::new(),
             turn: Mutex::new(()),
+            follows: AtomicBool::new(false),
         })))
     }
 
@@ -185,6 +188,16 @@ impl MongoStore {
     /// Keeps the others of this store who met somebody in a batch waiting.
     pub(crate) async fn turn_in_batches(&self) -> MutexGuard<'_, ()> {
         self.0.turn.lock().await
+    }
+
+    /// Remembers whether most of the last ends were of jobs whose end is followed.
+    pub(crate) fn note_follows(&self, follows: bool) {
+        self.0.follows.store(follows, Ordering::Relaxed);
+    }
+
+    /// Returns whether most of the next ends are expected to be of jobs whose end is followed.
+    pub(crate) fn expects_to_follow(&self) -> bool {
+        self.0.follows.load(Ordering::Relaxed)
     }
 
     /// The time for statements that take it themselves.
