@@ -1,0 +1,63 @@
+//! The order service of a shop.
+
+pub mod db;
+pub mod http;
+pub mod jobs;
+pub mod orders;
+
+use std::time::Duration;
+
+use ratchet::{
+    DaemonContext, DaemonResult, Job, Node, NodeBuilder, Overlap, Ratchet, Recurring, StoreError,
+};
+
+use db::Db;
+use jobs::{Charge, DailyReport, Expire, Gateway, ImportOrder, Mail, Pack, RecordImport, Ship};
+
+/// The node: the program and the tests run the same one.
+pub fn node(db: &Db, gateway: Gateway) -> NodeBuilder {
+    let report = Recurring::cron("0 6 * * *")
+        .zone("Europe/Berlin")
+        .overlap(Overlap::Skip);
+    Ratchet::builder(db.store())
+        .register::<(
+            Charge,
+            Pack,
+            Ship,
+            Mail,
+            Expire,
+            ImportOrder,
+            RecordImport,
+            DailyReport,
+        )>()
+        .state(db.clone())
+        .state(gateway)
+        .permits("card-gateway", 4)
+        .recurring(report.job(DailyReport {}.into_job()).named("daily-report"))
+        .daemon("approvals", remind)
+}
+
+/// Makes the permits of the node known, which a node does before its first enqueue and when it joins: an
+/// enqueue in a transaction before that would be refused.
+///
+/// # Errors
+/// The database fails.
+pub async fn prepare(node: &Node) -> Result<(), StoreError> {
+    node.client().enqueue_all(&[]).await.map(drop)
+}
+
+/// Says every hour how many packed orders wait for an approval, on one node of the cluster.
+async fn remind(ctx: DaemonContext) -> DaemonResult {
+    loop {
+        let sql = "SELECT COUNT(*) FROM orders WHERE status = 'packed' AND cents >= $1";
+        let waiting = ctx
+            .state::<Db>()
+            .number(sql, vec![orders::BIG.into()])
+            .await?;
+        tracing::info!(waiting, "orders wait for an approval");
+        tokio::select! {
+            () = ctx.stopped() => return Ok(()),
+            () = tokio::time::sleep(Duration::from_secs(3_600)) => {}
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A process of the shop, and requests to it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// A running process; dropped, it is killed.
+pub(crate) struct Program {
+    pub(crate) address: SocketAddr,
+    child: Child,
+}
+
+impl Program {
+    /// Starts the program under this label, and waits until it listens. It logs to a file.
+    pub(crate) fn start(folder: &Path, url: &str, label: &str, gateway_ms: u64) -> Self {
+        let log = folder.join(format!("{label}.log"));
+        let log = File::options().create(true).append(true).open(log).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_shop-example"))
+            .env("SHOP_DATABASE_URL", url)
+            .env("SHOP_GATEWAY_MS", gateway_ms.to_string())
+            .env("RATCHET_NODE__LABEL", label)
+            // On a slow machine nobody is taken for dead; who starts again takes its own jobs back.
+            .env("RATCHET_CLUSTER__DEAD_AFTER", "10m")
+            .env_remove("SHOP_LISTEN")
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line
+            .trim()
+            .strip_prefix("listening on ")
+            .expect("the program listens");
+        Self {
+            address: address.parse().unwrap(),
+            child,
+        }
+    }
+
+    /// Sends SIGTERM, and waits until the process has ended well.
+    pub(crate) fn terminate(mut self) {
+        let pid = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}");
+    }
+
+    /// Sends SIGKILL, and waits until the process is gone.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // The process may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends one request and reads the whole answer: status and body.
+pub(crate) async fn request(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> std::io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect(address).await?;
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    );
+    stream.write_all(format!("{head}{body}").as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let (head, body) = answer
+        .split_once("\r\n\r\n")
+        .ok_or(std::io::ErrorKind::UnexpectedEof)?;
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    Ok((
+        status.ok_or(std::io::ErrorKind::InvalidData)?,
+        body.to_owned(),
+    ))
+}
