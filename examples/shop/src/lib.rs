@@ -37,8 +37,7 @@ pub fn node(db: &Db, gateway: Gateway) -> NodeBuilder {
         .daemon("approvals", remind)
 }
 
-/// Makes the permits of the node known, which a node does before its first enqueue and when it joins: an
-/// enqueue in a transaction before that would be refused.
+/// Makes the permits of the node known, so that jobs can be enqueued in transactions before the node runs.
 ///
 /// # Errors
 /// The database fails.

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use ratchet::sqlite::SqliteStore;
-use ratchet::testing::{assert_enqueued, drain, memory_store, perform};
+use ratchet::testing::{assert_enqueued, drain, perform};
 use ratchet::{Delivered, Job, JobState, ManualClock, NewJob, Node, StoreError, StoreErrorKind};
 use serde_json::json;
 use shop_example::db::Db;
@@ -26,7 +26,7 @@ struct Shop {
 
 impl Shop {
     async fn open() -> Self {
-        let (_, clock) = memory_store();
+        let clock = ManualClock::new("2026-01-15T12:00:00Z".parse().unwrap());
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("shop.db").to_str().unwrap().to_owned();
         let store = SqliteStore::builder(&path)

@@ -7,15 +7,18 @@ mod program;
 use std::env;
 use std::io::{Write, stderr};
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use program::{Program, request};
 use ratchet::postgres::sqlx::{self, Connection, PgConnection};
 use ratchet::{
     AttemptOutcome, BatchId, Client, JobFilter, JobOrder, JobRecord, JobState, PageRequest, Ratchet,
 };
+use ratchet_conformance::is_required;
 use shop_example::db::{Db, OrderRow};
 use shop_example::http::Import;
 use shop_example::orders::{BIG, Order};
@@ -40,12 +43,10 @@ async fn no_order_is_lost_on_sqlite() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_order_is_lost_on_postgres() {
     let Ok(server) = env::var("RATCHET_TEST_POSTGRES_URL") else {
+        let missing = "NOT TESTED on PostgreSQL: RATCHET_TEST_POSTGRES_URL is not set";
+        assert!(!is_required("postgres"), "{missing}");
         // Past the capture of a test that passes.
-        writeln!(
-            stderr(),
-            "NOT TESTED on PostgreSQL: RATCHET_TEST_POSTGRES_URL is not set"
-        )
-        .unwrap();
+        writeln!(stderr(), "{missing}").unwrap();
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -63,8 +64,11 @@ async fn no_order_is_lost_on_postgres() {
     )
     .await;
     run(&mut admin, format!("CREATE DATABASE {name}")).await;
-    guarded(folder.path(), &with_database(&server, &name)).await;
+    let url = with_database(&server, &name);
+    let ended = AssertUnwindSafe(guarded(folder.path(), &url)).catch_unwind();
+    let ended = ended.await;
     run(&mut admin, format!("DROP DATABASE {name} WITH (FORCE)")).await;
+    ended.unwrap_or_else(|panic| resume_unwind(panic));
 }
 
 /// The URL with another database.
@@ -96,7 +100,7 @@ async fn guarded(folder: &Path, url: &str) {
 
 async fn scenario(folder: &Path, url: &str) {
     // The gateway never answers this process, so it holds the first charges until it is killed.
-    let doomed = Program::start(folder, url, "shop-1", 3_600_000);
+    let doomed = Program::start(folder, url, "shop-1", 3_600_000).await;
     let shop = Shop::new(url, vec![doomed.address]).await;
     for customer in 0..CUSTOMERS {
         shop.place(customer, 0).await;
@@ -105,8 +109,8 @@ async fn scenario(folder: &Path, url: &str) {
         .await;
     let held = shop.running().await;
 
-    let ending = Program::start(folder, url, "shop-0", 50);
-    let steady = Program::start(folder, url, "shop-2", 50);
+    let ending = Program::start(folder, url, "shop-0", 50).await;
+    let steady = Program::start(folder, url, "shop-2", 50).await;
     shop.is_at(vec![ending.address, doomed.address, steady.address]);
 
     let everybody = (0..CUSTOMERS).map(|customer| shop.buy(customer));
@@ -116,13 +120,18 @@ async fn scenario(folder: &Path, url: &str) {
         shop.wait_until(async || shop.rows("orders").await > CUSTOMERS * 2)
             .await;
         shop.is_at(vec![steady.address]);
-        let ended = tokio::task::spawn_blocking(|| ending.terminate());
-        doomed.kill();
-        ended.await.unwrap();
+        tokio::join!(ending.terminate(), doomed.kill());
         shop.wait_until(async || shop.rows("orders").await >= CUSTOMERS * 3)
             .await;
         let again = ["shop-0", "shop-1"].map(|label| Program::start(folder, url, label, 50));
-        shop.is_at(vec![again[0].address, again[1].address, steady.address]);
+        let again = futures_util::future::join_all(again).await;
+        shop.is_at(
+            again
+                .iter()
+                .chain([&steady])
+                .map(|one| one.address)
+                .collect(),
+        );
         again
     };
     let ((), (), again) = tokio::join!(
@@ -139,7 +148,7 @@ async fn scenario(folder: &Path, url: &str) {
         .await;
     shop.check_jobs(&held).await;
     for program in again.into_iter().chain([steady]) {
-        program.terminate();
+        program.terminate().await;
     }
 }
 

@@ -1,13 +1,13 @@
 //! A process of the shop, and requests to it.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
 
 /// A running process; dropped, it is killed.
 pub(crate) struct Program {
@@ -17,7 +17,7 @@ pub(crate) struct Program {
 
 impl Program {
     /// Starts the program under this label, and waits until it listens. It logs to a file.
-    pub(crate) fn start(folder: &Path, url: &str, label: &str, gateway_ms: u64) -> Self {
+    pub(crate) async fn start(folder: &Path, url: &str, label: &str, gateway_ms: u64) -> Self {
         let log = folder.join(format!("{label}.log"));
         let log = File::options().create(true).append(true).open(log).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_shop-example"))
@@ -29,11 +29,13 @@ impl Program {
             .env_remove("SHOP_LISTEN")
             .stdout(Stdio::piped())
             .stderr(log)
+            .kill_on_drop(true)
             .spawn()
             .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
+            .await
             .unwrap();
         let address = line
             .trim()
@@ -46,31 +48,17 @@ impl Program {
     }
 
     /// Sends SIGTERM, and waits until the process has ended well.
-    pub(crate) fn terminate(mut self) {
-        let pid = self.child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-TERM", &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
-        let status = self.child.wait().unwrap();
+    pub(crate) async fn terminate(mut self) {
+        let pid = self.child.id().unwrap().to_string();
+        let told = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(told.await.unwrap().success());
+        let status = self.child.wait().await.unwrap();
         assert!(status.success(), "{status}");
     }
 
     /// Sends SIGKILL, and waits until the process is gone.
-    pub(crate) fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // The process may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.unwrap();
     }
 }
 
