@@ -145,7 +145,7 @@ impl MongoStore {
             let marked = doc! { "_id": { "$in": pipelines::ids(ids) }, "acted": mark };
             let only = row::fields(doc! { "_id": 1 });
             let rows = on.find(&side.jobs, marked, only).await?;
-            let done: HashSet<JobId> = row::job_ids(&rows)?.into_iter().collect();
+            let done: HashSet<JobId> = row::job_ids(&rows).into_iter().collect();
             for one in acted {
                 let wrote = matches!(
                     one.outcome,

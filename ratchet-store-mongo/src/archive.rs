@@ -68,7 +68,7 @@ impl MongoStore {
         if old.is_empty() {
             return Ok(0);
         }
-        let old = row::job_ids(old)?;
+        let old = row::job_ids(old);
         let these = doc! { "_id": { "$in": ids(&old) } };
         let old = tx.find(&side.jobs, these, FindOptions::default()).await?;
         let rows: HashMap<JobId, &RawDocumentBuf> = old
@@ -173,7 +173,7 @@ impl MongoStore {
         let purged = async {
             let old = doc! { "finished_at": { "$lt": before } };
             let rows = tx.find(&side.archive, old, options).await?;
-            let gone = doc! { "_id": { "$in": ids(&row::job_ids(&rows)?) } };
+            let gone = doc! { "_id": { "$in": ids(&row::job_ids(&rows)) } };
             tx.delete_many(&side.archive, gone).await
         }
         .await;

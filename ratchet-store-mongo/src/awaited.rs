@@ -110,6 +110,6 @@ impl MongoStore {
         let these = doc! { "_id": { "$in": ids(jobs) }, "state": { "$in": unfinished_states() } };
         let only = row::fields(doc! { "_id": 1 });
         let rows = tx.find(&self.main().jobs, these, only).await?;
-        Ok(row::job_ids(&rows)?.into_iter().collect())
+        Ok(row::job_ids(&rows).into_iter().collect())
     }
 }

@@ -135,7 +135,7 @@ impl MongoStore {
         };
         let only = row::fields(doc! { "_id": 1 });
         let rows = on.find(&side.jobs, done, only).await?;
-        Ok(row::job_ids(&rows)?.into_iter().collect())
+        Ok(row::job_ids(&rows).into_iter().collect())
     }
 
     /// What is to be known of each running job. Index `running`.

@@ -157,9 +157,14 @@ pub(crate) fn job_id(row: &RawDocument, name: &'static str) -> Read<JobId> {
     Ok(JobId::from_bytes(bytes))
 }
 
-/// The jobs of these documents.
-pub(crate) fn job_ids<'r>(rows: impl IntoIterator<Item = &'r RawDocumentBuf>) -> Read<Vec<JobId>> {
-    rows.into_iter().map(|row| job_id(row, "_id")).collect()
+/// The jobs of these documents, without those whose id is none of a job. [errors.poison]
+pub(crate) fn job_ids<'r>(rows: impl IntoIterator<Item = &'r RawDocumentBuf>) -> Vec<JobId> {
+    let id = |row: &'r RawDocumentBuf| {
+        job_id(row, "_id")
+            .inspect_err(|error| tracing::warn!(%error, "a document is not of a job"))
+            .ok()
+    };
+    rows.into_iter().filter_map(id).collect()
 }
 
 /// Options that read only these fields.

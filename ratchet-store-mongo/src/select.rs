@@ -70,7 +70,7 @@ impl MongoStore {
             .hint(Hint::Name(index.to_owned()))
             .build();
         let found = side.plain().find(&side.jobs, wanted, options).await?;
-        Ok(row::job_ids(&found)?)
+        Ok(row::job_ids(&found))
     }
 
     /// Those that match among the next jobs, whatever these are.
@@ -87,7 +87,7 @@ impl MongoStore {
         ];
         let mut on = side.plain();
         let found = on.aggregate_by(&side.jobs, stages, ReadConcern::majority(), Some("_id_"));
-        Ok(row::job_ids(&found.await?)?)
+        Ok(row::job_ids(&found.await?))
     }
 
     /// The first ids of unfinished jobs that match, each place looked at as it was at the same
@@ -109,7 +109,7 @@ impl MongoStore {
             ]
         };
         let states = filter.wanted_states();
-        let mut ids = row::job_ids(&self.in_places(wanted, &states, stages).await?)?;
+        let mut ids = row::job_ids(&self.in_places(wanted, &states, stages).await?);
         ids.sort_unstable();
         // A job that went from one place to another meanwhile may be in both.
         ids.dedup();
@@ -216,16 +216,19 @@ pub(crate) fn order(page: &PageRequest) -> i32 {
     }
 }
 
-/// The jobs behind the last page.
+/// The jobs behind the last page. Documents with ids that are none of jobs are on no page.
+/// [errors.poison]
 pub(crate) fn behind(page: &PageRequest) -> Document {
-    let behind = match page.order {
-        JobOrder::OldestFirst => "$gt",
-        JobOrder::NewestFirst => "$lt",
-    };
-    page.after.map_or_else(
-        Document::new,
-        |after| doc! { "_id": { behind: row::id(after) } },
-    )
+    let [first, last] = [0, u8::MAX].map(|byte| JobId::from_bytes([byte; 16]));
+    let mut range = doc! { "$gte": row::id(first), "$lte": row::id(last) };
+    if let Some(after) = page.after {
+        let behind = match page.order {
+            JobOrder::OldestFirst => "$gt",
+            JobOrder::NewestFirst => "$lt",
+        };
+        range.insert(behind, row::id(after));
+    }
+    doc! { "_id": range }
 }
 
 fn counting(wanted: Document) -> Vec<Document> {

@@ -128,7 +128,7 @@ impl MongoStore {
             if round == 0 && self.expects_to_follow() {
                 let seen = self.look_at_settled(&open, call).await?;
                 open.retain_mut(|one| still_open(one, &seen, &mut applied));
-                self.note_follows(is_mostly_followed(&open));
+                self.note_follows(is_mostly_followed(&open, settlements.len()));
                 continue;
             }
             let now = self.now(side).await?;
@@ -138,10 +138,9 @@ impl MongoStore {
                 let statement = |one: &Open<'_>| one.statement(call, now, false);
                 let statements = others.iter().map(statement).collect();
                 let matched = side.bulk_in_two(&side.jobs, statements).await?;
-                if followed.is_empty() && usize::try_from(matched) == Ok(others.len()) {
+                if usize::try_from(matched) == Ok(others.len()) {
                     applied.extend(others.iter().map(|one| one.settlement.token));
-                    open.clear();
-                    continue;
+                    open.retain(Open::is_followed);
                 }
             }
             if !followed.is_empty() {
@@ -155,7 +154,7 @@ impl MongoStore {
             let seen = self.look_at_settled(&open, call).await?;
             open.retain_mut(|one| still_open(one, &seen, &mut applied));
             if round == 0 {
-                self.note_follows(is_mostly_followed(&open));
+                self.note_follows(is_mostly_followed(&open, settlements.len()));
             }
             if round > 1 {
                 tokio::time::sleep(pause(round)).await;
@@ -302,9 +301,10 @@ impl MongoStore {
     }
 }
 
-fn is_mostly_followed(open: &[Open<'_>]) -> bool {
+/// Whether more than half of so many settlements are open and of jobs whose end is followed.
+fn is_mostly_followed(open: &[Open<'_>], settlements: usize) -> bool {
     let followed = open.iter().filter(|one| one.is_followed()).count();
-    followed > open.len() / 2
+    followed > settlements / 2
 }
 
 /// Whether a settlement is to be written again, and as what; notes those that are applied.

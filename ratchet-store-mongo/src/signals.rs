@@ -66,7 +66,7 @@ impl MongoStore {
         let mut waiting = in_time(now);
         waiting.insert("signal.key", key.as_str());
         let only = row::fields(doc! { "_id": 1 });
-        let mut found = row::job_ids(&tx.find(&side.jobs, waiting, only).await?)?;
+        let mut found = row::job_ids(&tx.find(&side.jobs, waiting, only).await?);
         if !found.is_empty() {
             found.sort_unstable();
             self.take_signals(tx, &found, payload, now).await?;

@@ -50,7 +50,7 @@ struct Inside {
     coordinator: OnceLock<Option<Arc<MongoCoordinator>>>,
     /// Of those who met others in a batch.
     turn: Mutex<()>,
-    /// Whether most of the last ends were of jobs whose end is followed.
+    /// Whether most jobs of the last settlement were ones that others wait for.
     follows: AtomicBool,
 }
 
@@ -190,12 +190,13 @@ impl MongoStore {
         self.0.turn.lock().await
     }
 
-    /// Remembers whether most of the last ends were of jobs whose end is followed.
+    /// Remembers whether most jobs of the last settlement were ones that others wait for.
     pub(crate) fn note_follows(&self, follows: bool) {
         self.0.follows.store(follows, Ordering::Relaxed);
     }
 
-    /// Returns whether most of the next ends are expected to be of jobs whose end is followed.
+    /// Returns whether most jobs of the last settlement were ones that others wait for: the next is
+    /// expected to be like it.
     pub(crate) fn expects_to_follow(&self) -> bool {
         self.0.follows.load(Ordering::Relaxed)
     }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::doc;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, doc};
 use ratchet_core::model::{
-    AttemptOutcome, Detail, JobSelector, Outcome, PurgeRequest, Report, ReportKind, Settlement,
+    AttemptOutcome, Detail, JobFilter, JobOrder, JobSelector, Outcome, PageRequest, PurgeRequest,
+    Report, ReportKind, Settlement,
 };
 use ratchet_core::store::{Checked, JobStore, LockStore, NodeStore};
-use ratchet_core::{JobAction, JobState, Json, Name, NewJob};
+use ratchet_core::{JobAction, JobId, JobState, Json, Name, NewJob};
 
 use crate::server::Space;
 use crate::{claim_all, enqueue, job, open};
@@ -191,4 +193,39 @@ pub(crate) async fn the_servers_clock_is_what_counts(space: Arc<Space>) {
     assert!(found.run_at >= at + delay && found.run_at <= after + delay);
     let ended = store.history(id).await.unwrap()[0].ended_at;
     assert!(at <= ended && ended <= after);
+}
+
+pub(crate) async fn documents_of_others_are_on_no_page_and_stop_nothing(space: Arc<Space>) {
+    let store = open(&space).await;
+    let mut ids = vec![enqueue(&store, job()).await];
+    ids.push(enqueue(&store, job()).await);
+    let rows = space.of_majority("jobs");
+    for id in [Bson::Int32(7), "text".into(), ObjectId::new().into()] {
+        let mut like = rows.find_one(doc! {}).await.unwrap().unwrap();
+        like.insert("_id", id);
+        rows.insert_one(like).await.unwrap();
+    }
+    for order in [JobOrder::OldestFirst, JobOrder::NewestFirst] {
+        for filter in [
+            JobFilter::all(),
+            JobFilter::all().state(JobState::Pending),
+            JobFilter::all()
+                .state(JobState::Pending)
+                .kind(Name::new("kind", "kind").unwrap()),
+        ] {
+            let page = PageRequest::first(1).order(order);
+            let first = store.list(&filter, &page).await.unwrap();
+            let second = store.list(&filter, &page.after(first.next)).await.unwrap();
+            let mut listed: Vec<JobId> = first
+                .jobs
+                .iter()
+                .chain(&second.jobs)
+                .map(|job| job.id)
+                .collect();
+            listed.sort_unstable();
+            assert_eq!((listed, second.next), (ids.clone(), None));
+        }
+    }
+    let all = JobSelector::matching(JobFilter::all(), 10);
+    assert_eq!(store.act(&all, JobAction::Cancel).await.unwrap().len(), 2);
 }
