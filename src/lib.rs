@@ -146,11 +146,11 @@ pub use ratchet_core::{
 #[doc(inline)]
 pub use ratchet_core::{InvalidInput, Result, SchemaProblem, StoreError, StoreErrorKind};
 
-#[doc(inline)]
-pub use ratchet_core::metrics;
 #[cfg(feature = "testing")]
 #[doc(inline)]
 pub use ratchet_core::testing;
+#[doc(inline)]
+pub use ratchet_core::{limits, metrics};
 
 /// What the code that [`job`](macro@job) makes refers to.
 #[cfg(feature = "macros")]

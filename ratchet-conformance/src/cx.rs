@@ -102,7 +102,7 @@ impl Cx {
                     );
                 }
                 let store = Checked::shared(store);
-                TestNode::new(Arc::new(Repeating::store(store, Arc::clone(&self.notes))))
+                TestNode::new(Arc::new(Repeating::layered(store, Arc::clone(&self.notes))))
             }
             Err(error) => panic!("the database cannot be opened: {error}"),
         }

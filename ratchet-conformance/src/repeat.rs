@@ -46,7 +46,7 @@ impl Repeating {
     const FIRST_PAUSE: Duration = Duration::from_millis(5);
     const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-    pub(crate) fn store(inner: SharedStore, notes: Arc<Notes>) -> Layered<Self> {
+    pub(crate) fn layered(inner: SharedStore, notes: Arc<Notes>) -> Layered<Self> {
         Layered::new(Self { inner, notes })
     }
 
@@ -141,7 +141,10 @@ mod tests {
                 false => Fault::None,
             }
         });
-        (Repeating::store(Arc::new(store), Arc::clone(&notes)), notes)
+        (
+            Repeating::layered(Arc::new(store), Arc::clone(&notes)),
+            notes,
+        )
     }
 
     #[tokio::test(start_paused = true)]

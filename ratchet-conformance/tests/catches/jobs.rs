@@ -491,7 +491,7 @@ impl JobStore for Sabotaged {
             let all = PageRequest::first(10_000).order(page.order);
             let mut read = self.inner.list(filter, &all).await?;
             let from = (number * page.limit).min(read.jobs.len());
-            return Ok(JobPage::cut(read.jobs.split_off(from), page.limit));
+            return Ok(Self::cut(read.jobs.split_off(from), page));
         }
         if self.is(Sabotage::IgnoresCaseOfTags)
             && let Some(tag) = &filter.tag
@@ -504,7 +504,7 @@ impl JobStore for Sabotaged {
                 let mut tags = job.spec.tags.iter();
                 tags.any(|other| other.as_str().eq_ignore_ascii_case(tag.as_str()))
             });
-            return Ok(JobPage::cut(read.jobs, page.limit));
+            return Ok(Self::cut(read.jobs, page));
         }
         self.inner.list(filter, &asked).await
     }

@@ -251,7 +251,7 @@ impl Sabotaged {
                 filter.states = filter.wanted_states();
                 filter.states.retain(|state| *state != JobState::Cancelled);
                 if filter.states.is_empty() {
-                    return Ok(Some(JobPage::cut(Vec::new(), page.limit)));
+                    return Ok(Some(Self::cut(Vec::new(), page)));
                 }
             }
             Sabotage::LooksAtTheFrontOnly if unfinished && !filter.states.is_empty() => {
@@ -259,7 +259,7 @@ impl Sabotaged {
                 let front = front.order(page.order).after(page.after);
                 let mut front = self.inner.list(&JobFilter::all(), &front).await?.jobs;
                 front.retain(|job| filter.matches(job));
-                return Ok(Some(JobPage::cut(front, page.limit)));
+                return Ok(Some(Self::cut(front, page)));
             }
             Sabotage::ListsEndedJobsByTheirEnds if !unfinished && filter.states.len() < 3 => {
                 let all = PageRequest::first(10_000).order(JobOrder::OldestFirst);
@@ -267,7 +267,7 @@ impl Sabotaged {
                 jobs.sort_by_key(|job| job.finished_at);
                 let key = |job: &JobRecord| job.id;
                 let jobs = Self::page_of(jobs, page, key);
-                return Ok(Some(JobPage::cut(jobs, page.limit)));
+                return Ok(Some(Self::cut(jobs, page)));
             }
             _ => return Ok(None),
         }
@@ -285,6 +285,12 @@ impl Sabotaged {
         }
         let last = all.iter().position(|one| Some(id(one)) == page.after);
         all.split_off(last.map_or(0, |last| last + 1))
+    }
+
+    /// The page of up to one job more than it shows.
+    pub(crate) fn cut(mut jobs: Vec<JobRecord>, page: &PageRequest) -> JobPage {
+        let next = page.cut(&mut jobs).map(|job| job.id);
+        JobPage { jobs, next }
     }
 
     /// How many running jobs have these properties.

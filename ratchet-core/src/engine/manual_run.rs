@@ -2,7 +2,6 @@
 //! node, without its poller and without the loops that look after the cluster.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::task::JoinSet;
 
@@ -21,7 +20,7 @@ use crate::id::ClaimToken;
 use crate::model::{ClaimRequest, JobRecord, NodeStatus};
 use crate::name::Name;
 use crate::route::{Route, Selection};
-use crate::time;
+use crate::time::{self, Timestamp};
 
 /// The most jobs that are claimed at once to find a certain one among them.
 const MAX_CLAIM: usize = 256;
@@ -66,9 +65,9 @@ impl<'a> ManualRun<'a> {
         })
     }
 
-    /// Fires the slots that are due, and fails the jobs whose signal did not come in time. Returns in how
-    /// long the next slot comes, if one does.
-    pub(crate) async fn look_after(&self) -> Result<Option<Duration>> {
+    /// Fires the slots that are due, and fails the jobs whose signal did not come in time. Returns when
+    /// the next slot comes, if one does.
+    pub(crate) async fn look_after(&self) -> Result<Option<Timestamp>> {
         let next = recurring::fire_due(&self.run.recurring).await?;
         reclaimer::expire_signals(&self.run.reclaimer).await?;
         Ok(next)

@@ -21,6 +21,14 @@ struct Inside {
 
 impl ManualClock {
     /// A clock that shows `start`, and only moves when told to.
+    ///
+    /// ```
+    /// use ratchet_core::ManualClock;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::new("2026-01-15T12:00:00Z".parse()?);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn new(start: Timestamp) -> Self {
         Self::made(start, None)

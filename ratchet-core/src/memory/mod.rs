@@ -96,7 +96,8 @@ impl MemoryStore {
         }
     }
 
-    /// Asks `plan`, at every call, what shall go wrong; it is given the name of the trait method.
+    /// Asks `plan`, at every call, what shall go wrong; it is given the name of the operation, as
+    /// errors have it.
     /// The clones that exist already are not affected.
     #[must_use]
     pub fn with_faults(

@@ -3,9 +3,8 @@
 use crate::error::{StoreError, StoreErrorKind};
 use crate::id::JobId;
 use crate::limits;
-use crate::model::{JobFilter, JobOrder, PageRequest};
-use crate::state::{JobAction, JobState, Response};
-use crate::store::JobStore;
+use crate::model::JobFilter;
+use crate::state::{JobAction, JobState};
 
 /// The jobs an action is meant for.
 #[derive(Clone, Debug)]
@@ -42,50 +41,6 @@ impl JobSelector {
             *after = job;
         }
         self
-    }
-
-    /// Does the action through [`JobStore::select`] and [`JobStore::act_on`]. [act.select]
-    pub(crate) async fn act(
-        &self,
-        store: &(impl JobStore + ?Sized),
-        action: JobAction,
-    ) -> Result<Vec<Acted>, StoreError> {
-        let (filter, after, limit) = match self {
-            Self::Ids(ids) => return store.act_on(ids, &JobState::ALL, action).await,
-            Self::Matching {
-                filter,
-                after,
-                limit,
-            } => (filter, *after, *limit),
-        };
-        let mut filter = filter.clone();
-        filter.states = filter.wanted_states();
-        filter
-            .states
-            .retain(|state| state.respond(action) != Response::Refuse);
-        // An empty list would select every state.
-        if filter.states.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut page = PageRequest::first(limit)
-            .order(JobOrder::OldestFirst)
-            .after(after);
-        loop {
-            let ids = store.select(&filter, &page).await?;
-            let mut acted = store.act_on(&ids, &filter.states, action).await?;
-            acted.retain(|one| {
-                !matches!(
-                    one.outcome,
-                    ActionOutcome::Refused(_) | ActionOutcome::NotFound
-                )
-            });
-            // Other calls may have changed all jobs of the page first. An empty answer would say that no
-            // job matches.
-            if !acted.is_empty() || ids.is_empty() {
-                return Ok(acted);
-            }
-            page.after = ids.last().copied();
-        }
     }
 
     /// Refuses a limit of 0, too many jobs, and actions with values that cannot be stored.

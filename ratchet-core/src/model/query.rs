@@ -200,16 +200,6 @@ pub struct JobPage {
     pub next: Option<JobId>,
 }
 
-impl JobPage {
-    /// The page made of up to `limit + 1` jobs read in order: the extra one only shows that there
-    /// is a next page.
-    #[must_use]
-    pub fn cut(mut jobs: Vec<JobRecord>, limit: usize) -> Self {
-        let next = PageRequest::first(limit).cut(&mut jobs).map(|job| job.id);
-        Self { jobs, next }
-    }
-}
-
 /// How many jobs are in each state; states without jobs are absent.
 pub type StateCounts = BTreeMap<JobState, u64>;
 

@@ -5,11 +5,11 @@ use async_trait::async_trait;
 use crate::error::Result;
 use crate::id::{ClaimToken, JobId};
 use crate::model::{
-    Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded, JobFilter,
-    JobInput, JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest,
-    Reclaimed, Report, Reported, Settlement, StateCounts,
+    Acted, ActionOutcome, Attempt, Claim, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced,
+    Guarded, JobFilter, JobInput, JobOrder, JobPage, JobRecord, JobSelector, NewJob, PageRequest,
+    PurgeRequest, ReclaimRequest, Reclaimed, Report, Reported, Settlement, StateCounts,
 };
-use crate::state::{JobAction, JobState};
+use crate::state::{JobAction, JobState, Response};
 
 /// Jobs: from their enqueue to their purge.
 ///
@@ -238,14 +238,17 @@ pub trait JobStore: Debug + Send + Sync {
     /// # Errors
     /// `Invalid`, or a failure of the store; then nothing has changed.
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
-        jobs.act(self, action).await
+        act(self, jobs, action)
+            .await
+            .map_err(|error| error.during("act"))
     }
 
     /// Does an action to these jobs, in one transaction.
     ///
     /// # Contract
     /// - **[act.from]** A job that is in none of the states `from` is left unchanged and answered
-    ///   `NotFound`: it has changed since it was selected.
+    ///   `NotFound`: it has changed since it was selected. If `from` leaves a state out, no id is given
+    ///   twice.
     ///
     /// What [`act`](Self::act) promises holds as well. Errors name `act` as the operation, since that is
     /// what applications call.
@@ -292,9 +295,16 @@ pub trait JobStore: Debug + Send + Sync {
         };
         let mut ids = self.select(filter, &one_more).await?;
         let next = page.cut(&mut ids).copied();
-        let jobs = self.get(&ids, page.detail).await?.into_iter().flatten();
+        let jobs = match &ids[..] {
+            [] => Vec::new(),
+            ids => self
+                .get(ids, page.detail)
+                .await
+                .map_err(|error| error.during("list"))?,
+        };
         // A job may have changed since it was selected.
-        let jobs = jobs.filter(|job| filter.matches(job)).collect();
+        let jobs = jobs.into_iter().flatten().filter(|job| filter.matches(job));
+        let jobs = jobs.collect();
         Ok(JobPage { jobs, next })
     }
 
@@ -303,6 +313,7 @@ pub trait JobStore: Debug + Send + Sync {
     /// # Contract
     /// - **[select.page]** In the order asked for, after the given job, at most `limit`: the ids of the
     ///   jobs that [`list`](Self::list) shows, and of those that it cannot show because they are damaged.
+    ///   The limit is at least 1 and at most one more than that of a page, since `list` looks for one more.
     ///
     /// Errors name `list` as the operation, since that is what applications call.
     ///
@@ -344,4 +355,144 @@ pub trait JobStore: Debug + Send + Sync {
     /// # Errors
     /// `Invalid`, or a failure of the store.
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>>;
+}
+
+/// Acts through [`JobStore::select`] and [`JobStore::act_on`]. [act.select]
+async fn act(
+    store: &(impl JobStore + ?Sized),
+    jobs: &JobSelector,
+    action: JobAction,
+) -> Result<Vec<Acted>> {
+    let (filter, after, limit) = match jobs {
+        JobSelector::Ids(ids) => return store.act_on(ids, &JobState::ALL, action).await,
+        JobSelector::Matching {
+            filter,
+            after,
+            limit,
+        } => (filter, *after, *limit),
+    };
+    let mut filter = filter.clone();
+    filter.states = filter.wanted_states();
+    filter
+        .states
+        .retain(|state| state.respond(action) != Response::Refuse);
+    // An empty list would select every state.
+    if filter.states.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut page = PageRequest::first(limit)
+        .order(JobOrder::OldestFirst)
+        .after(after);
+    loop {
+        let ids = store.select(&filter, &page).await?;
+        let Some(last) = ids.last() else {
+            return Ok(Vec::new());
+        };
+        let mut acted = store.act_on(&ids, &filter.states, action).await?;
+        acted.retain(|one| {
+            !matches!(
+                one.outcome,
+                ActionOutcome::Refused(_) | ActionOutcome::NotFound
+            )
+        });
+        // Other calls may have changed all jobs of the page first. An empty answer would say that no
+        // job matches.
+        if !acted.is_empty() {
+            return Ok(acted);
+        }
+        page.after = Some(*last);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::limits::MAX_BATCH;
+    use crate::memory::{Fault, MemoryStore};
+    use crate::store::Checked;
+
+    type Calls = Arc<Mutex<Vec<&'static str>>>;
+
+    /// A view of the store, what it was asked, and what happens before its first action.
+    fn observed(
+        store: &MemoryStore,
+        first: impl Fn() + Send + Sync + 'static,
+    ) -> (MemoryStore, Calls) {
+        let calls = Calls::default();
+        let seen = Arc::clone(&calls);
+        let observed = store.clone().with_faults(move |operation| {
+            let mut calls = seen.lock().unwrap();
+            if operation == "act" && !calls.contains(&operation) {
+                first();
+            }
+            calls.push(operation);
+            Fault::None
+        });
+        (observed, calls)
+    }
+
+    #[tokio::test]
+    async fn a_page_that_others_were_first_to_act_on_is_followed_by_the_next() {
+        let store = MemoryStore::new();
+        let jobs: Vec<NewJob> = (0..3).map(|number| NewJob::new("kind", &number)).collect();
+        let ids: Vec<JobId> = jobs.iter().map(NewJob::id).collect();
+        store.enqueue(&jobs).await.unwrap();
+        let (others, page) = (store.clone(), JobSelector::Ids(ids[..2].to_vec()));
+        let (observed, calls) = observed(&store, move || {
+            let acted = others.act(&page, JobAction::Cancel).now_or_never();
+            assert_eq!(acted.unwrap().unwrap().len(), 2);
+        });
+        let all = JobSelector::matching(JobFilter::all(), 2);
+        let acted = observed.act(&all, JobAction::Cancel).await.unwrap();
+        let last = Acted {
+            job: ids[2],
+            outcome: ActionOutcome::Became(JobState::Cancelled),
+        };
+        assert_eq!(acted, [last]);
+        assert_eq!(*calls.lock().unwrap(), ["list", "act", "list", "act"]);
+    }
+
+    #[tokio::test]
+    async fn where_nothing_matches_nothing_else_is_asked() {
+        let (store, calls) = observed(&MemoryStore::new(), || {});
+        let all = JobSelector::matching(JobFilter::all(), 2);
+        assert_eq!(store.act(&all, JobAction::Cancel).await.unwrap(), []);
+        let page = store.list(&JobFilter::all(), &PageRequest::first(2)).await;
+        assert_eq!(page.unwrap().jobs, []);
+        assert_eq!(*calls.lock().unwrap(), ["list"; 2]);
+        // No state can be both ended and cancelled.
+        let ended = JobSelector::matching(JobFilter::all().state(JobState::Succeeded), 2);
+        assert_eq!(store.act(&ended, JobAction::Cancel).await.unwrap(), []);
+        assert_eq!(*calls.lock().unwrap(), ["list"; 2]);
+    }
+
+    #[tokio::test]
+    async fn errors_name_what_was_asked_for() {
+        let store = MemoryStore::new();
+        store.enqueue(&[NewJob::new("kind", &1)]).await.unwrap();
+        let failing = |failing| {
+            store.clone().with_faults(move |operation| match operation {
+                _ if operation == failing => Fault::ErrorBeforeCommit,
+                _ => Fault::None,
+            })
+        };
+        let all = JobSelector::matching(JobFilter::all(), 2);
+        let error = failing("list").act(&all, JobAction::Cancel).await;
+        assert_eq!(error.unwrap_err().operation(), "act");
+        let page = PageRequest::first(2);
+        let error = failing("get").list(&JobFilter::all(), &page).await;
+        assert_eq!(error.unwrap_err().operation(), "list");
+    }
+
+    #[tokio::test]
+    async fn the_largest_page_can_be_listed_through_the_door() {
+        let store = Checked::new(MemoryStore::new());
+        let page = PageRequest::first(MAX_BATCH + 1);
+        let ids = store.select(&JobFilter::all(), &page).await;
+        assert_eq!(ids.unwrap(), []);
+    }
 }

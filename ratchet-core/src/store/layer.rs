@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 
 use super::*;
 use crate::cluster::ClusterCoordinator;
-use crate::error::{InvalidInput, Result, StoreError};
+use crate::error::Result;
 use crate::id::*;
 use crate::model::*;
 use crate::name::Name;
@@ -21,10 +21,7 @@ macro_rules! part {
         $store.$part()
     };
     (optional, $store:expr, $part:ident) => {
-        $store.$part().ok_or_else(|| {
-            let problem = format!("has no part `{}`", stringify!($part));
-            StoreError::from(InvalidInput::new("store", problem)).during(stringify!($part))
-        })?
+        checked::part(stringify!($part), $store.$part())?
     };
 }
 
@@ -34,11 +31,15 @@ macro_rules! layer {
     })+) => {
         /// Decorates a store: passes every call on to it, except those that an implementation overrides.
         ///
-        /// [`Layered`] makes the store. Each method is one of the parts of a [`Store`], with its name; the
-        /// contract is there. An optional part is there if the inner store has it.
+        /// [`Layered`] makes the store. Each method has the name and the contract of a method of one of the
+        /// store's parts. An optional part is there if the inner store has it.
         ///
         /// A provided method of a part, such as [`JobStore::act`], is a call of its own: it reaches the inner
         /// store without the methods that it is made of.
+        ///
+        /// Wrap the bare store, and put the door around both: `Checked::new(Layered::new(layer))`. Around a
+        /// [`Checked`] store a layer sees what the door would have refused, and its
+        /// [`call_policy`](Self::call_policy) has no effect.
         ///
         /// ```
         /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -88,6 +89,12 @@ macro_rules! layer {
                 self.inner().call_policy()
             }
 
+            /// Returns the transactions of the inner store: see [`Store::transactions`]. Jobs that are
+            /// enqueued in them do not pass through [`enqueue`](Self::enqueue).
+            fn transactions(&self) -> Option<&dyn TransactionStore> {
+                self.inner().transactions()
+            }
+
             $($(
                 #[doc = concat!("Passes on [`", stringify!($part), "::", stringify!($method), "`].")]
                 async fn $method(&self, $($argument: $type),*) -> Result<$answer> {
@@ -129,7 +136,7 @@ macro_rules! layer {
             }
 
             fn transactions(&self) -> Option<&dyn TransactionStore> {
-                self.layer.inner().transactions()
+                self.layer.transactions()
             }
 
             fn connections(&self) -> Option<u32> {

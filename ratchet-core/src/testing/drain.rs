@@ -171,14 +171,14 @@ async fn next_due(
     node: &Node,
     queue: Option<&Name>,
     now: Timestamp,
-    next_slot: Option<Duration>,
+    next_slot: Option<Timestamp>,
 ) -> Result<Option<Timestamp>> {
     let mut filter = JobFilter::all()
         .state(JobState::Pending)
         .state(JobState::Blocked);
     filter.queue = queue.cloned();
     let mut page = PageRequest::first(PAGE).order(JobOrder::OldestFirst);
-    let mut next = next_slot.map(|slot| time::add(now, slot));
+    let mut next = next_slot;
     loop {
         let read = node.client().list(&filter, &page).await?;
         let due = read.jobs.iter().filter_map(|job| match job.state {

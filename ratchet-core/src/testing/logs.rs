@@ -9,7 +9,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Keeps what the current thread logs while it lives. Other subscribers of the thread see nothing
+/// Captures the current thread's log lines until it is dropped. Other subscribers of the thread see nothing
 /// meanwhile.
 ///
 /// ```
@@ -67,8 +67,8 @@ impl fmt::Display for LogLine {
 }
 
 impl Logs {
-    /// Keeps what this thread logs from now on. Tests on several threads need
-    /// `#[tokio::test]`'s single-threaded runtime.
+    /// Captures what this thread logs from now on. Lines of other threads are not captured: use the
+    /// default, single-threaded runtime of `#[tokio::test]`.
     pub fn capture() -> Self {
         let lines = Lines::default();
         Self {
@@ -85,7 +85,7 @@ impl Logs {
 
     /// Returns the lines of one target so far, oldest first.
     #[must_use]
-    pub fn of(&self, target: &str) -> Vec<LogLine> {
+    pub fn with_target(&self, target: &str) -> Vec<LogLine> {
         let mut lines = self.lines();
         lines.retain(|line| line.target == target);
         lines
@@ -97,7 +97,7 @@ impl Logs {
     /// If there is none. The message lists the lines of the target.
     #[track_caller]
     pub fn assert_logged(&self, level: Level, target: &str, fields: &[(&str, &str)]) {
-        let lines = self.of(target);
+        let lines = self.with_target(target);
         let has = |line: &LogLine| {
             let mut fields = fields.iter();
             line.level == level && fields.all(|(name, value)| line.field(name) == Some(*value))

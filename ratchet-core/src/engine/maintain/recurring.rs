@@ -30,7 +30,7 @@ use crate::model::{
 };
 use crate::name::Name;
 use crate::store::Acquired;
-use crate::time::{self, millis_between, to_millis};
+use crate::time::{self, Timestamp, millis_between, to_millis};
 
 /// The most definitions that are claimed at once.
 const BATCH: usize = 100;
@@ -104,7 +104,9 @@ pub(crate) async fn run(run: Arc<RecurringHandles>) {
                 }
                 // What came since takes part of the time until the next slot.
                 let passed = looked.asked.elapsed();
-                pause(&run, looked.next.map(|next| next.saturating_sub(passed)))
+                let now = to_millis(looked.now);
+                let wait = |next| millis_between(now, to_millis(next)).saturating_sub(passed);
+                pause(&run, looked.next.map(wait))
             }
             Err(error) => backoff.failed(&error, run.common.random()),
         };
@@ -116,9 +118,9 @@ pub(crate) async fn run(run: Arc<RecurringHandles>) {
     }
 }
 
-/// Fires what is due, and returns in how long the next slot comes by the database's clock, if one does.
+/// Fires what is due, and returns when the next slot comes by the database's clock, if one does.
 #[cfg(feature = "testing")]
-pub(crate) async fn fire_due(run: &RecurringHandles) -> Result<Option<Duration>> {
+pub(crate) async fn fire_due(run: &RecurringHandles) -> Result<Option<Timestamp>> {
     if run.common.calls.store().recurring().is_none() {
         return Ok(None);
     }
@@ -129,8 +131,10 @@ pub(crate) async fn fire_due(run: &RecurringHandles) -> Result<Option<Duration>>
 struct Looked {
     /// When the store was last asked.
     asked: Instant,
-    /// In how long the next slot comes, from then on.
-    next: Option<Duration>,
+    /// That moment by the database's clock.
+    now: Timestamp,
+    /// When the next slot comes by that clock.
+    next: Option<Timestamp>,
     /// Whether there was a definition that this node cannot read.
     unreadable: bool,
 }
@@ -150,9 +154,11 @@ async fn tick(run: &RecurringHandles) -> Result<Looked> {
         metrics::unreadable_definitions(due.unreadable);
         let next = fire_all(run, &due).await?;
         if due.definitions.len() + due.unreadable < request.limit {
-            let next = due.next_in.into_iter().chain(next).min();
+            let next_of_others = due.next_in.map(|wait| time::add(due.now, wait));
+            let next = next_of_others.into_iter().chain(next).min();
             return Ok(Looked {
                 asked,
+                now: due.now,
                 next,
                 unreadable,
             });
@@ -160,8 +166,8 @@ async fn tick(run: &RecurringHandles) -> Result<Looked> {
     }
 }
 
-/// Fires the claimed definitions, and says in how long the first of them comes again.
-async fn fire_all(run: &RecurringHandles, due: &DueRecurring) -> Result<Option<Duration>> {
+/// Fires the claimed definitions, and returns when the first of them comes again.
+async fn fire_all(run: &RecurringHandles, due: &DueRecurring) -> Result<Option<Timestamp>> {
     let plans = due.definitions.iter();
     let firings: Vec<RecurringFiring> = plans.filter_map(|one| one.plan(due.now)).collect();
     firings.iter().for_each(|one| metrics::late(one, due.now));
@@ -174,8 +180,7 @@ async fn fire_all(run: &RecurringHandles, due: &DueRecurring) -> Result<Option<D
         rest = behind;
     }
     failed?;
-    let next = firings.iter().filter_map(|firing| firing.next_fire).min();
-    Ok(next.map(|next| millis_between(to_millis(due.now), to_millis(next))))
+    Ok(firings.iter().filter_map(|firing| firing.next_fire).min())
 }
 
 /// How many of the firings go into one call.

@@ -163,7 +163,7 @@ fn check<E: Into<StoreError>>(operation: &'static str, checked: Result<(), E>) -
 }
 
 /// Returns a part of a store, or the error of a call of a part that is not there.
-fn part<P>(operation: &'static str, part: Option<P>) -> Result<P> {
+pub(super) fn part<P>(operation: &'static str, part: Option<P>) -> Result<P> {
     part.ok_or_else(|| {
         StoreError::new(StoreErrorKind::Misconfigured, operation)
             .with_source("the store does not have this part")

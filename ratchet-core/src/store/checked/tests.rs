@@ -139,8 +139,18 @@ async fn what_is_refused_reaches_no_store() {
         "ids",
     );
     assert_refused(store.get(&ids, Detail::Whole).await, "get", "ids");
+    let acted = store.act_on(&ids, &JobState::ALL, JobAction::Cancel).await;
+    assert_refused(acted, "act", "ids");
     let none = PageRequest::first(0);
     assert_refused(store.list(&JobFilter::all(), &none).await, "list", "limit");
+    assert_refused(
+        store.select(&JobFilter::all(), &none).await,
+        "list",
+        "limit",
+    );
+    let beyond = PageRequest::first(many + 1);
+    let selected = store.select(&JobFilter::all(), &beyond).await;
+    assert_refused(selected, "list", "limit");
     let old = PurgeRequest::new(JobState::Running, Duration::ZERO, 1);
     assert_refused(store.purge(&old).await, "purge", "state");
     assert_refused(
@@ -257,6 +267,8 @@ async fn what_needs_no_store_reaches_none() {
             .unwrap()
             .is_empty()
     );
+    let acted = store.act_on(&[], &JobState::ALL, JobAction::Cancel).await;
+    assert!(acted.unwrap().is_empty());
     assert!(store.get(&[], Detail::Whole).await.unwrap().is_empty());
     assert!(store.archived(&[]).await.unwrap().is_empty());
     assert!(
