@@ -13,7 +13,7 @@ use ratchet_core::{InvalidInput, JobId, Name, Result};
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
-use crate::failure::{Loss, Result as Inner};
+use crate::failure::Result as Inner;
 use crate::purge::OldJobs;
 use crate::read::beginning;
 use crate::row;
@@ -23,13 +23,9 @@ use crate::store::SqlStore;
 impl<D: Dialect> ArchiveStore for SqlStore<D> {
     async fn archive(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         const OPERATION: &str = "archive";
-        // As for purges: again it would be to other jobs, and their number alone be told.
-        self.call_again_after(
-            OPERATION,
-            |loss| loss == Loss::Told,
-            || self.archive_jobs(request),
-        )
-        .await
+        // As a purge.
+        self.call_once(OPERATION, || self.archive_jobs(request))
+            .await
     }
 
     async fn archived(&self, ids: &[JobId]) -> Result<Vec<Option<ArchivedJob>>> {
@@ -48,12 +44,8 @@ impl<D: Dialect> ArchiveStore for SqlStore<D> {
     }
 
     async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
-        self.call_again_after(
-            "purge_archive",
-            |loss| loss == Loss::Told,
-            || self.forget_archived(request),
-        )
-        .await
+        self.call_once("purge_archive", || self.forget_archived(request))
+            .await
     }
 }
 

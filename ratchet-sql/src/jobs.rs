@@ -10,7 +10,6 @@ use ratchet_core::store::JobStore;
 use ratchet_core::{ClaimToken, JobAction, JobId, JobState, Result, time};
 
 use crate::dialect::Dialect;
-use crate::failure::Loss;
 use crate::store::SqlStore;
 
 #[async_trait]
@@ -23,12 +22,8 @@ impl<D: Dialect> JobStore for SqlStore<D> {
         let until = self.call_policy().timely_end(time::monotonic());
         // A claim whose answer was lost may have been made, and another on top of it would be more
         // than was asked for. One that the server says it ended was not made.
-        self.call_again_after(
-            "claim_next_batch",
-            |loss| loss == Loss::Told,
-            || self.claim_jobs(request, until),
-        )
-        .await
+        self.call_once("claim_next_batch", || self.claim_jobs(request, until))
+            .await
     }
 
     async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
@@ -55,12 +50,8 @@ impl<D: Dialect> JobStore for SqlStore<D> {
     ) -> Result<Vec<Acted>> {
         // An action whose answer was lost may have been done: the second answer would be that it was
         // refused.
-        self.call_again_after(
-            "act",
-            |loss| loss == Loss::Told,
-            || self.act_on_jobs(jobs, from, action),
-        )
-        .await
+        self.call_once("act", || self.act_on_jobs(jobs, from, action))
+            .await
     }
 
     async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
@@ -81,12 +72,7 @@ impl<D: Dialect> JobStore for SqlStore<D> {
     }
 
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
-        // Again it would be to other jobs, and only their number is returned.
-        self.call_again_after(
-            "purge",
-            |loss| loss == Loss::Told,
-            || self.purge_jobs(request),
-        )
-        .await
+        // A purge that is repeated deletes other jobs, and only their number is returned.
+        self.call_once("purge", || self.purge_jobs(request)).await
     }
 }

@@ -11,7 +11,7 @@ use ratchet_core::{ClaimToken, Name, NodeId, Result, StoreErrorKind};
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
-use crate::failure::{Failure, Loss, Result as Inner};
+use crate::failure::{Failure, Result as Inner};
 use crate::row;
 use crate::statement::OwnStatements as _;
 use crate::store::SqlStore;
@@ -41,12 +41,7 @@ impl<D: Dialect> NodeStore for SqlStore<D> {
 
     async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
         // One whose answer was lost may have been made, and again would not say who had died.
-        self.call_again_after(
-            "sweep_nodes",
-            |loss| loss == Loss::Told,
-            || self.sweep(sweep),
-        )
-        .await
+        self.call_once("sweep_nodes", || self.sweep(sweep)).await
     }
 
     async fn database_time(&self) -> Result<Timestamp> {

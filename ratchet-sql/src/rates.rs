@@ -9,7 +9,7 @@ use ratchet_core::store::RateStore;
 use ratchet_core::{InvalidInput, Rate, Result, time};
 
 use crate::dialect::{Dialect, Query, Row, Run};
-use crate::failure::{Loss, Result as Inner};
+use crate::failure::Result as Inner;
 use crate::store::SqlStore;
 
 /// How many keys one statement asks about.
@@ -18,11 +18,9 @@ const AT_ONCE: usize = 100;
 #[async_trait]
 impl<D: Dialect> RateStore for SqlStore<D> {
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>> {
-        // A start whose grant was not heard of is lost: again it would be counted twice, and the
-        // caller, who has no answer, makes none.
-        let again = |loss| loss == Loss::Told;
-        self.call_again_after("take", again, || self.take_rates(requests))
-            .await
+        // A grant whose answer was lost is not used by the caller. A call that is repeated would count it
+        // twice.
+        self.call_once("take", || self.take_rates(requests)).await
     }
 
     async fn forget_idle(&self, limit: usize) -> Result<u64> {

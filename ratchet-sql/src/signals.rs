@@ -7,7 +7,7 @@ use ratchet_core::{JobId, JobState, Json, Name, Result};
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
-use crate::failure::{Loss, Result as Inner};
+use crate::failure::Result as Inner;
 use crate::links_read::{self, StoredSignal};
 use crate::row;
 use crate::store::SqlStore;
@@ -16,14 +16,12 @@ use crate::store::SqlStore;
 impl<D: Dialect> SignalStore for SqlStore<D> {
     async fn deliver(&self, signal: &Signal) -> Result<Delivered> {
         // Again, after an answer that was lost, it would be to others, or to nobody.
-        let told = |loss| loss == Loss::Told;
-        self.call_again_after("deliver", told, || self.deliver_signal(signal))
+        self.call_once("deliver", || self.deliver_signal(signal))
             .await
     }
 
     async fn expire(&self, limit: usize) -> Result<Vec<JobId>> {
-        let told = |loss| loss == Loss::Told;
-        self.call_again_after("expire", told, || self.expire_signals(limit))
+        self.call_once("expire", || self.expire_signals(limit))
             .await
     }
 }

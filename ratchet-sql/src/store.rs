@@ -133,25 +133,26 @@ impl<D: Dialect> SqlStore<D> {
         Work: Future<Output = Inner<T>> + Send,
         T: Send,
     {
-        self.call_again_after(operation, |loss| loss != Loss::No, work)
+        self.repeat_lost(work)
             .await
+            .map_err(|failure| failure.during(operation))
     }
 
-    /// As [`call`](Self::call), but repeated after a lost connection only as `repeat` says.
+    /// As [`call`](Self::call), for work whose second answer would not be the first: it is repeated only
+    /// if the server rolled it back.
     ///
     /// # Errors
     /// As [`call`](Self::call).
-    pub async fn call_again_after<T, Work>(
+    pub async fn call_once<T, Work>(
         &self,
         operation: &'static str,
-        repeat: impl Fn(Loss) -> bool + Send + Sync,
         work: impl Fn() -> Work + Send + Sync,
     ) -> Result<T>
     where
         Work: Future<Output = Inner<T>> + Send,
         T: Send,
     {
-        self.repeat_after(repeat, work)
+        self.repeat_after(|loss| loss == Loss::Told, work)
             .await
             .map_err(|failure| failure.during(operation))
     }

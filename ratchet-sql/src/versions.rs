@@ -8,7 +8,7 @@ use ratchet_core::store::VersionStore;
 use ratchet_core::{Name, Result};
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
-use crate::failure::{Loss, Result as Inner};
+use crate::failure::Result as Inner;
 use crate::row;
 use crate::store::SqlStore;
 
@@ -16,8 +16,7 @@ use crate::store::SqlStore;
 impl<D: Dialect> VersionStore for SqlStore<D> {
     async fn bump(&self, namespace: &Name, guard: Option<&Guard>) -> Result<Guarded<u64>> {
         // Twice is harmless but for those who count.
-        let again = |loss| loss == Loss::Told;
-        self.call_again_after("bump", again, || self.bump_version(namespace, guard))
+        self.call_once("bump", || self.bump_version(namespace, guard))
             .await
     }
 

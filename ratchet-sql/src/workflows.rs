@@ -10,25 +10,19 @@ use ratchet_core::{BatchId, JobId, Result};
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Run};
-use crate::failure::{Loss, Result as Inner};
+use crate::failure::Result as Inner;
 use crate::row;
 use crate::store::SqlStore;
-
-/// Again, after an answer that was lost, these would say something else of what they did.
-fn told(loss: Loss) -> bool {
-    loss == Loss::Told
-}
 
 #[async_trait]
 impl<D: Dialect> WorkflowStore for SqlStore<D> {
     async fn create_batch(&self, batch: BatchId) -> Result<Changed> {
-        self.call_again_after("create_batch", told, || self.make_batch(batch))
+        self.call_once("create_batch", || self.make_batch(batch))
             .await
     }
 
     async fn close_batch(&self, batch: BatchId) -> Result<BatchClosed> {
-        self.call_again_after("close_batch", told, || self.shut(batch))
-            .await
+        self.call_once("close_batch", || self.shut(batch)).await
     }
 
     async fn batches(&self, ids: &[BatchId]) -> Result<Vec<Option<BatchRecord>>> {
@@ -52,7 +46,7 @@ impl<D: Dialect> WorkflowStore for SqlStore<D> {
     }
 
     async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
-        self.call_again_after("purge_batches", told, || self.delete_batches(request))
+        self.call_once("purge_batches", || self.delete_batches(request))
             .await
     }
 

@@ -13,7 +13,7 @@ use ratchet_core::time::{duration_millis, from_millis};
 use ratchet_core::{InvalidInput, JobId, Result};
 
 use crate::connection::Tx;
-use crate::error::{Loss, Result as Inner};
+use crate::error::Result as Inner;
 use crate::passes::Fate;
 use crate::pipelines::{LONGEST, code, ids};
 use crate::purge::Gone;
@@ -48,8 +48,7 @@ impl ArchiveStore for MongoStore {
     }
 
     async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
-        let again = |loss| loss == Loss::Told;
-        self.call_again_after("purge_archive", again, || self.purge_archived(request))
+        self.call_once("purge_archive", || self.purge_archived(request))
             .await
     }
 }

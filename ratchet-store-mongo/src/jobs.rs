@@ -9,7 +9,6 @@ use ratchet_core::model::{
 use ratchet_core::store::{JobStore, Store};
 use ratchet_core::{ClaimToken, JobAction, JobId, JobState, Result, time};
 
-use crate::error::Loss;
 use crate::passes::Fate;
 use crate::store::MongoStore;
 
@@ -24,12 +23,8 @@ impl JobStore for MongoStore {
         // A claim whose answer was lost may have been made, and another on top of it would be more
         // than was asked for. One that the server says it did not make can be made again. `until` is kept
         // through contention, too.
-        self.call_going_on(
-            "claim_next_batch",
-            |loss| loss == Loss::Told,
-            || self.claim_jobs(request, until),
-        )
-        .await
+        self.call_going_on("claim_next_batch", || self.claim_jobs(request, until))
+            .await
     }
 
     async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
@@ -56,12 +51,8 @@ impl JobStore for MongoStore {
     ) -> Result<Vec<Acted>> {
         // An action whose answer was lost may have been done: the second answer would be that it was
         // refused.
-        self.call_again_after(
-            "act",
-            |loss| loss == Loss::Told,
-            || self.act_on_jobs(jobs, from, action),
-        )
-        .await
+        self.call_once("act", || self.act_on_jobs(jobs, from, action))
+            .await
     }
 
     async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {

@@ -12,7 +12,7 @@ use ratchet_core::{JobState, NodeId, Result};
 
 use crate::clock::Now;
 use crate::connection::{Side, Tx};
-use crate::error::{Failure, Loss, Result as Inner};
+use crate::error::{Failure, Result as Inner};
 use crate::pipelines::{code, literal};
 use crate::row;
 use crate::store::MongoStore;
@@ -47,12 +47,7 @@ impl NodeStore for MongoStore {
 
     async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
         // One whose answer was lost may have been made, and again would not say who had died.
-        self.call_again_after(
-            "sweep_nodes",
-            |loss| loss == Loss::Told,
-            || self.sweep(sweep),
-        )
-        .await
+        self.call_once("sweep_nodes", || self.sweep(sweep)).await
     }
 
     async fn database_time(&self) -> Result<Timestamp> {

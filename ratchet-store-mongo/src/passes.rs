@@ -11,7 +11,7 @@ use ratchet_core::time::{self, duration_millis};
 use tokio::time::Instant;
 
 use crate::connection::Tx;
-use crate::error::{Loss, Result};
+use crate::error::Result;
 use crate::pipelines::{LONGEST, code};
 use crate::row;
 use crate::store::MongoStore;
@@ -62,13 +62,10 @@ impl MongoStore {
         let until = self.call_policy().timely_end(time::monotonic());
         // What has landed is not done again.
         let progress = Mutex::new(Progress::default());
-        // A transaction whose commit nobody heard of may have landed, and again it would be to other
-        // jobs, and their number alone be told.
-        let told = |loss| loss == Loss::Told;
-        self.call_going_on(operation, told, || {
-            self.go_on(request, fate, until, &progress)
-        })
-        .await
+        // A commit whose answer was lost may have landed. A pass that is repeated would take other jobs, and
+        // return only their number.
+        self.call_going_on(operation, || self.go_on(request, fate, until, &progress))
+            .await
     }
 
     async fn go_on(

@@ -12,19 +12,18 @@ use ratchet_core::store::RateStore;
 use ratchet_core::{Rate, Result, time};
 
 use crate::clock::Now;
-use crate::error::{Failure, Loss, Result as Inner};
+use crate::error::{Failure, Result as Inner};
 use crate::row;
 use crate::store::{MongoStore, pause};
 
 #[async_trait]
 impl RateStore for MongoStore {
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>> {
-        // A start whose grant was not heard of is lost: again it would be counted twice, and the
-        // caller, who has no answer, makes none.
-        let again = |loss| loss == Loss::Told;
+        // A grant whose answer was lost is not used by the caller. A call that is repeated would count it
+        // twice.
         // What is granted stays granted when the call goes on after a loss.
         let answers = Mutex::new(Vec::with_capacity(requests.len()));
-        self.call_going_on("take", again, || self.take_rates(requests, &answers))
+        self.call_going_on("take", || self.take_rates(requests, &answers))
             .await?;
         Ok(answers.into_inner().unwrap_or_else(PoisonError::into_inner))
     }

@@ -13,7 +13,7 @@ use crate::bulk::Statement;
 use crate::clock::Now;
 use crate::connection::Tx;
 use crate::ends::{Ties, all_of, released, tie_fields};
-use crate::error::{Loss, Result as Inner};
+use crate::error::Result as Inner;
 use crate::pipelines::{self, LONGEST, ids, literal};
 use crate::row;
 use crate::store::MongoStore;
@@ -29,14 +29,12 @@ const CLOSED: i32 = 2;
 impl SignalStore for MongoStore {
     async fn deliver(&self, signal: &Signal) -> Result<Delivered> {
         // Again, after an answer that was lost, it would be to others, or to nobody.
-        let told = |loss| loss == Loss::Told;
-        self.call_again_after("deliver", told, || self.deliver_signal(signal))
+        self.call_once("deliver", || self.deliver_signal(signal))
             .await
     }
 
     async fn expire(&self, limit: usize) -> Result<Vec<JobId>> {
-        let told = |loss| loss == Loss::Told;
-        self.call_again_after("expire", told, || self.expire_signals(limit))
+        self.call_once("expire", || self.expire_signals(limit))
             .await
     }
 }

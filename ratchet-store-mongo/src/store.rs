@@ -244,44 +244,46 @@ impl MongoStore {
     where
         Work: Future<Output = Inner<T>>,
     {
-        self.call_again_after(operation, |loss| loss != Loss::No, work)
+        let none = ContentionBackoff::new(0, Duration::ZERO);
+        self.repeat(operation, none, |loss| loss != Loss::No, work)
             .await
     }
 
-    /// As [`call`](Self::call), but repeated after a loss only as `repeat` says.
-    pub(crate) async fn call_again_after<T, Work>(
+    /// As [`call`](Self::call), for work whose second answer would not be the first: it is repeated only
+    /// if the server undid it.
+    pub(crate) async fn call_once<T, Work>(
         &self,
         operation: &'static str,
-        repeat: impl Fn(Loss) -> bool,
         work: impl Fn() -> Work,
     ) -> Result<T>
     where
         Work: Future<Output = Inner<T>>,
     {
-        let mut backoff = ContentionBackoff::new(0, Duration::ZERO);
-        self.repeat(operation, &mut backoff, repeat, work).await
+        let none = ContentionBackoff::new(0, Duration::ZERO);
+        self.repeat(operation, none, |loss| loss == Loss::Told, work)
+            .await
     }
 
-    /// As [`call_again_after`](Self::call_again_after), for work that keeps something from one try to the
+    /// As [`call_once`](Self::call_once), for work that keeps something from one try to the
     /// next: what it has done, or when it is to end. It is repeated after contention as well, since the door of the core would begin anew.
     pub(crate) async fn call_going_on<T, Work>(
         &self,
         operation: &'static str,
-        repeat: impl Fn(Loss) -> bool,
         work: impl Fn() -> Work,
     ) -> Result<T>
     where
         Work: Future<Output = Inner<T>>,
     {
-        let mut backoff = ContentionBackoff::new(RETRIES, self.0.deadline);
-        self.repeat(operation, &mut backoff, repeat, work).await
+        let backoff = ContentionBackoff::new(RETRIES, self.0.deadline);
+        self.repeat(operation, backoff, |loss| loss == Loss::Told, work)
+            .await
     }
 
     /// Tries again after contention as `backoff` says, and after a loss as `repeat` says.
     async fn repeat<T, Work>(
         &self,
         operation: &'static str,
-        backoff: &mut ContentionBackoff,
+        mut backoff: ContentionBackoff,
         repeat: impl Fn(Loss) -> bool,
         work: impl Fn() -> Work,
     ) -> Result<T>
@@ -300,7 +302,7 @@ impl MongoStore {
                 };
                 // The door would forget that the work was tried before.
                 let contends = lost > 0 && failure.kind == StoreErrorKind::Contention;
-                let again = contends || (failure.loss != Loss::No && repeat(failure.loss));
+                let again = contends || repeat(failure.loss);
                 if let Some(pause) = backoff.failed(failure.kind, began.elapsed(), fastrand::f64())
                 {
                     tokio::time::sleep(pause).await;

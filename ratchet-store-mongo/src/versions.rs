@@ -10,7 +10,7 @@ use ratchet_core::store::VersionStore;
 use ratchet_core::{InvalidInput, Name, Result};
 
 use crate::connection::Tx;
-use crate::error::{Failure, Loss, Result as Inner};
+use crate::error::{Failure, Result as Inner};
 use crate::pipelines;
 use crate::row;
 use crate::store::MongoStore;
@@ -19,8 +19,7 @@ use crate::store::MongoStore;
 impl VersionStore for MongoStore {
     async fn bump(&self, namespace: &Name, guard: Option<&Guard>) -> Result<Guarded<u64>> {
         // Twice is harmless but for those who count.
-        let again = |loss| loss == Loss::Told;
-        self.call_again_after("bump", again, || self.bump_version(namespace, guard))
+        self.call_once("bump", || self.bump_version(namespace, guard))
             .await
     }
 

@@ -10,27 +10,21 @@ use ratchet_core::store::{Changed, WorkflowStore};
 use ratchet_core::time::duration_millis;
 use ratchet_core::{BatchId, InvalidInput, JobId, Result};
 
-use crate::error::{Loss, Result as Inner};
+use crate::error::Result as Inner;
 use crate::links::batch_record;
 use crate::pipelines::LONGEST;
 use crate::row;
 use crate::store::MongoStore;
 
-/// Again, after an answer that was lost, these would say something else of what they did.
-fn told(loss: Loss) -> bool {
-    loss == Loss::Told
-}
-
 #[async_trait]
 impl WorkflowStore for MongoStore {
     async fn create_batch(&self, batch: BatchId) -> Result<Changed> {
-        self.call_again_after("create_batch", told, || self.make_batch(batch))
+        self.call_once("create_batch", || self.make_batch(batch))
             .await
     }
 
     async fn close_batch(&self, batch: BatchId) -> Result<BatchClosed> {
-        self.call_again_after("close_batch", told, || self.shut(batch))
-            .await
+        self.call_once("close_batch", || self.shut(batch)).await
     }
 
     async fn batches(&self, ids: &[BatchId]) -> Result<Vec<Option<BatchRecord>>> {
@@ -47,7 +41,7 @@ impl WorkflowStore for MongoStore {
     }
 
     async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
-        self.call_again_after("purge_batches", told, || self.delete_batches(request))
+        self.call_once("purge_batches", || self.delete_batches(request))
             .await
     }
 
