@@ -39,7 +39,7 @@ pub(crate) fn misfit(error: &serde_json::Error) -> String {
 /// A JSON document, kept as text: a payload, a checkpoint or a result.
 ///
 /// Cheap to clone. Its `Debug` shows the size only, since payloads may hold what logs must not.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Json(Arc<str>);
 
 impl Json {

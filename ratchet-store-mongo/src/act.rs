@@ -351,11 +351,8 @@ impl Writes {
                 (pipeline, ActionOutcome::Became(to))
             }
         };
-        self.statements.push(Statement {
-            filter: doc! { "_id": row::id(id), "state": code(from) },
-            pipeline,
-            bytes: 0,
-        });
+        let unchanged = doc! { "_id": row::id(id), "state": code(from) };
+        self.statements.push(Statement::new(unchanged, pipeline));
         outcome
     }
 }

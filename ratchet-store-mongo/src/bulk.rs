@@ -9,13 +9,31 @@ use crate::error::{Failure, Loss, Result};
 pub(crate) struct Statement {
     pub(crate) filter: Document,
     pub(crate) pipeline: Vec<Document>,
-    /// About how many bytes of texts it has.
+    /// About how many bytes it has beside what all statements have.
     pub(crate) bytes: usize,
+    /// Whether it changes all documents that match, and not only one.
+    pub(crate) multi: bool,
 }
 
 impl Statement {
+    /// Builds a short one that changes one document.
+    pub(crate) const fn new(filter: Document, pipeline: Vec<Document>) -> Self {
+        Self {
+            filter,
+            pipeline,
+            bytes: 0,
+            multi: false,
+        }
+    }
+
+    /// Says about how many bytes of texts it has.
+    pub(crate) const fn bytes(mut self, bytes: usize) -> Self {
+        self.bytes = bytes;
+        self
+    }
+
     pub(crate) fn document(self) -> Document {
-        doc! { "q": self.filter, "u": self.pipeline }
+        doc! { "q": self.filter, "u": self.pipeline, "multi": self.multi }
     }
 }
 
@@ -63,11 +81,7 @@ mod tests {
     use super::*;
 
     fn statements(bytes: &[usize]) -> Vec<Statement> {
-        let statement = |bytes: &usize| Statement {
-            filter: Document::new(),
-            pipeline: Vec::new(),
-            bytes: *bytes,
-        };
+        let statement = |bytes: &usize| Statement::new(Document::new(), Vec::new()).bytes(*bytes);
         bytes.iter().map(statement).collect()
     }
 

@@ -160,11 +160,7 @@ impl Side {
         rows: &Rows,
         mut statements: Vec<Statement>,
     ) -> Result<u64> {
-        const MANY: usize = 32;
         let half = statements.len().div_ceil(2);
-        if statements.len() < MANY {
-            return self.plain().bulk(rows, statements).await;
-        }
         let others = statements.split_off(half);
         let (mut one, mut other) = (self.plain(), self.plain());
         let (some, others) = tokio::join!(one.bulk(rows, statements), other.bulk(rows, others));

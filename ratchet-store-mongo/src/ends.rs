@@ -290,14 +290,13 @@ impl MongoStore {
         let note = doc! { "$set": { "counted": true } };
         let noted = tx.update_many(&side.jobs, these, note).await?;
         all_of(noted, jobs.len())?;
-        let tally = |(batch, tally): (&BatchId, &Tally)| Statement {
-            filter: doc! { "_id": row::id(*batch) },
-            pipeline: vec![doc! { "$set": {
+        let tally = |(batch, tally): (&BatchId, &Tally)| {
+            let add = doc! { "$set": {
                 "succeeded": { "$add": ["$succeeded", tally.succeeded.cast_signed()] },
                 "failed": { "$add": ["$failed", tally.failed.cast_signed()] },
                 "cancelled": { "$add": ["$cancelled", tally.cancelled.cast_signed()] },
-            } }],
-            bytes: 0,
+            } };
+            Statement::new(doc! { "_id": row::id(*batch) }, vec![add])
         };
         let statements = tallies.iter().map(tally).collect();
         tx.bulk(&side.batches, statements).await?;
@@ -317,11 +316,7 @@ impl MongoStore {
         now: Now,
     ) -> Result<()> {
         let side = self.main();
-        let statement = |filter, pipeline| Statement {
-            filter,
-            pipeline,
-            bytes: 0,
-        };
+        let statement = Statement::new;
         let (mut links, mut children) = (Vec::new(), BTreeSet::new());
         for (child, place, state) in &changes.links {
             let open = doc! {

@@ -249,14 +249,14 @@ pub(crate) struct Ending<'a> {
     /// 0: of no claim that can be.
     pub(crate) seq: u64,
     pub(crate) effect: Effect<'a>,
-    pub(crate) ran_for: Option<std::time::Duration>,
+    pub(crate) ran_for: Option<Bson>,
     /// The call that ends it.
     pub(crate) call: ObjectId,
 }
 
 impl Ending<'_> {
     /// Writes what the core says of it. [settle.effect] [settle.keys] [settle.history]
-    pub(crate) fn statement(&self, filter: Document, now: Now) -> Statement {
+    pub(crate) fn statement(self, filter: Document, now: Now) -> Statement {
         let effect = &self.effect;
         let mut set = doc! {
             "state": code(effect.state),
@@ -290,12 +290,19 @@ impl Ending<'_> {
             self.ran_for,
         );
         set.insert("history", with_attempt(attempt));
-        Statement {
-            filter,
-            pipeline: ended(set, effect.state, now),
-            bytes,
-        }
+        Statement::new(filter, ended(set, effect.state, now)).bytes(bytes)
     }
+}
+
+/// How long the bodies of these claims ran: of the one claim, or, looked up by the job, of each.
+pub(crate) fn ran_for(claims: &[(JobId, Option<std::time::Duration>)]) -> Option<Bson> {
+    let micros = |(_, ran_for): &(JobId, Option<std::time::Duration>)| ran_for.map(duration_micros);
+    if let [claim] = claims {
+        return micros(claim).map(Bson::from);
+    }
+    let times: Option<Vec<i64>> = claims.iter().map(micros).collect();
+    let jobs: Vec<Bson> = claims.iter().map(|(job, _)| id(*job)).collect();
+    times.map(|times| doc! { "$arrayElemAt": [times, { "$indexOfArray": [jobs, "$_id"] }] }.into())
 }
 
 /// Takes a claim back. [reclaim.requeue]
@@ -342,7 +349,7 @@ fn attempt(
     call: ObjectId,
     now: Now,
     error: Option<&str>,
-    ran_for: Option<std::time::Duration>,
+    ran_for: Option<Bson>,
 ) -> Document {
     let mut attempt = doc! {
         "seq": number(seq),
@@ -356,7 +363,7 @@ fn attempt(
         attempt.insert("error", literal(error));
     }
     if let Some(ran_for) = ran_for {
-        attempt.insert("ran_for", duration_micros(ran_for));
+        attempt.insert("ran_for", ran_for);
     }
     attempt
 }

@@ -42,11 +42,7 @@ impl Lost {
         } else {
             pipelines::take_back(self.reclaimed.token.seq, state, crashes, call, now)
         };
-        Statement {
-            filter: self.filter.clone(),
-            pipeline,
-            bytes: 0,
-        }
+        Statement::new(self.filter.clone(), pipeline)
     }
 }
 

@@ -26,11 +26,7 @@ fn statement(token: ClaimToken, last: LastReport<'_>, now: Now) -> Statement {
         bytes += checkpoint.as_str().len();
         set.insert("checkpoint", literal(checkpoint.as_str()));
     }
-    Statement {
-        filter: pipelines::held(token),
-        pipeline: vec![doc! { "$set": set }],
-        bytes,
-    }
+    Statement::new(pipelines::held(token), vec![doc! { "$set": set }]).bytes(bytes)
 }
 
 impl MongoStore {

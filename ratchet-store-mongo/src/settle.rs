@@ -1,12 +1,13 @@
 //! Ending claims.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, RawArray, doc};
-use ratchet_core::model::{Fenced, Settlement};
-use ratchet_core::time::from_millis;
-use ratchet_core::{BatchId, ClaimToken, JobId, JobState, StoreErrorKind};
+use ratchet_core::model::{Effect, Fenced, Settlement};
+use ratchet_core::time::{Timestamp, from_millis};
+use ratchet_core::{BatchId, ClaimToken, JobId, JobState, NodeId, StoreErrorKind};
 
 use crate::bulk::Statement;
 use crate::clock::Now;
@@ -19,6 +20,13 @@ use crate::store::{MongoStore, pause};
 
 /// How often a settlement is looked at that others changed the conditions of meanwhile.
 const ROUNDS: u32 = 20;
+/// The most claims that one statement ends: it looks each job up among them, and the statements of many
+/// claims are divided between two commands.
+const ALIKE: usize = 32;
+/// So many claims are ended in two commands at once.
+const MANY: usize = 32;
+/// About how many bytes a claim takes in such a statement.
+const BYTES_EACH: usize = 128;
 /// How often jobs that others wait for are tried to be ended together.
 const TOGETHER: u32 = 8;
 
@@ -34,38 +42,102 @@ struct Open<'a> {
     batch: Option<BatchId>,
 }
 
+impl<'a> Open<'a> {
+    /// As of a job that nobody wants cancelled and nobody waits for.
+    const fn new(settlement: &'a Settlement) -> Self {
+        Self {
+            settlement,
+            cancel: false,
+            followed: false,
+            batch: None,
+        }
+    }
+}
+
 impl Open<'_> {
     fn state(&self) -> JobState {
         self.settlement.effect(self.cancel).state
     }
 
-    /// The write, which applies only if what is assumed of the job is so.
-    fn statement(&self, call: ObjectId, now: Now, in_transaction: bool) -> Statement {
-        let token = self.settlement.token;
-        let mut filter = pipelines::held(token);
-        let cancel = if self.cancel {
-            Bson::Boolean(true)
-        } else {
-            Bson::Null
-        };
-        filter.insert("cancel_requested", cancel);
-        if self.state().is_terminal() && !in_transaction {
-            filter.insert("lane", Bson::Null);
-            require_untied(&mut filter);
-        }
-        let ending = Ending {
-            seq: token.seq,
+    fn alike(&self) -> Alike<'_> {
+        let Settlement { token, ran_for, .. } = self.settlement;
+        Alike {
+            claim: (token.seq, token.node, token.claimed_at),
+            cancel: self.cancel,
+            is_timed: ran_for.is_some(),
             effect: self.settlement.effect(self.cancel),
-            ran_for: self.settlement.ran_for,
-            call,
-        };
-        ending.statement(filter, now)
+        }
     }
 
     /// Whether the end of the job is to be followed.
     fn is_followed(&self) -> bool {
         self.followed && self.state().is_terminal()
     }
+}
+
+/// What claims have in common that one statement ends.
+#[derive(PartialEq, Eq, Hash)]
+struct Alike<'a> {
+    /// What is the same in their tokens.
+    claim: (u64, Option<NodeId>, Timestamp),
+    cancel: bool,
+    /// Whether it is known how long they ran.
+    is_timed: bool,
+    effect: Effect<'a>,
+}
+
+impl Alike<'_> {
+    fn statement(
+        &self,
+        group: &[&Open<'_>],
+        call: ObjectId,
+        now: Now,
+        in_transaction: bool,
+    ) -> Statement {
+        let claim = |one: &&Open<'_>| (one.settlement.token.job, one.settlement.ran_for);
+        let claims: Vec<(JobId, Option<Duration>)> = group.iter().map(claim).collect();
+        let jobs: Vec<JobId> = claims.iter().map(|(job, _)| *job).collect();
+        let mut filter = pipelines::held(group[0].settlement.token);
+        filter.insert("_id", doc! { "$in": pipelines::ids(&jobs) });
+        let cancel = if self.cancel {
+            Bson::Boolean(true)
+        } else {
+            Bson::Null
+        };
+        filter.insert("cancel_requested", cancel);
+        if self.effect.state.is_terminal() && !in_transaction {
+            filter.insert("lane", Bson::Null);
+            require_untied(&mut filter);
+        }
+        let ending = Ending {
+            seq: self.claim.0,
+            effect: self.effect,
+            ran_for: pipelines::ran_for(&claims),
+            call,
+        };
+        let mut statement = ending.statement(filter, now);
+        statement.bytes += BYTES_EACH * jobs.len();
+        statement.multi = true;
+        statement
+    }
+}
+
+/// The writes, each of which applies only to the jobs of which what is assumed is so.
+fn statements<'a>(
+    open: impl IntoIterator<Item = &'a Open<'a>>,
+    call: ObjectId,
+    now: Now,
+    in_transaction: bool,
+) -> Vec<Statement> {
+    let mut groups: HashMap<Alike<'_>, Vec<&Open<'_>>> = HashMap::new();
+    for one in open {
+        groups.entry(one.alike()).or_default().push(one);
+    }
+    let chunks = groups.iter().flat_map(|(alike, group)| {
+        let chunks = group.chunks(ALIKE);
+        chunks.map(move |group| alike.statement(group, call, now, in_transaction))
+    });
+    chunks.collect()
 }
 
 /// What is known of a job after a write.
@@ -110,12 +182,7 @@ impl MongoStore {
             .iter()
             // No claim has a number that the database cannot hold.
             .filter(|settlement| i64::try_from(settlement.token.seq).is_ok())
-            .map(|settlement| Open {
-                settlement,
-                cancel: false,
-                followed: false,
-                batch: None,
-            })
+            .map(|settlement| Open::new(settlement))
             .collect();
         for round in 0..ROUNDS {
             if open.is_empty() {
@@ -135,9 +202,11 @@ impl MongoStore {
             let (followed, others): (Vec<Open<'_>>, Vec<Open<'_>>) =
                 open.iter().partition(|one| one.is_followed());
             if !others.is_empty() {
-                let statement = |one: &Open<'_>| one.statement(call, now, false);
-                let statements = others.iter().map(statement).collect();
-                let matched = side.bulk_in_two(&side.jobs, statements).await?;
+                let statements = statements(&others, call, now, false);
+                let matched = match others.len() {
+                    ..MANY => side.plain().bulk(&side.jobs, statements).await?,
+                    _ => side.bulk_in_two(&side.jobs, statements).await?,
+                };
                 if usize::try_from(matched) == Ok(others.len()) {
                     applied.extend(others.iter().map(|one| one.settlement.token));
                     open.retain(Open::is_followed);
@@ -238,7 +307,7 @@ impl MongoStore {
             .collect();
         let mut held = self.held(tx, &jobs).await?;
         let mut lanes = BTreeSet::new();
-        let (mut statements, mut ends) = (Vec::new(), Vec::new());
+        let (mut written, mut ends) = (Vec::new(), Vec::new());
         let mut ended = HashSet::new();
         for one in followed {
             let token = one.settlement.token;
@@ -259,8 +328,9 @@ impl MongoStore {
             ended.insert(token);
             ends.push(end);
             lanes.extend(job.lane);
-            statements.push(one.statement(call, now, true));
+            written.push(one);
         }
+        let statements = statements(written, call, now, true);
         let matched = tx.bulk(&side.jobs, statements).await?;
         all_of(matched, ends.len())?;
         self.leave_lanes(tx, lanes.into_iter().collect()).await?;
@@ -339,13 +409,13 @@ fn numbers(array: &RawArray) -> HashSet<u64> {
 mod tests {
     use mongodb::bson::Document;
     use ratchet_core::model::Outcome;
-    use ratchet_core::time::Timestamp;
 
     use super::*;
 
     fn stages(open: &Open<'_>, in_transaction: bool) -> (Document, Vec<Document>) {
         let now = Now::Server;
-        let statement = open.statement(ObjectId::new(), now, in_transaction);
+        let mut statements = statements([open], ObjectId::new(), now, in_transaction);
+        let statement = statements.pop().unwrap();
         (statement.filter, statement.pipeline)
     }
 
@@ -354,12 +424,7 @@ mod tests {
         let error = "$$NOW".to_owned();
         let token = ClaimToken::new(JobId::new(), 3, None, Timestamp::UNIX_EPOCH);
         let settlement = Settlement::new(token, Outcome::Failed { error });
-        let open = Open {
-            settlement: &settlement,
-            cancel: false,
-            followed: false,
-            batch: None,
-        };
+        let open = Open::new(&settlement);
         let (filter, pipeline) = stages(&open, false);
         let set = pipeline[0].get_document("$set").unwrap();
         let error = set.get_document("last_error").unwrap();
@@ -374,15 +439,34 @@ mod tests {
     }
 
     #[test]
+    fn claims_that_end_alike_are_ended_by_one_statement() {
+        let claimed_at = Timestamp::UNIX_EPOCH;
+        let token = |seq| ClaimToken::new(JobId::new(), seq, None, claimed_at);
+        let end = |seq, error: &str| {
+            let error = error.to_owned();
+            Settlement::new(token(seq), Outcome::Failed { error })
+        };
+        let timed = |millis| end(1, "a").ran_for(Duration::from_millis(millis));
+        let table = [
+            (vec![timed(1), timed(2)], 1),
+            (vec![timed(1), end(1, "a")], 2),
+            (vec![end(1, "a"), end(1, "b")], 2),
+            (vec![end(1, "a"), end(2, "a")], 2),
+            ((0..=ALIKE as u64).map(timed).collect(), 2),
+        ];
+        for (settlements, expected) in table {
+            let open: Vec<Open<'_>> = settlements.iter().map(Open::new).collect();
+            let written = statements(&open, ObjectId::new(), Now::Server, false);
+            assert_eq!(written.len(), expected, "{settlements:?}");
+        }
+    }
+
+    #[test]
     fn only_an_end_takes_a_job_out_of_its_lane() {
         let token = ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH);
         let settlement = Settlement::new(token, Outcome::Released);
-        let mut open = Open {
-            settlement: &settlement,
-            cancel: false,
-            followed: true,
-            batch: None,
-        };
+        let mut open = Open::new(&settlement);
+        open.followed = true;
         assert!(!open.is_followed());
         let (filter, pipeline) = stages(&open, false);
         assert_eq!(filter.get("lane"), None);

@@ -178,11 +178,8 @@ impl MongoStore {
             let mut fail = pipelines::moved(JobState::Failed, now);
             fail.push(closed());
             fail.push(doc! { "$set": { "last_error": literal(&error) } });
-            statements.push(Statement {
-                filter: doc! { "_id": row::id(job), "signal.state": OPEN },
-                pipeline: fail,
-                bytes: error.len(),
-            });
+            let open = doc! { "_id": row::id(job), "signal.state": OPEN };
+            statements.push(Statement::new(open, fail).bytes(error.len()));
             ends.push(Ties::read(row).end(job, JobState::Failed, None));
             failed.push(job);
         }

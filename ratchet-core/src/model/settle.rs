@@ -190,7 +190,7 @@ impl Settlement {
 }
 
 /// When a job that goes back to pending is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NextRun {
     /// When it was due before.
     Unchanged,
@@ -199,7 +199,7 @@ pub enum NextRun {
 }
 
 /// What a settlement writes; see [`Settlement::effect`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Effect<'a> {
     /// The job's new state.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, doc};
 use ratchet_core::model::{
-    AttemptOutcome, Detail, JobFilter, JobOrder, JobSelector, Outcome, PageRequest, PurgeRequest,
-    Report, ReportKind, Settlement,
+    AttemptOutcome, Detail, Fenced, JobFilter, JobOrder, JobSelector, Outcome, PageRequest,
+    PurgeRequest, Report, ReportKind, Settlement,
 };
 use ratchet_core::store::{Checked, JobStore, LockStore, NodeStore};
-use ratchet_core::{JobAction, JobId, JobState, Json, Name, NewJob};
+use ratchet_core::{ClaimToken, JobAction, JobId, JobState, Json, Name, NewJob};
 
 use crate::server::Space;
 use crate::{claim_all, enqueue, job, open};
@@ -228,4 +228,28 @@ pub(crate) async fn documents_of_others_are_on_no_page_and_stop_nothing(space: A
     }
     let all = JobSelector::matching(JobFilter::all(), 10);
     assert_eq!(store.act(&all, JobAction::Cancel).await.unwrap().len(), 2);
+}
+
+pub(crate) async fn claims_that_end_alike_keep_their_own_times(space: Arc<Space>) {
+    let store = open(&space).await;
+    for _ in 0..40 {
+        enqueue(&store, job()).await;
+    }
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let tokens = claimed.iter().map(|job| job.claim.token);
+    let timed: Vec<_> = tokens.zip((1..).map(Duration::from_millis)).collect();
+    let end = |(token, ran_for): &(ClaimToken, Duration)| {
+        Settlement::new(*token, Outcome::Succeeded { result: None }).ran_for(*ran_for)
+    };
+    let ends: Vec<Settlement> = timed.iter().map(end).collect();
+    assert_eq!(store.settle(&ends).await.unwrap(), [Fenced::Applied; 40]);
+    for (token, ran_for) in timed {
+        let history = store.history(token.job).await.unwrap();
+        assert_eq!(history.len(), 1);
+        assert_eq!(
+            (history[0].seq, history[0].ran_for),
+            (token.seq, Some(ran_for))
+        );
+    }
+    assert_eq!(store.settle(&ends).await.unwrap(), [Fenced::Applied; 40]);
 }
