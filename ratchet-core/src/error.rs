@@ -27,12 +27,13 @@ impl InvalidInput {
         }
     }
 
-    /// A job needs a permit of a resource that nobody ever set, as every store says it.
+    /// A job needs a permit of a resource that the store does not know, as every store says it.
     #[must_use]
     pub fn unknown_permit(resource: &impl fmt::Display) -> Self {
         let problem = format!(
-            "is of the resource {resource}, which was never set; declare it with NodeBuilder::permits, or \
-             set it with Client::set_permits"
+            "is of the resource {resource}, which the store does not know: Client::set_permits makes it \
+             known; a node makes known what NodeBuilder::permits declares when it joins, or before in \
+             Node::declare_permits"
         );
         Self::new("permit", problem)
     }

@@ -7,9 +7,7 @@ pub mod orders;
 
 use std::time::Duration;
 
-use ratchet::{
-    DaemonContext, DaemonResult, Job, Node, NodeBuilder, Overlap, Ratchet, Recurring, StoreError,
-};
+use ratchet::{DaemonContext, DaemonResult, Job, NodeBuilder, Overlap, Ratchet, Recurring};
 
 use db::Db;
 use jobs::{Charge, DailyReport, Expire, Gateway, ImportOrder, Mail, Pack, RecordImport, Ship};
@@ -35,14 +33,6 @@ pub fn node(db: &Db, gateway: Gateway) -> NodeBuilder {
         .permits("card-gateway", 4)
         .recurring(report.job(DailyReport {}.into_job()).named("daily-report"))
         .daemon("approvals", remind)
-}
-
-/// Makes the permits of the node known, so that jobs can be enqueued in transactions before the node runs.
-///
-/// # Errors
-/// The database fails.
-pub async fn prepare(node: &Node) -> Result<(), StoreError> {
-    node.client().enqueue_all(&[]).await.map(drop)
 }
 
 /// Says every hour how many packed orders wait for an approval, on one node of the cluster.

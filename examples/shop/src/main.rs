@@ -35,7 +35,8 @@ async fn main() -> Result<()> {
     };
     let builder = shop_example::node(&db, gateway).owns_store();
     let node = Config::load(None)?.apply(builder).build()?;
-    shop_example::prepare(&node).await?;
+    // A request may enqueue a charge in a transaction before the node has joined.
+    node.declare_permits().await?;
     let ops = Api::builder(node.client().clone())
         .node(&node)
         .prometheus(metrics)

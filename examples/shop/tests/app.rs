@@ -36,7 +36,7 @@ impl Shop {
             .unwrap();
         let db = Db::on_sqlite(&path, store).unwrap();
         let node = shop_example::node(&db, GATEWAY).build().unwrap();
-        shop_example::prepare(&node).await.unwrap();
+        node.declare_permits().await.unwrap();
         Self {
             db,
             node,

@@ -75,6 +75,19 @@ impl Node {
         self.shared.client.enqueue(job).await
     }
 
+    /// Makes the resources known that [`NodeBuilder::permits`](crate::NodeBuilder::permits) declares, as the
+    /// node does when it joins: so that jobs that need them can be
+    /// [enqueued in transactions](Client::enqueue_in) before.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    ///
+    /// # Cancel safety
+    /// Dropped, some of the resources may be known.
+    pub async fn declare_permits(&self) -> Result<()> {
+        self.shared.client.declare_permits().await
+    }
+
     /// The kinds the node has handlers for.
     #[must_use]
     pub fn kinds(&self) -> Vec<Name> {

@@ -293,6 +293,9 @@ impl NewJob {
     /// take it holds up its lane, and only its lane. Priorities order the heads of different lanes,
     /// never the jobs of one. The same name in another queue is another lane.
     ///
+    /// A job in a lane may wait for nothing else: with a parent ([`after`](Self::after)) or a signal
+    /// ([`wait_for`](Self::wait_for)) it is refused. What is to come before it can enqueue it as its last act.
+    ///
     /// ```
     /// use ratchet_core::NewJob;
     ///

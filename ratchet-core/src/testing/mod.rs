@@ -9,7 +9,8 @@
 //! | what is logged | [`Logs`] |
 //! | what happens later | [`memory_store`] and its clock, [`advance_to_next`], [`drain_until`] |
 //!
-//! All of it works on every store, but for the clock, which only the memory store lets be set.
+//! All of it works on every store whose clock can be set, and all but what moves the clock on every store. The
+//! memory store has such a clock, and SQLite has one with `Builder::manual_clock`.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

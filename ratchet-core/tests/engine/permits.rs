@@ -127,6 +127,22 @@ async fn a_node_declares_permits_and_leaves_those_that_are_known() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn permits_are_declared_before_the_node_runs_if_it_is_asked_to() {
+    let world = World::new();
+    let node = world.builder().permits("api", 4).build().unwrap();
+    let needing = || world.job("job", |_| async { Ok(()) }).permit("api");
+    // Another client declares nothing.
+    let others = Ratchet::client(Arc::new(world.store.clone()));
+    let error = others.enqueue(needing()).await.unwrap_err();
+    assert!(
+        error.to_string().contains("Node::declare_permits"),
+        "{error}"
+    );
+    node.declare_permits().await.unwrap();
+    others.enqueue(needing()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_next_holder_of_a_permit_does_not_wait_for_a_poll() {
     let world = World::new();
     let node = world.start();

@@ -7,7 +7,9 @@ use crate::name::Name;
 impl NodeBuilder {
     /// Declares that at most `max` jobs with the [permit](crate::NewJob::permit) of this resource run at
     /// once in the cluster. The node makes the resource known before its first enqueue and when it joins,
-    /// unless it is known.
+    /// unless it is known. An [`enqueue_in`](crate::Client::enqueue_in) does not: call
+    /// [`Node::declare_permits`](crate::Node::declare_permits) first, in a program that enqueues before it
+    /// runs the node.
     ///
     /// The first declaration wins: what an operator has set since
     /// ([`Client::set_permits`](crate::Client::set_permits)) stays, and so does the number of an earlier
