@@ -39,7 +39,11 @@ pub use ratchet_core::{JobLayer, JobRequest, JobResponse, JobService, ServiceErr
 /// that derives `Debug`, `Clone`, `Serialize` and `Deserialize`. A reference is shared state of the node;
 /// a node without that state does not build. Take state as a parameter: `ctx.state` of any other type
 /// panics. `&JobContext`, or a `JobContext`, is the context. The function stays what it was, for tests to
-/// call. Documentation, and attributes of arguments such as `#[serde(default)]`, go to the struct.
+/// call.
+///
+/// The struct has the visibility and the documentation of the function, and its fields are public; attributes
+/// of arguments, documentation or `#[serde(default)]`, go to the fields. Without arguments it is built as
+/// `Welcome {}`.
 ///
 /// Where a job has more to say, such as defaults, a lane or older names, implement [`Job`].
 ///
