@@ -127,7 +127,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "build",
         "--release",
         "--package",
-        "ratchet-bench",
+        "ratchet-jobs-bench",
     ]))?;
     let target = process::target_dir()?;
     let chosen = |backend: &str| {

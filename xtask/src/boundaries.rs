@@ -176,7 +176,7 @@ fn drivers_of(package: &str) -> Result<Vec<String>> {
     let args = [
         "tree",
         "--package",
-        package,
+        &process::package(package),
         "--edges",
         "normal",
         "--all-features",

@@ -19,11 +19,11 @@ pub(crate) struct Args {
 /// The packages, and what of them is built.
 const PACKAGES: [(&str, &str); 3] = [
     (FACADE, "--lib"),
-    ("ratchet-core", "--lib"),
-    ("ratchet-cli", "--bins"),
+    ("ratchet-jobs-core", "--lib"),
+    ("ratchet-jobs-cli", "--bins"),
 ];
 
-const FACADE: &str = "ratchet";
+const FACADE: &str = "ratchet-jobs";
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let metadata = process::metadata()?;
@@ -65,8 +65,18 @@ fn count(features: &[String]) -> Result<()> {
 }
 
 fn crates(features: &[&str]) -> Result<usize> {
-    let tree = "tree --package ratchet --edges normal --prefix none --format {p}";
-    let mut tree = process::cargo(&tree.split(' ').collect::<Vec<_>>());
+    let tree = [
+        "tree",
+        "--package",
+        FACADE,
+        "--edges",
+        "normal",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ];
+    let mut tree = process::cargo(&tree);
     let listed = process::read(tree.args(features))?;
     Ok(unique(&listed))
 }

@@ -12,6 +12,7 @@ mod features;
 mod load;
 mod matrix;
 mod mutants;
+mod package;
 mod process;
 mod sim;
 mod statements;
@@ -43,6 +44,8 @@ enum Command {
     Features(features::Args),
     /// Runs the tests of the SQL stores with one wrong statement at a time.
     Mutants(mutants::Args),
+    /// Packages every crate that can be published, and runs the quickstart from the facade's archive.
+    Package,
     /// Checks that the core and the conformance suite know no backend, that traits stay small, that the
     /// modules of the engine form no cycle, and that the SQL stores have the same statements.
     Boundaries,
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Matrix => matrix::run(),
         Command::Features(args) => features::run(&args),
         Command::Mutants(args) => mutants::run(&args),
+        Command::Package => package::run(),
         Command::Boundaries => boundaries::run(),
     };
     match done {

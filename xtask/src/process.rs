@@ -37,6 +37,12 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
+/// The package in this folder of the workspace, as the registry and cargo call it. The folders have the
+/// names of the libraries.
+pub(crate) fn package(folder: &str) -> String {
+    folder.replacen("ratchet", "ratchet-jobs", 1)
+}
+
 /// Any program, to be run in the root of the workspace.
 pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(name);

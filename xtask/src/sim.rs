@@ -22,7 +22,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let mut test = process::cargo(&["test", "--release", "--package", "ratchet-core"]);
+    let mut test = process::cargo(&["test", "--release", "--package", "ratchet-jobs-core"]);
     test.args(["--test", "simulation", "--", "--nocapture"]);
     match args.replay {
         Some(seed) => test.env("RATCHET_SIM_SEED", seed.to_string()),

@@ -21,7 +21,7 @@ fn is_checked_in(path: &str, content: &str) {
     let found = fs::read_to_string(&path).expect("it is there");
     assert!(
         found == content,
-        "{} is not up to date; RATCHET_UPDATE=1 cargo test -p ratchet-config writes it",
+        "{} is not up to date; RATCHET_UPDATE=1 cargo test -p ratchet-jobs-config writes it",
         path.display()
     );
 }

@@ -61,10 +61,10 @@ const TESTS_PER_PROCESSOR: usize = 2;
 const MOST_TESTS: usize = 16;
 /// The packages of a quick run.
 const QUICK: [&str; 4] = [
-    "ratchet-core",
-    "ratchet-config",
-    "ratchet-conformance",
-    "ratchet-store-sqlite",
+    "ratchet-jobs-core",
+    "ratchet-jobs-config",
+    "ratchet-jobs-conformance",
+    "ratchet-jobs-store-sqlite",
 ];
 /// A deep run: how many random histories each store has, how long the cases that run them may take, in
 /// seconds, how many seeds each simulation has, and how many cases each property.
