@@ -14,6 +14,7 @@ mod matrix;
 mod mutants;
 mod package;
 mod process;
+mod prose;
 mod sim;
 mod statements;
 mod test;
@@ -46,6 +47,8 @@ enum Command {
     Mutants(mutants::Args),
     /// Packages every crate that can be published, and runs the quickstart from the facade's archive.
     Package,
+    /// Checks the wording of comments and documents.
+    Prose(prose::Args),
     /// Checks that the core and the conformance suite know no backend, that traits stay small, that the
     /// modules of the engine form no cycle, and that the SQL stores have the same statements.
     Boundaries,
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Features(args) => features::run(&args),
         Command::Mutants(args) => mutants::run(&args),
         Command::Package => package::run(),
+        Command::Prose(args) => prose::run(&args),
         Command::Boundaries => boundaries::run(),
     };
     match done {
