@@ -1,4 +1,4 @@
-//! Values that cases are made of.
+//! Values for cases.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 
-/// A name that is valid.
+/// Returns a valid name.
 pub(crate) fn name(text: &str) -> Name {
     match Name::new("name", text) {
         Ok(name) => name,
@@ -19,24 +19,24 @@ pub(crate) fn name(text: &str) -> Name {
     }
 }
 
-/// Names that are valid.
+/// Returns valid names.
 pub(crate) fn names<const N: usize>(texts: [&str; N]) -> Vec<Name> {
     texts.into_iter().map(name).collect()
 }
 
-/// A job without anything special.
+/// Returns a plain job.
 pub(crate) fn job() -> NewJob {
     NewJob::new("kind", "payload")
 }
 
-/// `count` jobs without anything special.
+/// Returns `count` plain jobs.
 pub(crate) fn jobs(count: usize) -> Vec<NewJob> {
     (0..count)
         .map(|number| NewJob::new("kind", &number))
         .collect()
 }
 
-/// A JSON document.
+/// Returns a JSON document.
 pub(crate) fn json(text: &str) -> Json {
     match Json::parse("document", text) {
         Ok(json) => json,
@@ -44,7 +44,7 @@ pub(crate) fn json(text: &str) -> Json {
     }
 }
 
-/// An ending with another attempt.
+/// Returns an outcome that retries.
 pub(crate) fn retry(delay: Duration) -> Outcome {
     Outcome::Retry {
         delay,
@@ -52,24 +52,24 @@ pub(crate) fn retry(delay: Duration) -> Outcome {
     }
 }
 
-/// A good ending with this result.
+/// Returns a success with this result.
 pub(crate) fn result(text: &str) -> Outcome {
     Outcome::Succeeded {
         result: Some(json(text)),
     }
 }
 
-/// A pass that takes back the claims of nodes that have been silent for 15 s.
+/// Returns a pass that reclaims the claims of nodes without a heartbeat for 15 s.
 pub(crate) fn reclaim() -> ReclaimRequest {
     ReclaimRequest::new()
 }
 
-/// A recurring job that comes every minute, but for a name.
+/// Returns a recurring job without a name that fires every minute.
 pub(crate) fn minutely() -> Recurring {
     Recurring::every(MINUTE).job(job())
 }
 
-/// The put of a definition that is valid.
+/// Returns the put of a valid definition.
 pub(crate) fn put(recurring: Recurring) -> PutRecurring {
     match recurring.check() {
         Ok(definition) => PutRecurring::new(definition),

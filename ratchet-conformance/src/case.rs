@@ -6,28 +6,28 @@ use crate::Power;
 
 /// One test of the suite: what it proves, what it needs, and its body.
 ///
-/// `C` is what the body is given: [`Cx`](crate::Cx) for stores,
-/// [`Transport`](crate::Transport) for coordinators.
+/// `C` is the argument of the body: [`Cx`](crate::Cx) for stores, [`Transport`](crate::Transport)
+/// for coordinators.
 pub struct Case<C: 'static> {
-    /// The group, which is also the module of its name: `claim`.
+    /// The group, which is also the name of its module: `claim`.
     pub group: &'static str,
     /// A sentence in snake case.
     pub name: &'static str,
     /// The contract clauses it proves.
     pub clauses: &'static [&'static str],
-    /// The powers without which it cannot run.
+    /// The powers it needs; without them it is ignored.
     pub needs: &'static [Power],
     pub(crate) body: for<'a> fn(&'a C) -> BoxFuture<'a, ()>,
 }
 
 impl<C> Case<C> {
-    /// The name it is listed and filtered by: `claim::an_empty_store_yields_nothing`.
+    /// Returns the name for listing and filtering: `claim::an_empty_store_yields_nothing`.
     #[must_use]
     pub fn full_name(&self) -> String {
         format!("{}::{}", self.group, self.name)
     }
 
-    /// The first power it needs that is not among `powers`.
+    /// Returns the first power it needs that is not among `powers`.
     pub(crate) fn lacks(&self, powers: &[Power]) -> Option<Power> {
         self.needs
             .iter()
@@ -46,8 +46,9 @@ impl<C> fmt::Debug for Case<C> {
     }
 }
 
-/// Declares the cases of one group and registers them, in one place: the static `CASES` it defines
-/// is made of exactly these functions, so none can be forgotten. (rustfmt does not look inside.)
+/// Declares the cases of one group and registers them in one place: the static `CASES` that it
+/// defines consists of exactly these functions, so none can be forgotten. (rustfmt does not format
+/// it.)
 macro_rules! cases {
     (
         $group:literal on $context:ty;

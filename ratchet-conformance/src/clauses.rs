@@ -1,11 +1,11 @@
-//! What the clauses say.
+//! The text of the clauses.
 
-/// The first sentence of every clause, one a line. `tests/clauses.rs` compares it with the
+/// The first sentence of every clause, one per line. `tests/clauses.rs` compares it with the
 /// documentation of the traits.
 const SENTENCES: &str = include_str!("clauses.txt");
 
-/// Returns the first sentence of a clause such as `claim.order`, as the documentation of the traits
-/// has it. `None` if there is no such clause.
+/// Returns the first sentence of a clause such as `claim.order`, as in the documentation of the
+/// traits, or `None` if there is no such clause.
 #[must_use]
 pub fn sentence(clause: &str) -> Option<&'static str> {
     SENTENCES.lines().find_map(|line| {

@@ -13,14 +13,14 @@ use crate::repeat::Repeating;
 use crate::runner::Context;
 use crate::suite::Settings;
 
-/// What a case for stores is given: a new, empty database.
+/// The argument of a case for stores: a new, empty database.
 pub struct Cx {
     fixture: Arc<dyn Fixture>,
     factory: Factory,
     powers: Vec<Power>,
     settings: Settings,
     notes: Arc<Notes>,
-    /// Further databases that the case asked for and did not close itself.
+    /// Further databases that the case created and did not close itself.
     others: Mutex<Vec<Arc<dyn Fixture>>>,
 }
 
@@ -70,19 +70,19 @@ impl Cx {
         })
     }
 
-    /// Sets which clauses the assertions that follow are about, of those that the case proves: a
-    /// failure breaks these. Until then, and after an empty list, it breaks all of them.
+    /// Sets which of the case's clauses the following assertions are about: a failure breaks these.
+    /// Before the first call, and after an empty list, a failure breaks all of them.
     pub(crate) fn proving<const N: usize>(&self, clauses: [&'static str; N]) {
         self.notes.proving(&clauses);
     }
 
-    /// Whether the case has to come to an end, since its deadline is near.
+    /// Returns whether the case has to finish because its deadline is near.
     pub(crate) fn is_late(&self) -> bool {
         self.notes.is_late()
     }
 
-    /// Another handle on the database, behind the door of the core, which repeats contended calls, and a
-    /// node that uses it.
+    /// Opens another handle on the database, with the core's checks and with repetition of
+    /// contended calls, and returns a node that uses it.
     pub(crate) async fn node(&self) -> TestNode {
         match self.fixture.open().await {
             Ok(store) => {
@@ -108,17 +108,17 @@ impl Cx {
         }
     }
 
-    /// Whether the suite was told of this power.
+    /// Returns whether the suite has this power.
     pub(crate) fn has(&self, power: Power) -> bool {
         self.powers.contains(&power)
     }
 
-    /// What the suite says of random histories.
+    /// Returns the suite's settings for random histories.
     pub(crate) const fn settings(&self) -> Settings {
         self.settings
     }
 
-    /// `count` handles, opened one after the other.
+    /// Opens `count` handles, one after the other.
     pub(crate) async fn nodes(&self, count: usize) -> Vec<TestNode> {
         let mut nodes = Vec::with_capacity(count);
         for _ in 0..count {
@@ -127,7 +127,7 @@ impl Cx {
         nodes
     }
 
-    /// Another empty database; it lives as long as this one unless it is closed.
+    /// Creates another empty database; it lives as long as this one unless it is closed.
     pub(crate) async fn another(&self) -> Self {
         let (factory, powers) = (self.factory.clone(), self.powers.clone());
         let notes = Arc::clone(&self.notes);
@@ -137,18 +137,18 @@ impl Cx {
                 self.lock_others().push(fixture);
                 other
             }
-            Err(error) => panic!("the fixture cannot be made: {error}"),
+            Err(error) => panic!("the fixture cannot be created: {error}"),
         }
     }
 
-    /// Takes away a database made by [`another`](Self::another).
+    /// Removes a database created by [`another`](Self::another).
     pub(crate) async fn close(&self, other: Self) {
         self.lock_others()
             .retain(|fixture| !Arc::ptr_eq(fixture, &other.fixture));
         other.fixture.teardown().await;
     }
 
-    /// The fixture, to be opened from spawned tasks.
+    /// Returns the fixture, to be opened from spawned tasks.
     pub(crate) fn fixture(&self) -> Arc<dyn Fixture> {
         Arc::clone(&self.fixture)
     }
@@ -166,7 +166,7 @@ impl Cx {
         vandal.expect("the case says that it needs Vandal")
     }
 
-    /// How many stored rows belong to jobs.
+    /// Returns how many stored rows belong to jobs.
     pub(crate) async fn rows_of_jobs(&self) -> u64 {
         let residue = self.fixture.residue();
         let residue = residue.expect("the case says that it needs Residue");

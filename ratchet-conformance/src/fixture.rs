@@ -9,53 +9,53 @@ use futures_util::future::BoxFuture;
 use ratchet_core::memory::ManualClock;
 use ratchet_core::{JobId, Name, SharedStore};
 
-/// Any error a fixture may have.
+/// Any error of a fixture.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// One isolated, empty database, made for one case and taken away after it.
+/// An isolated, empty database, created for one case and removed after it.
 ///
-/// A fixture may keep a database and only empty it for the next case: see [`Slot`](crate::Slot).
+/// A fixture may keep its database and only empty it for the next case: see [`Slot`](crate::Slot).
 #[async_trait]
 pub trait Fixture: Send + Sync + 'static {
-    /// Opens the database once more, as another node or process would. Every call gives its own
-    /// handle, with its own connections, on the same database.
+    /// Opens the database once more, as another node or process would. Every call returns a
+    /// separate handle, with its own connections, on the same database.
     ///
     /// # Errors
-    /// Whatever went wrong; it fails the case.
+    /// Any error; it fails the case.
     async fn open(&self) -> Result<SharedStore, BoxError>;
 
-    /// Makes the database what it is before any store opens it, without tables. Cases about the first
-    /// opening call this before they open the database. The default does nothing, for fixtures that
-    /// make a new database for every case.
+    /// Resets the database to its state before any store opens it, without tables. Cases about the
+    /// first opening call this before they open the database. The default does nothing, for
+    /// fixtures that create a new database for every case.
     ///
     /// # Errors
-    /// Whatever went wrong; it fails the case.
+    /// Any error; it fails the case.
     async fn renew(&self) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// The power [`Power::Clock`]: the database's clock, to be set by the case.
+    /// Returns the database's clock, which the case sets, for [`Power::Clock`].
     fn clock(&self) -> Option<&dyn TestClock> {
         None
     }
 
-    /// The power [`Power::Vandal`]: damaging what is stored.
+    /// Returns how to damage what is stored, for [`Power::Vandal`].
     fn vandal(&self) -> Option<&dyn Vandal> {
         None
     }
 
-    /// The power [`Power::Residue`]: counting what is stored.
+    /// Returns how to count what is stored, for [`Power::Residue`].
     fn residue(&self) -> Option<&dyn Residue> {
         None
     }
 
-    /// Takes the database away. Called once, after every handle was dropped, also when the case
+    /// Removes the database. Called once, after every handle was dropped, also when the case
     /// panicked.
     async fn teardown(&self) {}
 }
 
-/// The clock of a database under test: all its handles use it in place of their own, and it stands
-/// still but for these calls.
+/// The clock of a database under test. All its handles use it instead of their own, and it only
+/// moves by these calls.
 #[async_trait]
 pub trait TestClock: Send + Sync {
     /// Moves it forward.
@@ -79,62 +79,63 @@ impl TestClock for ManualClock {
 /// Damages stored rows behind the store's back.
 #[async_trait]
 pub trait Vandal: Send + Sync {
-    /// Makes the stored row of this pending job unreadable, while its index entries stay so that
-    /// claims and listings still come upon it: a number no enum has, text that is not UTF-8.
+    /// Makes the stored row of this pending job unreadable, for example with a number of no enum
+    /// variant or text that is not UTF-8. Its index entries stay, so that claims and listings still
+    /// find it.
     ///
     /// # Errors
-    /// Whatever went wrong; it fails the case.
+    /// Any error; it fails the case.
     async fn spoil(&self, job: JobId) -> Result<(), BoxError>;
 
-    /// Makes the stored row of this ended job unreadable as a whole, so that no reader can show it,
-    /// while passes still come upon it. For stores that have an archive.
+    /// Makes the whole stored row of this ended job unreadable, so that no reader can show it,
+    /// while passes still find it. For stores with an archive.
     ///
     /// # Errors
-    /// Whatever went wrong; it fails the case.
+    /// Any error; it fails the case.
     async fn spoil_ended(&self, job: JobId) -> Result<(), BoxError> {
         Err(format!("the fixture cannot spoil the ended job {job}").into())
     }
 
-    /// Makes what is stored of this recurring definition unreadable, its schedule for one, while
-    /// claims still come upon it. For stores that keep such definitions.
+    /// Makes what is stored of this recurring definition unreadable, such as its schedule, while
+    /// claims still find it. For stores with recurring definitions.
     ///
     /// # Errors
-    /// Whatever went wrong; it fails the case.
+    /// Any error; it fails the case.
     async fn spoil_recurring(&self, name: &Name) -> Result<(), BoxError> {
-        Err(format!("nobody says how to spoil the definition {name}").into())
+        Err(format!("the fixture cannot spoil the definition {name}").into())
     }
 
-    /// Makes the owner of this lock unreadable, and puts a lock beside it whose stored name is none:
-    /// this one with U+0001 behind it.
+    /// Makes the owner of this lock unreadable, and adds a lock whose stored name is invalid: this
+    /// name followed by U+0001.
     ///
     /// # Errors
-    /// Whatever went wrong; it fails the case.
+    /// Any error; it fails the case.
     async fn spoil_lock(&self, name: &Name) -> Result<(), BoxError>;
 
-    /// Makes the version of the schema unreadable, and takes something of the schema away. For stores
-    /// that look at their database.
+    /// Makes the version of the schema unreadable, and removes a part of the schema. For stores
+    /// with diagnostics.
     ///
     /// # Errors
-    /// Whatever went wrong; it fails the case.
+    /// Any error; it fails the case.
     async fn spoil_schema(&self) -> Result<(), BoxError> {
-        Err("nobody says how to spoil the schema".into())
+        Err("the fixture cannot spoil the schema".into())
     }
 }
 
-/// Counts stored rows without asking the store.
+/// Counts stored rows without using the store.
 #[async_trait]
 pub trait Residue: Send + Sync {
     /// Counts the rows of all tables that belong to single jobs: jobs, payloads, notes, attempts,
-    /// tags, unique keys, and memberships of lanes, links, batches and signals. Idempotency keys and
-    /// archived jobs do not count.
+    /// tags, unique keys, and memberships of lanes, links, batches and signals. Idempotency keys
+    /// and archived jobs do not count.
     ///
     /// # Errors
-    /// Whatever went wrong; it fails the case.
+    /// Any error; it fails the case.
     async fn rows_of_jobs(&self) -> Result<u64, BoxError>;
 }
 
-/// What a fixture, its store or a coordinator may be able to do beyond the minimum. Cases that need more than
-/// the suite was told are listed as ignored.
+/// What a fixture, its store or a coordinator may offer beyond the minimum. Cases that need a power
+/// that the suite was not given are listed as ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Power {
@@ -156,7 +157,7 @@ pub enum Power {
     Workflows,
     /// The store has signals, [`Store::signals`](ratchet_core::Store::signals).
     Signals,
-    /// The store looks at its database, [`Store::diagnostics`](ratchet_core::Store::diagnostics).
+    /// The store has diagnostics, [`Store::diagnostics`](ratchet_core::Store::diagnostics).
     Diagnostics,
     /// A coordinator's wakeups arrive while its transport is healthy.
     Delivery,
@@ -165,7 +166,7 @@ pub enum Power {
 }
 
 impl Power {
-    /// All that a store and its fixture may have.
+    /// All powers that a store and its fixture may have.
     pub const STORE: &'static [Self] = &[
         Self::Clock,
         Self::Vandal,
@@ -179,7 +180,7 @@ impl Power {
         Self::Diagnostics,
     ];
 
-    /// What the in-memory store and its fixture have, and so a store that wraps it.
+    /// The powers of the in-memory store and its fixture, and so of a store that wraps it.
     pub const MEMORY: &'static [Self] = &[
         Self::Clock,
         Self::Recurring,
@@ -192,7 +193,7 @@ impl Power {
     ];
 }
 
-/// Makes a fixture, again and again.
+/// Creates fixtures.
 #[derive(Clone)]
 pub struct Factory(Arc<Create>);
 
@@ -200,7 +201,7 @@ type Create = dyn Fn() -> BoxFuture<'static, Made> + Send + Sync;
 type Made = Result<Arc<dyn Fixture>, BoxError>;
 
 impl Factory {
-    /// A factory that calls `create` for every case.
+    /// Creates a factory that calls `create` for every case.
     pub fn new<F, Making, X>(create: F) -> Self
     where
         F: Fn() -> Making + Send + Sync + 'static,
@@ -224,8 +225,8 @@ impl fmt::Debug for Factory {
     }
 }
 
-/// Whether the suite can run here. Found out before the cases are listed, in every process, so it
-/// must be cheap: look at the environment, at most connect once.
+/// Whether the suite can run here. Every process determines it before it lists the cases, so it
+/// must be cheap: read the environment, connect at most once.
 #[derive(Clone, Debug)]
 pub enum Provision<T = Factory> {
     /// It can.
@@ -235,7 +236,7 @@ pub enum Provision<T = Factory> {
 }
 
 impl Provision {
-    /// It can: `create` makes the fixture of a case.
+    /// The suite can run: `create` creates the fixture of a case.
     pub fn ready<F, Making, X>(create: F) -> Self
     where
         F: Fn() -> Making + Send + Sync + 'static,
@@ -247,7 +248,7 @@ impl Provision {
 }
 
 impl<T> Provision<T> {
-    /// It cannot, for this reason.
+    /// The suite cannot run, for this reason.
     #[must_use]
     pub fn unavailable(reason: impl Into<String>) -> Self {
         Self::Unavailable(reason.into())

@@ -1,9 +1,9 @@
 //! The conformance suite: what every Ratchet store, and every coordinator, must pass.
 //!
-//! The traits of [`ratchet_core::store`] document their contract as clauses, `[claim.order]`. Each
-//! case here proves one or more of them, and each clause has at least one case; a test of this
-//! crate compares the two lists. Most cases open the database several times, as the nodes of a
-//! cluster do, and the `differential` group compares random histories with
+//! The traits of [`ratchet_core::store`] document their contract as clauses such as
+//! `[claim.order]`. Each case here proves one or more of them, and each clause has at least one
+//! case; a test of this crate compares the two lists. Most cases open the database several times,
+//! as the nodes of a cluster do. The `differential` group compares random histories with
 //! [`MemoryStore`](ratchet_core::MemoryStore), the executable specification.
 //!
 //! # Running it on a store
@@ -18,7 +18,7 @@
 //! harness = false
 //! ```
 //!
-//! and write a [`Fixture`], which makes one empty database per case, and a `main`:
+//! Then write a [`Fixture`], which creates one empty database per case, and a `main`:
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -59,7 +59,7 @@
 //! }
 //! ```
 //!
-//! Every case is then a test of its own, for `cargo test` and for nextest:
+//! Every case is then a separate test, for `cargo test` and for nextest:
 //!
 //! ```text
 //! cargo test --test conformance claim::
@@ -69,18 +69,18 @@
 //! # Powers
 //! What a fixture can do beyond opening is a [`Power`]. With [`Power::Clock`] the cases set the
 //! database's clock; without it everything that depends on time goes untested, so a store should
-//! have a way to be given a clock in tests. With [`Power::Vandal`] they damage rows, and with
-//! [`Power::Residue`] they count those that deleted jobs leave. What the store itself may lack is a
-//! power too: [`Power::Recurring`], [`Power::Archive`], [`Power::Permits`], [`Power::Rates`]. Cases
-//! that need a power which the suite was not told of are listed as ignored, with the reason; a
-//! fixture whose powers are not exactly those the suite was told of fails every case.
+//! accept a clock in tests. With [`Power::Vandal`] they damage rows, and with [`Power::Residue`]
+//! they count the rows that deleted jobs leave. Optional parts of the store are powers too:
+//! [`Power::Recurring`], [`Power::Archive`], [`Power::Permits`], [`Power::Rates`]. Cases that need
+//! a power that the suite was not given are listed as ignored, with the reason. If a fixture's
+//! powers are not exactly those of the suite, every case fails.
 //!
-//! What a store may have beyond the minimum, [`Power::Workflows`], [`Power::Signals`] and
-//! [`Power::Diagnostics`], is told in the same list, and must be what its accessors return.
+//! [`Power::Workflows`], [`Power::Signals`] and [`Power::Diagnostics`] are part of the same list,
+//! and must match what the store's accessors return.
 //!
 //! # Results
 //! A failure names the store and the clauses that the failed assertion is about, quotes the first
-//! sentence of each ([`sentence`]), and then says what was seen:
+//! sentence of each ([`sentence`]), and then shows the assertion:
 //!
 //! ```text
 //! mystore breaks [claim.exclusive]
@@ -89,12 +89,13 @@
 //! ```
 //!
 //! A failure of the `differential` group lists the fields that differ from the model,
-//! `jobs[3].state: expected Pending / found Running`, and the calls that remain of the history when
-//! everything is left out without which it still fails.
+//! `jobs[3].state: expected Pending / found Running`, and the shortest history found that still
+//! fails.
 //!
-//! Each case leaves a file under `target/ratchet-conformance/`, from which [`report::table`] makes the
-//! table of clauses by store, with the cases that failed and why others were not run. `MISSING` there
-//! means that the database was not available, `N-A` that a power is missing or the store is exempted.
+//! Each case writes a file under `target/ratchet-conformance/`, from which [`report::table`] makes
+//! the table of clauses by store, with the failed cases and why others were not run. `MISSING`
+//! there means that the database was not available, `N-A` that a power is missing or the store is
+//! exempted.
 //!
 //! # Exemptions
 //! [`Suite::without`] exempts a store from cases that it refuses by design. They run, and must fail
@@ -102,17 +103,16 @@
 //! exemption from a case that passes, or fails otherwise, is a failure. [`Suite::without_running`]
 //! does not run them.
 //!
-//! # The door
-//! The suite puts the door of the core ([`Checked`](ratchet_core::store::Checked)) in front of each store
-//! that a fixture opens, as the engine does. So a store need not check its input, and its calls end at
-//! its deadline.
+//! # Input checks and deadlines
+//! The suite wraps each store that a fixture opens in [`Checked`](ratchet_core::store::Checked), as
+//! the engine does. So a store need not check its input, and its calls end at its deadline.
 //!
 //! # Contention
-//! Under load a store may give a call up because of others, or not answer in time
+//! Under load a store may fail a call because of a conflict, or not respond in time
 //! ([`StoreErrorKind::Contention`](ratchet_core::StoreErrorKind::Contention),
-//! [`Timeout`](ratchet_core::StoreErrorKind::Timeout)). As the engine does, the suite then repeats the
-//! call until three quarters of the case's time are over; after a timeout only if its second answer is
-//! what the first would have been. The report counts these calls.
+//! [`Timeout`](ratchet_core::StoreErrorKind::Timeout)). As the engine does, the suite then repeats
+//! the call until three quarters of the case's time are over; after a timeout only if a repeat
+//! returns what the first call would have returned. The report counts these calls.
 //!
 //! # Environment
 //! | variable | |
@@ -126,7 +126,7 @@
 //!
 //! # Stability
 //! The functions and traits here are stable; the cases are not. A new version may have new cases,
-//! which find what was always wrong.
+//! which may find old bugs.
 
 mod build;
 mod case;

@@ -15,7 +15,7 @@ pub struct MemoryFixture {
 }
 
 impl MemoryFixture {
-    /// An empty store whose clock shows some time of the year 2026.
+    /// Creates an empty store whose clock shows some time of the year 2026.
     #[must_use]
     pub fn new() -> Self {
         let clock = ManualClock::new(time::from_millis(1_790_000_000_123));
@@ -25,13 +25,13 @@ impl MemoryFixture {
         }
     }
 
-    /// The store, to be wrapped.
+    /// Returns the store, to be wrapped.
     #[must_use]
     pub fn store(&self) -> MemoryStore {
         self.store.clone()
     }
 
-    /// Its clock.
+    /// Returns its clock.
     #[must_use]
     pub const fn clock(&self) -> &ManualClock {
         &self.clock

@@ -1,5 +1,5 @@
-//! A node of a case: a handle with an identity, and every call in its shortest form. A store error
-//! ends the case.
+//! A node of a case: a handle with an identity and short forms of every call. A store error fails
+//! the case.
 
 use std::time::Duration;
 
@@ -24,12 +24,12 @@ use crate::build::{
     MINUTE, {json, name, put},
 };
 
-/// The answer, or the end of the case.
+/// Returns the value, or fails the case.
 pub(crate) fn ok<T>(result: Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("the store failed: {error}"))
 }
 
-/// What a write without a guard, or in its tenure, returned.
+/// Returns the result of a write that must not be stale.
 pub(crate) fn landed<T>(written: Guarded<T>) -> T {
     match written {
         Guarded::Done(value) => value,
@@ -37,7 +37,7 @@ pub(crate) fn landed<T>(written: Guarded<T>) -> T {
     }
 }
 
-/// The cursors of a walk through the pages of a listing: one that comes back is a failure, since the
+/// The cursors of a walk through the pages of a listing. A repeated one is a failure, since the
 /// walk would not end.
 #[derive(Debug)]
 pub(crate) struct Walk<T>(Vec<T>);
@@ -47,7 +47,7 @@ impl<T: PartialEq + std::fmt::Debug + Clone> Walk<T> {
         Self(Vec::new())
     }
 
-    /// Returns the cursor of the next page, which must be a new one.
+    /// Returns the cursor of the next page, which must be new.
     pub(crate) fn on(&mut self, cursor: Option<T>) -> Option<T> {
         let next = cursor?;
         assert!(
@@ -67,7 +67,7 @@ pub(crate) struct TestNode {
 }
 
 impl TestNode {
-    /// How often a node beats unless its case says otherwise.
+    /// The heartbeat interval of a node unless its case sets another.
     pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
 
     pub(crate) fn new(store: SharedStore) -> Self {
@@ -76,7 +76,7 @@ impl TestNode {
         Self { store, id, label }
     }
 
-    /// Another node on the same handle.
+    /// Creates another node on the same handle.
     pub(crate) fn sibling(&self) -> Self {
         Self::new(SharedStore::clone(&self.store))
     }
@@ -85,10 +85,10 @@ impl TestNode {
         self.store.jobs()
     }
 
-    /// The recurring definitions; the case says that it needs them.
+    /// Returns the recurring definitions; the case must need that power.
     pub(crate) fn recurring(&self) -> &dyn RecurringStore {
         let recurring = self.store.recurring();
-        recurring.expect("the suite was told of a power that the store has not")
+        recurring.expect("the suite lists a power that the store lacks")
     }
 
     /// Puts a definition that must be new, and reads it.
@@ -99,12 +99,12 @@ impl TestNode {
         self.definition(put.definition.name().as_str()).await
     }
 
-    /// Puts a definition and says what that did.
+    /// Puts a definition and returns the outcome.
     pub(crate) async fn put(&self, recurring: Recurring) -> PutOutcome {
         ok(self.recurring().put(&put(recurring)).await)
     }
 
-    /// Reads a definition that must be there.
+    /// Reads a definition that must exist.
     pub(crate) async fn definition(&self, named: &str) -> RecurringRecord {
         let found = ok(self.recurring().find(&name(named)).await);
         found.unwrap_or_else(|| panic!("there is no definition {named}"))
@@ -116,7 +116,7 @@ impl TestNode {
         ok(self.recurring().claim_due_recurring(&request).await)
     }
 
-    /// Claims the one definition that is due, and plans what is to be done.
+    /// Claims the one definition that is due, and plans its firing.
     pub(crate) async fn plan_one(&self) -> RecurringFiring {
         let due = self.claim_due(10).await;
         assert_eq!(due.definitions.len(), 1, "one definition is due");
@@ -153,14 +153,14 @@ impl TestNode {
         job.id()
     }
 
-    /// Enqueues one job and says what became of it.
+    /// Enqueues one job and returns the outcome.
     pub(crate) async fn offer(&self, job: &NewJob) -> Enqueued {
         let answers = self.enqueue(std::slice::from_ref(job)).await;
         assert_eq!(answers.len(), 1, "one answer per job");
         answers[0]
     }
 
-    /// Enqueues jobs that must all be new; their ids.
+    /// Enqueues jobs that must all be new, and returns their ids.
     pub(crate) async fn add_all(&self, jobs: &[NewJob]) -> Vec<JobId> {
         let ids: Vec<JobId> = jobs.iter().map(NewJob::id).collect();
         let created: Vec<Enqueued> = ids.iter().copied().map(Enqueued::Created).collect();
@@ -188,19 +188,19 @@ impl TestNode {
         claimed
     }
 
-    /// Claims one job, which must be there.
+    /// Claims one job, which must be available.
     pub(crate) async fn claim_one(&self) -> ClaimedJob {
         let claimed = self.claim(1).await;
         assert_eq!(claimed.len(), 1, "one due job is claimed");
         claimed.into_iter().next().expect("there is one")
     }
 
-    /// Claims one job and says only its token.
+    /// Claims one job and returns its token.
     pub(crate) async fn take(&self) -> ClaimToken {
         self.claim_one().await.claim.token
     }
 
-    /// Which jobs a claim of up to `limit` gives.
+    /// Returns the jobs that a claim of up to `limit` returns.
     pub(crate) async fn claim_ids(&self, limit: usize) -> Vec<JobId> {
         ids(&self.claim(limit).await)
     }
@@ -219,8 +219,8 @@ impl TestNode {
         ok(self.jobs().settle(settlements).await)
     }
 
-    /// The token of claim number `seq` of a job, as if this node had made it when the job's last claim
-    /// was made.
+    /// Returns the token of claim number `seq` of a job, as if this node had made that claim at the
+    /// time of the job's last one.
     pub(crate) async fn token(&self, job: JobId, seq: u64) -> ClaimToken {
         let found = self.find(job).await;
         let claimed_at = found.and_then(|job| job.claimed_at);
@@ -228,7 +228,7 @@ impl TestNode {
         ClaimToken::new(job, seq, Some(self.id), claimed_at)
     }
 
-    /// The token of the present claim of a job, whichever node made it.
+    /// Returns the token of the current claim of a job, of whichever node.
     pub(crate) async fn present(&self, job: JobId) -> ClaimToken {
         Claim::of(&self.get(job).await).token
     }
@@ -254,7 +254,7 @@ impl TestNode {
         answers[0]
     }
 
-    /// Says that the body runs.
+    /// Reports that the job is alive.
     pub(crate) async fn alive(&self, token: ClaimToken) {
         let answer = self.report(token, ReportKind::Alive).await;
         assert!(matches!(answer, Reported::Applied { .. }), "{answer:?}");
@@ -275,7 +275,7 @@ impl TestNode {
         ok(self.jobs().act(jobs, action).await)
     }
 
-    /// Reads a job that must be there.
+    /// Reads a job that must exist.
     pub(crate) async fn get(&self, job: JobId) -> JobRecord {
         let found = self.find(job).await;
         found.unwrap_or_else(|| panic!("{job} is not stored"))
@@ -299,7 +299,7 @@ impl TestNode {
         ok(self.jobs().list(filter, page).await)
     }
 
-    /// Every job, oldest first, page by page.
+    /// Returns every job, oldest first, read in pages.
     pub(crate) async fn everything(&self) -> Vec<JobRecord> {
         let mut jobs = Vec::new();
         let mut page = PageRequest::first(1_000).order(JobOrder::OldestFirst);
@@ -314,7 +314,7 @@ impl TestNode {
         }
     }
 
-    /// Every job that matches, in pages of up to `limit`.
+    /// Returns every job that matches, read in pages of up to `limit`.
     pub(crate) async fn walk(
         &self,
         filter: &JobFilter,
@@ -347,8 +347,7 @@ impl TestNode {
         Heartbeat::new(self.id, self.label.clone(), status, Self::INTERVAL)
     }
 
-    /// An ordinary heartbeat.
-    /// Says that it is starting.
+    /// Sends a heartbeat with the status `Joining`.
     pub(crate) async fn join(&self) -> HeartbeatReply {
         self.beat_with(&self.heartbeat(NodeStatus::Joining)).await
     }
@@ -365,7 +364,7 @@ impl TestNode {
         ok(self.store.nodes().set_node_status(node, status).await)
     }
 
-    /// Ends this node as its silence would: what it has claimed is lost, at a crash.
+    /// Marks this node dead, as a missing heartbeat would: its claims are lost, as in a crash.
     pub(crate) async fn die(&self) {
         let changed = self.set_status(self.id, NodeStatus::Dead).await;
         assert_eq!(changed, Changed::Changed);
@@ -375,7 +374,7 @@ impl TestNode {
         ok(self.store.nodes().nodes().await)
     }
 
-    /// The row of a node.
+    /// Returns the row of a node.
     pub(crate) async fn node(&self, node: NodeId) -> Option<NodeRecord> {
         let nodes = self.nodes().await;
         nodes.into_iter().find(|record| record.node == node)
@@ -426,7 +425,7 @@ impl TestNode {
         signals.expect("the case says that it needs Signals")
     }
 
-    /// A new batch.
+    /// Creates a batch.
     pub(crate) async fn batch(&self) -> BatchId {
         let batch = BatchId::new();
         let created = ok(self.workflows().create_batch(batch).await);
@@ -440,7 +439,7 @@ impl TestNode {
         assert_eq!(closed, BatchClosed::Closed);
     }
 
-    /// How a batch stands, which must be there.
+    /// Reads a batch, which must exist.
     pub(crate) async fn read_batch(&self, batch: BatchId) -> BatchRecord {
         let mut found = ok(self.workflows().batches(&[batch]).await);
         assert_eq!(found.len(), 1, "one answer per id");
@@ -448,7 +447,7 @@ impl TestNode {
         found.unwrap_or_else(|| panic!("{batch} is not stored"))
     }
 
-    /// The children of a batch: in all, succeeded, failed, cancelled.
+    /// Returns the counts of a batch: all children, succeeded, failed, cancelled.
     pub(crate) async fn counts(&self, batch: BatchId) -> [u64; 4] {
         let batch = self.read_batch(batch).await;
         [batch.total, batch.succeeded, batch.failed, batch.cancelled]
@@ -460,7 +459,7 @@ impl TestNode {
         links.remove(0)
     }
 
-    /// What became of the links of a job.
+    /// Returns the states of a job's links.
     pub(crate) async fn links(&self, job: JobId) -> Vec<LinkState> {
         let links = self.parents_of(job).await;
         links.iter().map(|link| link.state).collect()
@@ -476,12 +475,12 @@ impl TestNode {
         self.deliver(SignalTarget::Key(name(key)), payload).await
     }
 
-    /// Fails who waits for too long.
+    /// Fails jobs whose signals are overdue.
     pub(crate) async fn expire(&self) -> Vec<JobId> {
         ok(self.signals().expire(1_000).await)
     }
 
-    /// The states of jobs, all of which must be there.
+    /// Returns the states of jobs, all of which must exist.
     pub(crate) async fn states<const N: usize>(&self, jobs: [JobId; N]) -> [JobState; N] {
         let found = self.get_all(&jobs).await;
         let states = found.into_iter().flatten().map(|job| job.state);
@@ -489,7 +488,7 @@ impl TestNode {
         states.try_into().expect("every job is stored")
     }
 
-    /// Claims this job among all that are due, and gives the others back.
+    /// Claims this job among all that are due, and releases the others.
     pub(crate) async fn take_job(&self, job: JobId) -> ClaimToken {
         let mut taken = None;
         for claimed in self.claim(1_000).await {
@@ -503,7 +502,7 @@ impl TestNode {
         taken.unwrap_or_else(|| panic!("{job} is not due"))
     }
 
-    /// Runs this job to this end.
+    /// Claims this job and settles it with this outcome.
     pub(crate) async fn end(&self, job: JobId, outcome: Outcome) {
         let token = self.take_job(job).await;
         assert_eq!(self.settle(token, outcome).await, Fenced::Applied);
@@ -520,21 +519,21 @@ impl TestNode {
     }
 }
 
-/// Which jobs were claimed, in order.
+/// Returns the ids of claimed jobs, in order.
 pub(crate) fn ids(claimed: &[ClaimedJob]) -> Vec<JobId> {
     claimed.iter().map(|job| job.claim.token.job).collect()
 }
 
-/// The input that a claim came with.
+/// Returns the input of a claimed job.
 pub(crate) fn input(claimed: &ClaimedJob) -> &JobInput {
     let input = claimed.input.as_ref();
     input.unwrap_or_else(|| panic!("{} was claimed without its input", claimed.claim.token.job))
 }
 
-/// The error of a call that had to be refused for what was wrong with `field`.
+/// Requires that a call was refused because of `field`.
 pub(crate) fn assert_refused<T: std::fmt::Debug>(result: Result<T, StoreError>, field: &str) {
     let error = match result {
-        Ok(answer) => panic!("a bad {field} is taken: {answer:?}"),
+        Ok(answer) => panic!("a bad {field} is accepted: {answer:?}"),
         Err(error) => error,
     };
     assert_eq!(

@@ -1,5 +1,5 @@
-//! What a running case notes about itself: the clauses that it proves at present, and the calls that
-//! were repeated for it or refused.
+//! The notes of a running case: the clauses that its assertions are about, and the calls that were
+//! repeated for it or refused.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -18,15 +18,15 @@ pub(crate) struct Notes {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// The clauses that the next assertions are about. Empty: all that the case proves.
+    /// The clauses that the next assertions are about. Empty means all that the case proves.
     proving: Vec<&'static str>,
-    /// All clauses that were ever named.
+    /// All clauses named so far.
     named: Vec<&'static str>,
     repeated: u64,
     last_repeated: Option<String>,
     /// Every refusal, as `{}` and `{:?}` print it.
     refusals: Vec<[String; 2]>,
-    /// How long the case may take. `None` means as long as most cases.
+    /// How long the case may take. `None` means the usual time limit.
     time_limit: Option<Duration>,
 }
 
@@ -47,7 +47,7 @@ impl Notes {
         inner.named.extend(clauses);
     }
 
-    /// Returns the clauses that a failure at this moment breaks, out of all that the case proves.
+    /// Returns the clauses that a failure would break now, given all that the case proves.
     pub(crate) fn blamed(&self, all: &[&'static str]) -> Vec<&'static str> {
         let inner = self.lock();
         if inner.proving.is_empty() {
@@ -57,20 +57,20 @@ impl Notes {
         }
     }
 
-    /// Returns a clause that the case named although it is not among those that it proves.
+    /// Returns a clause that the case named without listing it.
     pub(crate) fn unproved(&self, all: &[&'static str]) -> Option<&'static str> {
         let inner = self.lock();
         inner.named.iter().copied().find(|one| !all.contains(one))
     }
 
-    /// Counts a call that is made again after this error.
+    /// Counts a call that is repeated after this error.
     pub(crate) fn repeated(&self, error: &StoreError) {
         let mut inner = self.lock();
         inner.repeated += 1;
         inner.last_repeated = Some(error.to_string());
     }
 
-    /// Takes note of an error that a call returned.
+    /// Records an error that a call returned.
     pub(crate) fn note_error(&self, error: &StoreError) {
         if error.kind() == StoreErrorKind::Misconfigured {
             let printed = [error.to_string(), format!("{error:?}")];
@@ -78,21 +78,22 @@ impl Notes {
         }
     }
 
-    /// Whether this failure shows a call that the store refused because of how its server is set up.
+    /// Returns whether this failure shows a call that the store refused because of its server's
+    /// setup.
     pub(crate) fn shows_refusal(&self, failure: &str) -> bool {
         let inner = self.lock();
         let mut refusals = inner.refusals.iter().flatten();
         refusals.any(|refusal| failure.contains(refusal))
     }
 
-    /// Returns how many calls were made again, and the last error that caused it.
+    /// Returns how many calls were repeated, and the last error that caused it.
     pub(crate) fn repeats(&self) -> (u64, Option<String>) {
         let inner = self.lock();
         (inner.repeated, inner.last_repeated.clone())
     }
 
-    /// Whether so little of the case's time is left that it should come to an end and report what it
-    /// knows, before its deadline takes that away.
+    /// Returns whether so little of the case's time is left that it should finish and report what
+    /// it knows before its deadline.
     pub(crate) fn is_late(&self) -> bool {
         let limit = self.lock().time_limit.unwrap_or_else(|| time_limit(""));
         self.started.elapsed() > limit * 3 / 4

@@ -1,4 +1,4 @@
-//! Writes what came out of each case.
+//! Writes the result of each case.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,17 +18,17 @@ impl Recorder {
         Self(dir.join(store))
     }
 
-    /// Forgets the results of earlier runs.
+    /// Deletes the results of earlier runs.
     pub(crate) fn clear(&self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 
-    /// A report that cannot be written must not turn a passed case into a failed one.
+    /// Writes a result. Errors are only printed: they must not fail a case that passed.
     pub(crate) fn record(&self, result: &CaseResult) {
         let file = self
             .0
             .join(format!("{}.json", result.case.replace("::", ".")));
-        // Readers never see a half of it, even if this process is ended here.
+        // Readers never see half a file, even if this process is killed here.
         let whole = file.with_extension("new");
         let written = fs::create_dir_all(&self.0)
             .and_then(|()| Ok(serde_json::to_vec_pretty(result)?))

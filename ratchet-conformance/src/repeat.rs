@@ -1,5 +1,5 @@
-//! Repeats calls that the database gave up because of others, or did not answer in time, as the
-//! engine does: under load a store may fail so, and the contract allows the call to be made again.
+//! Repeats calls that failed with contention or timed out, as the engine does: a store may fail so
+//! under load, and the contract allows the repetition.
 
 use std::fmt;
 use std::future::Future;
@@ -17,18 +17,18 @@ use ratchet_core::{
 
 use crate::notes::Notes;
 
-/// A handle whose calls are repeated, and counted in the notes of its case.
+/// A handle that repeats calls, and counts repetitions in the notes of its case.
 pub(crate) struct Repeating {
     inner: SharedStore,
     notes: Arc<Notes>,
 }
 
-/// After which errors a call is repeated.
+/// The errors after which a call is repeated.
 #[derive(Clone, Copy)]
 enum Repeat {
     /// After contention, which has changed nothing.
     AfterContention,
-    /// After a timeout, too: whether or not the call took effect, the next one returns the same.
+    /// After a timeout, too: whether or not the call took effect, a repeat returns the same.
     AfterContentionOrTimeout,
 }
 
@@ -50,7 +50,7 @@ impl Repeating {
         Layered::new(Self { inner, notes })
     }
 
-    /// Makes a call until it ends otherwise, or little of the case's time is left.
+    /// Repeats a call until it ends with another result, or little of the case's time is left.
     async fn call<T, F>(&self, repeat: Repeat, call: impl Fn() -> F + Send + Sync) -> Result<T>
     where
         F: Future<Output = Result<T>> + Send,
@@ -132,7 +132,8 @@ mod tests {
     use crate::build::job;
     use crate::runner::time_limit;
 
-    /// A handle on an empty store whose first `count` calls fail in this way, and its notes.
+    /// Returns a handle on an empty store whose first `count` calls fail in this way, and its
+    /// notes.
     fn failing(kind: StoreErrorKind, count: u64) -> (Layered<Repeating>, Arc<Notes>) {
         let (calls, notes) = (AtomicU64::new(0), Arc::new(Notes::default()));
         let store = MemoryStore::new().with_faults(move |_| {

@@ -1,8 +1,8 @@
-//! What came out: one small file per case, and the table of clauses by store made of them. Nothing
-//! here needs the rest of the suite, so that a program can read reports without it.
+//! Results: one small file per case, and the table of clauses by store made of them. This module
+//! does not depend on the rest of the suite, so that a program can read reports without it.
 //!
-//! A test runner may give every case its own process, so no process knows the whole result. Each
-//! case writes its own file, and [`Report::read_dir`] puts them together.
+//! A test runner may run every case in a separate process, so no process knows the whole result.
+//! Each case writes its own file, and [`Report::read_dir`] combines them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,19 +11,19 @@ use std::{env, fs, io};
 
 use serde::{Deserialize, Serialize};
 
-/// How a case or a clause came out.
+/// The result of a case or a clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Not applicable: a power is missing, or the store is exempted.
     NotApplicable,
-    /// The database could not be reached, so that nothing is known.
+    /// The database could not be reached, so the result is unknown.
     Missing,
-    /// Of a clause only: some of its cases passed, and the others did not get to it.
+    /// For a clause only: some of its cases passed, and the others did not reach it.
     Partial,
-    /// As the contract says.
+    /// As the contract requires.
     Pass,
-    /// Not as the contract says.
+    /// Not as the contract requires.
     Fail,
 }
 
@@ -38,13 +38,13 @@ impl Verdict {
         }
     }
 
-    /// Returns how a clause came out that has a case that came out like this and another like that.
+    /// Combines the results of two cases of one clause.
     const fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Fail, _) | (_, Self::Fail) => Self::Fail,
             (Self::Pass, Self::Pass) => Self::Pass,
             (Self::NotApplicable, Self::NotApplicable) => Self::NotApplicable,
-            // Cases that do not apply would not have shown anything about it either.
+            // Cases that do not apply would not have shown anything either.
             (Self::Missing, Self::Missing | Self::NotApplicable)
             | (Self::NotApplicable, Self::Missing) => Self::Missing,
             _ => Self::Partial,
@@ -52,31 +52,30 @@ impl Verdict {
     }
 }
 
-/// How one case came out on one store.
+/// The result of one case on one store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaseResult {
-    /// The store, as its suite was named.
+    /// The name that the store's suite was given.
     pub store: String,
     /// The full name of the case.
     pub case: String,
-    /// The clauses it is about.
+    /// The clauses it proves.
     pub clauses: Vec<String>,
-    /// How it came out.
+    /// The result.
     pub verdict: Verdict,
     /// Why it failed, was not run or does not apply.
     pub detail: Option<String>,
-    /// Of a failed case: the clauses that its failed assertion is about.
+    /// For a failed case: the clauses that its failed assertion is about.
     #[serde(default)]
     pub blamed: Vec<String>,
-    /// How many calls of the store were repeated, because it had given them up because of others or
-    /// had not answered in time.
+    /// How many calls of the store were repeated after contention or a timeout.
     #[serde(default)]
     pub repeated: u64,
 }
 
 impl CaseResult {
-    /// Returns how one of its clauses came out. A failed case got to those that it broke, and shows
-    /// only a part of the others.
+    /// Returns the result for one of its clauses. A failed case reached the clauses that it broke,
+    /// and shows only a part of the others.
     fn verdict_of(&self, clause: &str) -> Verdict {
         let broken = self.blamed.is_empty() || self.blamed.iter().any(|one| one == clause);
         match self.verdict {
@@ -85,7 +84,7 @@ impl CaseResult {
         }
     }
 
-    /// Returns the first line of why it failed or was not run.
+    /// Returns the first line of the reason why it failed or was not run.
     fn reason(&self) -> &str {
         let detail = self.detail.as_deref().unwrap_or_default();
         detail.lines().next().unwrap_or_default()
@@ -95,12 +94,12 @@ impl CaseResult {
 /// The results of any number of cases on any number of stores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The results, each case of a store once.
+    /// The results, one for each case of a store.
     pub results: Vec<CaseResult>,
 }
 
 impl Report {
-    /// Reads every result below `dir`: one folder per store, one file per case.
+    /// Reads every result below `dir`: one directory per store, one file per case.
     ///
     /// # Errors
     /// If the directory cannot be read or a file is not a result.
@@ -127,7 +126,7 @@ impl Report {
         Ok(report)
     }
 
-    /// Puts another report into this one; of a case that is in both, the other's result counts.
+    /// Merges another report into this one; for a case in both, the other's result counts.
     pub fn merge(&mut self, other: Self) {
         let replaced: BTreeSet<(&str, &str)> = other.results.iter().map(key).collect();
         self.results
@@ -136,14 +135,14 @@ impl Report {
         self.sort();
     }
 
-    /// The stores in it, by name.
+    /// Returns the names of the stores, sorted.
     #[must_use]
     pub fn stores(&self) -> BTreeSet<&str> {
         self.results.iter().map(|result| &*result.store).collect()
     }
 
-    /// How each clause came out on each store: failed if one of its cases failed, passed if all
-    /// passed, partly shown if only some could be run to their end.
+    /// Returns the result of each clause on each store: failed if one of its cases failed, passed
+    /// if all passed, partial if only some ran to their end.
     #[must_use]
     pub fn clauses(&self) -> BTreeMap<&str, BTreeMap<&str, Verdict>> {
         let mut clauses: BTreeMap<&str, BTreeMap<&str, Verdict>> = BTreeMap::new();
@@ -161,8 +160,8 @@ impl Report {
         clauses
     }
 
-    /// Returns the clauses by store as a Markdown table, in which a blank field was not run, and
-    /// behind it lists: the cases that failed, each with the first line of the reason; why cases were
+    /// Returns the clauses by store as a Markdown table, in which a blank field was not run. Below
+    /// it are lists: the cases that failed, each with the first line of the reason; why cases were
     /// not run, with their number; and how many calls were repeated.
     #[must_use]
     pub fn table(&self) -> String {
@@ -230,7 +229,7 @@ impl Report {
     }
 }
 
-/// A number of things: "1 case", "2 cases".
+/// Returns a number with its noun: "1 case", "2 cases".
 fn counted(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {thing}{plural}")
@@ -240,16 +239,16 @@ fn key(result: &CaseResult) -> (&str, &str) {
     (&result.store, &result.case)
 }
 
-/// The Markdown table of all results below `dir`, with its lists.
+/// Returns the Markdown table of all results below `dir`, with its lists.
 ///
 /// # Errors
-/// As [`Report::read_dir`].
+/// As for [`Report::read_dir`].
 pub fn table(dir: &Path) -> io::Result<String> {
     Ok(Report::read_dir(dir)?.table())
 }
 
-/// Where results are kept: `RATCHET_REPORT_DIR`, or `ratchet-conformance` in the target directory
-/// that the running program was built in.
+/// Returns the directory of the results: `RATCHET_REPORT_DIR`, or `ratchet-conformance` in the
+/// target directory of the running program.
 #[must_use]
 pub fn default_dir() -> PathBuf {
     if let Some(dir) = env::var_os("RATCHET_REPORT_DIR") {

@@ -1,4 +1,5 @@
-//! Tests of the report; not in its own file, which other programs compile, too.
+//! Tests of the report; in a separate file, since other programs compile the report's own file,
+//! too.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,12 @@
-//! What must be there for the tests. Nothing here needs the rest of the suite, so that a program can
-//! ask without it.
+//! What the tests require. This module does not depend on the rest of the suite, so that a program
+//! can use it alone.
 
 use std::env;
 
 /// Returns whether `RATCHET_REQUIRE` names this store, server or program: then its absence is a
-/// failure, and no reason to ignore tests.
+/// failure, not a reason to ignore tests.
 ///
-/// The variable is a list of names with commas between them; `1` and `true` stand for every name.
+/// The variable is a comma-separated list of names; `1` and `true` stand for every name.
 #[must_use]
 pub fn is_required(name: &str) -> bool {
     env::var("RATCHET_REQUIRE").is_ok_and(|names| lists(&names, name))

@@ -1,4 +1,4 @@
-//! Runs one case: its deadline, its panics, its cleaning up.
+//! Runs one case: its deadline, its panics, its cleanup.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -19,8 +19,8 @@ use crate::Case;
 use crate::fixture::BoxError;
 use crate::notes::Notes;
 
-/// How long a case of this group may take, its setup included, before it counts as hanging. With
-/// [`CLEANING`] it is less than `.config/nextest.toml` allows its test, so that the case reports its
+/// Returns how long a case of this group may take, setup included, before it counts as hanging.
+/// With [`CLEANING`] it is less than `.config/nextest.toml` allows, so that the case reports its
 /// failure itself. Random histories take longest.
 pub(crate) fn time_limit(group: &str) -> Duration {
     let (variable, seconds) = match group {
@@ -32,20 +32,20 @@ pub(crate) fn time_limit(group: &str) -> Duration {
     Duration::from_secs(set.unwrap_or(seconds))
 }
 
-/// How long a fixture may take to clean up after its case ran into the time limit.
+/// How long a fixture may take to clean up after its case exceeded the time limit.
 const CLEANING: Duration = Duration::from_secs(40);
 
-/// What a case is given.
+/// The argument of a case.
 #[async_trait]
 pub(crate) trait Context: Send + Sync + Sized + 'static {
-    /// Takes away what the case used.
+    /// Removes what the case used.
     async fn clean_up(&self);
 
-    /// Returns what the case has noted about itself.
+    /// Returns the notes of the case.
     fn notes(&self) -> &Notes;
 }
 
-/// Makes the context of a case.
+/// Creates the context of a case.
 pub(crate) type Setup<C> = dyn Fn() -> BoxFuture<'static, Result<C, BoxError>> + Send + Sync;
 
 /// Why a case failed: the message of its assertion, or what kept it from running.
@@ -56,16 +56,16 @@ pub struct Failure {
     clauses: Vec<&'static str>,
 }
 
-/// What sort of failure it is.
+/// The kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The store broke a clause.
     Broken,
-    /// The case did not come to an end.
+    /// The case did not end.
     Hanging,
-    /// The fixture or the case itself is at fault; it proves nothing about the store.
+    /// The fixture or the case itself is at fault; the failure proves nothing about the store.
     Setup,
-    /// The store is exempted from the case, and should not be.
+    /// The store is exempted from the case, but should not be.
     Exemption,
 }
 
@@ -85,7 +85,7 @@ impl Failure {
         &self.clauses
     }
 
-    /// The same failure, with a further line in its message.
+    /// Adds a line to the message.
     pub(crate) fn with(mut self, line: &str) -> Self {
         self.message = format!("{}\n  {line}", self.message);
         self
@@ -110,12 +110,12 @@ pub(crate) struct Ended {
     pub(crate) outcome: Result<(), Failure>,
     /// How many calls of the store were repeated.
     pub(crate) repeated: u64,
-    /// Whether the failure shows that the store refused a call because of how its server is set up.
+    /// Whether the failure shows that the store refused a call because of its server's setup.
     pub(crate) refused: bool,
 }
 
 impl Ended {
-    /// A case that could not be run.
+    /// Creates the end of a case that could not be run.
     pub(crate) fn without_running<C>(case: &Case<C>, message: String) -> Self {
         let failure = Failure::new(Cause::Setup, message, case.clauses.to_vec());
         Self {
@@ -126,7 +126,7 @@ impl Ended {
     }
 }
 
-/// Runs a case from its setup to its cleaning up.
+/// Runs a case from its setup to its cleanup.
 pub(crate) async fn run_case<C: Context>(case: &Case<C>, setup: &Setup<C>) -> Ended {
     let failure = |cause, message, clauses| Err(Failure::new(cause, message, clauses));
     let all = case.clauses.to_vec();
@@ -135,7 +135,7 @@ pub(crate) async fn run_case<C: Context>(case: &Case<C>, setup: &Setup<C>) -> En
     let context = match tokio::time::timeout_at(end, setup()).await {
         Ok(Ok(context)) => context,
         Ok(Err(error)) => {
-            return Ended::without_running(case, format!("the fixture cannot be made: {error}"));
+            return Ended::without_running(case, format!("the fixture cannot be created: {error}"));
         }
         Err(_) => {
             let message = format!("the fixture was not made within {deadline:?}");
@@ -186,22 +186,22 @@ pub(crate) async fn run_case<C: Context>(case: &Case<C>, setup: &Setup<C>) -> En
 }
 
 thread_local! {
-    /// Whether this thread is running a part of a case.
+    /// Whether this thread is polling a case.
     static IN_CASE: Cell<bool> = const { Cell::new(false) };
     /// Where and why a case last panicked on this thread.
     static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// The message of a panic that was caught elsewhere and is passed on.
+/// The message of a caught panic that is raised again.
 struct PassedOn(String);
 
-/// Awaits a future and turns its panic into the message, with the place.
+/// Awaits a future and converts its panic into the message, with the location.
 pub(crate) async fn caught<T>(future: impl Future<Output = T>) -> Result<T, String> {
     note_panics();
     let mut future = pin!(future);
     poll_fn(|context| {
         let before = IN_CASE.replace(true);
-        // A future that has panicked is not polled again, so nothing sees it half changed.
+        // A future that has panicked is not polled again, so its broken state is never seen.
         let poll = AssertUnwindSafe(|| future.as_mut().poll(context));
         let polled = panic::catch_unwind(poll);
         IN_CASE.set(before);
@@ -222,7 +222,7 @@ fn message(payload: &(dyn Any + Send)) -> String {
     }
 }
 
-/// Keeps the panics of cases from being printed where they happen, so that they show once: as the
+/// Keeps panics of cases from being printed where they happen, so that they are shown once: as the
 /// failure of their case.
 fn note_panics() {
     static INSTALL: Once = Once::new();
@@ -240,8 +240,8 @@ fn note_panics() {
     });
 }
 
-/// Spawns the futures that `make` gives for 0..`count` and lets them all go at the same moment;
-/// their answers, in order.
+/// Spawns the futures that `make` returns for 0..`count`, starts them all at the same moment, and
+/// returns their results in order.
 pub(crate) async fn race<F, T>(count: usize, make: impl Fn(usize) -> F) -> Vec<T>
 where
     F: Future<Output = T> + Send + 'static,
@@ -257,7 +257,7 @@ where
     };
     let racers: Vec<_> = (0..count).map(spawn).collect();
     let mut ended = Vec::with_capacity(count);
-    // All of them, also when one has failed, so that none outlives its database.
+    // Awaits all of them, even if one has failed, so that none outlives its database.
     for racer in racers {
         ended.push(racer.await);
     }
@@ -269,7 +269,7 @@ where
     ended.into_iter().map(answer).collect()
 }
 
-/// A runtime with real parallelism, so that races are races.
+/// Creates a runtime with real parallelism, so that races can happen.
 pub(crate) fn runtime() -> Runtime {
     Builder::new_multi_thread()
         .worker_threads(2)

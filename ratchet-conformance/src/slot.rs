@@ -2,18 +2,18 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The variable in which cargo-nextest numbers the tests that run at the same time.
+/// The variable in which cargo-nextest numbers concurrent tests.
 const VARIABLE: &str = "NEXTEST_TEST_GLOBAL_SLOT";
 
-/// The slots of this process that are in use.
+/// The slots that this process uses.
 static IN_USE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
-/// A number that no other fixture has at the same time, in any test of one run of cargo-nextest.
+/// A number that no other concurrent fixture has, in any test of one run of cargo-nextest.
 ///
-/// To create tables and indexes can take longer than a case. A fixture that names its database after a
-/// slot can keep it, and only empties it for the next case; such a fixture implements
-/// [`Fixture::renew`](crate::Fixture::renew). The slot is free again when this is dropped. Other runs
-/// of tests, against the same server, have the same numbers.
+/// Creating tables and indexes can take longer than a case. A fixture that names its database after
+/// a slot can keep it and only empty it for the next case; such a fixture implements
+/// [`Fixture::renew`](crate::Fixture::renew). Dropping the slot frees it. Concurrent runs against
+/// the same server use the same numbers.
 ///
 /// # Examples
 /// ```
@@ -32,7 +32,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Takes the first free slot of this test. `None` unless cargo-nextest runs it.
+    /// Takes the first free slot of this test; `None` unless cargo-nextest runs it.
     #[must_use]
     pub fn take() -> Option<Self> {
         let test = std::env::var(VARIABLE).ok()?.parse().ok()?;

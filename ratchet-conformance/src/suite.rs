@@ -16,19 +16,20 @@ pub struct Suite {
     name: String,
     powers: Vec<Power>,
     exemptions: Vec<Exemption>,
-    /// None: all of them.
+    /// `None` means all of them.
     groups: Option<Vec<String>>,
     settings: Settings,
 }
 
-/// What the `differential` cases are told.
+/// Settings of the `differential` cases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// How many histories they run together.
     pub(crate) histories: u64,
-    /// Whether the store may say of a claimed job that others wait for its end when nobody does.
+    /// Whether the store may report for a claimed job that other jobs wait for its end when none
+    /// does.
     pub(crate) may_exaggerate: bool,
-    /// Whether a history that fails is made shorter.
+    /// Whether a failing history is shortened.
     pub(crate) shrinks: bool,
 }
 
@@ -41,7 +42,7 @@ impl Settings {
 }
 
 impl Suite {
-    /// The suite for the store called `name`, whose fixtures have exactly these powers.
+    /// Creates the suite for the store called `name`, whose fixtures have exactly these powers.
     #[must_use]
     pub fn new(name: impl Into<String>, powers: &[Power]) -> Self {
         Self {
@@ -54,28 +55,28 @@ impl Suite {
     }
 
     /// Sets how many random histories the `differential` cases run together, unless
-    /// `RATCHET_HISTORIES` says it: fewer for a store on which each step takes long. Default 100.
+    /// `RATCHET_HISTORIES` is set. Use fewer for a store with slow steps. Default 100.
     #[must_use]
     pub const fn histories(mut self, histories: u64) -> Self {
         self.settings.histories = histories;
         self
     }
 
-    /// Lets the store say of a claimed job that others wait for its end when nobody does: one that
-    /// flags a parent before it is known whether its child is stored. Exemption this, the
-    /// `differential` cases want exactly what the model says. The opposite is never allowed.
+    /// Lets the store report for a claimed job that other jobs wait for its end when none does: a
+    /// store may flag a parent before it is known whether its child is stored. Otherwise the
+    /// `differential` cases require exactly what the model reports. The opposite is never allowed.
     #[must_use]
     pub const fn may_say_awaited_of_others(mut self) -> Self {
         self.settings.may_exaggerate = true;
         self
     }
 
-    /// Exempts the store, or a kind of server, from these cases, by group or by full name, because it
-    /// refuses what they are about with
-    /// [`Misconfigured`](ratchet_core::StoreErrorKind::Misconfigured). They run all the same and must
-    /// fail after such an answer, which the report shows as N-A with this reason; one that passes, or
-    /// fails without it, is a failure, since its exemption would hide what the store can do, or does
-    /// wrong. An exemption of a case goes before that of its group.
+    /// Exempts the store, or a kind of server, from these cases, by group or by full name, because
+    /// it refuses what they test with
+    /// [`Misconfigured`](ratchet_core::StoreErrorKind::Misconfigured). They run all the same and
+    /// must fail after such a refusal, which the report shows as N-A with this reason. A case that
+    /// passes, or fails without it, is a failure, since its exemption would hide what the store can
+    /// do, or does wrong. The exemption of a case takes precedence over that of its group.
     ///
     /// # Panics
     /// If there is no such group or case.
@@ -84,8 +85,8 @@ impl Suite {
         self.exempt(reason, cases, true)
     }
 
-    /// Exempts the store from these cases like [`without`](Self::without), and does not run them: for
-    /// those that would hang, take long, or pass now and then.
+    /// Exempts the store from these cases like [`without`](Self::without), but does not run them:
+    /// for cases that would hang, take long, or pass sometimes.
     ///
     /// # Panics
     /// If there is no such group or case.
@@ -107,8 +108,8 @@ impl Suite {
         self
     }
 
-    /// Only the cases of these groups, for a setting of a store that can change nothing else; the
-    /// whole suite must have passed without it.
+    /// Restricts the suite to these groups, for a setting of a store that cannot affect the others;
+    /// the whole suite must have passed without it.
     ///
     /// # Panics
     /// [`run`](Self::run) does if there is no such group.
@@ -118,7 +119,7 @@ impl Suite {
         self
     }
 
-    /// Lists or runs the cases as the command line says, each on a new fixture.
+    /// Lists or runs the cases as the command line selects, each on a new fixture.
     pub fn run(self, provision: impl Future<Output = Provision>) -> ExitCode {
         let provision = match runner::runtime().block_on(provision) {
             Provision::Ready(factory) => {
@@ -130,30 +131,30 @@ impl Suite {
         trials::run(subject, chosen(self.groups.as_deref()), &provision)
     }
 
-    /// Every case.
+    /// Returns every case.
     pub fn cases() -> impl Iterator<Item = &'static Case<Cx>> {
         cases::GROUPS.iter().copied().flatten()
     }
 
-    /// The case with this full name, such as `claim::an_empty_store_yields_nothing`.
+    /// Returns the case with this full name, such as `claim::an_empty_store_yields_nothing`.
     #[must_use]
     pub fn case(full_name: &str) -> Option<&'static Case<Cx>> {
         Self::cases().find(|case| case.full_name() == full_name)
     }
 
-    /// Runs one case on a new fixture with these powers: for tests of the suite itself.
+    /// Runs one case on a new fixture with these powers, for tests of the suite itself.
     ///
     /// # Errors
-    /// Why the case failed.
+    /// The reason why the case failed.
     pub async fn check(case: &Case<Cx>, powers: &[Power], factory: Factory) -> Result<(), Failure> {
         Self::check_with(case, powers, factory, Settings::DEFAULT).await
     }
 
-    /// As [`check`](Self::check), but leaves a random history that fails as long as it is. To make it
-    /// short takes many times longer than to find it.
+    /// As [`check`](Self::check), but does not shorten a failing random history: that takes many
+    /// times longer than finding it.
     ///
     /// # Errors
-    /// Why the case failed.
+    /// The reason why the case failed.
     pub async fn check_without_shrinking(
         case: &Case<Cx>,
         powers: &[Power],
@@ -181,7 +182,7 @@ fn setup(factory: Factory, powers: Vec<Power>, settings: Settings) -> Arc<Setup<
     Arc::new(move || Box::pin(Cx::create(factory.clone(), powers.clone(), settings)))
 }
 
-/// The cases of these groups, or all.
+/// Returns the cases of these groups, or all.
 fn chosen(groups: Option<&[String]>) -> impl Iterator<Item = &'static Case<Cx>> {
     for group in groups.into_iter().flatten() {
         assert!(

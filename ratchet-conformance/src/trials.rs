@@ -1,4 +1,4 @@
-//! The list of cases that a test runner sees, and what it and the report are told of each.
+//! The list of cases for the test runner, and their results for it and for the report.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::required::is_required;
 use crate::runner::{Cause, Context, Ended, Failure, Setup, run_case, runtime};
 use crate::{Case, Power, Provision, clauses};
 
-/// What a suite is about.
+/// What a suite tests.
 pub(crate) struct Subject {
     name: String,
     powers: Vec<Power>,
@@ -21,7 +21,7 @@ pub(crate) struct Subject {
     required: bool,
 }
 
-/// A group of cases, or a case, that a store is exempted from.
+/// A group of cases, or a case, from which a store is exempted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Exemption {
     pub(crate) name: String,
@@ -40,7 +40,8 @@ impl Subject {
         }
     }
 
-    /// Returns the exemption from this case, if there is one; its own before that of its group.
+    /// Returns the exemption from this case, if there is one; its own takes precedence over that of
+    /// its group.
     fn exemption<C>(&self, case: &Case<C>) -> Option<&Exemption> {
         let of_case = |one: &&Exemption| one.name == case.full_name();
         let of_group = |one: &&Exemption| one.name == case.group;
@@ -49,14 +50,14 @@ impl Subject {
     }
 }
 
-/// What is done with a case.
+/// What to do with a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Plan {
     /// It runs, and must pass.
     Run,
     /// It runs, and must fail, because the store is exempted from it for this reason.
     Exempt(Exemption),
-    /// It does not run, and is reported so.
+    /// It does not run, and is reported with this verdict and reason.
     Skip(Verdict, String),
 }
 
@@ -77,7 +78,7 @@ fn plan<C, T>(subject: &Subject, case: &Case<C>, provision: &Provision<T>) -> Pl
     }
 }
 
-/// Lists or runs the cases as the command line says.
+/// Lists or runs the cases as the command line selects.
 pub(crate) fn run<C: Context>(
     subject: Subject,
     cases: impl Iterator<Item = &'static Case<C>>,
@@ -85,7 +86,7 @@ pub(crate) fn run<C: Context>(
 ) -> ExitCode {
     let arguments = Arguments::from_args();
     let recorder = Recorder::new(&subject.name);
-    // A listing, or a run of everything, begins a new report; nextest lists before it runs.
+    // A listing, or a run of everything, starts a new report; nextest lists before it runs.
     let fresh = arguments.list || (arguments.filter.is_none() && arguments.skip.is_empty());
     if fresh {
         recorder.clear();
@@ -106,7 +107,7 @@ pub(crate) fn run<C: Context>(
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// A case that is listed as ignored, with the reason in front of its name.
+/// Creates a case that is listed as ignored, with the reason in front of its name.
 fn ignored<C>(case: &Case<C>, reason: String) -> Trial {
     let kind = reason.clone();
     let run = move || Ok(Completion::ignored_with(reason));
@@ -115,7 +116,7 @@ fn ignored<C>(case: &Case<C>, reason: String) -> Trial {
         .with_ignored_flag(true)
 }
 
-/// A case that runs; one that the store is exempted from must fail.
+/// Creates a case that runs; if the store is exempted from it, it must fail.
 fn trial<C: Context>(
     subject: &Arc<Subject>,
     case: &'static Case<C>,
@@ -126,7 +127,7 @@ fn trial<C: Context>(
     let (subject, provision) = (Arc::clone(subject), provision.clone());
     let recorder = recorder.clone();
     Trial::ignorable_test(case.full_name(), move || {
-        // What stays if the process is killed.
+        // The result that remains if the process is killed.
         let unfinished = Some("the process ended before the case did".to_owned());
         recorder.record(&result(&subject, case, Verdict::Fail, unfinished));
         let ended = match provision {
@@ -159,8 +160,8 @@ fn trial<C: Context>(
     })
 }
 
-/// Judges the end of a case that the store is exempted from. Returns the reason of the exemption if the
-/// failure shows that a call was refused; fails if the case passed, or failed otherwise.
+/// Judges the end of a case from which the store is exempted. Returns the reason of the exemption
+/// if the failure shows that a call was refused; fails if the case passed, or failed otherwise.
 fn judge_exempted<C>(
     ended: Ended,
     case: &Case<C>,
@@ -202,7 +203,8 @@ fn judge_exempted<C>(
     }
 }
 
-/// What a test runner prints of a failure: what is broken, what the contract says, what was seen.
+/// Returns the test runner's text of a failure: what is broken, what the contract says, what was
+/// observed.
 fn explain<C>(store: &str, case: &Case<C>, failure: &Failure) -> String {
     match failure.cause() {
         Cause::Broken | Cause::Hanging => {}

@@ -1,5 +1,5 @@
-//! The documented contract and the cases promise the same: no clause without a case, no case
-//! without a clause, and no trait that is too large to implement.
+//! Compares the documented contract with the cases: no clause without a case, no case without a
+//! clause, and no trait that is too large to implement.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -25,8 +25,8 @@ const SOURCES: &[&str] = &[
     include_str!("../../ratchet-core/src/cluster/mod.rs"),
 ];
 
-/// The clauses, which stand in the documentation as `**[claim.order]** The jobs …`: their ids, each
-/// with the text behind it.
+/// Returns the clauses, which the documentation contains as `**[claim.order]** The jobs …`: their
+/// ids, each with the text after it.
 fn clauses() -> impl Iterator<Item = (&'static str, &'static str)> {
     let clauses = |source: &'static str| {
         let marked = source.split("**[").skip(1);
@@ -39,13 +39,13 @@ fn documented() -> Vec<&'static str> {
     clauses().map(|(id, _)| id).collect()
 }
 
-/// The first sentence of a clause, without line breaks, and without the targets of its links.
+/// Returns the first sentence of a clause, without line breaks and link targets.
 fn first_sentence(text: &str) -> String {
     let mut words = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
         let comment = line.strip_prefix("///").or(line.strip_prefix("//!"));
-        // The first line begins behind the id.
+        // The first line begins after the id.
         let comment = if number == 0 { Some(line) } else { comment };
         let of_clause = |text: &&str| !text.is_empty() && !text.starts_with('-');
         let Some(text) = comment.map(str::trim).filter(of_clause) else {
@@ -67,7 +67,7 @@ fn first_sentence(text: &str) -> String {
     without_links(&sentence)
 }
 
-/// Turns ``[`NewJob`](path)`` and ``[`NewJob`]`` into `` `NewJob` ``.
+/// Converts ``[`NewJob`](path)`` and ``[`NewJob`]`` to `` `NewJob` ``.
 fn without_links(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -83,8 +83,8 @@ fn without_links(text: &str) -> String {
     out + rest
 }
 
-/// What failures quote is what the documentation says. With `RATCHET_WRITE_CLAUSES=1` the file is
-/// written.
+/// Compares the sentences that failures quote with the documentation. With
+/// `RATCHET_WRITE_CLAUSES=1` the file is written.
 #[test]
 fn the_quoted_sentences_are_those_of_the_documentation() {
     let mut expected = String::new();
@@ -127,7 +127,7 @@ fn every_clause_is_documented_once() {
     let all = documented();
     let once: BTreeSet<_> = all.iter().collect();
     assert!(!all.is_empty());
-    assert_eq!(all.len(), once.len(), "a clause id stands twice");
+    assert_eq!(all.len(), once.len(), "a clause id occurs twice");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The suite for coordinators tests itself: each sabotaged one must be caught by a named case,
-//! which the honest one passes.
+//! Tests of the suite for coordinators: each sabotaged one must be caught by a certain case, which
+//! the honest one passes.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use ratchet_core::NodeId;
 use ratchet_core::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
 use tokio::sync::broadcast;
 
-/// What is wrong with a coordinator.
+/// The defect of a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sabotage {
     None,
@@ -73,7 +73,7 @@ const CATCHES: &[(Sabotage, &str)] = &[
     ),
 ];
 
-/// A transport inside the process that can be cut.
+/// A transport within the process that can be cut.
 struct Bus {
     sabotage: Sabotage,
     lines: Arc<Mutex<Lines>>,
@@ -82,7 +82,7 @@ struct Bus {
 #[derive(Debug, Default)]
 struct Lines {
     is_cut: bool,
-    /// One for each subscription, with the end that has it.
+    /// One for each subscription, with the end that owns it.
     listeners: Vec<(NodeId, broadcast::Sender<Wakeup>)>,
 }
 
@@ -132,7 +132,7 @@ struct End {
 impl End {
     const CAPACITY: usize = 64;
 
-    /// Whether somebody has not read what there is.
+    /// Returns whether a subscription's buffer is full.
     fn is_full(&self) -> bool {
         let lines = self.lines.lock().unwrap();
         let mut listeners = lines.listeners.iter();

@@ -1,4 +1,4 @@
-//! The suite on the coordinator that carries nothing, which is allowed.
+//! The suite on the coordinator that carries nothing, which the contract allows.
 
 use std::process::ExitCode;
 

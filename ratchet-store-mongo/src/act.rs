@@ -1,4 +1,4 @@
-//! What operators ask.
+//! Actions of operators.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -21,28 +21,28 @@ use crate::row;
 use crate::signals;
 use crate::store::{MongoStore, pause};
 
-/// A job that is acted on.
+/// A job to act on.
 struct Target {
     state: JobState,
-    /// The unique key that it gave up when it ended.
+    /// The unique key that it released when it ended.
     key: Option<String>,
     /// Its lane.
     lane: Option<String>,
     /// Whether it has links.
     links: bool,
-    /// Whether it has open links, as far as that matters.
+    /// Whether it has open links; only set where it matters.
     has_open_links: bool,
-    /// Whether its signal has not come.
+    /// Whether it waits, or waited, for a signal that has not arrived.
     lacks_signal: bool,
     ties: Ties,
 }
 
 impl MongoStore {
-    /// Does the action to each of these jobs.
+    /// Applies the action to each of these jobs.
     ///
-    /// All in one transaction: if one of the jobs is changed by others meanwhile, the whole is done
-    /// again. Without transactions each job by itself, in a write that applies only if the job is
-    /// still what it was; a failure then leaves those that were done before it.
+    /// All in one transaction, which is retried if another call changes one of the jobs at the same
+    /// time. Without transactions each job is changed in its own write, which applies only if the
+    /// job is unchanged; after a failure the jobs already changed stay so.
     pub(crate) async fn act_on_jobs(
         &self,
         ids: &[JobId],
@@ -65,8 +65,8 @@ impl MongoStore {
             }
             .await;
             match tx.finish(done).await {
-                // The jobs at the head of a queue are claimed all the time: who comes first waits
-                // for nobody, and others wait for it.
+                // Jobs at the head of a queue are claimed all the time. The call that writes first
+                // does not wait: the other calls wait for it.
                 Err(failure) if failure.kind == StoreErrorKind::Contention && !first => {
                     first = true;
                 }
@@ -107,8 +107,8 @@ impl MongoStore {
         Ok(acted)
     }
 
-    /// Acts on each of these jobs by itself, many in one command. Those that others changed meanwhile,
-    /// which the mark tells, are looked at again, one by one.
+    /// Acts on each of these jobs separately, many in one command. Jobs without this call's mark
+    /// were changed by other calls; it retries them one by one.
     async fn act_each(
         &self,
         ids: &[JobId],
@@ -120,7 +120,7 @@ impl MongoStore {
         let mut on = side.plain();
         let mut all = Vec::with_capacity(ids.len());
         if action == JobAction::Delete {
-            // What is deleted has no mark that tells who did it.
+            // A deleted job cannot carry a mark that identifies this call.
             for id in ids {
                 all.push(self.act_on_one(*id, from, action).await?);
             }
@@ -183,7 +183,7 @@ impl MongoStore {
         }
     }
 
-    /// What the action does to these jobs. [act.from]
+    /// Plans what the action does to these jobs. [act.from]
     async fn plan(
         &self,
         tx: &mut Tx<'_>,
@@ -272,8 +272,8 @@ impl MongoStore {
         Ok(targets)
     }
 
-    /// Who has the unique keys of the dead letters that are to be requeued: another unfinished job,
-    /// or the first of them that wants it.
+    /// Returns which jobs hold the unique keys of the dead letters to be requeued: another
+    /// unfinished job, or the first of these dead letters that wants the key.
     async fn keys_taken(
         &self,
         tx: &mut Tx<'_>,
@@ -298,22 +298,22 @@ impl MongoStore {
     }
 }
 
-/// What a call writes.
+/// The writes of a call.
 struct Writes {
     now: Now,
     statements: Vec<Statement>,
-    /// The jobs that are deleted.
+    /// The jobs to delete.
     removed: Gone,
     /// The jobs that end.
     ends: Vec<End>,
     /// The lanes that jobs leave.
     left: BTreeSet<String>,
-    /// The places in lanes that jobs get.
+    /// The places in lanes for requeued jobs.
     places: Places,
 }
 
 impl Writes {
-    /// What becomes of one job; `target` then has its new state, since ids may be repeated.
+    /// Plans the action on one job and puts its new state into `target`, since ids may repeat.
     fn respond(&mut self, id: JobId, target: &mut Target, action: JobAction) -> ActionOutcome {
         let from = target.state;
         let (pipeline, outcome) = match from.respond(action) {
@@ -344,7 +344,7 @@ impl Writes {
                 if to.is_terminal() {
                     self.left.extend(target.lane.clone());
                     self.ends.push(target.ties.end(id, to, None));
-                    // One that waits has no signal but one that has still to come.
+                    // A waiting job's signal has not arrived yet.
                     pipeline.extend(target.lacks_signal.then(signals::closed));
                 }
                 target.state = to;

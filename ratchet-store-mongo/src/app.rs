@@ -1,4 +1,4 @@
-//! Transactions of the application, as the store's trait takes them.
+//! Enqueueing inside transactions of the application.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,24 +19,25 @@ impl AppTransaction<MongoStore> for ClientSession {
 }
 
 impl TransactionStore for MongoStore {
-    /// Stores jobs inside a transaction of the caller's: they are there if and when it commits, and
-    /// if it aborts there is no trace of them. The session must be of the client that the store uses,
-    /// so the store is one [`from_database`](MongoStore::from_database), and a transaction must have begun
-    /// on it, whose write concern should be `majority`; with another one acknowledged jobs can be
-    /// lost.
+    /// Stores jobs inside a transaction of the caller: they exist if and when it commits, and leave
+    /// no trace if it aborts. The session must belong to the store's client, so the store must be
+    /// one from [`from_database`](MongoStore::from_database). A transaction must have begun on the
+    /// session; its write concern should be `majority`, since with another one acknowledged jobs
+    /// can be lost.
     ///
-    /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold. Nobody is woken up: the jobs are found by the next
-    /// poll after the commit, or by who is notified then.
+    /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold. No wakeup
+    /// is sent: the next poll after the commit, or a notification by the caller after the commit,
+    /// finds the jobs.
     ///
-    /// Transactions here do not wait for each other. If another one changes the same keys, lanes,
-    /// parents or batches meanwhile, the error has the kind `Contention`, and the caller does the
-    /// whole transaction again. A commit that meets it says so with the driver's label
+    /// Transactions of MongoDB do not wait for each other. If another one changes the same keys,
+    /// lanes, parents or batches at the same time, the error has the kind `Contention`, and the
+    /// caller retries the whole transaction. A commit that conflicts fails with the driver's label
     /// `TransientTransactionError`.
     ///
-    /// What can be refused is refused before anything is written: after `Invalid` the transaction is
-    /// what it was, and can be gone on with and committed. After every other failure of the database
-    /// it is aborted, so that no part of the jobs can be committed by accident: the session has no
-    /// transaction then, and a commit, or another abort, is an error.
+    /// All input is validated before anything is written: after `Invalid` the transaction is
+    /// unchanged, and can be continued and committed. After every other failure of the database it
+    /// is aborted, so that no part of the jobs can be committed by accident: the session then has
+    /// no transaction, and a commit or another abort is an error.
     ///
     /// ```no_run
     /// # async fn example(client: mongodb::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -54,13 +55,14 @@ impl TransactionStore for MongoStore {
     /// ```
     ///
     /// # Errors
-    /// `Invalid`, `Misconfigured` on a server without transactions and for a session of another
-    /// client or on which none was begun or none can be, `Contention`, or a failure of the database.
-    /// After one of the last two the transaction is aborted, which may take as long again where the
-    /// server does not answer.
+    /// `Invalid`, `Misconfigured` on a server without transactions and for a session that belongs
+    /// to another client, has no transaction or cannot begin one, `Contention`, or a failure of the
+    /// database. After one of the last two the transaction is aborted, which may take as long again
+    /// if the server does not respond.
     ///
     /// # Cancel safety
-    /// Dropped, it may have written a part of the jobs into the transaction, which must be aborted.
+    /// If dropped, it may have written a part of the jobs into the transaction, which must then be
+    /// aborted.
     fn enqueue_on<'a>(
         &'a self,
         connection: AppConnection<'a>,
@@ -90,7 +92,7 @@ impl MongoStore {
             }
             self.enqueue_within(session, jobs, &writes).await
         };
-        // In a box, so that the callers' own futures stay small.
+        // Boxed, to keep the callers' futures small.
         let enqueued = match tokio::time::timeout(deadline, Box::pin(work)).await {
             Ok(enqueued) => enqueued.map_err(|failure| failure.during(OPERATION)),
             Err(_) => Err(too_late(deadline).during(OPERATION)),
@@ -102,7 +104,7 @@ impl MongoStore {
             )
         });
         if enqueued.is_err() && (!refused || writes.load(Ordering::Relaxed)) {
-            // The session knows of it at once, and the server as soon as it answers.
+            // The session is updated at once, the server as soon as it responds.
             let abort = session.abort_transaction();
             let _ = tokio::time::timeout(deadline, abort).await;
         }
@@ -110,12 +112,12 @@ impl MongoStore {
     }
 }
 
-/// Refuses a session without a transaction, of which a new one would only then begin.
+/// Refuses a session without a transaction; a write on it would take effect at once.
 async fn need_begun(session: &mut ClientSession) -> Inner<()> {
-    /// How the driver says so.
+    /// The driver's message for a session with a transaction.
     const BEGUN: &str = "transaction already in progress";
     let refused = match session.start_transaction().await {
-        // Nothing was sent in it, so nothing is sent for its end.
+        // Nothing was sent in the transaction, so the abort sends nothing.
         Ok(()) => {
             session.abort_transaction().await?;
             "no transaction was begun on the session".to_owned()

@@ -22,7 +22,7 @@ use crate::row;
 use crate::select::{behind, order};
 use crate::store::MongoStore;
 
-/// The longest text of an archived job: a document has room for 16 MiB.
+/// The longest text of an archived job, in bytes. A document can have 16 MiB.
 const LONGEST_TEXT: usize = 15 * 1024 * 1024;
 
 #[async_trait]
@@ -54,8 +54,8 @@ impl ArchiveStore for MongoStore {
 }
 
 impl MongoStore {
-    /// Writes these jobs down with their histories and deletes them; how many. Those that cannot be
-    /// read stay. [archive.move] [archive.poison]
+    /// Archives these jobs with their histories, deletes them and returns how many. Unreadable jobs
+    /// stay. [archive.move] [archive.poison]
     pub(crate) async fn put_away(
         &self,
         tx: &mut Tx<'_>,
@@ -90,7 +90,7 @@ impl MongoStore {
             let text = ArchivedJob::encode(job, &history)?;
             if text.len() > LONGEST_TEXT {
                 let bytes = text.len();
-                tracing::warn!(job = %job.id, bytes, "a job is too long for the archive and stays");
+                tracing::warn!(job = %job.id, bytes, "a job is too large for the archive: kept");
                 continue;
             }
             let archived = doc! {
@@ -185,7 +185,7 @@ fn shown_fields() -> FindOptions {
     row::fields(fields)
 }
 
-/// The archived job of a document of `archive`; none if its text cannot be read.
+/// Reads the archived job of a document of `archive`; `None` if its text cannot be read.
 fn archived(row: &RawDocument) -> Inner<(JobId, Option<ArchivedJob>)> {
     let id = row::job_id(row, "_id")?;
     let read = || {

@@ -1,4 +1,4 @@
-//! Which old jobs somebody still waits for: these are neither purged nor archived.
+//! Finds the old jobs whose end other jobs still need: they are neither purged nor archived.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -14,23 +14,24 @@ use crate::pipelines::ids;
 use crate::row;
 use crate::store::MongoStore;
 
-/// How far old jobs were looked at.
+/// The result of examining old jobs.
 pub(crate) struct Looked {
-    /// Those of which a child has not ended.
+    /// The jobs with a child that has not ended.
     pub(crate) awaited: HashSet<JobId>,
-    /// How many of them were looked at.
+    /// How many jobs were examined.
     pub(crate) at: usize,
 }
 
-/// How many parents and how many of their links are looked at in one command.
+/// How many parents, and how many of their links, one command reads.
 const PARENTS_AT_ONCE: usize = 100;
 const LINKS_AT_ONCE: usize = 1_000;
-/// From how many links on the rest of the parents is left to the next transaction.
+/// After this many links, the rest of the parents is left to the next transaction.
 const MOST_LINKS: usize = 20_000;
 
 impl MongoStore {
-    /// Those of these old jobs, given as documents, of which a child has not ended. It looks at the
-    /// first of them only if they have very many children. [purge.awaited] [archive.awaited]
+    /// Returns which of these old jobs, given as documents, have a child that has not ended. It
+    /// examines only the first of them if they have very many children. [purge.awaited]
+    /// [archive.awaited]
     pub(crate) async fn awaited(&self, tx: &mut Tx<'_>, jobs: &[RawDocumentBuf]) -> Result<Looked> {
         let mut looked = Looked {
             awaited: HashSet::new(),
@@ -54,12 +55,12 @@ impl MongoStore {
         Ok(looked)
     }
 
-    /// Finds out which of these parents have a child that has not ended, and how many links it had
-    /// to look at: of each parent those of the first such child, and of those on the same page.
-    /// Index `parent`.
+    /// Finds out which of these parents have a child that has not ended, and returns how many links
+    /// it read: for each parent up to the first such child, and the rest of that page. Index
+    /// `parent`.
     ///
-    /// A look at a page of children by their ids is several times faster than a `$lookup` of each
-    /// child, which starts a pipeline for it.
+    /// Reading a page of children by their ids is several times faster than a `$lookup`, which
+    /// starts a pipeline for each child.
     async fn find_awaited(
         &self,
         tx: &mut Tx<'_>,
@@ -105,7 +106,7 @@ impl MongoStore {
         Ok(links)
     }
 
-    /// Those of these jobs that have not ended.
+    /// Returns which of these jobs have not ended.
     async fn unfinished(&self, tx: &mut Tx<'_>, jobs: &[JobId]) -> Result<HashSet<JobId>> {
         let these = doc! { "_id": { "$in": ids(jobs) }, "state": { "$in": unfinished_states() } };
         let only = row::fields(doc! { "_id": 1 });

@@ -1,4 +1,4 @@
-//! Many updates in one command: how many fit, and what the answer says.
+//! Many updates in one command: how many fit, and how to read the reply.
 
 use mongodb::bson::{Document, doc};
 use ratchet_core::StoreErrorKind;
@@ -9,14 +9,14 @@ use crate::error::{Failure, Loss, Result};
 pub(crate) struct Statement {
     pub(crate) filter: Document,
     pub(crate) pipeline: Vec<Document>,
-    /// About how many bytes it has beside what all statements have.
+    /// About how many bytes it has beyond the fixed size of each statement.
     pub(crate) bytes: usize,
-    /// Whether it changes all documents that match, and not only one.
+    /// Whether it changes all documents that match, not only one.
     pub(crate) multi: bool,
 }
 
 impl Statement {
-    /// Builds a short one that changes one document.
+    /// Builds a short statement that changes one document.
     pub(crate) const fn new(filter: Document, pipeline: Vec<Document>) -> Self {
         Self {
             filter,
@@ -26,7 +26,7 @@ impl Statement {
         }
     }
 
-    /// Says about how many bytes of texts it has.
+    /// Sets about how many bytes of strings it contains.
     pub(crate) const fn bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
         self
@@ -40,8 +40,8 @@ impl Statement {
 /// The most statements of one command.
 pub(crate) const MOST: usize = 1_000;
 
-/// How many of these statements fit into one command: a command is a document, with the limit that
-/// all documents have, 16 MiB.
+/// Returns how many of these statements fit into one command: a command is a document, limited to
+/// 16 MiB.
 pub(crate) fn fitting(statements: &[Statement]) -> usize {
     const BYTES: usize = 8 * 1024 * 1024;
     const EACH: usize = 2_048;
@@ -54,7 +54,7 @@ pub(crate) fn fitting(statements: &[Statement]) -> usize {
     count.max(1)
 }
 
-/// The number of matched documents that an update command tells, or what went wrong in it.
+/// Returns the number of matched documents from the reply of an update command, or its failure.
 pub(crate) fn matched_in(reply: &Document) -> Result<u64> {
     let refused = |errors: &Document| {
         let code = errors.get_i32("code").unwrap_or_default();

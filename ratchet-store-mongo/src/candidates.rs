@@ -1,4 +1,4 @@
-//! What a claim may take: the routes, and the first due jobs on them.
+//! What a claim may take: the routes, and their first due jobs.
 
 use std::collections::BTreeMap;
 
@@ -14,26 +14,26 @@ use crate::pipelines;
 use crate::row;
 use crate::store::MongoStore;
 
-/// How many ranges one command reads: a pipeline has at most 1,000 stages.
+/// How many ranges one command reads: a pipeline is limited to 1,000 stages.
 const RANGES: usize = 40;
 
 /// The routes of a round.
 pub(crate) struct Chosen {
-    /// Those whose jobs need no permit.
+    /// The routes whose jobs need no permit.
     pub(crate) plain: Vec<i32>,
-    /// Those whose jobs need one of which some are left.
+    /// The routes whose jobs need a permit, of which some are free.
     pub(crate) permitted: BTreeMap<i32, Route>,
-    /// What is left of these.
+    /// The free permits of these.
     budget: Budget,
 }
 
 impl Chosen {
-    /// Whether nothing can be claimed of any route.
+    /// Returns whether no route can be claimed from.
     fn is_empty(&self) -> bool {
         self.plain.is_empty() && self.permitted.is_empty()
     }
 
-    /// Where to look for candidates: of a resource no further than there are permits.
+    /// Returns where to look for candidates: per resource no more than there are free permits.
     fn ranges(&self, look_at: usize) -> Vec<pipelines::Range> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let mut ranges: Vec<_> = pipelines::Range::of(&self.plain, number(look_at)).collect();
@@ -61,7 +61,7 @@ pub(crate) struct Candidate {
 }
 
 impl MongoStore {
-    /// The routes that match, without those whose permits are used up.
+    /// Returns the routes that match, without those whose permits are used up.
     pub(crate) async fn choose_routes(&self, open: impl Fn(&Route) -> bool) -> Result<Chosen> {
         let plain = |route: &Route| open(route) && route.permit.is_none();
         let permitted = |route: &Route| open(route) && route.permit.is_some();
@@ -80,8 +80,8 @@ impl MongoStore {
         Ok(chosen)
     }
 
-    /// The first due jobs in claim order, without those for which no permit is left. What others
-    /// are taking at this moment may be among them: the write decides. [permit.order]
+    /// Returns the first due jobs in claim order, without those for which no permit is free. Other
+    /// claims may be taking some of them at the same time: the write decides. [permit.order]
     pub(crate) async fn candidates(
         &self,
         request: &ClaimRequest,
@@ -106,8 +106,8 @@ impl MongoStore {
         for row in &rows {
             match ranked(row, request, now) {
                 Ok(ranked) => ranks.push(ranked),
-                // Others go on in front of it and behind it.
-                Err(error) => tracing::warn!(%error, "passed over what is no job"),
+                // Other documents before and after it are read.
+                Err(error) => tracing::warn!(%error, "skipped a document that is not a job"),
             }
         }
         ranks.sort_unstable();
@@ -125,7 +125,7 @@ impl MongoStore {
 }
 
 impl MongoStore {
-    /// When the first due job of each of these routes became due, if it has one. [queue.due]
+    /// Returns when the first due job of each of these routes became due, if any. [queue.due]
     pub(crate) async fn first_due(&self, routes: &[i32], now: i64) -> Result<BTreeMap<i32, i64>> {
         let side = self.main();
         let mut first = BTreeMap::new();
@@ -150,7 +150,7 @@ impl MongoStore {
     }
 }
 
-/// Where a candidate stands in claim order, its own priority, and its route.
+/// Returns the place of a candidate in claim order, its own priority, and its route.
 fn ranked(
     row: &RawDocument,
     request: &ClaimRequest,
@@ -158,7 +158,7 @@ fn ranked(
 ) -> std::result::Result<(ClaimRank, Priority, i32), InvalidInput> {
     let id = row::job_id(row, "_id")?;
     let priority = Priority::from_level(row::int(row, "priority")?)?;
-    // A time that is none comes first: the job is claimed, and found to be unreadable.
+    // An unreadable time comes first: the job is claimed, and found to be unreadable.
     let run_at = row::int(row, "run_at").unwrap_or_default();
     let rank = ClaimRank::new(priority, run_at, id, request.aging, now);
     Ok((rank, priority, row::count(row, "route")?))

@@ -1,4 +1,4 @@
-//! What cannot work is refused before the server is asked.
+//! Checks that need no server.
 
 use mongodb::options::{
     Acknowledgment, ClientOptions, ReadConcernLevel, ReadPreference, SelectionCriteria,
@@ -7,7 +7,7 @@ use ratchet_core::Result;
 
 use crate::config::{SCHEMES, misconfigured};
 
-/// The most bytes of a database's name and of a collection's name with it.
+/// The most bytes in the name of a database, and in that plus the name of a collection.
 const DATABASE_BYTES: usize = 63;
 const NAMESPACE_BYTES: usize = 255;
 
@@ -16,20 +16,20 @@ pub(crate) fn check_scheme(url: &str) -> Result<()> {
     if SCHEMES.contains(&scheme) {
         return Ok(());
     }
-    // Only a scheme is shown: the rest may have a password.
+    // Shows only the scheme: the rest may contain a password.
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '+';
     Err(misconfigured(
         "the URL",
         if !scheme.is_empty() && scheme.chars().all(plain) {
             format!("has the scheme `{scheme}`, not `mongodb`")
         } else {
-            "has no scheme; `mongodb://<user>:<password>@<host>/<database>` is meant".to_owned()
+            "has no scheme; expected `mongodb://<user>:<password>@<host>/<database>`".to_owned()
         },
     ))
 }
 
-/// Refuses a URL that asks for less than what ownership of jobs needs. What it does not say is set
-/// for every collection.
+/// Refuses a URL with weaker guarantees than the ownership of jobs needs. Every collection sets
+/// what the URL leaves open.
 pub(crate) fn check_concerns(options: &ClientOptions) -> Result<()> {
     let concern = options.write_concern.as_ref();
     if let Some(w) = concern.and_then(|concern| concern.w.as_ref())
@@ -37,20 +37,20 @@ pub(crate) fn check_concerns(options: &ClientOptions) -> Result<()> {
     {
         return Err(misconfigured(
             "the URL",
-            "asks for another write concern than `w=majority`, with which acknowledged jobs can \
-             be lost",
+            "sets a write concern other than `w=majority`, with which acknowledged jobs can be \
+             lost",
         ));
     }
     if concern.and_then(|concern| concern.journal) == Some(false) {
         return Err(misconfigured(
             "the URL",
-            "says `journal=false`; that is Builder::journaled",
+            "sets `journal=false`; use Builder::journaled instead",
         ));
     }
     if concern.is_some_and(|concern| concern.w_timeout.is_some()) {
         return Err(misconfigured(
             "the URL",
-            "says `wtimeoutMS`; that is Builder::deadline",
+            "sets `wtimeoutMS`; use Builder::deadline instead",
         ));
     }
     if let Some(concern) = &options.read_concern
@@ -58,8 +58,7 @@ pub(crate) fn check_concerns(options: &ClientOptions) -> Result<()> {
     {
         return Err(misconfigured(
             "the URL",
-            "asks for another read concern than `readConcernLevel=majority`, which every read that \
-             decides something has",
+            "sets a read concern other than `readConcernLevel=majority`, which Ratchet needs",
         ));
     }
     if let Some(SelectionCriteria::ReadPreference(preference)) = &options.selection_criteria
@@ -67,13 +66,13 @@ pub(crate) fn check_concerns(options: &ClientOptions) -> Result<()> {
     {
         return Err(misconfigured(
             "the URL",
-            "asks for a read preference other than `primary`, with which jobs are seen too late",
+            "sets a read preference other than `primary`, with which reads may return stale jobs",
         ));
     }
     if options.retry_writes == Some(false) || options.retry_reads == Some(false) {
         return Err(misconfigured(
             "the URL",
-            "switches off the driver's retries, which an election needs",
+            "disables the driver's retries, which are needed during an election",
         ));
     }
     Ok(())
@@ -82,7 +81,7 @@ pub(crate) fn check_concerns(options: &ClientOptions) -> Result<()> {
 pub(crate) fn check_database(name: &str) -> Result<()> {
     let problem = match name {
         "" => "is empty",
-        "admin" | "local" | "config" => "is one that the server keeps to itself",
+        "admin" | "local" | "config" => "is reserved by the server",
         _ if name.len() > DATABASE_BYTES => "has a name of more than 63 bytes",
         _ if name.contains([
             '/', '\\', '.', ' ', '"', '$', '*', '<', '>', ':', '|', '?', '\0',
@@ -98,12 +97,10 @@ pub(crate) fn check_database(name: &str) -> Result<()> {
 pub(crate) fn check_prefix(prefix: &str, longest: usize) -> Result<()> {
     let problem = match prefix {
         _ if prefix.contains(['$', '\0']) => "has a `$` or a NUL",
-        _ if prefix.starts_with("system.") => {
-            "begins with `system.`, which MongoDB keeps to itself"
-        }
+        _ if prefix.starts_with("system.") => "begins with `system.`, which MongoDB reserves",
         _ if prefix.starts_with('.') => "begins with a dot",
         _ if longest > NAMESPACE_BYTES => {
-            "makes names of more than 255 bytes together with the database's"
+            "makes names of more than 255 bytes, the database's name included"
         }
         _ => return Ok(()),
     };

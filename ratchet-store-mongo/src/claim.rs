@@ -1,13 +1,12 @@
 //! Claiming: exact order at index speed.
 //!
-//! A round is four commands, however many jobs it takes: what must hold (`gate`), the candidates,
-//! one write that takes those that are still to be had, and a look at what it took, which also sees
-//! whether a queue was paused or the node ended meanwhile. Where others took the first candidates, it is the write
-//! that is made again, for others of the same candidates.
+//! A round is four commands, however many jobs it takes: the preconditions (`gate`), the
+//! candidates, one write that takes the candidates still free, and a read of the jobs taken, which
+//! also detects a queue paused or a node ended in between. If other claims took the first
+//! candidates, only the write is repeated, for the next candidates.
 //!
-//! Where there are routes whose jobs need permits, a look at what is left of these comes before the
-//! candidates, and those of the chosen jobs that need some are taken in a transaction of their own
-//! (`permits`).
+//! If there are routes whose jobs need permits, the claim reads the free permits before the
+//! candidates, and takes jobs that need permits in a transaction of their own (`permits`).
 
 use std::collections::BTreeSet;
 
@@ -38,46 +37,46 @@ const PERSISTENCE: Persistence = Persistence {
     after_none: 3,
 };
 
-/// How many writes in a row that took nothing a round makes for the rest of what it wants.
+/// After how many consecutive empty writes a round gives up on the rest.
 const IN_VAIN: usize = 3;
 
-/// How often a claim looks at what it took.
+/// How often a claim tries to read the jobs it took.
 const LOOKS: u32 = 6;
 
-/// What the writes of a round did.
+/// The result of a round's writes.
 struct Took {
-    /// The candidates that they were about.
+    /// The candidates of the writes.
     tried: Vec<JobId>,
-    /// How many they are known to have taken.
+    /// How many jobs they are known to have taken.
     had: usize,
-    /// Why one failed, of which nobody knows how many it took.
+    /// Why a write failed whose outcome is unknown.
     doubt: Option<Failure>,
 }
 
-/// What one round found.
+/// The result of one round.
 struct Round {
     /// How many candidates there were.
     candidates: usize,
-    /// How many the claim took, those included that it could not keep.
+    /// How many jobs the claim took, including those it could not keep.
     had: usize,
     /// The database's time.
     now: i64,
     claimed: Vec<ClaimedJob>,
-    /// The jobs that cannot be read, and how they are to end.
+    /// The unreadable jobs, with the settlements that end them.
     unreadable: Vec<Settlement>,
-    /// The jobs whose history is long.
+    /// The jobs with a long history.
     wordy: Vec<JobId>,
-    /// Whether permits bounded what was looked at.
+    /// Whether permits limited the candidates.
     bounded: bool,
 }
 
-/// What a round is allowed to do.
+/// What a round may do.
 enum Gate {
     /// Nothing: the node is not active.
     Shut,
-    /// There are routes that the store did not know of.
+    /// There are routes that the store does not know yet.
     Outdated,
-    /// It is this time, and these queues are paused.
+    /// Claim: it is this time, and these queues are paused.
     Open { now: i64, paused: BTreeSet<String> },
 }
 
@@ -91,7 +90,7 @@ impl MongoStore {
         let mut claimed: Vec<ClaimedJob> = Vec::new();
         let mut first = None;
         let mut rounds = Rounds::begin(self.lookahead(), PERSISTENCE);
-        // Until when to look for more, once there is something.
+        // Until when to look for more, once something was claimed.
         let mut end = None;
         while rounds.begin_round() {
             let wanted = request.limit - claimed.len();
@@ -99,8 +98,8 @@ impl MongoStore {
             let round = match self.round(request, wanted, candidates, end).await {
                 Ok(Some(round)) => round,
                 Err(failure) if claimed.is_empty() => return Err(failure),
-                // Nothing can be claimed; or what was claimed is the caller's, whatever became of
-                // looking for more.
+                // Either nothing can be claimed, or the jobs claimed so far are the caller's, even
+                // if the search for more failed.
                 _ => break,
             };
             first.get_or_insert(round.now);
@@ -109,7 +108,7 @@ impl MongoStore {
                 candidates: round.candidates,
                 taken: round.had,
                 bounded: round.bounded,
-                // What could not be read gives its permits back.
+                // Unreadable jobs give their permits back.
                 conditions_changed: round.bounded && !round.unreadable.is_empty(),
             };
             claimed.extend(round.claimed);
@@ -125,7 +124,7 @@ impl MongoStore {
             if !round.unreadable.is_empty()
                 && let Err(error) = self.settle_jobs(&round.unreadable).await
             {
-                // The node's next heartbeat lists them, and hands them back.
+                // The node's next heartbeat lists them, and releases them.
                 tracing::warn!(%error, "jobs that cannot be read could not be failed");
                 break;
             }
@@ -140,8 +139,8 @@ impl MongoStore {
         Ok(claimed)
     }
 
-    /// One round; none if the node may not claim, or there is no time left to look. What it began to
-    /// take it sees through: dropped, it would leave claims behind that nobody knows of.
+    /// Runs one round; returns `None` if the node may not claim or no time is left to look. Once it
+    /// takes jobs, `end` no longer interrupts it: that would leave claims that no caller knows of.
     async fn round(
         &self,
         request: &ClaimRequest,
@@ -166,7 +165,7 @@ impl MongoStore {
         }
     }
 
-    /// Looks for candidates; none if the node may not claim.
+    /// Looks for candidates; returns `None` if the node may not claim.
     async fn look(
         &self,
         request: &ClaimRequest,
@@ -220,10 +219,10 @@ impl MongoStore {
         Ok(Gate::Open { now, paused })
     }
 
-    /// Takes up to `wanted` of the candidates: the first ones, and where others had most of those, the
-    /// ones behind them. None is passed over that is to be had, so that each claimer gets its jobs in
-    /// order. A few that are still missing are soon left to the next look: what others left of these
-    /// candidates would be tried one by one.
+    /// Takes up to `wanted` candidates: the first ones and, if other claims took most of those, the
+    /// next ones. It skips no free candidate, so that each claimer gets its jobs in order. If a few
+    /// are still missing after some tries, it leaves them to the next round rather than try the
+    /// remaining candidates one by one.
     async fn take(
         &self,
         request: &ClaimRequest,
@@ -267,7 +266,7 @@ impl MongoStore {
         took
     }
 
-    /// Takes jobs that need no permits; how many.
+    /// Takes jobs that need no permits and returns how many.
     async fn take_plain(
         &self,
         request: &ClaimRequest,
@@ -282,13 +281,13 @@ impl MongoStore {
         let take = pipelines::take(request.node, call, now);
         let takeable = pipelines::takeable(chosen, now);
         let mut on = side.plain();
-        // If another session holds one of these jobs, the claim is content with less.
+        // If another session has locked one of these jobs, the claim returns fewer.
         on.update_these_within(SEARCH_TIME, &side.jobs, takeable, take)
             .await
     }
 
-    /// Reads what this call took, by its mark: also what it took with an update that was ended in
-    /// the middle, or whose answer was lost. Nobody else knows of these jobs, so it is tried again.
+    /// Reads the jobs with this call's mark, including those taken by an update that was killed
+    /// halfway or whose reply was lost. No other call knows of these jobs, so it retries.
     async fn rows_taken(
         &self,
         request: &ClaimRequest,
@@ -302,8 +301,8 @@ impl MongoStore {
             let look = async {
                 let mut on = side.plain();
                 if took.doubt.is_some() {
-                    // A majority may have only a part of it yet. This changes nothing, and waits
-                    // until it has all.
+                    // A majority may have only a part of the writes yet. This update changes
+                    // nothing, and waits until a majority has them all.
                     let (mine, same) = pipelines::still_taken(&took.tried, call);
                     on.update_these(&side.jobs, mine, same).await?;
                 }
@@ -322,8 +321,8 @@ impl MongoStore {
         }
     }
 
-    /// Takes the jobs out of what was read, and hands back those in queues that were paused since, or
-    /// all if the node may not claim any more.
+    /// Decodes the jobs read, and releases those in queues that were paused since, or all if the
+    /// node may no longer claim.
     async fn look_at_taken(
         &self,
         request: &ClaimRequest,
@@ -379,7 +378,7 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Makes claims undone that nobody was told of.
+    /// Undoes claims that were not returned to a caller.
     async fn untake(&self, claims: &[ClaimToken], call: ObjectId) -> Result<()> {
         let side = self.main();
         let jobs: Vec<JobId> = claims.iter().map(|token| token.job).collect();
@@ -388,7 +387,7 @@ impl MongoStore {
         if usize::try_from(undone) == Ok(claims.len()) {
             return Ok(());
         }
-        // Somebody wants the others cancelled: releasing them does that.
+        // The others have cancel requests: releasing them applies those.
         let released = |token: &ClaimToken| Settlement::new(*token, Outcome::Released);
         let released: Vec<Settlement> = claims.iter().map(released).collect();
         self.settle_jobs(&released).await?;
@@ -396,7 +395,7 @@ impl MongoStore {
     }
 }
 
-/// The claim of a document of `jobs`, or what of it cannot be read.
+/// Reads the claim of a document of `jobs`, or reports what is unreadable.
 fn decode(
     row: &RawDocument,
     token: ClaimToken,

@@ -1,8 +1,8 @@
-//! The clients of a store, and their successors.
+//! The clients of a store, and their replacement.
 //!
-//! A user that is dropped and created again is another user to the server. Connections of the first
-//! one stay open and are refused every command, and the driver keeps them. So a store whose user is
-//! gone makes new clients, and uses them once they are let in.
+//! To the server, a user that is dropped and created again is a different user. It refuses every
+//! command on connections of the old one, but keeps them open, and so does the driver. So a store
+//! whose user is gone creates new clients, and uses them once they can authenticate.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::config::client;
 use crate::connection::{Side, Terms};
 use crate::outages::Outages;
 
-/// How many connections heartbeats, locks and wakeups have, which keep one of them busy.
+/// The pool size for heartbeats, locks and wakeups; wakeups keep one connection busy.
 const LIVE_CONNECTIONS: u32 = 4;
-/// How long to wait between two tries to be let in.
+/// The pause between two attempts to authenticate.
 const BETWEEN_TRIES: Duration = Duration::from_secs(1);
 
-/// Makes the clients of a URL.
+/// Creates the clients of a URL.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) options: ClientOptions,
@@ -56,14 +56,14 @@ pub(crate) struct Pair {
     pub(crate) main: Side,
     /// For heartbeats and locks.
     pub(crate) live: Side,
-    /// Of the client of `live`.
+    /// The outages of the client of `live`.
     pub(crate) outages: Outages,
-    /// The clients that are used in place of these.
+    /// The clients that replace these.
     next: OnceLock<Box<Self>>,
 }
 
 impl Pair {
-    /// Those of the application.
+    /// Uses the application's client for everything.
     pub(crate) fn of_application(side: Side) -> Self {
         Self {
             main: side.clone(),
@@ -113,17 +113,17 @@ impl Clients {
         pair
     }
 
-    /// The options of the URL; `None` if the client is the application's.
+    /// Returns the options of the URL; `None` if the client is the application's.
     pub(crate) fn options(&self) -> Option<&ClientOptions> {
         self.source.as_ref().map(|source| &source.options)
     }
 
-    /// Whether the clients are the store's own.
+    /// Returns whether the clients are the store's own.
     pub(crate) const fn are_own(&self) -> bool {
         self.source.is_some()
     }
 
-    /// Replaces clients whose user is gone. Returns whether others are in use now.
+    /// Replaces clients whose user is gone. Returns whether newer clients are in use now.
     pub(crate) async fn replace(&self, refused: &Pair) -> bool {
         let Some(source) = &self.source else {
             return false;
@@ -143,7 +143,7 @@ impl Clients {
             pair.shut_down().await;
             return false;
         }
-        tracing::warn!("the server did not know the user any more: connected anew");
+        tracing::warn!("the server no longer knew the user of the connections: reconnected");
         let _ = refused.next.set(Box::new(pair));
         refused.shut_down().await;
         true

@@ -9,7 +9,7 @@ use crate::error::{Failure, Result};
 /// Where the time comes from.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
-    /// The server.
+    /// The server's clock.
     Server,
     /// For tests: the field `now_ms` of the only document of a collection.
     Test(Rows),
@@ -18,14 +18,14 @@ pub(crate) enum Clock {
 /// The time of one statement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Now {
-    /// The time at which the server runs the statement.
+    /// When the server runs the statement.
     Server,
-    /// This one.
+    /// This time.
     Fixed(i64),
 }
 
 impl Now {
-    /// The expression of the time in a pipeline.
+    /// Returns the time as an expression in a pipeline.
     pub(crate) fn expression(self) -> Bson {
         match self {
             Self::Server => doc! { "$toLong": "$$NOW" }.into(),
@@ -35,7 +35,7 @@ impl Now {
 }
 
 impl Clock {
-    /// The time for statements that take it themselves; no trip to the server.
+    /// Returns the time for statements that compute it themselves; no round trip.
     pub(crate) async fn now(&self, side: &Side) -> Result<Now> {
         match self {
             Self::Server => Ok(Now::Server),
@@ -43,8 +43,8 @@ impl Clock {
         }
     }
 
-    /// The time for statements that need it as a constant: a bound that an index is to be used for,
-    /// or an insert, which cannot compute anything.
+    /// Returns the time for statements that need a constant: as a bound for an index, or in an
+    /// insert, which cannot compute anything.
     pub(crate) async fn millis(&self, side: &Side) -> Result<i64> {
         match self {
             Self::Server => {
@@ -64,5 +64,5 @@ impl Clock {
 }
 
 fn no_time() -> Failure {
-    Failure::new(StoreErrorKind::Other, "the server does not tell the time")
+    Failure::new(StoreErrorKind::Other, "the server's reply has no time")
 }

@@ -1,4 +1,4 @@
-//! Where the database is and how it is used.
+//! Settings: where the database is and how it is used.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,13 +20,13 @@ use crate::store::{MongoStore, too_late};
 /// The URL schemes of this backend.
 pub const SCHEMES: [&str; 2] = ["mongodb", "mongodb+srv"];
 
-/// The database of URLs that name none.
+/// The database for URLs that name none.
 const DATABASE: &str = "ratchet";
-/// The server takes a time limit in milliseconds, in 32 bits.
+/// The server's time limits are milliseconds in 32 bits.
 const LONGEST_DEADLINE: Duration = Duration::from_millis(i32::MAX as u64);
 /// Longer than an election: the server waits 10 s for a silent primary.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// The longest name that a collection has behind the prefix.
+/// The length of the longest collection name without the prefix.
 const LONGEST_COLLECTION: usize = "recurring".len();
 
 /// Settings of a [`MongoStore`], made by [`MongoStore::builder`] or
@@ -76,71 +76,72 @@ impl Builder {
         }
     }
 
-    /// Uses this database, whatever the URL says; without either it is `ratchet`. Refused for a
-    /// database that the application gave.
+    /// Uses this database, whatever the URL says. If neither names one, it is `ratchet`. Refused if
+    /// the application supplies the database.
     pub fn database(mut self, name: impl Into<String>) -> Self {
         self.database = Some(name.into());
         self
     }
 
-    /// What the names of the collections begin with; `ratchet_` unless set.
+    /// Sets the prefix of the collections' names; `ratchet_` unless set.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// How many connections to each server the pool may have, beyond those for heartbeats,
-    /// locks and wakeups, of which there are at most four, and those with which the driver watches the servers.
-    /// What the URL says unless set, and 10 without either; refused for a database that the
-    /// application gave.
+    /// Sets the maximum size of the pool for each server. It does not include the connections for
+    /// heartbeats, locks and wakeups, at most four, nor those with which the driver monitors the
+    /// servers. Defaults to what the URL says, else to 10. Refused if the application supplies the
+    /// database.
     pub fn max_connections(mut self, connections: u32) -> Self {
         self.max_connections = Some(connections);
         self
     }
 
-    /// How long a call may take in all, before it fails with `Timeout`. Default 20 s, about 24 days at
-    /// most. A replica set with default settings takes 10 to 12 s to replace a primary that vanished,
-    /// and calls of clients wait for that. A node waits as long as its own `store_deadline` says, and
-    /// then repeats the call.
+    /// Sets the total time limit of a call, after which it fails with `Timeout`. Default 20 s, at
+    /// most about 24 days. A replica set with default settings takes 10 to 12 s to replace a
+    /// primary that vanished, and calls of clients wait for that. A node applies its own
+    /// `store_deadline`, and then repeats the call.
     ///
-    /// Reads and single writes tell the server the same limit (`maxTimeMS`), and every write waits
-    /// for its majority at most so long (`wtimeout`). A server that can be used is looked for three
-    /// quarters of this time, unless the URL says otherwise; then the call fails with `Unavailable`.
+    /// Reads and single writes send the server the same limit (`maxTimeMS`), and every write waits
+    /// for its majority at most that long (`wtimeout`). Server selection takes at most three
+    /// quarters of this time, unless the URL sets a limit; then the call fails with `Unavailable`.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// How the connections are called in the server's log, `ratchet` unless set here or in the URL.
+    /// Sets the name of the connections in the server's log; `ratchet` unless set here or in the
+    /// URL.
     pub fn application_name(mut self, name: impl Into<String>) -> Self {
         self.application_name = Some(name.into());
         self
     }
 
-    /// Whether a write waits until it is in the journals of a majority, which is the default. If
-    /// not, it waits until the majority has it: what was acknowledged survives the loss of any
-    /// minority of the set, but not a power cut that all of it suffers at once.
+    /// Sets whether a write waits until it is in the journals of a majority, which is the default.
+    /// If not, it waits until a majority has it: acknowledged writes then survive the loss of any
+    /// minority of the set, but not a power failure of all members at once.
     pub fn journaled(mut self, journaled: bool) -> Self {
         self.journaled = journaled;
         self
     }
 
-    /// Whether to create the collections and indexes that are missing, which is the default. If
-    /// not, connecting fails with `SchemaMismatch` unless all are there.
+    /// Sets whether to create missing collections and indexes, which is the default. If not,
+    /// connecting fails with `SchemaMismatch` unless all exist.
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
 
-    /// Whether the store carries wakeups ([`MongoCoordinator`](crate::MongoCoordinator)), which is
-    /// the default. A standalone server cannot.
+    /// Sets whether the store carries wakeups ([`MongoCoordinator`](crate::MongoCoordinator)),
+    /// which is the default. A standalone server has none.
     pub fn wakeups(mut self, wakeups: bool) -> Self {
         self.wakeups = wakeups;
         self
     }
 
     /// For tests: takes the time from the field `now_ms` of the only document of this collection,
-    /// which the test has made, instead of the server's clock.
+    /// which the test has created, instead of the server's clock.
     pub fn clock_collection(mut self, collection: impl Into<String>) -> Self {
         self.clock_collection = Some(collection.into());
         self
@@ -150,14 +151,15 @@ impl Builder {
     /// what this version of Ratchet needs.
     ///
     /// # Errors
-    /// `Misconfigured` if a setting, the URL, the credentials, the rights of the user or the name
-    /// of the replica set cannot work, or the URL says `directConnection=true` for one of several
-    /// members; `SchemaMismatch` if collections of these names are newer,
-    /// have other indexes or are not Ratchet's; `Unavailable` or `Timeout` as the database is.
+    /// `Misconfigured` if a setting, the URL, the credentials, the privileges of the user or the
+    /// name of the replica set cannot work, or the URL says `directConnection=true` for one of
+    /// several members; `SchemaMismatch` if collections of these names are newer, have other
+    /// indexes or are not Ratchet's; `Unavailable` or `Timeout` if the database cannot be reached
+    /// or does not respond in time.
     ///
     /// # Cancel safety
-    /// Dropping the future ends what was started; what was created so far stays and is used by the
-    /// next.
+    /// Dropping the future stops connecting. What was created so far stays, and the next attempt
+    /// uses it.
     pub async fn connect(self) -> Result<Checked<MongoStore>> {
         let config = self
             .into_config()
@@ -166,13 +168,13 @@ impl Builder {
         MongoStore::open(config).await.map(Checked::new)
     }
 
-    /// All migrations with what is set, in order. The database is not looked at.
+    /// Returns all migrations for these settings, in order. Does not access the database.
     #[must_use]
     pub fn migrations(&self) -> Vec<Migration> {
         let database = match &self.target {
             Target::Database(database) => Some(database.name().to_owned()),
             Target::Url(url) => self.database.clone().or_else(|| {
-                // A URL that cannot be read is for those who connect to complain about.
+                // `connect` reports a URL that cannot be parsed.
                 let parsed = ConnectionString::parse(url).ok()?;
                 Some(
                     parsed
@@ -184,13 +186,13 @@ impl Builder {
         open::scripts(database.as_deref(), &self.prefix)
     }
 
-    /// What [`connect`](Self::connect) would make: nothing, or one step. Nothing is changed.
+    /// Returns what [`connect`](Self::connect) would create: nothing, or one step. Changes nothing.
     ///
     /// # Errors
     /// As for [`connect`](Self::connect).
     ///
     /// # Cancel safety
-    /// Dropping the future ends what was started.
+    /// Dropping the future stops the call.
     pub async fn pending_migrations(self) -> Result<Vec<Migration>> {
         const OPERATION: &str = "pending_migrations";
         let config = self
@@ -209,11 +211,11 @@ impl Builder {
         }
     }
 
-    /// Whether the settings can work, as far as that can be said without the database or the names of
-    /// its servers.
+    /// Checks the settings, as far as possible without accessing the database or resolving the
+    /// names of its servers.
     ///
     /// # Errors
-    /// `Misconfigured`, with the first setting that cannot.
+    /// `Misconfigured`, with the first invalid setting.
     pub fn check(&self) -> Result<()> {
         self.check_settings()
             .map_err(|error| error.during("check settings"))
@@ -226,7 +228,7 @@ impl Builder {
         if self.deadline > LONGEST_DEADLINE {
             return Err(misconfigured(
                 "deadline",
-                "is longer than the server takes one, which is about 24 days",
+                "is longer than the server allows, which is about 24 days",
             ));
         }
         let database = match &self.target {
@@ -330,7 +332,7 @@ pub(crate) fn client(options: ClientOptions) -> Result<Client> {
     Client::with_options(options).map_err(|error| unreadable("", &error.kind))
 }
 
-/// What was wrong with a URL, without what is secret in it.
+/// Describes what is wrong with a URL, without its secrets.
 fn unreadable(url: &str, kind: &ErrorKind) -> StoreError {
     match kind {
         ErrorKind::DnsResolve { message, .. } => {
@@ -352,7 +354,7 @@ fn unreadable(url: &str, kind: &ErrorKind) -> StoreError {
     }
 }
 
-/// Whether a message has a part of the credentials of a URL in it.
+/// Returns whether a message contains a part of the URL's credentials.
 fn quotes_secret(url: &str, message: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let Some((user, _)) = rest.rsplit_once('@') else {
@@ -363,7 +365,7 @@ fn quotes_secret(url: &str, message: &str) -> bool {
 }
 
 impl fmt::Debug for Builder {
-    /// Without the URL: it may have a password.
+    /// Omits the URL, which may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("database", &self.database)
@@ -382,7 +384,7 @@ impl fmt::Debug for Builder {
 /// Checked settings.
 pub(crate) struct Config {
     pub(crate) clients: Clients,
-    /// Those of the URL, if there was one.
+    /// The options of the URL; `None` if the application supplies the database.
     pub(crate) options: Option<ClientOptions>,
     pub(crate) prefix: String,
     pub(crate) terms: Terms,
@@ -392,8 +394,8 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// The first host that the driver reaches without TLS. The options of a client of the
-    /// application's own are not known.
+    /// Returns the first host, if the driver connects to it without TLS. `None` with a client of
+    /// the application, whose options are unknown.
     pub(crate) fn plaintext_host(&self) -> Option<String> {
         plaintext_host(self.options.as_ref()?)
     }
@@ -455,7 +457,7 @@ mod tests {
             ),
             (builder().max_connections(0), "max_connections"),
             (builder().database(""), "database is empty"),
-            (builder().database("admin"), "keeps to itself"),
+            (builder().database("admin"), "reserved"),
             (builder().database("\u{1f980}".repeat(40)), "63 bytes"),
             (builder().database("a.b"), "does not allow"),
             (builder().database("a\0b"), "does not allow"),

@@ -15,11 +15,11 @@ use ratchet_core::StoreErrorKind;
 use crate::bulk::{MOST, Statement, fitting, matched_in};
 use crate::error::{Failure, Loss, Result};
 
-/// A collection whose documents are decoded one by one, so that one that cannot be read harms only
+/// A collection whose documents are decoded one by one, so that an unreadable one affects only
 /// itself.
 pub(crate) type Rows = Collection<RawDocumentBuf>;
 
-/// The concerns and limits of every call.
+/// The write concern and time limit of every call.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) journaled: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Acknowledged by a majority. It does not wait for one that never comes.
+    /// Returns the concern: acknowledged by a majority, within the deadline.
     pub(crate) fn write_concern(&self) -> WriteConcern {
         WriteConcern::builder()
             .w(Acknowledgment::Majority)
@@ -36,13 +36,13 @@ impl Terms {
             .build()
     }
 
-    /// The same as a part of a command.
+    /// Returns the same as part of a command.
     fn write_concern_document(&self) -> Document {
         doc! { "w": "majority", "j": self.journaled, "wtimeout": millis(self.deadline) }
     }
 }
 
-/// A duration as commands take it.
+/// Converts a duration to the milliseconds of a command.
 fn millis(duration: Duration) -> i32 {
     i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
 }
@@ -53,44 +53,44 @@ pub(crate) struct Side {
     pub(crate) client: Client,
     pub(crate) database: Database,
     pub(crate) terms: Terms,
-    /// A job each, with its payload and its last attempts.
+    /// One document per job, with its payload and its last attempts.
     pub(crate) jobs: Rows,
-    /// The attempts that have no room in their job.
+    /// The attempts that do not fit into their job's document.
     pub(crate) attempts: Rows,
-    /// Who first had an idempotency key.
+    /// Idempotency keys, each with the first job that used it.
     pub(crate) keys: Rows,
     pub(crate) routes: Rows,
     /// The paused queues.
     pub(crate) queues: Rows,
-    /// The lanes that have unfinished jobs.
+    /// The lanes with unfinished jobs.
     pub(crate) lanes: Rows,
     pub(crate) nodes: Rows,
-    /// The labels of nodes: those who join under one meet here.
+    /// The labels of nodes: nodes that join under the same label conflict here.
     pub(crate) labels: Rows,
     pub(crate) locks: Rows,
     pub(crate) versions: Rows,
-    /// The finished jobs that were moved out of the way, each as one text.
+    /// The archived jobs, each encoded as one string.
     pub(crate) archive: Rows,
     /// The recurring definitions.
     pub(crate) recurring: Rows,
-    /// How many jobs may run that need a resource.
+    /// The permits: how many jobs that need a resource may run.
     pub(crate) permits: Rows,
-    /// What is remembered of the keys of rates.
+    /// The state of rate limits, by key.
     pub(crate) rates: Rows,
-    /// What jobs wait for: a document each thing that a job waits for.
+    /// The links: one document for each thing that a job waits for.
     pub(crate) links: Rows,
-    /// Where the ends of jobs and the enqueues that link to them meet.
+    /// The parents: where the end of a job conflicts with enqueues that link to it.
     pub(crate) parents: Rows,
-    /// The jobs that are counted together.
+    /// The batches.
     pub(crate) batches: Rows,
-    /// What wakes others up: a document each queue.
+    /// Wakeups: one document per queue.
     pub(crate) wakeups: Rows,
-    /// The version of all this.
+    /// The version of the collections.
     pub(crate) meta: Rows,
 }
 
 impl Side {
-    /// What the names of the collections begin with.
+    /// Returns the prefix of the collections' names.
     pub(crate) fn prefix(&self) -> &str {
         self.jobs.name().strip_suffix("jobs").unwrap_or_default()
     }
@@ -130,7 +130,7 @@ impl Side {
         }
     }
 
-    /// Calls outside of transactions.
+    /// Returns a handle for calls outside of transactions.
     pub(crate) fn plain(&self) -> Tx<'_> {
         Tx {
             session: Session::None,
@@ -138,7 +138,7 @@ impl Side {
         }
     }
 
-    /// A transaction. What it reads is what a majority had when it began.
+    /// Begins a transaction. It reads the majority-committed snapshot of its begin.
     pub(crate) async fn begin(&self) -> Result<Tx<'_>> {
         let mut session = self.client.start_session().await?;
         session
@@ -153,8 +153,8 @@ impl Side {
         })
     }
 
-    /// As [`Tx::bulk`] outside of transactions, many in two commands at once: the server works at a
-    /// command with one core.
+    /// Does the same as [`Tx::bulk`] outside of transactions, in two concurrent streams of
+    /// commands: the server runs one command on one core.
     pub(crate) async fn bulk_in_two(
         &self,
         rows: &Rows,
@@ -167,7 +167,7 @@ impl Side {
         Ok(some? + others?)
     }
 
-    /// Calls inside a transaction of the application's.
+    /// Returns a handle for calls inside a transaction of the application.
     pub(crate) fn within<'a>(&'a self, session: &'a mut ClientSession) -> Tx<'a> {
         Tx {
             session: Session::Theirs(session),
@@ -178,7 +178,7 @@ impl Side {
 
 enum Session<'a> {
     None,
-    /// Dropped, it aborts its transaction.
+    /// Aborts its transaction when dropped.
     Own(Box<ClientSession>),
     Theirs(&'a mut ClientSession),
 }
@@ -208,8 +208,8 @@ impl Tx<'_> {
         }
     }
 
-    /// Ends the transaction: with a commit if it went well. One whose commit nobody heard of is
-    /// committed again until somebody does; only then is it unknown.
+    /// Commits the transaction if `done` is `Ok`, else aborts it. Repeats a commit whose outcome is
+    /// unknown until the outcome is known or the commit times out.
     pub(crate) async fn finish<T>(mut self, done: Result<T>) -> Result<T> {
         let Session::Own(session) = &mut self.session else {
             return done;
@@ -227,7 +227,7 @@ impl Tx<'_> {
             },
             Err(failure) => {
                 if failure.loss == Loss::No {
-                    // One that is not told of it ends it by itself, later.
+                    // Without this abort, the server ends the transaction later.
                     let _ = session.abort_transaction().await;
                 }
                 Err(failure)
@@ -243,7 +243,7 @@ impl Tx<'_> {
     ) -> Result<Vec<RawDocumentBuf>> {
         let mut options = options;
         options.max_time = Some(self.terms.deadline);
-        // A cursor of the size that was asked for: all of it in the first answer, as a rule.
+        // Usually brings the whole result in the first batch.
         let limit = options
             .limit
             .and_then(|limit| u32::try_from(limit).ok())
@@ -259,7 +259,7 @@ impl Tx<'_> {
         })
     }
 
-    /// The first document that matches.
+    /// Returns the first document that matches.
     pub(crate) async fn find_one(
         &mut self,
         rows: &Rows,
@@ -278,7 +278,7 @@ impl Tx<'_> {
         self.aggregate_by(rows, pipeline, concern, None).await
     }
 
-    /// The same with this index.
+    /// Does the same with this index.
     pub(crate) async fn aggregate_by(
         &mut self,
         rows: &Rows,
@@ -307,7 +307,7 @@ impl Tx<'_> {
         })
     }
 
-    /// How many documents matched: 0 or 1.
+    /// Returns how many documents matched: 0 or 1.
     pub(crate) async fn update_one(
         &mut self,
         rows: &Rows,
@@ -318,7 +318,7 @@ impl Tx<'_> {
         Ok(run!(self, update)?.matched_count)
     }
 
-    /// How many documents matched.
+    /// Returns how many documents matched.
     pub(crate) async fn update_many(
         &mut self,
         rows: &Rows,
@@ -329,7 +329,7 @@ impl Tx<'_> {
         self.updates(rows, vec![update]).await
     }
 
-    /// The same of documents that the filter names by their ids.
+    /// Does the same for documents that the filter selects by id.
     pub(crate) async fn update_these(
         &mut self,
         rows: &Rows,
@@ -340,7 +340,7 @@ impl Tx<'_> {
         self.update_these_within(limit, rows, filter, update).await
     }
 
-    /// The same; the server stops in the middle if it takes longer.
+    /// Does the same; the server stops halfway if it takes longer than `limit`.
     pub(crate) async fn update_these_within(
         &mut self,
         limit: Duration,
@@ -352,8 +352,8 @@ impl Tx<'_> {
         self.updates_within(limit, rows, vec![update]).await
     }
 
-    /// Makes updates that do not disturb each other; how many documents matched. The server gives up
-    /// at the deadline, so that none lands later of which nobody hears.
+    /// Runs updates that do not affect each other, and returns how many documents matched. The
+    /// server aborts at the deadline, so that no write lands after the call has failed.
     pub(crate) async fn updates(&mut self, rows: &Rows, updates: Vec<Document>) -> Result<u64> {
         if updates.is_empty() {
             return Ok(0);
@@ -383,7 +383,7 @@ impl Tx<'_> {
         matched_in(&run!(self, run)?)
     }
 
-    /// The document after the change; none if none matched. With `upsert` one is made then.
+    /// Returns the document after the change, or `None` if none matched. `upsert` inserts it then.
     pub(crate) async fn change(
         &mut self,
         rows: &Rows,
@@ -399,7 +399,7 @@ impl Tx<'_> {
         Ok(run!(self, change)?)
     }
 
-    /// Puts a document in the place of the one that matches, or makes it.
+    /// Replaces the document that matches, or inserts one.
     pub(crate) async fn replace(
         &mut self,
         rows: &Rows,
@@ -435,8 +435,8 @@ impl Tx<'_> {
         Ok(run!(self, delete)?.deleted_count)
     }
 
-    /// Changes documents that have nothing but an id, or makes them: of two transactions that do, one
-    /// is undone.
+    /// Changes or inserts documents that only serve to conflict: of two transactions that do so,
+    /// one is aborted.
     pub(crate) async fn meet(&mut self, rows: &Rows, ids: Vec<Bson>) -> Result<()> {
         for ids in ids.chunks(MOST) {
             let meet = |id: &Bson| {
@@ -447,8 +447,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Makes many different updates, each of one document, in as few commands as they fit in; how
-    /// many documents matched. Statements do not disturb each other.
+    /// Runs many different updates in as few commands as they fit in, and returns how many
+    /// documents matched. Statements must not affect each other.
     pub(crate) async fn bulk(
         &mut self,
         rows: &Rows,

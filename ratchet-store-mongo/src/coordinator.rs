@@ -20,19 +20,19 @@ use crate::row;
 
 /// Carries wakeups between the nodes and clients on the same collections, through the database.
 ///
-/// A wakeup is a write to the one document that its queue has in a small collection, at most one for
-/// each queue and sender in a few milliseconds; subscribers follow a change stream on it. A stream
-/// that is lost is opened again, after 200 ms at first and 30 s at most: where it ended, or from that
-/// moment on once this has failed. Then every subscription is told to look everywhere. Through a client of the application's own an
-/// outage so short that the stream goes on behind it is not noticed: nothing that was sent is lost
-/// by it, but nobody is told either.
+/// A wakeup is a write to its queue's document in a small collection, at most one per queue and
+/// sender within a few milliseconds. Subscribers follow a change stream on that collection. A lost
+/// stream is reopened, after 200 ms at first and 30 s at most: where it ended or, if that has
+/// failed, at the current time. Then every subscription gets a wakeup for all queues. With a client
+/// of the application, an outage short enough for the stream to survive goes unnoticed: no wakeup
+/// is lost, but subscriptions get no wakeup for all queues.
 ///
-/// The stream is opened when somebody first subscribes.
+/// The stream is opened at the first subscription.
 #[derive(Debug)]
 pub struct MongoCoordinator {
     clients: Arc<Clients>,
     outgoing: mpsc::Sender<Wakeup>,
-    /// Taken by the task that sends, when it starts.
+    /// Taken by the sending task when it starts.
     unsent: Mutex<Option<mpsc::Receiver<Wakeup>>>,
     incoming: broadcast::Sender<Wakeup>,
     tasks: Mutex<Tasks>,
@@ -45,21 +45,21 @@ struct Tasks {
     closed: bool,
 }
 
-/// A cursor on the changes, and not the driver's change stream, which goes on by itself after an
-/// outage and does not say that there was one.
+/// A plain cursor on the changes. The driver's change stream resumes after an outage without
+/// reporting it.
 pub(crate) type Stream = Cursor<RawDocumentBuf>;
 
-/// Hints that may wait to be sent; more are dropped.
+/// How many wakeups may wait to be sent; more are dropped.
 const UNSENT: usize = 256;
-/// Wakeups a subscriber may be behind before it is told to look everywhere.
+/// How many unread wakeups a subscriber may have before it gets one for all queues instead.
 const UNREAD: usize = 1_024;
-/// How long after sending the next hints are collected before they are sent together.
+/// How long wakeups are collected after a send, to be sent together.
 const WINDOW: Duration = Duration::from_millis(3);
-/// How long one of them may take.
+/// Timeout of one send.
 const PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The document of hints about any queue: no queue is called so.
+/// The document for wakeups of all queues: no queue has an empty name.
 const EVERYWHERE: &str = "";
 
 impl MongoCoordinator {
@@ -74,7 +74,7 @@ impl MongoCoordinator {
         }
     }
 
-    /// Ends the tasks; nothing is carried from then on.
+    /// Stops the tasks. No wakeup is carried from then on.
     pub(crate) fn close(&self) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.closed = true;
@@ -103,7 +103,8 @@ impl ClusterCoordinator for MongoCoordinator {
                 tasks.sender = Some(tokio::spawn(send_all(Arc::clone(&self.clients), unsent)));
             }
         }
-        // A full queue or a closed store: the hint is dropped, and polling finds the work.
+        // If the channel is full or the store closed, the wakeup is dropped, and polling finds the
+        // work.
         let _ = self.outgoing.try_send(wakeup);
     }
 
@@ -118,7 +119,7 @@ impl ClusterCoordinator for MongoCoordinator {
     }
 }
 
-/// Sends what comes, until nobody can send any more.
+/// Sends wakeups until the channel is closed.
 async fn send_all(clients: Arc<Clients>, mut unsent: mpsc::Receiver<Wakeup>) {
     while let Some(first) = unsent.recv().await {
         let mut waiting = HashSet::from([key(&first)]);
@@ -144,8 +145,8 @@ fn key(wakeup: &Wakeup) -> (String, Source) {
     (queue.to_owned(), wakeup.source.map(|node| *node.as_bytes()))
 }
 
-/// Writes what the stream brings to others. The mark makes each write a change. It waits for the
-/// majority like every other: the stream brings nothing that the majority does not have.
+/// Writes a wakeup. The mark makes each write a change. It waits for a majority like every write:
+/// the stream only delivers what a majority has.
 async fn send(side: &Side, queue: &str, source: Source) -> Result<()> {
     let mut row = doc! { "_id": queue, "mark": ObjectId::new() };
     if let Some(source) = source {
@@ -159,7 +160,7 @@ async fn send(side: &Side, queue: &str, source: Source) -> Result<()> {
     Ok(())
 }
 
-/// Follows the stream, and opens it again when it ends.
+/// Follows the stream, and reopens it when it ends.
 async fn receive_all(clients: Arc<Clients>, incoming: broadcast::Sender<Wakeup>) {
     let mut pause = FIRST_PAUSE;
     let mut forbidden = false;
@@ -172,7 +173,7 @@ async fn receive_all(clients: Arc<Clients>, incoming: broadcast::Sender<Wakeup>)
         match open(&pair.live, place.take()).await {
             Ok(mut stream) => {
                 if followed {
-                    // Nobody listens: that is fine.
+                    // Fails if there are no subscribers, which is fine.
                     let _ = incoming.send(Wakeup::any());
                 }
                 followed = true;
@@ -199,8 +200,8 @@ async fn receive_all(clients: Arc<Clients>, incoming: broadcast::Sender<Wakeup>)
     }
 }
 
-/// The stream from this place on, or else from this moment on: also what is sent while it is opened
-/// is on it.
+/// Opens the stream at `place`, or else at the current time. It then includes what is sent while it
+/// is being opened.
 pub(crate) async fn open(side: &Side, place: Option<Document>) -> Result<Stream> {
     let opening = async {
         let from = match place {
@@ -231,7 +232,7 @@ fn unavailable(text: &str) -> Failure {
     Failure::new(ratchet_core::StoreErrorKind::Unavailable, text)
 }
 
-/// Passes wakeups on until the stream ends, and notes how far it came; why it ended.
+/// Passes wakeups on until the stream ends, records its position, and returns why it ended.
 async fn follow(
     stream: &mut Stream,
     incoming: &broadcast::Sender<Wakeup>,
@@ -254,7 +255,7 @@ async fn follow(
     }
 }
 
-/// The wakeup of a document.
+/// Reads the wakeup of a document.
 fn wakeup(row: &RawDocument) -> Result<Wakeup, InvalidInput> {
     let queue = row::text(row, "_id")?.unwrap_or(EVERYWHERE);
     let mut wakeup = if queue == EVERYWHERE {

@@ -53,7 +53,7 @@ impl MongoStore {
 }
 
 impl MongoStore {
-    /// Jobs whose route is not stored.
+    /// Reports jobs whose route is not stored.
     async fn lost_routes(&self) -> Inner<Vec<Finding>> {
         let mut jobs: BTreeMap<i64, u64> = BTreeMap::new();
         let counted = self.count_routes().await?;
@@ -69,7 +69,7 @@ impl MongoStore {
     }
 }
 
-/// What it means that the change stream for wakeups could not be opened.
+/// Reports why the change stream for wakeups could not be opened.
 fn wakeups(opened: Inner<coordinator::Stream>) -> Inner<Vec<Finding>> {
     match opened {
         Ok(_) => Ok(Vec::new()),
@@ -83,12 +83,12 @@ fn wakeups(opened: Inner<coordinator::Stream>) -> Inner<Vec<Finding>> {
     }
 }
 
-/// Writes are acknowledged by a majority whatever the URL says (checks.rs), so what is left to know of
-/// the server is whether it is one of several.
+/// Reports a standalone server. Write concerns need no check: writes are acknowledged by a majority
+/// whatever the URL says (checks.rs).
 fn standalone(has_transactions: bool) -> Option<Finding> {
     let summary = "the server is in no replica set: there are no transactions and no wakeups, and \
                    so no lanes, links, signals, permits, archive or recurring jobs";
-    let remedy = "start it as a replica set, of one member at least";
+    let remedy = "start it as a replica set; one member is enough";
     (!has_transactions)
         .then(|| Finding::new("standalone", Severity::Warning, summary).remedy(remedy))
 }

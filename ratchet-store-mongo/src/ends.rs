@@ -1,10 +1,10 @@
-//! What ends do to others: links are decided, children counted, jobs let go or cancelled.
+//! Consequences of ended jobs: decides links, counts batches, releases or cancels other jobs.
 //!
-//! The core decides all of it; here it is read and written, in the transaction of the ends. Whoever
-//! decides a link changes the document of its child, also if that waits on, and whoever counts
-//! changes that of the batch. So of two transactions that each do not see what the other decides, one
-//! is done again. And the end of a job that others are linked to meets those that link to it now in a
-//! document of its own (`parents`).
+//! The core decides all of it; this module reads and writes, in the transaction of the ends. A call
+//! that decides a link also changes the document of its child, even if the child still waits. A
+//! call that counts changes the batch's document. So if two transactions do not see each other's
+//! decisions, one of them is retried. A job's end conflicts with concurrent calls that link to it
+//! in a separate document (`parents`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -24,16 +24,16 @@ use crate::row;
 use crate::signals;
 use crate::store::MongoStore;
 
-/// What a job's document says of those who wait for its end.
+/// What a job's document shows about what waits for its end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ties {
     children: bool,
-    /// The batch in which it was not counted yet.
+    /// The batch that has not counted it yet.
     batch: Option<BatchId>,
 }
 
 impl Ties {
-    /// The fields that [`read`](Self::read) wants.
+    /// The fields that [`read`](Self::read) needs.
     pub(crate) const FIELDS: [&'static str; 3] = ["children", "batch", "counted"];
 
     pub(crate) fn read(row: &RawDocument) -> Self {
@@ -45,7 +45,7 @@ impl Ties {
         }
     }
 
-    /// The batch in which its end is to be counted.
+    /// Returns the batch that is to count its end.
     pub(crate) const fn batch(self) -> Option<BatchId> {
         self.batch
     }
@@ -54,7 +54,7 @@ impl Ties {
         self.children
     }
 
-    /// The end of the job that has them.
+    /// Returns the end of the job with these ties.
     pub(crate) const fn end(self, job: JobId, state: JobState, result: Option<Json>) -> End {
         let job = EndedJob {
             job,
@@ -76,12 +76,12 @@ impl Ties {
 pub(crate) struct End {
     job: EndedJob,
     batch: Option<BatchId>,
-    /// Whether it had ended before.
+    /// Whether it ended in an earlier transaction.
     earlier: bool,
 }
 
 impl End {
-    /// A job that had ended before its children came, and was counted then.
+    /// Creates the end of a job that ended before its children came, and was counted then.
     pub(crate) const fn earlier(job: JobId, state: JobState, result: Option<Json>) -> Self {
         let ties = Ties {
             children: true,
@@ -97,18 +97,20 @@ impl End {
     }
 }
 
-/// Whether the end of a job may concern others, so that it needs a transaction; but for its lane.
+/// Returns whether the end of a job may affect other jobs or a batch, and so needs a transaction;
+/// lanes are not considered.
 pub(crate) fn is_tied(row: &RawDocument) -> bool {
     row::flag(row, "children") || matches!(row::bytes(row, "batch"), Ok(Some(_)) | Err(_))
 }
 
-/// Lets only those jobs match whose end concerns nobody, but for their lanes.
+/// Restricts the filter to jobs whose end affects no other jobs and no batch; lanes are not
+/// considered.
 pub(crate) fn require_untied(filter: &mut Document) {
     filter.insert("children", Bson::Null);
     filter.insert("batch", Bson::Null);
 }
 
-/// A job whose claim is to end in a transaction, as it stands there.
+/// A job whose claim is to end in a transaction, as that transaction sees it.
 pub(crate) struct Held {
     pub(crate) state: JobState,
     pub(crate) claim: ClaimToken,
@@ -117,14 +119,14 @@ pub(crate) struct Held {
     pub(crate) ties: Ties,
 }
 
-/// What is known of the jobs that a cascade goes over.
+/// What is known of the jobs in a cascade.
 #[derive(Default)]
 struct Known {
-    /// Those that are to be counted in a batch.
+    /// The jobs to be counted in a batch.
     batches: HashMap<JobId, BatchId>,
-    /// Those that wait for a signal.
+    /// The jobs that wait for a signal.
     signals: HashSet<JobId>,
-    /// Those that others are linked to.
+    /// The jobs that other jobs link to.
     parents: HashSet<JobId>,
 }
 
@@ -156,8 +158,8 @@ impl MongoStore {
         Ok(held)
     }
 
-    /// Does to others what the ends of these jobs do, and how these batches stand, which the
-    /// transaction has changed. [link.decide] [batch.count] [batch.callback]
+    /// Applies the consequences of these ends, and of these batches, which the transaction has
+    /// changed. [link.decide] [batch.count] [batch.callback]
     pub(crate) async fn follow(
         &self,
         tx: &mut Tx<'_>,
@@ -199,7 +201,7 @@ impl MongoStore {
         Ok(())
     }
 
-    /// The jobs with open links on these parents. Indexes `open` and `child` of the links.
+    /// Returns the jobs with open links to these parents. Indexes `open` and `child` of the links.
     async fn waiting_for(
         &self,
         tx: &mut Tx<'_>,
@@ -254,7 +256,7 @@ impl MongoStore {
         Ok(waiting.into_values().collect())
     }
 
-    /// Changes batches in which this transaction will count.
+    /// Changes the batches in which this transaction will count, so that conflicts show early.
     pub(crate) async fn meet_batches(
         &self,
         tx: &mut Tx<'_>,
@@ -345,7 +347,8 @@ impl MongoStore {
             children.remove(job);
         }
         for job in &children {
-            // It stays as it is, but whoever decides something else of it meets this.
+            // The child stays as it is, but a concurrent call that decides another link of it
+            // conflicts.
             let meet =
                 doc! { "$set": { "rev": { "$add": [{ "$ifNull": ["$rev", 0_i64] }, 1_i64] } } };
             jobs.push(statement(doc! { "_id": row::id(*job) }, vec![meet]));
@@ -371,7 +374,7 @@ impl MongoStore {
     }
 }
 
-/// Lets a blocked job be claimed that waits for nothing any more. [link.release] [signal.deliver]
+/// Makes a blocked job claimable once it waits for nothing. [link.release] [signal.deliver]
 pub(crate) fn released(now: Now) -> Vec<Document> {
     vec![doc! { "$set": {
         "state": code(JobState::Pending),
@@ -379,7 +382,7 @@ pub(crate) fn released(now: Now) -> Vec<Document> {
     } }]
 }
 
-/// The whole is done again unless all that was to be written is still as it was read.
+/// Fails, so that the call is retried as a whole, unless everything to be written was unchanged.
 pub(crate) fn all_of(matched: u64, count: usize) -> Result<()> {
     if usize::try_from(matched) == Ok(count) {
         return Ok(());
@@ -387,7 +390,7 @@ pub(crate) fn all_of(matched: u64, count: usize) -> Result<()> {
     Err(Failure::contention("a job was changed meanwhile"))
 }
 
-/// A projection of what [`Ties`] are read from.
+/// Returns the projection that [`Ties::read`] needs.
 pub(crate) fn tie_fields() -> Document {
     Ties::FIELDS
         .iter()

@@ -21,9 +21,8 @@ use crate::signals;
 use crate::store::MongoStore;
 
 impl MongoStore {
-    /// Stores the jobs of one call. One job without an idempotency key or a lane, that waits for
-    /// nothing and is in no batch, is one document, and so one insert; everything else is one
-    /// transaction.
+    /// Stores the jobs of one call. A single job without an idempotency key or a lane, that waits
+    /// for nothing and is in no batch, needs one insert; everything else needs a transaction.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         if let [job] = jobs
             && job.spec().idempotency_key.is_none()
@@ -47,7 +46,7 @@ impl MongoStore {
         tx.finish(stored).await
     }
 
-    /// Stores the jobs of one call inside a transaction of the caller's; `writes` is set before the
+    /// Stores the jobs of one call inside a transaction of the caller; sets `writes` before the
     /// first write to it.
     pub(crate) async fn enqueue_within(
         &self,
@@ -79,14 +78,14 @@ impl MongoStore {
                 self.keep(&mut on, &[answers[0].id()]).await?;
                 Ok(answers[0])
             }
-            // Whoever had the key has ended meanwhile, or is not known to a majority yet.
+            // The job with the key has ended in between, or a majority does not have it yet.
             _ => Err(Failure::contention("a unique key changed hands meanwhile")),
         }
     }
 
-    /// Without transactions: one after the other, and what was stored is taken away again if one
-    /// cannot be. A server that crashes in the middle, or a deadline that comes there, leaves those
-    /// that it had: an enqueue of the same jobs goes on with them.
+    /// Stores the jobs one after the other, without a transaction. If one fails, it removes those
+    /// already stored. If the server crashes or the deadline passes halfway, stored jobs stay: a
+    /// repeated enqueue of the same jobs continues with them.
     async fn enqueue_each(
         &self,
         jobs: &[NewJob],
@@ -109,8 +108,8 @@ impl MongoStore {
         let stored = on.insert_many(&self.main().jobs, &rows).await;
         if let Err(failure) = stored {
             let new: Vec<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
-            // Those that this call stored, and not who else stored one of the same id; and none that
-            // somebody has claimed, since a claim leaves a mark of its own.
+            // Only jobs that this call stored, not those of another call with the same ids; and no
+            // claimed job, since a claim sets a mark of its own.
             let mine = doc! { "_id": { "$in": ids(&new) }, "claim": call };
             on.delete_many(&self.main().jobs, mine).await?;
             return Err(failure);
@@ -118,8 +117,8 @@ impl MongoStore {
         Ok(answers)
     }
 
-    /// Makes jobs stay that others have stored, before anybody is told of them: where there are no
-    /// transactions their batch may yet be taken away, which leaves what has no mark of it.
+    /// Keeps jobs that another call has stored, before they are reported: without transactions that
+    /// call may still remove its batch, but only jobs that carry its mark.
     async fn keep(&self, on: &mut Tx<'_>, jobs: &[JobId]) -> Result<()> {
         if self.has_transactions() || jobs.is_empty() {
             return Ok(());
@@ -141,7 +140,7 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Stores those of the jobs that are new.
+    /// Stores the new ones among the jobs.
     pub(crate) async fn store_jobs(
         &self,
         tx: &mut Tx<'_>,
@@ -153,7 +152,7 @@ impl MongoStore {
         self.write_jobs(tx, jobs, ready, routes, now).await
     }
 
-    /// Finds out which of the jobs are new, and refuses what the database shows to be wrong.
+    /// Finds out which jobs are new, and refuses input that the database shows to be wrong.
     async fn check_jobs<'a>(&self, tx: &mut Tx<'_>, jobs: &'a [NewJob]) -> Result<ReadyJobs<'a>> {
         let (answers, new) = self.resolve(tx, jobs).await?;
         let linked = self.find_parents(tx, jobs, &answers, &new).await?;
@@ -195,14 +194,14 @@ impl MongoStore {
         }
         tx.insert_many(&self.main().keys, &keys).await?;
         tx.insert_many(&self.main().jobs, &rows).await?;
-        // Links may end one of the new jobs at once, which leaves its lane.
+        // A link may end a new job at once, which then leaves its lane.
         self.keep_places(tx, places).await?;
         self.link(tx, linked).await?;
         Ok(answers)
     }
 
-    /// Returns the answer for each job, and the places of the jobs that are to be stored. What a majority
-    /// does not have is not taken for stored.
+    /// Returns the answer for each job, and the positions of the jobs to store. Jobs that a
+    /// majority does not have do not count as stored.
     async fn resolve(
         &self,
         on: &mut Tx<'_>,
@@ -242,8 +241,8 @@ impl MongoStore {
         Ok(taken.resolve(jobs))
     }
 
-    /// The number of each job's route; stores the routes that are new, whatever becomes of the jobs.
-    /// Refuses jobs that need a permit of a resource that was never set. [permit.unknown]
+    /// Returns the number of each job's route; stores new routes, even if the jobs are not stored
+    /// later. Refuses jobs that need a permit of a resource that was never set. [permit.unknown]
     pub(crate) async fn route_ids(&self, jobs: &[NewJob]) -> Result<Vec<i32>> {
         let routes: Vec<&Route> = jobs.iter().map(|job| &job.spec().route).collect();
         self.require_permits(&routes).await?;
@@ -256,16 +255,16 @@ impl MongoStore {
     }
 }
 
-/// An enqueue of which nothing is written yet.
+/// An enqueue before its first write.
 struct ReadyJobs<'a> {
     answers: Vec<Enqueued>,
-    /// The places of the jobs that are to be stored.
+    /// The positions of the jobs to store.
     new: Vec<usize>,
     linked: Linked<'a>,
 }
 
-/// A job as it is stored. What it does not have is not in the document. `places` are those in the
-/// lanes, `linked` says who waits for whom.
+/// Returns a job as it is stored. Absent values have no field. `places` are the places in lanes;
+/// `linked` has the links.
 fn document(
     job: &NewJob,
     route: i32,

@@ -1,4 +1,4 @@
-//! What can go wrong inside the store, and how it is told to callers.
+//! Failures inside the store, and how callers see them.
 
 use mongodb::error::{
     Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT, WriteFailure,
@@ -6,22 +6,22 @@ use mongodb::error::{
 use ratchet_core::error::storable_error;
 use ratchet_core::{InvalidInput, SchemaProblem, StoreError, StoreErrorKind};
 
-/// A result inside the store, before it is known what the caller had asked for.
+/// A result inside the store, before the operation is known.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// A failure without the operation that failed. The text never has values that were stored or
+/// A failure without the operation that failed. Its text never contains values that were stored or
 /// sent, nor credentials.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
 pub(crate) struct Failure {
     pub(crate) kind: StoreErrorKind,
     pub(crate) loss: Loss,
-    /// The server's code; 0: none.
+    /// The server's error code; 0 means none.
     pub(crate) code: i32,
-    /// Whether the server refused the call because it does not know the user of the connection.
+    /// Whether the server refused the call because it no longer knows the connection's user.
     pub(crate) user_is_gone: bool,
     text: String,
-    /// What of the input was refused.
+    /// The part of the input that was refused.
     refused: Option<InvalidInput>,
 }
 
@@ -31,26 +31,26 @@ pub(crate) enum Loss {
     /// Nothing was lost.
     #[default]
     No,
-    /// The server said that it did not do it, or the transaction around it was undone.
+    /// The server reported that it did not run the call, or the transaction around it was aborted.
     Told,
-    /// Nobody knows what became of the call.
+    /// The outcome of the call is unknown.
     Silent,
 }
 
-/// A key that is taken.
+/// The code for a key that is taken.
 pub(crate) const DUPLICATE_KEY: i32 = 11_000;
 
-/// A right is missing, or the connection's user is gone.
+/// The code for a missing privilege, or a connection whose user is gone.
 pub(crate) const UNAUTHORIZED: i32 = 13;
 
-/// How the server says that the user of a connection was dropped.
+/// The server's message when the user of a connection was dropped.
 const NO_USER: &str = "requires authentication";
-/// A value in a statement is refused.
+/// The code for a refused value in a statement.
 pub(crate) const BAD_VALUE: i32 = 2;
-/// How the server says that a statement names an index that does not exist.
+/// The server's message when a statement names an index that does not exist.
 const NO_INDEX: &str = "hint provided does not correspond to an existing index";
 
-/// How the driver begins to say that a session and a call are of different clients.
+/// How the driver's message begins when a session and a call belong to different clients.
 const OTHER_CLIENT: &str = "the session provided to an operation must be created from the same";
 
 impl Failure {
@@ -65,7 +65,7 @@ impl Failure {
         }
     }
 
-    /// For input that only the database could show to be wrong.
+    /// Creates a failure for input that only the database could show to be wrong.
     pub(crate) fn refused(problem: InvalidInput) -> Self {
         Self {
             text: problem.to_string(),
@@ -74,28 +74,28 @@ impl Failure {
         }
     }
 
-    /// The database gave up because of others; the whole is done again.
+    /// Creates a failure for a conflict with other calls. The call is retried as a whole.
     pub(crate) fn contention(text: impl Into<String>) -> Self {
         Self::new(StoreErrorKind::Contention, text)
     }
 
-    /// The same with a sentence in front that says what it was about.
+    /// Puts a sentence on the context in front of the text.
     pub(crate) fn about(mut self, what: &str) -> Self {
         self.text = format!("{what}: {}", self.text);
         self
     }
 
-    /// Whether the collections or indexes are not as they should be.
+    /// Returns whether the collections or indexes differ from Ratchet's.
     pub(crate) fn is_altered(&self) -> bool {
         self.kind == StoreErrorKind::SchemaMismatch(SchemaProblem::Altered)
     }
 
-    /// Whether a key or an id is taken.
+    /// Returns whether a key or an id is taken.
     pub(crate) const fn is_duplicate(&self) -> bool {
         self.code == DUPLICATE_KEY
     }
 
-    /// The error the caller of `operation` gets.
+    /// Returns the error that the caller of `operation` gets.
     pub(crate) fn during(self, operation: &'static str) -> StoreError {
         let error = StoreError::new(self.kind, operation);
         match self.refused {
@@ -137,21 +137,21 @@ impl Failure {
     }
 }
 
-/// What is shown of an error of the server. Messages may quote stored values, and the command with
-/// them, so only those are shown whose code has a meaning here; of some only the part without values.
+/// Returns the shown text of a server error. Messages may quote stored values and commands, so only
+/// messages of codes that are known here are shown, some without their values.
 fn shown(code: i32, message: &str) -> String {
     match code {
         DUPLICATE_KEY => format!("a key is taken{}", index_of(message)),
         UNAUTHORIZED => storable_error(&without_command(message)),
-        // A document that a validator of the collection refuses.
+        // DocumentValidationFailure.
         121 => "a validator of the collection refused a document".to_owned(),
         _ if kind_of(code) != StoreErrorKind::Other => storable_error(message),
         _ => "the server refused the call or a value; its log has the text".to_owned(),
     }
 }
 
-/// The message of a missing right without the values of the command that it quotes: `not authorized
-/// on jobs to execute command { update: "ratchet_jobs", …`.
+/// Removes the command's values from the message of a missing privilege: `not authorized on jobs to
+/// execute command { update: "ratchet_jobs", …`.
 fn without_command(message: &str) -> String {
     match message.split_once('{') {
         None => message.to_owned(),
@@ -164,7 +164,7 @@ fn without_command(message: &str) -> String {
     }
 }
 
-/// The index that the message of a duplicate key names: no other part of the error does.
+/// Returns the index in the message of a duplicate key. No other part of the error names it.
 fn index_of(message: &str) -> String {
     let name = message.split_once(" index: ").map(|(_, rest)| rest);
     let name = name.and_then(|rest| rest.split_once(" dup key"));
@@ -178,7 +178,7 @@ impl From<Error> for Failure {
         let unknown = error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT);
         let mut failure = Self::of_kind(&error.kind);
         if transient && !unknown {
-            // The transaction is undone, whatever it met.
+            // The transaction was aborted, whatever the cause.
             if failure.loss == Loss::Silent {
                 failure.loss = Loss::Told;
             } else if failure.loss == Loss::No {
@@ -221,7 +221,7 @@ impl Failure {
             }
             ErrorKind::Io(error) => Self::lost(format!("the connection failed: {error}")),
             ErrorKind::ConnectionPoolCleared { .. } => {
-                Self::lost("the connections to a server were given up")
+                Self::lost("the driver closed its connections to a server")
             }
             ErrorKind::ServerSelection { message, .. } => Self::new(
                 StoreErrorKind::Unavailable,
@@ -229,7 +229,10 @@ impl Failure {
             ),
             ErrorKind::DnsResolve { message, .. } => Self::new(
                 StoreErrorKind::Unavailable,
-                format!("a host name is not known: {}", storable_error(message)),
+                format!(
+                    "a host name cannot be resolved: {}",
+                    storable_error(message)
+                ),
             ),
             ErrorKind::Shutdown => Self::new(StoreErrorKind::Unavailable, "the store is closed"),
             ErrorKind::Authentication { .. } => Self::new(
@@ -242,23 +245,23 @@ impl Failure {
             }
             ErrorKind::SessionsNotSupported => Self::new(
                 StoreErrorKind::Misconfigured,
-                "the server knows no sessions",
+                "the server does not support sessions",
             ),
             ErrorKind::Transaction { message, .. } => {
                 Self::new(StoreErrorKind::Other, storable_error(message))
             }
             ErrorKind::InvalidResponse { .. } | ErrorKind::BsonDeserialization(_) => Self::new(
                 StoreErrorKind::Corrupt,
-                "an answer of the server cannot be read",
+                "a reply of the server cannot be decoded",
             ),
             ErrorKind::InvalidArgument { message, .. } if message.starts_with(OTHER_CLIENT) => {
                 Self::new(
                     StoreErrorKind::Misconfigured,
-                    "the session is of another client than the store: MongoStore::from_database \
-                     takes the client of the application",
+                    "the session belongs to another client than the store's: create the store with \
+                     MongoStore::from_database from the client of the session",
                 )
             }
-            // Their texts may quote what was to be sent.
+            // Their texts may quote the values to be sent.
             ErrorKind::InvalidArgument { .. }
             | ErrorKind::BsonSerialization(_)
             | ErrorKind::Bson(_) => Self::new(StoreErrorKind::Other, "the driver refused the call"),
@@ -266,7 +269,7 @@ impl Failure {
         }
     }
 
-    /// The write was done on one server, and is not known to be safe.
+    /// The write succeeded on one server, but a majority has not confirmed it.
     fn from_concern(code: i32, name: &str, message: &str) -> Self {
         let mut failure = Self::from_server(code, name, message);
         if failure.kind == StoreErrorKind::Unavailable {
@@ -283,31 +286,31 @@ impl From<mongodb::bson::error::Error> for Failure {
 }
 
 impl From<InvalidInput> for Failure {
-    /// For stored values that the model refuses.
+    /// For stored values that the model rejects.
     fn from(problem: InvalidInput) -> Self {
         Self::new(StoreErrorKind::Corrupt, problem.to_string())
     }
 }
 
-/// What a code of the server means to the caller.
+/// Maps a code of the server to what it means to the caller.
 fn kind_of(code: i32) -> StoreErrorKind {
     match code {
-        // A write conflict, a lock that was not to be had, a snapshot or transaction that is gone,
-        // and a key or an id that is taken, which a look at it before the next try shows.
+        // Write conflict, lock timeout, a snapshot or transaction that is gone, and a taken key or
+        // id, which the next try finds before it writes.
         24 | 46 | 112 | 225 | 239 | 244 | 246 | 251 | DUPLICATE_KEY => StoreErrorKind::Contention,
-        // A time limit, an operator who ended the operation, a majority that did not answer.
+        // Time limit exceeded, operation killed by an operator, majority not reached in time.
         50 | 64 | 202 | 262 | 290 | 11_601 => StoreErrorKind::Timeout,
         14_031 => StoreErrorKind::Full,
-        // No such user, no right, wrong password, no transactions, a name that cannot be, a set
-        // that is not initiated, a concern that cannot be met.
+        // No such user, missing privilege, wrong password, no transactions, an invalid name, a set
+        // that is not initiated, a concern that cannot be satisfied.
         11 | 13 | 18 | 20 | 72 | 73 | 79 | 93 | 94 | 100 | 263 | 8_000 => {
             StoreErrorKind::Misconfigured
         }
-        // Indexes and collections that are not ours: other keys, other options, a view.
+        // Foreign indexes and collections: other keys, other options, a view.
         26 | 27 | 48 | 67 | 85 | 86 | 121 | 166 | 197 => {
             StoreErrorKind::SchemaMismatch(SchemaProblem::Altered)
         }
-        // Servers, connections, elections, shutdowns, cursors that somebody ended.
+        // Servers, connections, elections, shutdowns, killed cursors.
         6 | 7 | 43 | 89 | 91 | 134 | 136 | 189 | 237 | 317 | 461 | 462 | 9_001 | 10_058
         | 10_107 | 11_600 | 11_602 | 13_388 | 13_435 | 13_436 => StoreErrorKind::Unavailable,
         _ => StoreErrorKind::Other,

@@ -1,4 +1,4 @@
-//! Writes that only land in a tenure.
+//! Writes that take effect only within a tenure.
 
 use mongodb::bson::doc;
 use ratchet_core::model::{Guard, Guarded};
@@ -8,8 +8,8 @@ use crate::error::{Failure, Result};
 use crate::pipelines;
 use crate::store::MongoStore;
 
-/// The transaction of a write that lands only in a tenure; calls without one if there is no guard
-/// and no transaction to be had.
+/// The transaction of a guarded write; calls without a transaction if there is no guard and the
+/// server has none.
 pub(crate) struct GuardedTx<'a> {
     pub(crate) tx: Tx<'a>,
     side: &'a Side,
@@ -17,10 +17,10 @@ pub(crate) struct GuardedTx<'a> {
 }
 
 impl MongoStore {
-    /// Begins a write with this guard, if there is one; none if its tenure is over.
+    /// Begins a write with this guard, if there is one; returns `None` if its tenure is over.
     ///
-    /// Here the lock is only read. It is written when all else is, by [`GuardedTx::finish`]: whoever
-    /// dies in between holds nothing that keeps another from taking the lock over. [guard.write]
+    /// This only reads the lock. [`GuardedTx::finish`] writes it last: a process that dies in
+    /// between holds nothing that would keep another from taking the lock over. [guard.write]
     pub(crate) async fn begin_guarded<'a>(
         &self,
         side: &'a Side,
@@ -44,11 +44,11 @@ impl MongoStore {
 }
 
 impl GuardedTx<'_> {
-    /// Ends the write: with a commit if it went well and the tenure lasts.
+    /// Ends the write: commits if it succeeded and the tenure still holds.
     ///
-    /// The last statement changes the lock, as the transaction saw it when it began. If somebody has
-    /// taken it over since, or renewed it, that is a conflict and all of it is done again; if it has
-    /// expired, nothing lands. [guard.write]
+    /// The last statement changes the lock as the transaction saw it at its begin. If another owner
+    /// has taken the lock over since, or it was renewed, that is a conflict and the whole write is
+    /// retried; if it has expired, nothing takes effect. [guard.write]
     pub(crate) async fn finish<T>(
         mut self,
         store: &MongoStore,
@@ -69,7 +69,7 @@ impl GuardedTx<'_> {
         }
     }
 
-    /// Whether the tenure lasts, or none is asked for.
+    /// Returns whether the tenure still holds, or there is no guard.
     async fn touch(&mut self, store: &MongoStore) -> Result<bool> {
         let Some(guard) = self.guard else {
             return Ok(true);

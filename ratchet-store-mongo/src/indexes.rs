@@ -1,4 +1,4 @@
-//! The collections and their indexes, and what of those that are stored is in their way.
+//! The collections and their indexes, and which stored indexes conflict with them.
 
 use mongodb::bson::{Bson, Document, doc};
 use ratchet_core::model::LinkState;
@@ -11,14 +11,14 @@ pub(crate) struct Index {
     pub(crate) name: &'static str,
     keys: Document,
     unique: bool,
-    /// Of which documents.
+    /// The documents it covers; `None` means all.
     partial: Option<Document>,
-    /// How many seconds after the date that is its key the server deletes a document.
+    /// The TTL: how many seconds after the date in its key the server deletes a document.
     expires_after: Option<i32>,
 }
 
 impl Index {
-    /// As `createIndexes` takes it.
+    /// Returns it as `createIndexes` takes it.
     pub(crate) fn document(&self) -> Document {
         let mut index = doc! { "name": self.name, "key": self.keys.clone() };
         if self.unique {
@@ -33,7 +33,7 @@ impl Index {
         index
     }
 
-    /// What a stored index has other than this one; nothing: it is the same.
+    /// Returns how a stored index differs from this one; `None` means that it does not.
     fn differs(&self, stored: &Document) -> Option<&'static str> {
         let same = |field: &str, wanted: Option<&Document>| {
             let stored = stored.get_document(field).ok();
@@ -51,11 +51,11 @@ impl Index {
                 "is unique"
             })
         } else if !same("partialFilterExpression", self.partial.as_ref()) {
-            Some("is of other documents")
+            Some("covers other documents")
         } else if hides {
             Some("is sparse or hidden")
         } else if number(stored, "expireAfterSeconds") != self.expires_after.map(f64::from) {
-            Some("deletes documents at another time")
+            Some("deletes documents after another time")
         } else if stored.contains_key("collation") {
             Some("has a collation")
         } else {
@@ -64,12 +64,12 @@ impl Index {
     }
 }
 
-/// A number, whatever type it is stored as.
+/// Returns a number, whatever type it is stored as.
 fn number(document: &Document, field: &str) -> Option<f64> {
     plain(document).get_f64(field).ok()
 }
 
-/// A document in which equal numbers of different types are equal, as they are to the server.
+/// Converts numbers to one type, so that equal ones compare equal, as on the server.
 fn plain(document: &Document) -> Document {
     let value = |value: &Bson| match value {
         Bson::Document(inner) => Bson::Document(plain(inner)),
@@ -84,7 +84,7 @@ fn plain(document: &Document) -> Document {
         .collect()
 }
 
-/// The same, of which the order counts.
+/// Does the same and keeps the order of the fields significant.
 fn in_order(document: &Document) -> Vec<(String, Bson)> {
     plain(document).into_iter().collect()
 }
@@ -116,7 +116,7 @@ impl Index {
     }
 }
 
-/// The collections behind the prefix, and their indexes beside that on `_id`.
+/// Returns the collections with this prefix, and their indexes other than the one on `_id`.
 pub(crate) fn plan(prefix: &str) -> Vec<(String, Vec<Index>)> {
     let route = doc! { "queue": 1, "kind": 1, "capability": 1, "permit": 1 };
     let plan = [
@@ -147,12 +147,12 @@ pub(crate) fn plan(prefix: &str) -> Vec<(String, Vec<Index>)> {
     plan.map(named).into()
 }
 
-/// Each serves few documents, so that a job costs no more of them than it must: its entry moves from
-/// `claim` to `running` to `finished`.
+/// Each covers few documents, to keep the index cost of a job low: its entry moves from `claim` to
+/// `running` to `finished`.
 fn job_indexes() -> Vec<Index> {
     vec![
-        // Candidates of a claim. The state is a key although it is always the same: else a claim
-        // would read every document to look at it.
+        // Candidates of a claim. The state is a key although it is constant here: otherwise a claim
+        // would read every document to check it.
         index(
             "claim",
             doc! { "state": 1, "route": 1, "priority": 1, "run_at": 1, "_id": 1 },
@@ -160,21 +160,21 @@ fn job_indexes() -> Vec<Index> {
         .of(doc! { "state": 0 }),
         // Reclaiming, and the claims of a node.
         index("running", doc! { "node": 1, "_id": 1 }).of(doc! { "state": 3 }),
-        // Who holds permits, of whatever route. Of those who need one: most pay nothing for it.
+        // Holders of permits, of any route. Jobs that need no permit, the most, cost nothing here.
         index("held", doc! { "state": 1, "permit": 1 })
             .of(doc! { "state": 3, "permit": { "$exists": true } }),
-        // Who waits for something else than its time.
+        // Jobs that wait for more than their time.
         index("waiting", doc! { "state": 1, "_id": 1, "route": 1 })
             .of(doc! { "state": { "$gte": 1, "$lte": 2 } }),
-        // Purges; with the route, so that all can be counted without a look at them.
+        // Purges; includes the route, so that counts are covered by the index.
         index(
             "finished",
             doc! { "state": 1, "finished_at": 1, "_id": 1, "route": 1 },
         )
         .of(doc! { "state": { "$gte": 4 } }),
-        // Listings of dead letters and of cancelled jobs, which are few among many.
+        // Listings of dead letters and cancelled jobs, which are few among many.
         index("ended", doc! { "state": 1, "_id": 1 }).of(doc! { "state": { "$gte": 5 } }),
-        // The jobs that have tags, by each of them in order of id.
+        // Jobs with tags, by tag and then id.
         index("tag", doc! { "tags": 1, "_id": 1 }).of(doc! { "tags": { "$exists": true } }),
         // At most one unfinished job has a key.
         index("unique_key", doc! { "live_key": 1 })
@@ -184,12 +184,12 @@ fn job_indexes() -> Vec<Index> {
         index("lane", doc! { "lane_key": 1, "lane_seq": 1 })
             .unique()
             .of(doc! { "lane_key": { "$exists": true } }),
-        // The children of a batch.
+        // The jobs of a batch.
         index("batch", doc! { "batch": 1, "_id": 1 }).of(doc! { "batch": { "$exists": true } }),
-        // Who waits, or waited, for a signal.
+        // Jobs that wait, or waited, for a signal.
         index("signal", doc! { "signal.key": 1, "signal.state": 1 })
             .of(doc! { "signal.key": { "$exists": true } }),
-        // Whose signal is late.
+        // Jobs whose signal is overdue.
         index("deadline", doc! { "signal.deadline": 1, "_id": 1 }).of(doc! { "signal.state": 0 }),
     ]
 }
@@ -198,14 +198,14 @@ fn link_indexes() -> Vec<Index> {
     vec![
         index("child", doc! { "child": 1, "place": 1 }).unique(),
         index("parent", doc! { "parent": 1, "child": 1, "place": 1 }),
-        // Who waits for an end now: of the links of a parent only those that are not decided.
+        // Jobs that wait for a parent's end: only the parent's undecided links.
         index("open", doc! { "parent": 1, "child": 1 })
             .of(doc! { "state": i32::from(LinkState::Open.code()) }),
     ]
 }
 
 fn batch_indexes() -> Vec<Index> {
-    // The longest ended first.
+    // Oldest end first.
     vec![
         index("ended", doc! { "ended_at": 1, "_id": 1 })
             .of(doc! { "ended_at": { "$exists": true } }),
@@ -213,22 +213,22 @@ fn batch_indexes() -> Vec<Index> {
 }
 
 fn archive_indexes() -> Vec<Index> {
-    // The longest finished first.
+    // Oldest finish first.
     vec![index("finished", doc! { "finished_at": 1, "_id": 1 })]
 }
 
 fn rate_indexes() -> Vec<Index> {
-    // The server forgets the keys of which nothing is left to remember. No other collection has
-    // such an index: a lock that is deleted would begin its fences anew.
+    // A TTL index: the server deletes keys whose state has expired. No other collection may have
+    // one: the fences of a deleted lock would start again.
     vec![index("idle", doc! { "idle_at": 1 }).expires_after(0)]
 }
 
 fn recurring_indexes() -> Vec<Index> {
     vec![
-        // Those whose slots come, in that order.
+        // Definitions whose slots come, in that order.
         index("due", doc! { "next_fire": 1, "_id": 1 })
             .of(doc! { "paused": false, "next_fire": { "$exists": true } }),
-        // Those that somebody has claimed, which are few.
+        // Claimed definitions, which are few.
         index("claimed", doc! { "claimed_until": 1 })
             .of(doc! { "claimed_until": { "$exists": true } }),
     ]
@@ -238,8 +238,8 @@ pub(crate) fn mismatch(problem: SchemaProblem, text: impl Into<String>) -> Failu
     Failure::new(StoreErrorKind::SchemaMismatch(problem), text)
 }
 
-/// The indexes that are missing. [`StoreErrorKind::SchemaMismatch`] if there are others that would
-/// be in the way.
+/// Returns the indexes that are missing. Fails with [`StoreErrorKind::SchemaMismatch`] if others
+/// conflict with them.
 pub(crate) fn compare<'a>(
     collection: &str,
     wanted: &'a [Index],
@@ -262,8 +262,8 @@ pub(crate) fn compare<'a>(
             return Err(mismatch(
                 SchemaProblem::Altered,
                 format!(
-                    "the index {name} of {collection} has the keys of {}, which cannot be made \
-                 beside it",
+                    "the index {name} of {collection} has the keys of {}, so Ratchet's cannot be \
+                 created",
                     same.name
                 ),
             ));
@@ -298,7 +298,7 @@ pub(crate) fn compare<'a>(
 mod tests {
     use super::*;
 
-    /// As the server lists them.
+    /// The indexes as the server lists them.
     fn stored() -> Vec<Document> {
         let mut all = vec![doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" }];
         all.extend(job_indexes().iter().map(Index::document));
@@ -324,11 +324,11 @@ mod tests {
         assert!(compare("jobs", &wanted, &stored()).unwrap().is_empty());
         let lacking = compare("jobs", &wanted, &stored()[..3]).unwrap();
         assert_eq!(lacking.len(), wanted.len() - 2);
-        // A shell makes doubles of all numbers.
+        // `mongosh` stores all numbers as doubles.
         let mut by_hand = stored();
         by_hand[1].insert("partialFilterExpression", doc! { "state": 0.0 });
         assert!(compare("jobs", &wanted, &by_hand).unwrap().is_empty());
-        // An index for the application's own queries is in nobody's way.
+        // An index for the application's own queries does not conflict.
         by_hand.push(doc! { "v": 2, "key": { "payload": 1 }, "name": "mine" });
         assert!(compare("jobs", &wanted, &by_hand).unwrap().is_empty());
     }

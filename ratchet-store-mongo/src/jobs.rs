@@ -1,4 +1,5 @@
-//! [`JobStore`] on MongoDB: what is repeated after a lost connection; the other files do the rest.
+//! [`JobStore`] on MongoDB: which calls are repeated after a lost connection. Other modules do the
+//! work.
 
 use async_trait::async_trait;
 use ratchet_core::model::{
@@ -20,9 +21,9 @@ impl JobStore for MongoStore {
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
         let until = self.call_policy().timely_end(time::monotonic());
-        // A claim whose answer was lost may have been made, and another on top of it would be more
-        // than was asked for. One that the server says it did not make can be made again. `until` is kept
-        // through contention, too.
+        // If the reply of a completed claim was lost, a repeat would claim more than the limit. A
+        // claim that the server reports as not made is repeated. `until` stays the same through
+        // contention, too.
         self.call_going_on("claim_next_batch", || self.claim_jobs(request, until))
             .await
     }
@@ -49,8 +50,7 @@ impl JobStore for MongoStore {
         from: &[JobState],
         action: JobAction,
     ) -> Result<Vec<Acted>> {
-        // An action whose answer was lost may have been done: the second answer would be that it was
-        // refused.
+        // If the reply of a completed action was lost, a repeat would report the action as refused.
         self.call_once("act", || self.act_on_jobs(jobs, from, action))
             .await
     }

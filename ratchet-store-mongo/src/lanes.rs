@@ -1,13 +1,13 @@
-//! Lanes: who waits for whom.
+//! Lanes: the order in which jobs wait for each other.
 //!
-//! A lane has a document while it has unfinished jobs, with the last sequence it gave. A transaction
-//! that adds a job to the lane changes that document; one that ends the first of its jobs changes the
-//! next job, or deletes the document if there is none. So two transactions that cannot both be right
-//! change the same document, and the server lets only one of them through.
+//! A lane has a document while it has unfinished jobs, with the last sequence it gave. A
+//! transaction that adds a job changes that document. One that ends the first job changes the next
+//! job, or deletes the document if there is none. So two transactions that exclude each other
+//! change the same document, and the server lets only one of them commit.
 //!
-//! An enqueue changes the document last. A producer that is killed in the middle leaves its
-//! transaction open until the server ends it; unless that happens between the last write and the
-//! commit, ends of jobs in the lane do not wait for it.
+//! An enqueue changes the document last. A producer that is killed halfway leaves its transaction
+//! open until the server ends it. Ends of jobs in the lane do not wait for it, unless it was killed
+//! between the last write and the commit.
 
 use std::collections::BTreeSet;
 
@@ -23,12 +23,12 @@ use crate::pipelines::{self, code};
 use crate::row;
 use crate::store::MongoStore;
 
-/// The key of a lane: its queue and its name. Neither has a line break in it.
+/// Returns the key of a lane: its queue and its name. Neither contains a line break.
 pub(crate) fn key(queue: &Name, lane: &Name) -> String {
     format!("{queue}\n{lane}")
 }
 
-/// The key of the lane of a job, if it has one.
+/// Returns the key of a job's lane, if it has one.
 pub(crate) fn of(spec: &JobSpec) -> Option<String> {
     let lane = spec.lane.as_ref()?;
     Some(key(&spec.route.queue, lane))
@@ -60,7 +60,7 @@ impl MongoStore {
         Ok(places)
     }
 
-    /// Stores which places were given in this transaction. [lane.sequence]
+    /// Stores the places given in this transaction. [lane.sequence]
     ///
     /// If another transaction changed a lane since its last place was read, the two conflict.
     pub(crate) async fn keep_places(&self, tx: &mut Tx<'_>, places: Places) -> Result<()> {
@@ -74,8 +74,8 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Lets the next job of each of these lanes be claimed, from which jobs were taken in this
-    /// transaction, and forgets the lanes that are empty. [lane.promote]
+    /// Makes the next job claimable in each of these lanes, which lost jobs in this transaction,
+    /// and deletes empty lanes. [lane.promote]
     pub(crate) async fn leave_lanes(&self, tx: &mut Tx<'_>, lanes: Vec<String>) -> Result<()> {
         if lanes.is_empty() {
             return Ok(());

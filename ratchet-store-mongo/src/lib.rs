@@ -1,56 +1,62 @@
 //! Ratchet on MongoDB.
 //!
-//! [`MongoStore`] keeps jobs, nodes and locks in a few collections of one database, whose names begin
-//! with `ratchet_` unless told otherwise; stores with different databases or prefixes never see each
-//! other. It was tested on MongoDB 6.0; it uses nothing that 4.4 does not have.
+//! [`MongoStore`] keeps jobs, nodes and locks in a few collections of one database. Their names
+//! begin with a prefix, `ratchet_` unless configured otherwise. Stores with different databases or
+//! prefixes are independent. Tested on MongoDB 6.0; nothing needs more than 4.4.
 //!
 //! # Replica sets and standalone servers
-//! Whatever changes several documents at once needs transactions, and those need a replica set; one
-//! node is enough. A sharded cluster is refused: its routers tell the time by a clock each. On a
-//! standalone server the store works with less, and says so where it is asked
-//! for more: jobs with a lane or an idempotency key, writes with a
-//! [`Guard`](ratchet_core::model::Guard) and jobs in a transaction of the application are refused
-//! (`Misconfigured`), as are jobs that wait for others or for a signal, or are in a batch
-//! (`Invalid`), several jobs that are enqueued together are stored one after the other, and
-//! there are no recurring definitions, no permits, no archive and no wakeups.
-//! [`MongoStore::has_transactions`] tells which it is, and so does
-//! [`StoreInfo`](ratchet_core::store::StoreInfo).
+//! Changing several documents atomically needs transactions, and those need a replica set; one
+//! member is enough. A sharded cluster is refused, because each of its routers has its own clock.
+//! On a standalone server the store offers less:
+//! - Jobs with a lane or an idempotency key, writes with a [`Guard`](ratchet_core::model::Guard)
+//!   and jobs in a transaction of the application fail with `Misconfigured`.
+//! - Jobs that wait for other jobs or for a signal, or are in a batch, fail with `Invalid`.
+//! - Several jobs in one enqueue are stored one after the other.
+//! - Recurring definitions, permits, the archive and wakeups are not available.
 //!
-//! # Jobs that wait for others
-//! Whatever ends a job that others wait for, or that is in a batch, and whatever links new jobs to
-//! stored ones, is a transaction, in which all that follows from it is written too. Transactions here
-//! do not wait for each other: of two that meet at a job or a batch one is done again by the store,
-//! until its deadline. Many ends at once in one batch meet in its document, and so do better in large
-//! settlements than in many small ones. Jobs that nobody waits for, and that are in no batch, cost what
-//! they always did. An application's transaction that links to running jobs
-//! ([`Client::enqueue_in`](ratchet_core::Client::enqueue_in)) holds up their ends while it is open, and nothing else; one that links
-//! to a job that has ended, the purge that would delete that job, or archive it, and with it the
-//! others of the same pass; one that joins a batch or waits for it, the ends of the jobs in it.
+//! [`MongoStore::has_transactions`] and [`StoreInfo`](ratchet_core::store::StoreInfo) report
+//! whether the server has transactions.
 //!
-//! # Processes that die in the middle
-//! The server binds a transaction to a session and not to a connection. What a process had written
-//! in a transaction when it was killed stays held until the server ends that transaction: when it is
-//! 60 s old (`transactionLifetimeLimitSeconds`), or up to half as much later. That may be the permits
-//! of a resource, a batch, or the jobs that an action or an end was about; calls that need them wait
-//! until then, or until their deadline. A settlement of several claims fails with `Contention` after a
-//! tenth of the deadline, when all that it could settle is settled. Locks and lanes are held so only by a process
-//! that dies in the moment of a commit, since guarded writes and enqueues change them last. Transactions here are short: where the server has
-//! no others, a lower limit is better, such as 10 s.
+//! # Jobs that wait for other jobs
+//! A call that ends a job with children or in a batch, or links new jobs to stored ones, runs in
+//! one transaction together with all its consequences. Transactions of MongoDB do not wait for each
+//! other: if two conflict at a job or a batch, the store retries one of them until its deadline.
+//! Ends of jobs in one batch conflict in the batch's document, so a few large settlements work
+//! better than many small ones. Jobs without children and outside of batches cost nothing extra.
 //!
-//! # What is durable
-//! Every write waits for a majority of the set and its journals, every read that decides something
-//! reads what a majority has, from the primary. URLs that ask for less are refused.
+//! While it is open, a transaction of the application
+//! ([`Client::enqueue_in`](ratchet_core::Client::enqueue_in)) blocks only:
+//! - the ends of the running jobs it links to;
+//! - for a job that has ended, the purge or archive pass that would remove it, and with it the
+//!   other jobs of that pass;
+//! - for a batch that it joins or waits for, the ends of the jobs in it.
 //!
-//! # Rights
-//! The role `readWrite` on the database is enough. The least rights are the actions `find`, `insert`,
-//! `update`, `remove`, `listCollections` and `listIndexes`; `createCollection` and `createIndex` unless
-//! [`Builder::create`] is off; and `changeStream` for wakeups. If the user is dropped and created again,
-//! the store connects anew; not so with [`MongoStore::from_database`].
+//! # Processes killed during a transaction
+//! The server binds a transaction to a session, not to a connection. If a process is killed during
+//! a transaction, its writes stay locked until the server aborts the transaction: when it is 60 s
+//! old (`transactionLifetimeLimitSeconds`), or up to half as much later. The writes may be to the
+//! permits of a resource, to a batch, or to the jobs of an action or a settlement; calls that need
+//! them wait until then, or until their deadline. A settlement of several claims fails with
+//! `Contention` after a tenth of the deadline, once all the claims it could settle are settled.
+//! Locks and lanes stay locked only if the process dies during a commit, since guarded writes and
+//! enqueues change them last. Ratchet's transactions are short: if the server runs no others, set a
+//! lower limit, such as 10 s.
+//!
+//! # Durability
+//! Every write waits for a majority of the set and its journals. Every read on which a decision
+//! depends goes to the primary and returns majority-committed data. URLs that ask for less are
+//! refused.
+//!
+//! # Privileges
+//! The role `readWrite` on the database is enough. The minimum is the actions `find`, `insert`,
+//! `update`, `remove`, `listCollections` and `listIndexes`; `createCollection` and `createIndex`
+//! unless [`Builder::create`] is off; and `changeStream` for wakeups. If the user is dropped and
+//! created again, the store reconnects, except with [`MongoStore::from_database`].
 //!
 //! # Connections
-//! Jobs use the driver's pool. Heartbeats and locks have a client of their own beside it, so that a
-//! pool exhausted by jobs cannot make a node look dead; not so with
-//! [`MongoStore::from_database`], where everything goes through the application's client.
+//! Jobs use the driver's pool. Heartbeats and locks use a separate client, so that a pool exhausted
+//! by jobs cannot make a node look dead. With [`MongoStore::from_database`] everything uses the
+//! application's client.
 
 mod act;
 mod app;
@@ -104,5 +110,5 @@ pub use coordinator::MongoCoordinator;
 pub use migrate::Migration;
 pub use store::MongoStore;
 
-/// The driver, in the version that this store uses.
+/// The driver, in the version used by this store.
 pub use mongodb;

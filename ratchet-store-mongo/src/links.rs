@@ -1,10 +1,11 @@
 //! Links: what jobs wait for.
 //!
-//! A link is a document of its own, found by its child and by its parent; a job that has some says so
-//! (`links`), and one that others wait for too (`children`). Transactions here do not wait for each
-//! other, and see what was there when they began. So an enqueue that links to a stored job, and the end
-//! of that job, change one document, and so do an enqueue that joins a batch or waits for it and who
-//! counts in it: of two that meet one is done again, and sees the other.
+//! Each link is a document, found by its child and by its parent. A job with links has the flag
+//! `links`, one that other jobs wait for has `children`. Transactions of MongoDB do not wait for
+//! each other, and read the snapshot of their begin. So an enqueue that links to a stored job and
+//! the end of that job change the same document. The same holds for an enqueue that joins a batch
+//! or waits for it and a call that counts in the batch. Of two concurrent ones, one is retried, and
+//! sees the other.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,26 +25,26 @@ use crate::pipelines::{code, ids};
 use crate::row;
 use crate::store::MongoStore;
 
-/// The links of an enqueue, and how their parents stand.
+/// The links of an enqueue, and the states of their parents.
 #[derive(Debug, Default)]
 pub(crate) struct Linked<'a> {
     links: NewLinks<'a>,
-    /// Those of the parents that are stored, as the transaction sees them.
+    /// The stored parents, as the transaction sees them.
     stored: HashMap<JobId, (JobState, Option<Json>)>,
-    /// Stored parents that have ended.
+    /// The stored parents that have ended.
     ended: Vec<End>,
 }
 
 impl Linked<'_> {
-    /// Whether a new job waits for this one.
+    /// Returns whether a new job waits for this one.
     pub(crate) fn is_parent(&self, job: JobId) -> bool {
         self.links.is_parent(job)
     }
 }
 
 impl MongoStore {
-    /// Finds out what the new jobs of an enqueue wait for, and refuses what cannot be. Nothing is
-    /// written. [link.enqueue] [link.missing] [link.cycle] [link.duplicate]
+    /// Finds the parents of the new jobs of an enqueue, and refuses invalid links. Writes nothing.
+    /// [link.enqueue] [link.missing] [link.cycle] [link.duplicate]
     pub(crate) async fn find_parents<'a>(
         &self,
         tx: &mut Tx<'_>,
@@ -65,7 +66,7 @@ impl MongoStore {
         })
     }
 
-    /// How these jobs stand for a transaction. [link.missing]
+    /// Returns the states of these jobs in a transaction. [link.missing]
     async fn parents_inside(
         &self,
         tx: &mut Tx<'_>,
@@ -91,7 +92,7 @@ impl MongoStore {
         })
     }
 
-    /// Refuses batches that are not there, or closed, as the transaction sees them.
+    /// Refuses batches that are missing or closed, as the transaction sees them.
     async fn check_batches(&self, tx: &mut Tx<'_>, links: &NewLinks<'_>) -> Result<()> {
         let all: Vec<Bson> = links
             .batches()
@@ -112,11 +113,12 @@ impl MongoStore {
         links.check_batches(closed).map_err(Failure::refused)
     }
 
-    /// Keeps the stored parents, which the transaction sees so, from ending unseen before it does.
+    /// Keeps the stored parents, as the transaction sees them, from ending unseen before it
+    /// commits.
     ///
-    /// First they are flagged, not in the transaction: from then on each end is a transaction too,
-    /// which meets this one in a document of its own. Their documents stay free, so that an
-    /// application's transaction holds up their ends, and nothing else.
+    /// First it flags them outside of the transaction: from then on each end is a transaction too,
+    /// which conflicts with this one in a separate document. The parents' own documents stay
+    /// unlocked, so that an application's transaction blocks only their ends.
     pub(crate) async fn meet_parents(
         &self,
         tx: &mut Tx<'_>,
@@ -157,7 +159,7 @@ impl MongoStore {
                     own.push(parent);
                 }
                 (Some(_), Some(state)) if state.is_terminal() => return Err(older()),
-                // This transaction made it, or it is gone, which the change shows.
+                // Either this transaction created it, or it is gone, which the write detects.
                 (Some(_), None) if !all => own.push(parent),
                 (Some(_), _) => free.push(row::id(parent)),
             }
@@ -171,7 +173,7 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Links new jobs, which are stored, to what they wait for, and decides what is decided already.
+    /// Links new, stored jobs to what they wait for, and decides links whose parents have ended.
     /// [link.wait] [link.enqueue] [batch.join]
     pub(crate) async fn link(&self, tx: &mut Tx<'_>, linked: Linked<'_>) -> Result<()> {
         let mut rows = Vec::new();
@@ -200,8 +202,8 @@ impl MongoStore {
         self.follow(tx, linked.ended, batches).await
     }
 
-    /// Lets so many jobs join a batch, or notes that some wait for it; how it stands then. One that was
-    /// closed after the transaction began is a conflict.
+    /// Adds joined jobs to a batch, or notes that jobs wait for it, and returns its state. A batch
+    /// that was closed after the transaction began is a conflict.
     async fn meet_batch(
         &self,
         tx: &mut Tx<'_>,
@@ -218,11 +220,11 @@ impl MongoStore {
         if let Some(row) = tx.change(&side.batches, this, grow, false).await? {
             return Ok(batch_record(&row)?);
         }
-        // The transaction saw it otherwise before it wrote anything.
+        // The transaction saw it open before it wrote anything.
         Err(Failure::contention("a batch was changed meanwhile"))
     }
 
-    /// Those of these jobs that have open links. Index `child`. [link.requeue]
+    /// Returns which of these jobs have open links. Index `child`. [link.requeue]
     pub(crate) async fn have_open_links(
         &self,
         tx: &mut Tx<'_>,
@@ -241,7 +243,7 @@ impl MongoStore {
         Ok(children.collect::<std::result::Result<_, _>>()?)
     }
 
-    /// Completes jobs that are shown with what they wait, or waited, for.
+    /// Adds what they wait, or waited, for to jobs that are shown.
     pub(crate) async fn show_links(
         &self,
         on: &mut Tx<'_>,
@@ -266,7 +268,7 @@ impl MongoStore {
         Ok(())
     }
 
-    /// The links of jobs, those of each in order. Index `child`.
+    /// Returns the links of jobs, those of each in order. Index `child`.
     async fn links_of(
         &self,
         on: &mut Tx<'_>,
@@ -298,12 +300,13 @@ impl MongoStore {
                 )
             })
             .collect();
-        // Ids may be repeated.
+        // Ids may repeat.
         let mut of = |job: &JobId| links.get_mut(job).cloned().unwrap_or_default();
         Ok(jobs.iter().map(&mut of).collect())
     }
 
-    /// The links on a parent, of children behind one. Index `parent`. [link.children]
+    /// Returns the links to a parent, of the children after `after`. Index `parent`.
+    /// [link.children]
     pub(crate) async fn read_children(
         &self,
         parent: Parent,
@@ -335,7 +338,7 @@ pub(crate) fn unfinished_states() -> Vec<i32> {
     unfinished.map(|state| code(*state)).collect()
 }
 
-/// A document of `links`; what cannot be read of it does not hide the rest.
+/// A document of `links`; an unreadable part does not hide the rest.
 pub(crate) struct StoredLink {
     pub(crate) child: JobId,
     pub(crate) place: u32,
@@ -359,7 +362,7 @@ impl StoredLink {
         })
     }
 
-    /// The link, unless it cannot be read, which is logged.
+    /// Returns the link; logs it and returns `None` if it is unreadable.
     fn shown(self) -> Option<Link> {
         let child = self.child;
         self.after
@@ -369,7 +372,7 @@ impl StoredLink {
     }
 }
 
-/// The batch of a document of `batches`.
+/// Reads the batch of a document of `batches`.
 pub(crate) fn batch_record(row: &RawDocument) -> Result<BatchRecord, InvalidInput> {
     let missing = || InvalidInput::new("_id", "is missing");
     let id = BatchId::from_bytes(row::bytes(row, "_id")?.ok_or_else(missing)?);

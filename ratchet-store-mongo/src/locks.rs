@@ -1,6 +1,6 @@
 //! [`LockStore`] on MongoDB, through the client of heartbeats and locks.
 //!
-//! A lock is a document that is never deleted, since its fence must survive.
+//! A lock's document is never deleted, since its fence must survive.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::pipelines::{self, LONGEST};
 use crate::row;
 use crate::store::MongoStore;
 
-/// What the expiry of a lock is set to that is released.
+/// The expiry of a released lock.
 const RELEASED: i64 = 0;
 
 #[async_trait]
@@ -46,7 +46,7 @@ impl LockStore for MongoStore {
         self.call("release", || async {
             let repeated = repeated.swap(true, Ordering::Relaxed);
             match self.move_expiry(name, owner, fence, None).await? {
-                // The answer of the first time may have been lost.
+                // The reply of the first try may have been lost.
                 Fenced::Stale if repeated => {
                     Ok(Fenced::when(self.was_released(name, owner, fence).await?))
                 }
@@ -60,7 +60,7 @@ impl LockStore for MongoStore {
         self.call("inspect", || async {
             let found = self.find_lock(name).await?;
             let info = found.as_deref().map(lock_info).transpose()?;
-            // One that somebody is about to acquire for the first time.
+            // Without a fence, it is about to be acquired for the first time.
             Ok(info.filter(|info| info.fence.0 > 0))
         })
         .await
@@ -77,8 +77,8 @@ impl LockStore for MongoStore {
 }
 
 impl MongoStore {
-    /// Takes the lock if it is to be had. One that was never acquired has no document: that is made
-    /// first, as of a lock that was released, since an upsert cannot compare times.
+    /// Takes the lock if it is free or already this owner's. A lock that was never acquired has no
+    /// document: it is inserted first, as a released lock, since an upsert cannot compare times.
     async fn acquire_lock(&self, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquired> {
         let side = self.live();
         let now = self.now(side).await?;
@@ -106,12 +106,12 @@ impl MongoStore {
                 let new = RawDocumentBuf::try_from(&new)?;
                 match on.insert_many(&side.locks, &[new]).await {
                     Err(failure) if !failure.is_duplicate() => return Err(failure),
-                    // Ours, or of somebody who wants it at the same time.
+                    // Inserted here, or by another call at the same time.
                     Ok(()) | Err(_) => {}
                 }
             }
         }
-        // It is there now, or came free between the two looks.
+        // It exists now, or was freed between the two reads.
         Err(Failure::contention("a lock changed hands meanwhile"))
     }
 
@@ -126,7 +126,7 @@ impl MongoStore {
         let mut page = LockPage::new(after, limit);
         while let Some((behind, count)) = page.wants() {
             let stages = vec![
-                // Those without a fence somebody is about to acquire for the first time.
+                // Without a fence, a lock is about to be acquired for the first time.
                 doc! { "$match": { "_id": { "$gt": behind }, "fence": { "$gt": 0 } } },
                 doc! { "$sort": { "_id": 1 } },
                 doc! { "$limit": i64::try_from(count).unwrap_or(i64::MAX) },
@@ -143,7 +143,7 @@ impl MongoStore {
         Ok(page.into_locks())
     }
 
-    /// A lock, with the time in `now`.
+    /// Returns a lock, with the time in `now`.
     async fn find_lock(&self, name: &Name) -> Inner<Option<RawDocumentBuf>> {
         let side = self.live();
         let now = self.now(side).await?;
@@ -158,7 +158,7 @@ impl MongoStore {
         Ok(rows.into_iter().next())
     }
 
-    /// Whether the last tenure of a lock was this one, and ended by its release and not by time.
+    /// Returns whether the last tenure of a lock was this one, and ended by release, not by expiry.
     async fn was_released(&self, name: &Name, owner: &Name, fence: Fence) -> Inner<bool> {
         let found = self.find_lock(name).await?;
         let lock = found.as_deref().map(stored_lock).transpose()?;
@@ -185,7 +185,7 @@ impl MongoStore {
     }
 }
 
-/// What a document says of a lock.
+/// Reads a lock from its document.
 fn stored_lock(row: &RawDocument) -> Inner<StoredLock> {
     let owner = row::name(row, "owner")?;
     Ok(StoredLock {
@@ -195,12 +195,12 @@ fn stored_lock(row: &RawDocument) -> Inner<StoredLock> {
     })
 }
 
-/// The lock of a document with the time in it, as it is shown.
+/// Reads the lock as it is shown; the document includes the time.
 fn lock_info(row: &RawDocument) -> Inner<LockInfo> {
     Ok(stored_lock(row)?.info(row::int(row, "now")?))
 }
 
-/// A lock of a list, with its name.
+/// Reads a listed lock, with its name.
 fn listed(lock: &RawDocument) -> Inner<(Name, LockInfo)> {
     let name = row::name(lock, "_id")?;
     let name = name.ok_or_else(|| InvalidInput::new("name", "is missing"))?;

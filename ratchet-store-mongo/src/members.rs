@@ -1,5 +1,5 @@
-//! The clocks of the members of a replica set. Each member tells the time by its own clock, and after
-//! a change of primary leases expire by another one.
+//! Compares the clocks of a replica set's members. Each member has its own clock, so after a change
+//! of primary leases expire by another one.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::clients::Clients;
 use crate::config::client;
 use crate::error::Result;
 
-/// Differences up to this one are no finding: the leader's lock has four times as much to spare.
+/// Differences up to this one are not reported: the leader's lock tolerates four times as much.
 const TOLERATED: Duration = Duration::from_secs(1);
-/// How long one member is waited for.
+/// The timeout for one member.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The time that a member told, and when it was asked and had answered.
+/// The time that a member returned, and when the request was sent and answered.
 #[derive(Clone, Copy)]
 struct Reading {
     millis: i64,
@@ -27,7 +27,8 @@ struct Reading {
 }
 
 impl Reading {
-    /// By how many milliseconds another clock is ahead of this one at least; negative if it is behind.
+    /// Returns the minimum, in milliseconds, by which another clock is ahead of this one; negative
+    /// if it is behind.
     fn ahead(&self, other: &Self) -> i64 {
         let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         // The other clock was read later by between `least` and `most`.
@@ -42,7 +43,7 @@ impl Reading {
     }
 }
 
-/// Compares the clocks of the members that can be reached with that of the first.
+/// Compares the clocks of the reachable members with that of the first.
 pub(crate) async fn clocks(clients: &Clients) -> Result<Vec<Finding>> {
     let Some(options) = clients.options() else {
         return Ok(Vec::new());
@@ -79,7 +80,7 @@ fn differ(name: &str, host: &str, ahead: i64) -> Option<Finding> {
     })
 }
 
-/// `None` if the member does not answer.
+/// Reads a member's clock; `None` if it does not respond.
 async fn read(options: &ClientOptions, host: &str) -> Option<Reading> {
     let mut direct = options.clone();
     direct.hosts = vec![ServerAddress::parse(host).ok()?];
@@ -89,7 +90,7 @@ async fn read(options: &ClientOptions, host: &str) -> Option<Reading> {
     let client = client(direct).ok()?;
     let admin = client.database("admin");
     let asking = async {
-        // The first call connects, which takes longer than to ask.
+        // The first call includes connecting, so the second one is measured.
         admin.run_command(doc! { "hello": 1 }).await.ok()?;
         let asked = time::monotonic();
         let hello = admin.run_command(doc! { "hello": 1 }).await.ok()?;

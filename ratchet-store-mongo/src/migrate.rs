@@ -1,16 +1,16 @@
-//! What opening makes, as commands to read or to run by hand.
+//! The migration that opening applies, as commands to read or to run by hand.
 
 use mongodb::bson::{Bson, Document, doc};
 
 use crate::indexes::Index;
 
-/// A step of Ratchet's collections and indexes.
+/// A migration step of Ratchet's collections and indexes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Migration {
-    /// The version that the collections have after it.
+    /// The version of the collections after it.
     pub version: u32,
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// A function for `mongosh` that stops at the first error. It can be run again.
     pub script: String,
@@ -34,7 +34,7 @@ impl<'a> Missing<'a> {
     }
 
     fn commands(&self) -> impl Iterator<Item = String> + use<> {
-        // Another program may have made it since, or the script is run again.
+        // Another program may have created it since, or the script runs again.
         let create = doc! { "create": self.name };
         let create = (!self.exists).then(|| format!("  run({create}, NAMESPACE_EXISTS);\n"));
         let indexes: Vec<Document> = self.indexes.iter().map(|index| index.document()).collect();
@@ -48,7 +48,7 @@ fn run(command: &Document) -> String {
     format!("  run({command});\n")
 }
 
-/// What stands before the commands: a failed one throws, and ends the function.
+/// The script's beginning, before the commands: a failed command throws, and ends the function.
 const BEGIN: &str = "  const NAMESPACE_EXISTS = 48;
   const run = (command, fine) => {
     let done;
@@ -64,7 +64,7 @@ const BEGIN: &str = "  const NAMESPACE_EXISTS = 48;
 ";
 
 impl Migration {
-    /// Of this database, or if it is not known of the one that `mongosh` is in.
+    /// For this database, or if it is unknown, for the current one of `mongosh`.
     pub(crate) fn new(
         database: Option<&str>,
         prefix: &str,
@@ -111,7 +111,7 @@ mod tests {
         let missing = [lacking, Missing::all(&plan[2])];
         let script = Migration::new(Some("jobs"), "p_", 1, &missing).script;
         let lines: Vec<&str> = script.lines().collect();
-        // One expression: no tool goes on behind an error in it.
+        // One expression, so that no tool continues after an error in it.
         assert_eq!(lines.first(), Some(&"(() => {"));
         assert_eq!(lines.last(), Some(&"})();"));
         assert!(script.contains(r#"database = db.getSiblingDB("jobs");"#));

@@ -46,7 +46,7 @@ impl NodeStore for MongoStore {
     }
 
     async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
-        // One whose answer was lost may have been made, and again would not say who had died.
+        // If the reply of a completed sweep was lost, a repeat would not report which nodes died.
         self.call_once("sweep_nodes", || self.sweep(sweep)).await
     }
 
@@ -65,13 +65,13 @@ fn live_statuses() -> Vec<i32> {
     live.map(|status| i32::from(status.code())).collect()
 }
 
-/// What a heartbeat makes of the stored status: the core's table, as an expression.
+/// The status after a heartbeat: the core's table as an expression.
 fn after_heartbeat(said: NodeStatus) -> Document {
     let after = NodeStatus::ALL.map(|stored| i32::from(stored.after_heartbeat(said).code()));
     doc! { "$arrayElemAt": [after.to_vec(), "$status"] }
 }
 
-/// Ends a live node that fell silent or was displaced: the core's table, as an update.
+/// Ends a live node that stopped its heartbeats or was displaced: the core's table as an update.
 fn ended() -> Vec<Document> {
     let ended = NodeStatus::ALL.map(|stored| i32::from(stored.when_lost().code()));
     let status = doc! { "$arrayElemAt": [ended.to_vec(), "$status"] };
@@ -88,11 +88,11 @@ impl MongoStore {
             let joined = self.join(&mut tx, heartbeat, now).await;
             node = Some(tx.finish(joined).await?);
         }
-        let node = node.ok_or_else(|| Failure::contention("a node came and went"))?;
+        let node = node.ok_or_else(|| Failure::contention("a node was deleted meanwhile"))?;
         self.reply(heartbeat.node, &node).await
     }
 
-    /// The node after its heartbeat; none if it is unknown. [node.heartbeat]
+    /// Records a heartbeat and returns the node, or `None` if it is unknown. [node.heartbeat]
     async fn beat(
         &self,
         on: &mut Tx<'_>,
@@ -111,9 +111,10 @@ impl MongoStore {
             .await
     }
 
-    /// Registers a node. Those that join under one label at the same time meet at the document of
-    /// the label, which numbers them: the last lives. In a transaction they cannot pass each other
-    /// there. Without one, each looks after its own entry who has come since. [node.label]
+    /// Registers a node. Nodes that join under one label at the same time conflict in the label's
+    /// document, which numbers them: the last one stays live. In a transaction one cannot pass the
+    /// other there. Without transactions, each checks after writing its own entry whether another
+    /// joined since. [node.label]
     async fn join(
         &self,
         tx: &mut Tx<'_>,
@@ -136,16 +137,17 @@ impl MongoStore {
             let met = tx
                 .change(&side.labels, doc! { "_id": label }, meet, true)
                 .await?;
-            let met = met.ok_or_else(|| Failure::contention("a label came and went"))?;
+            let met = met.ok_or_else(|| Failure::contention("a label was deleted meanwhile"))?;
             number = row::int(&met, "joined")?;
             set.insert("joined", number);
         }
         let this = doc! { "_id": row::id(heartbeat.node) };
-        // An upsert, since an insert cannot take the time. If it is there by now, it was this node.
+        // An upsert, since an insert cannot compute the time. An entry that exists by now is this
+        // node's.
         let new = tx
             .change(&side.nodes, this.clone(), vec![doc! { "$set": set }], true)
             .await?;
-        let new = new.ok_or_else(|| Failure::contention("a node came and went"))?;
+        let new = new.ok_or_else(|| Failure::contention("a node was deleted meanwhile"))?;
         if !joins {
             return Ok(new);
         }
@@ -153,7 +155,7 @@ impl MongoStore {
             "label": label,
             "status": { "$in": live_statuses() },
             "_id": { "$ne": row::id(heartbeat.node) },
-            // Also those that have no number, since they never said that they join.
+            // Also matches nodes without a number, which never reported `Joining`.
             "joined": { "$not": { "$gt": number } },
         };
         tx.update_many(&side.nodes, earlier, ended()).await?;
@@ -194,7 +196,7 @@ impl MongoStore {
         let mut others = Others::default();
         for row in on.find(&side.nodes, live, options).await? {
             others.live = others.live.saturating_add(1);
-            // One that cannot be read is not newer than the others.
+            // A node that cannot be read does not count as newer.
             let began = row::optional_int(&row, "started_at").ok().flatten();
             let began = began.map(from_millis);
             others.newest = others.newest.max(began);
@@ -202,7 +204,7 @@ impl MongoStore {
         Ok(HeartbeatReply::new(now, status, previous, claims, others))
     }
 
-    /// Every node that can be read, the newest first, with what was read of each.
+    /// Returns every readable node, the newest first, and how many are stored.
     pub(crate) async fn all_nodes(
         &self,
         on: &mut Tx<'_>,
@@ -224,7 +226,7 @@ impl MongoStore {
 
     async fn sweep(&self, sweep: &NodeSweep) -> Inner<Guarded<SweptNodes>> {
         let side = self.live();
-        // Before the nodes are read: nobody is silent for what was heard after it.
+        // Read before the nodes, so that no heartbeat after it makes a node look silent.
         let now = from_millis(self.millis(side).await?);
         let Some(mut guarded) = self.begin_guarded(side, sweep.guard.as_ref()).await? else {
             return Ok(Guarded::Stale);
@@ -273,9 +275,9 @@ impl MongoStore {
         Ok(swept)
     }
 
-    /// Deletes the document of a label that no node has any more: who starts without a name of its
-    /// own has a label that nobody has again. Whoever joins under it meanwhile changes the document,
-    /// and so meets this.
+    /// Deletes the document of a label that no node has any more: a node without a configured name
+    /// has a label that is never reused. A node that joins under the label at the same time changes
+    /// the document, which conflicts with the deletion.
     async fn forget_label(&self, tx: &mut Tx<'_>, label: &str) -> Inner<()> {
         let side = self.live();
         if tx
@@ -289,7 +291,7 @@ impl MongoStore {
     }
 }
 
-/// A value that is no expression.
+/// Keeps a string value from being evaluated as an expression.
 fn plain(value: Bson) -> Bson {
     match value {
         Bson::String(text) => literal(&text).into(),

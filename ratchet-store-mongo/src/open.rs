@@ -1,5 +1,4 @@
-//! Opening the collections: the server is looked at, what is missing is made, and what is there is
-//! compared.
+//! Opens the collections: inspects the server, creates what is missing and compares what exists.
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::ClientOptions;
@@ -13,15 +12,15 @@ use crate::indexes::{Index, compare, mismatch, plan};
 use crate::migrate::{Migration, Missing};
 use crate::store::Server;
 
-/// The version of the collections and their indexes. A program refuses a newer one.
+/// The version of the collections and their indexes. The store refuses a newer one.
 const VERSION: u32 = 1;
-/// The wire protocol of MongoDB 4.4, the oldest that has all that is used.
+/// The wire protocol of MongoDB 4.4, the oldest version with every feature that the store uses.
 const OLDEST_WIRE: i32 = 9;
 
-/// Looks at the server, makes what is missing and compares what is there.
+/// Inspects the server, creates what is missing and compares what exists.
 pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
     let server = look(side, config).await?;
-    // Everything is compared before anything is made.
+    // Compares everything before it creates anything.
     let plan = plan(&config.prefix);
     let Lacking { missing, version } = lacking(side, &plan).await?;
     if !config.create {
@@ -66,14 +65,14 @@ pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
         )
         .await
         .or_else(|failure| match failure.is_duplicate() {
-            // Somebody else started at the same time.
+            // Another process started at the same time.
             true => Ok(None),
             false => Err(failure),
         })?;
     Ok(server)
 }
 
-/// What would be made. Looks only.
+/// Returns the migration that opening would apply, if any. Changes nothing.
 pub(crate) async fn pending(side: &Side, config: &Config) -> Result<Vec<Migration>> {
     look(side, config).await?;
     let plan = plan(&config.prefix);
@@ -86,22 +85,22 @@ pub(crate) async fn pending(side: &Side, config: &Config) -> Result<Vec<Migratio
     Ok(vec![migration])
 }
 
-/// All that is made in an empty database.
+/// Returns the migration that creates everything in an empty database.
 pub(crate) fn scripts(database: Option<&str>, prefix: &str) -> Vec<Migration> {
     let plan = plan(prefix);
     let all: Vec<Missing<'_>> = plan.iter().map(Missing::all).collect();
     vec![Migration::new(database, prefix, VERSION, &all)]
 }
 
-/// What is not there.
+/// What the database lacks.
 struct Lacking<'a> {
-    /// The collections that lack something.
+    /// Collections that are missing or lack indexes.
     missing: Vec<Missing<'a>>,
-    /// Which version they are, which is written last.
+    /// Whether the version, which is written last, is missing.
     version: bool,
 }
 
-/// Looks for what is not there. Refuses what would be in the way.
+/// Finds what is missing. Fails if something else is in the way.
 async fn lacking<'a>(side: &Side, plan: &'a [(String, Vec<Index>)]) -> Result<Lacking<'a>> {
     let names: Vec<&str> = plan.iter().map(|(name, _)| name.as_str()).collect();
     check_kinds(side, &names).await?;
@@ -127,7 +126,7 @@ async fn lacking<'a>(side: &Side, plan: &'a [(String, Vec<Index>)]) -> Result<La
     Ok(Lacking { missing, version })
 }
 
-/// Which server it is, and whether it can be used.
+/// Inspects the server, and fails if it cannot be used.
 async fn look(side: &Side, config: &Config) -> Result<Server> {
     let hello = match side.database.run_command(doc! { "hello": 1 }).await {
         Ok(hello) => hello,
@@ -153,20 +152,20 @@ async fn look(side: &Side, config: &Config) -> Result<Server> {
     })
 }
 
-/// Refuses a `mongos`: the time that it tells is its own, and two of them tell two.
+/// Refuses a `mongos`: each has its own clock.
 fn refuse_router(hello: &Document) -> Result<()> {
     if hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid") {
         return Err(Failure::new(
             StoreErrorKind::Misconfigured,
-            "the server is a mongos, the router of a sharded cluster; Ratchet needs one clock for \
-             all its nodes, which routers do not have: connect to a replica set",
+            "the server is a mongos, and each mongos has its own clock; Ratchet needs one clock \
+             for all nodes: connect to a replica set",
         ));
     }
     Ok(())
 }
 
-/// Refuses a direct connection to one of several members: after an election it would lead to a
-/// secondary, and nothing would follow the primary.
+/// Refuses a direct connection to one of several members: after an election that member may be a
+/// secondary, and the driver would not follow the primary.
 fn refuse_direct(hello: &Document, options: Option<&ClientOptions>) -> Result<()> {
     let direct = options.is_some_and(|options| options.direct_connection == Some(true));
     let members = hello.get_array("hosts").map_or(0, Vec::len);
@@ -175,17 +174,17 @@ fn refuse_direct(hello: &Document, options: Option<&ClientOptions>) -> Result<()
         return Err(Failure::new(
             StoreErrorKind::Misconfigured,
             format!(
-                "the URL says `directConnection=true`, and the server is one of {members} members \
-                 of the replica set `{name}`: name the members and `replicaSet={name}` instead, so \
-                 that the primary is followed"
+                "the URL has `directConnection=true`, but the server is one of {members} members \
+                 of the replica set `{name}`: list the members and set `replicaSet={name}` \
+                 instead, so that the driver follows the primary"
             ),
         ));
     }
     Ok(())
 }
 
-/// Why no server can be used: one that answers but is in another replica set, or in none, or not
-/// initiated, is never chosen by the driver, which does not say so.
+/// Finds out why the driver selects no server. It ignores a server that responds but is in another
+/// replica set, in none, or in one that is not initiated, and does not report why.
 async fn unreachable_server(config: &Config, failure: Failure) -> Failure {
     let Some(options) = config.options.as_ref() else {
         return failure;
@@ -199,7 +198,7 @@ async fn unreachable_server(config: &Config, failure: Failure) -> Failure {
         direct.repl_set_name = None;
         direct.direct_connection = Some(true);
         let hosts = u32::try_from(options.hosts.len()).unwrap_or(u32::MAX);
-        // All of them in what is left of the deadline.
+        // All hosts share what is left of the deadline.
         direct.server_selection_timeout = Some(config.terms.deadline / 5 / hosts);
         let Ok(client) = mongodb::Client::with_options(direct) else {
             continue;
@@ -226,7 +225,7 @@ async fn unreachable_server(config: &Config, failure: Failure) -> Failure {
     failure
 }
 
-/// Whether the collections say which version they are. Refuses one that is not known.
+/// Returns whether the version is stored. Fails if it is not supported.
 async fn has_version(side: &Side) -> Result<bool> {
     let meta = doc! { "_id": "ratchet" };
     let version = match side.plain().find_one(&side.meta, meta).await {
@@ -238,7 +237,7 @@ async fn has_version(side: &Side) -> Result<bool> {
         Some(Ok(version)) => Err(mismatch(
             SchemaProblem::Newer,
             format!(
-                "the collections are of version {version}, this program knows {VERSION} at most"
+                "the collections have version {version}; this program supports at most {VERSION}"
             ),
         )),
         Some(Err(problem)) => Err(mismatch(
@@ -246,7 +245,7 @@ async fn has_version(side: &Side) -> Result<bool> {
             format!("the version cannot be read: {problem}"),
         )),
         None => {
-            // Ours are empty before they have a version.
+            // Ratchet's own collections are empty until the version is stored.
             for rows in [&side.jobs, &side.nodes, &side.locks] {
                 if side.plain().find_one(rows, doc! {}).await?.is_some() {
                     return Err(mismatch(
@@ -263,7 +262,7 @@ async fn has_version(side: &Side) -> Result<bool> {
     }
 }
 
-/// How far the collections are, for people.
+/// Returns a finding on the version of the collections.
 pub(crate) async fn version(side: &Side) -> Result<Vec<Finding>> {
     let this = doc! { "_id": "ratchet" };
     let meta = side.plain().find_one(&side.meta, this).await?;
@@ -272,14 +271,14 @@ pub(crate) async fn version(side: &Side) -> Result<Vec<Finding>> {
     Ok(vec![Finding::schema(version, VERSION.into())])
 }
 
-/// The collections and indexes that are missing or other than they should be, for people.
+/// Returns findings on collections and indexes that are missing or differ.
 pub(crate) async fn missing(side: &Side) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let plan = plan(side.prefix());
     let names: Vec<&str> = plan.iter().map(|(name, _)| name.as_str()).collect();
     for problem in odd_collections(side, &names).await? {
         let finding = Finding::new("odd_collection", Severity::Error, problem);
-        findings.push(finding.remedy("remove that option from the collection, or make it anew"));
+        findings.push(finding.remedy("remove that option from the collection, or recreate it"));
     }
     for (name, indexes) in &plan {
         let Some(stored) = stored_indexes(side, name).await? else {
@@ -294,14 +293,14 @@ pub(crate) async fn missing(side: &Side) -> Result<Vec<Finding>> {
             ),
             Err(odd) => {
                 let finding = Finding::new("odd_index", Severity::Error, odd.to_string());
-                findings.push(finding.remedy("drop it, and start a node, which makes its own"));
+                findings.push(finding.remedy("drop it and start a node, which creates its own"));
             }
         }
     }
     Ok(findings)
 }
 
-/// Refuses collections that are there and of another kind than ours.
+/// Fails if an existing collection has a type or options that Ratchet cannot use.
 async fn check_kinds(side: &Side, names: &[&str]) -> Result<()> {
     match odd_collections(side, names).await?.into_iter().next() {
         None => Ok(()),
@@ -309,7 +308,7 @@ async fn check_kinds(side: &Side, names: &[&str]) -> Result<()> {
     }
 }
 
-/// What is in the way in collections that are there.
+/// Returns what makes existing collections unusable.
 async fn odd_collections(side: &Side, names: &[&str]) -> Result<Vec<String>> {
     let list = doc! {
         "listCollections": 1,
@@ -333,7 +332,7 @@ async fn odd_collections(side: &Side, names: &[&str]) -> Result<Vec<String>> {
     Ok(collections.filter_map(problem).collect())
 }
 
-/// What is in the way in a collection as the server lists it.
+/// Returns what makes a collection, as listed by the server, unusable.
 fn odd(collection: &Document) -> Option<&'static str> {
     let nothing = Document::new();
     let options = collection.get_document("options").unwrap_or(&nothing);
@@ -343,11 +342,11 @@ fn odd(collection: &Document) -> Option<&'static str> {
         _ => {}
     }
     if options.contains_key("collation") {
-        Some("has a collation: names that it takes for equal would be one")
+        Some("has a collation: the server would treat different names as equal")
     } else if options.get_bool("capped").unwrap_or(false) {
         Some("is capped: the server would delete its oldest documents")
     } else if options.contains_key("expireAfterSeconds") {
-        Some("has an age at which the server deletes its documents")
+        Some("has `expireAfterSeconds`: the server would delete its documents")
     } else if options.contains_key("validator") {
         Some("has a validator, which could refuse jobs: remove it with collMod")
     } else {
@@ -355,7 +354,7 @@ fn odd(collection: &Document) -> Option<&'static str> {
     }
 }
 
-/// The indexes of a collection; none if there is no such collection.
+/// Returns the indexes of a collection, or `None` if the collection does not exist.
 async fn stored_indexes(side: &Side, name: &str) -> Result<Option<Vec<Document>>> {
     const NO_COLLECTION: i32 = 26;
     let list = doc! { "listIndexes": name, "cursor": { "batchSize": 1_000 } };
@@ -377,14 +376,14 @@ async fn create(side: &Side, name: &str) -> Result<()> {
     match side.database.create_collection(name).await {
         Ok(()) => Ok(()),
         Err(error) => match Failure::from(error) {
-            // Somebody else started at the same time.
+            // Another process started at the same time.
             failure if failure.code == EXISTS => Ok(()),
             failure => Err(failure.about("a collection cannot be created")),
         },
     }
 }
 
-/// Builds indexes; reads and writes go on meanwhile.
+/// Builds indexes. Reads and writes continue during the build.
 async fn make(side: &Side, name: &str, indexes: Vec<&Index>) -> Result<()> {
     if indexes.is_empty() {
         return Ok(());
@@ -398,7 +397,7 @@ async fn make(side: &Side, name: &str, indexes: Vec<&Index>) -> Result<()> {
     match side.database.run_command(command).await {
         Ok(_) => Ok(()),
         Err(error) => {
-            let what = format!("the indexes of {name} cannot be made");
+            let what = format!("the indexes of {name} cannot be created");
             Err(Failure::from(error).about(&what))
         }
     }

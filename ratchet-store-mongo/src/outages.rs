@@ -1,19 +1,19 @@
-//! Outages, as far as the driver notices them.
+//! Outages that the driver reports.
 
 use mongodb::event::EventHandler;
 use mongodb::event::cmap::CmapEvent;
 use mongodb::options::ClientOptions;
 use tokio::sync::watch;
 
-/// Tells when a client has lost its connections to a server.
+/// Reports that a client has lost its connections to a server.
 ///
-/// A cursor does not always tell: one that is between two questions just then goes on over a new
-/// connection as if nothing had been.
+/// A cursor may not notice: if it is idle during the outage, it continues on a new connection
+/// without an error.
 #[derive(Clone, Debug)]
 pub(crate) struct Outages(Option<watch::Receiver<()>>);
 
 impl Outages {
-    /// Those of the client that is made with these options.
+    /// Watches the client that is created with these options.
     pub(crate) fn of(options: &mut ClientOptions) -> Self {
         let (lost, outages) = watch::channel(());
         options.cmap_event_handler = Some(EventHandler::callback(move |event| {
@@ -24,25 +24,25 @@ impl Outages {
         Self(Some(outages))
     }
 
-    /// Those of a client of the application's own, which tells nobody.
+    /// For a client of the application, whose outages cannot be watched.
     pub(crate) const fn untold() -> Self {
         Self(None)
     }
 
-    /// Whether there has been one since those that do not count.
+    /// Returns whether there was an outage since the last [`forget`](Self::forget).
     pub(crate) fn have_been(&self) -> bool {
         let outages = self.0.as_ref();
         outages.is_some_and(|outages| outages.has_changed().unwrap_or(true))
     }
 
-    /// Those until now do not count.
+    /// Ignores all outages until now.
     pub(crate) fn forget(&mut self) {
         if let Some(outages) = &mut self.0 {
             outages.mark_unchanged();
         }
     }
 
-    /// Waits for the next.
+    /// Waits for the next outage.
     pub(crate) async fn next(&mut self) {
         if let Some(outages) = &mut self.0
             && outages.changed().await.is_ok()

@@ -1,4 +1,4 @@
-//! Passes over old finished jobs: deleting them, or moving them into the archive.
+//! Passes over old finished jobs: deleting or archiving them.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,7 +16,7 @@ use crate::pipelines::{LONGEST, code};
 use crate::row;
 use crate::store::MongoStore;
 
-/// What becomes of the jobs of a pass.
+/// What a pass does with its jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Deleted,
@@ -24,7 +24,7 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    /// How many jobs are done away with at once; those for the archive are read with their payloads.
+    /// How many jobs are removed at once. Jobs for the archive are read with their payloads.
     const fn at_once(self) -> usize {
         match self {
             Self::Deleted => 1_000,
@@ -33,25 +33,25 @@ impl Fate {
     }
 }
 
-/// How many jobs are looked at at once, however few are wanted: those in front may be kept.
+/// The fewest jobs to read at once, however few are wanted: the first ones may have to be kept.
 const LEAST_LOOK: usize = 100;
-/// The most jobs that one transaction passes over for their children. The next one goes on behind
-/// them, and what this one has done is safe.
+/// The most jobs that one transaction skips because of their children. The next one continues after
+/// them, and the work of this one is committed.
 const MOST_KEPT: usize = 200;
 
-/// How far a pass has come.
+/// The progress of a pass.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
-    /// How many jobs it has done away with.
+    /// How many jobs it has removed.
     done: usize,
-    /// The last job that it has looked at.
+    /// The last job that it has read.
     behind: Option<(i64, JobId)>,
-    /// Whether there is nothing more to be done.
+    /// Whether nothing is left to do.
     over: bool,
 }
 
 impl MongoStore {
-    /// Makes a pass, in one transaction as a rule, and in more where many jobs are kept for their
+    /// Runs a pass: usually in one transaction, in more if many jobs are kept because of their
     /// children.
     pub(crate) async fn pass(
         &self,
@@ -60,10 +60,10 @@ impl MongoStore {
         fate: Fate,
     ) -> ratchet_core::Result<Guarded<u64>> {
         let until = self.call_policy().timely_end(time::monotonic());
-        // What has landed is not done again.
+        // Committed work is not repeated.
         let progress = Mutex::new(Progress::default());
-        // A commit whose answer was lost may have landed. A pass that is repeated would take other jobs, and
-        // return only their number.
+        // A commit whose reply was lost may have landed. A repeated pass would remove other jobs
+        // and return only their number.
         self.call_going_on(operation, || self.go_on(request, fate, until, &progress))
             .await
     }
@@ -87,7 +87,7 @@ impl MongoStore {
                 }
             };
             match walked {
-                // What landed before did so in the tenure.
+                // What was committed before was within the tenure.
                 Guarded::Stale if so_far.done > 0 => return Ok(Guarded::Done(count(so_far))),
                 Guarded::Stale => return Ok(Guarded::Stale),
                 Guarded::Done(walked) => {
@@ -100,7 +100,7 @@ impl MongoStore {
         }
     }
 
-    /// Does away with jobs in one transaction, behind those that were looked at. [purge.old]
+    /// Removes jobs in one transaction, starting after those already read. [purge.old]
     /// [archive.old] [purge.awaited] [archive.awaited]
     async fn walk(
         &self,
@@ -110,7 +110,7 @@ impl MongoStore {
         mut at: Progress,
         now: i64,
     ) -> Result<Progress> {
-        // Longer ago than the clock can say is never.
+        // An age beyond the clock's range matches nothing.
         let before = now.saturating_sub(duration_millis(request.older_than).min(LONGEST));
         let mut kept = 0;
         loop {
@@ -166,7 +166,7 @@ fn count(progress: Progress) -> u64 {
     u64::try_from(progress.done).unwrap_or(u64::MAX)
 }
 
-/// The jobs of a terminal state that finished before this time, behind one that was looked at.
+/// Matches the jobs of a terminal state that finished before this time, after the last one read.
 fn finished_before(state: i32, before: i64, behind: Option<(i64, JobId)>) -> Document {
     let mut old = doc! { "state": state, "finished_at": { "$lt": before } };
     if let Some((at, id)) = behind {

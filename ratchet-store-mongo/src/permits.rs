@@ -1,5 +1,5 @@
-//! [`PermitStore`] on MongoDB, where there are transactions, and what enqueues and claims need of
-//! permits.
+//! [`PermitStore`] on MongoDB, where there are transactions, and the use of permits by enqueues and
+//! claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +18,11 @@ use crate::pipelines::{self, code};
 use crate::row;
 use crate::store::{MongoStore, pause};
 
-/// How often a claim that met others at the permits it needs tries again.
+/// How often a claim that conflicts at its permits tries again.
 const TRIES: u32 = 30;
 
-/// A change that is repeated because its answer was lost says `Unchanged` of what it changed itself the
-/// first time, as that of a queue does.
+/// If the reply of a change is lost, its repeat returns `Unchanged` for what the first try changed,
+/// as for a queue.
 #[async_trait]
 impl PermitStore for MongoStore {
     async fn set_permits(&self, resource: &Name, max: u32, if_known: IfKnown) -> Result<Changed> {
@@ -39,8 +39,8 @@ impl PermitStore for MongoStore {
 }
 
 impl MongoStore {
-    /// Whoever claims by the old number at this moment meets this write, and begins again.
-    /// [permit.change]
+    /// Sets the number of permits. A concurrent claim that read the old number conflicts with this
+    /// write, and retries. [permit.change]
     async fn change_permits(&self, resource: &Name, max: i64, if_known: IfKnown) -> Inner<Changed> {
         let side = self.main();
         let mut on = side.plain();
@@ -59,7 +59,7 @@ impl MongoStore {
                 let this = doc! { "_id": resource.as_str() };
                 match on.find_one(&side.permits, this).await? {
                     Some(row) if row::int(&row, "max")? == max => Ok(Changed::Unchanged),
-                    // Somebody else sets it at the same time.
+                    // Another call is setting it at the same time.
                     _ => Err(failure),
                 }
             }
@@ -81,7 +81,7 @@ impl MongoStore {
 
     /// Refuses routes that need a permit of a resource that was never set. [permit.unknown]
     pub(crate) async fn require_permits(&self, routes: &[&Route]) -> Inner<()> {
-        // A route that is stored was checked then, and no resource is ever deleted.
+        // A stored route was checked when it was stored, and resources are never deleted.
         self.routes().check(self.live()).await?;
         let unknown = routes.iter().filter(|route| !self.routes().is_known(route));
         let wanted: Vec<&Name> = unknown.filter_map(|route| route.permit.as_ref()).collect();
@@ -102,20 +102,20 @@ impl MongoStore {
         })
     }
 
-    /// What is left of the permits that jobs of these routes need, by what can be seen without a
-    /// lock: whoever takes a permit looks again.
+    /// Returns how many of the permits for jobs of these routes are free. This takes no lock: a
+    /// claim that takes a permit checks again.
     pub(crate) async fn rest_of_permits(&self, routes: &[(i32, Route)]) -> Inner<Budget> {
         let side = self.main();
         let names = resources(routes.iter().map(|(_, route)| route));
         self.budget(&mut side.plain(), &names).await
     }
 
-    /// Takes those of the chosen jobs, all of which need permits, for which there are some, in this
-    /// order; how many.
+    /// Takes, in this order, the chosen jobs for which permits are free, and returns how many. All
+    /// of them need permits.
     ///
-    /// Nobody else can take a permit of the same resources meanwhile: each claim writes to their
-    /// documents, so of two at the same time one begins again. What it counts afterwards, in its
-    /// snapshot, can only become less. [permit.max]
+    /// No other call can take a permit of the same resources at the same time: each claim writes to
+    /// their documents, so one of two concurrent claims retries. The holders that it counts
+    /// afterwards, in its snapshot, can only become fewer. [permit.max]
     pub(crate) async fn take_permitted(
         &self,
         request: &ClaimRequest,
@@ -174,8 +174,8 @@ impl MongoStore {
         Ok(Budget::new(infos(&rows, &held)?))
     }
 
-    /// How many running jobs hold a permit of each of these resources. Index `held`, which has all
-    /// that is asked for: as many entries as are held.
+    /// Counts the running jobs that hold a permit of each of these resources. Covered by index
+    /// `held`: reads as many entries as permits are held.
     async fn holders(&self, on: &mut Tx<'_>, names: &[String]) -> Inner<BTreeMap<Name, u64>> {
         let side = self.main();
         let running = doc! { "state": code(JobState::Running), "permit": { "$in": names } };
@@ -183,8 +183,8 @@ impl MongoStore {
             doc! { "$match": running },
             doc! { "$group": { "_id": "$permit", "held": { "$sum": 1_i64 } } },
         ];
-        // What was freed a moment ago is free, whether or not a majority knows it: who ended the job
-        // was told so.
+        // A permit is free as soon as its job has ended, whether or not a majority knows it yet:
+        // the call that ended the job has returned.
         let counted = on
             .aggregate_by(&side.jobs, stages, ReadConcern::local(), Some("held"))
             .await?;
@@ -198,13 +198,13 @@ impl MongoStore {
     }
 }
 
-/// The resources whose permits jobs of these routes need, each once.
+/// Returns the resources whose permits jobs of these routes need, without duplicates.
 fn resources<'a>(routes: impl Iterator<Item = &'a Route>) -> Vec<String> {
     let names: BTreeSet<&Name> = routes.filter_map(|route| route.permit.as_ref()).collect();
     names.iter().map(ToString::to_string).collect()
 }
 
-/// The resources of these documents, with their holders.
+/// Returns the resources of these documents, with their holders.
 fn infos(rows: &[RawDocumentBuf], held: &BTreeMap<Name, u64>) -> Inner<Vec<PermitInfo>> {
     let info = |row: &RawDocumentBuf| {
         let resource = row::name(row, "_id")?;

@@ -1,8 +1,8 @@
-//! The documents that are sent: filters, updates and pipelines, each with the clauses it serves and
-//! the index it uses.
+//! Builds the filters, updates and pipelines sent to the server, each with the clauses it serves
+//! and the index it uses.
 //!
-//! Texts that come from outside stand behind `$literal` wherever the server would otherwise take
-//! one that begins with `$` for an expression.
+//! Strings from outside are wrapped in `$literal` wherever the server would otherwise evaluate a
+//! leading `$` as an expression.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ use crate::bulk::Statement;
 use crate::clock::Now;
 use crate::row::{id, number};
 
-/// The longest time that is added to another: far beyond every calendar, and the sum is still a
-/// whole number of 64 bits.
+/// The longest duration added to a time, in milliseconds: beyond every calendar, and the sum still
+/// fits into 64 bits.
 pub(crate) const LONGEST: i64 = i64::MAX / 2;
 
-/// The most routes of one range: the server makes an ordered stream of each value of `$in` up to
-/// this many, and sorts everything beyond.
+/// The most routes of one range. The server merges up to this many `$in` values as sorted streams,
+/// and sorts in memory beyond that.
 const ROUTES: usize = 150;
 
-/// What holds from the claim of a job to its end, and no longer.
+/// The fields of a running claim; they are unset when it ends.
 const CLAIM: [&str; 5] = [
     "node",
     "claimed_at",
@@ -33,9 +33,9 @@ const CLAIM: [&str; 5] = [
     "cancel_requested",
 ];
 
-/// What a claim must know before it looks for jobs: the time, the paused queues, the last route, and
-/// whether the node may claim; all but the time is looked at again before it returns some. On `meta`, of which every store
-/// has one document. [claim.paused] [claim.live] [queue.pause]
+/// What a claim needs before it looks for candidates: the time, the paused queues, the last route,
+/// and whether the node may claim. All but the time is checked again before the claim returns. Runs
+/// on `meta`, of which every store has one document. [claim.paused] [claim.live] [queue.pause]
 pub(crate) fn gate(node: NodeId, names: [&str; 3], now: Now) -> Vec<Document> {
     let [nodes, queues, routes] = names;
     vec![
@@ -69,7 +69,7 @@ fn paused(queues: &str) -> Document {
     ] } }
 }
 
-/// Routes of which a claim looks at so many jobs of each priority.
+/// Routes, and how many jobs of each priority a claim reads from them.
 #[derive(Clone, Debug)]
 pub(crate) struct Range {
     pub(crate) routes: Vec<i32>,
@@ -77,7 +77,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// These routes, in as many ranges as it takes.
+    /// Splits these routes into ranges of at most `ROUTES`.
     pub(crate) fn of(routes: &[i32], limit: i64) -> impl Iterator<Item = Self> {
         let range = move |routes: &[i32]| Self {
             routes: routes.to_vec(),
@@ -88,10 +88,10 @@ impl Range {
 }
 
 /// The first due jobs of each priority in these ranges, in claim order within the range and the
-/// priority. Index `claim`, which has all that is asked for: no document is read.
+/// priority. Covered by index `claim`: no document is read.
 ///
-/// The time is a constant. With `$expr` and `$$NOW` the bound is found as well, but each candidate's
-/// document is read to compare it again. [claim.due] [claim.order] [claim.match]
+/// The time is a constant. With `$expr` and `$$NOW` the index bound works too, but the server reads
+/// each candidate's document to compare again. [claim.due] [claim.order] [claim.match]
 pub(crate) fn candidates(jobs: &str, ranges: &[Range], now: i64) -> Vec<Document> {
     let stages = |range: &Range, priority: i32| {
         vec![
@@ -120,8 +120,8 @@ pub(crate) fn candidates(jobs: &str, ranges: &[Range], now: i64) -> Vec<Document
     pipeline
 }
 
-/// Counts the due jobs of these routes up to a limit. Index `claim`, which has all that is asked for.
-/// Every level is named, so that the server seeks to each instead of reading what is not due.
+/// Counts the due jobs of these routes up to a limit. Covered by index `claim`. Lists every
+/// priority, so that the server seeks to each instead of scanning jobs that are not due.
 /// [queue.depth]
 pub(crate) fn count_due(routes: &[i32], limit: u64, now: i64) -> Vec<Document> {
     vec![
@@ -136,9 +136,9 @@ pub(crate) fn count_due(routes: &[i32], limit: u64, now: i64) -> Vec<Document> {
     ]
 }
 
-/// Those of the chosen jobs that are still to be had: all that made a job a candidate is compared
-/// again, but for its route, which never changes. Where the number of claims is none, nothing can be
-/// added to it, and the whole claim would fail. Index on `_id`. [claim.exclusive] [priority.job]
+/// Matches the chosen jobs that can still be claimed. It compares again all that made a job a
+/// candidate, except its route, which never changes. `claim_seq` must be a number: otherwise `$inc`
+/// would fail the whole claim. Index on `_id`. [claim.exclusive] [priority.job]
 pub(crate) fn takeable(chosen: &[(JobId, Priority)], now: i64) -> Document {
     let mut by_priority: BTreeMap<Priority, Vec<JobId>> = BTreeMap::new();
     for (id, priority) in chosen {
@@ -163,7 +163,7 @@ pub(crate) fn takeable(chosen: &[(JobId, Priority)], now: i64) -> Document {
     takeable
 }
 
-/// Gives a job to a node. `call` tells afterwards which jobs this call took. [claim.running]
+/// Gives a job to a node. `call` later identifies the jobs that this call took. [claim.running]
 pub(crate) fn take(node: NodeId, call: ObjectId, now: i64) -> Document {
     doc! {
         "$set": {
@@ -177,7 +177,7 @@ pub(crate) fn take(node: NodeId, call: ObjectId, now: i64) -> Document {
     }
 }
 
-/// What a call took, as long as it has it.
+/// Matches the jobs that a call took and still holds.
 fn taken(chosen: &[JobId], call: ObjectId) -> Document {
     doc! {
         "_id": { "$in": ids(chosen) },
@@ -186,14 +186,15 @@ fn taken(chosen: &[JobId], call: ObjectId) -> Document {
     }
 }
 
-/// Changes nothing in what a call took.
+/// An update without effect on the jobs that a call took.
 pub(crate) fn still_taken(chosen: &[JobId], call: ObjectId) -> (Document, Document) {
     (taken(chosen, call), doc! { "$set": { "claim": call } })
 }
 
-/// What a call took, and after it whether its node may not claim any more, and the queues that are
-/// paused by then: what had returned before the jobs were read is seen. With their payloads if the
-/// request asks for them. [claim.whole] [claim.optimized] [claim.live] [queue.pause]
+/// The jobs that a call took, then whether its node may no longer claim, then the paused queues. In
+/// this order it sees every pause and status change that returned before the jobs were read.
+/// Includes the payloads if the request asks for them. [claim.whole] [claim.optimized] [claim.live]
+/// [queue.pause]
 pub(crate) fn look_at_taken(
     request: &ClaimRequest,
     chosen: &[JobId],
@@ -214,8 +215,8 @@ pub(crate) fn look_at_taken(
     ]
 }
 
-/// Makes claims undone of which nobody was told; not those that somebody wants cancelled. Their
-/// numbers are not given out again: others may have seen them. [queue.pause] [claim.live]
+/// Undoes claims that were never returned to a caller, except those with a cancel request. Their
+/// claim numbers are not reused: other calls may have seen them. [queue.pause] [claim.live]
 pub(crate) fn untake(jobs: &[JobId], call: ObjectId) -> (Document, Document) {
     let mut filter = taken(jobs, call);
     filter.insert("cancel_requested", Bson::Null);
@@ -230,7 +231,7 @@ pub(crate) fn untake(jobs: &[JobId], call: ObjectId) -> (Document, Document) {
     (filter, update)
 }
 
-/// A running claim with this token. Index on `_id`.
+/// Matches a running claim with this token. Index on `_id`.
 pub(crate) fn held(token: ClaimToken) -> Document {
     doc! {
         "_id": id(token.job),
@@ -246,7 +247,7 @@ pub(crate) fn held(token: ClaimToken) -> Document {
 
 /// How a claim ends.
 pub(crate) struct Ending<'a> {
-    /// 0: of no claim that can be.
+    /// 0 matches no possible claim.
     pub(crate) seq: u64,
     pub(crate) effect: Effect<'a>,
     pub(crate) ran_for: Option<Bson>,
@@ -255,7 +256,7 @@ pub(crate) struct Ending<'a> {
 }
 
 impl Ending<'_> {
-    /// Writes what the core says of it. [settle.effect] [settle.keys] [settle.history]
+    /// Writes the effect that the core computed. [settle.effect] [settle.keys] [settle.history]
     pub(crate) fn statement(self, filter: Document, now: Now) -> Statement {
         let effect = &self.effect;
         let mut set = doc! {
@@ -294,7 +295,7 @@ impl Ending<'_> {
     }
 }
 
-/// How long the bodies of these claims ran: of the one claim, or, looked up by the job, of each.
+/// How long these claims ran: a constant for one claim, else looked up by the job's id.
 pub(crate) fn ran_for(claims: &[(JobId, Option<std::time::Duration>)]) -> Option<Bson> {
     let micros = |(_, ran_for): &(JobId, Option<std::time::Duration>)| ran_for.map(duration_micros);
     if let [claim] = claims {
@@ -305,7 +306,7 @@ pub(crate) fn ran_for(claims: &[(JobId, Option<std::time::Duration>)]) -> Option
     times.map(|times| doc! { "$arrayElemAt": [times, { "$indexOfArray": [jobs, "$_id"] }] }.into())
 }
 
-/// Takes a claim back. [reclaim.requeue]
+/// Reclaims a claim. [reclaim.requeue]
 pub(crate) fn take_back(
     seq: u64,
     state: JobState,
@@ -322,7 +323,7 @@ pub(crate) fn take_back(
     ended(set, state, now)
 }
 
-/// Leaves a claim to whoever settles it as failed. [reclaim.exhausted]
+/// Leaves a claim for a later settlement as failed. [reclaim.exhausted]
 pub(crate) fn give_up(crash_count: u32, call: ObjectId) -> Vec<Document> {
     vec![
         doc! { "$set": { "crash_count": i64::from(crash_count), "claim": call } },
@@ -330,7 +331,7 @@ pub(crate) fn give_up(crash_count: u32, call: ObjectId) -> Vec<Document> {
     ]
 }
 
-/// The stages that end a claim and put the job into this state.
+/// Returns the stages that end a claim and put the job into this state.
 fn ended(mut set: Document, state: JobState, now: Now) -> Vec<Document> {
     let mut unset: Vec<&str> = CLAIM.to_vec();
     if state.is_terminal() {
@@ -340,7 +341,7 @@ fn ended(mut set: Document, state: JobState, now: Now) -> Vec<Document> {
     vec![doc! { "$set": set }, doc! { "$unset": unset }]
 }
 
-/// What only unfinished jobs have: their unique key and their place in a lane.
+/// The fields of unfinished jobs only: their unique key and their place in a lane.
 const UNFINISHED: [&str; 3] = ["live_key", "lane_key", "lane_seq"];
 
 fn attempt(
@@ -372,12 +373,13 @@ fn with_attempt(attempt: Document) -> Document {
     doc! { "$concatArrays": [history(), [attempt]] }
 }
 
-/// The attempts that a job has with it; none if what is there is no list.
+/// The attempts embedded in a job; empty if the field is not an array.
 fn history() -> Document {
     doc! { "$cond": [{ "$isArray": "$history" }, "$history", []] }
 }
 
-/// What tells which of many settlements were applied: by this call, or earlier with the same token.
+/// The fields that show which settlements were applied, by this call or earlier with the same
+/// token.
 pub(crate) fn settled_projection(call: ObjectId) -> Document {
     let mine = doc! { "$filter": {
         "input": history(),
@@ -392,7 +394,7 @@ pub(crate) fn settled_projection(call: ObjectId) -> Document {
     }
 }
 
-/// Puts a waiting job into another state, or ends it. [act.respond]
+/// Moves a waiting job to another state, or ends it. [act.respond]
 pub(crate) fn moved(to: JobState, now: Now) -> Vec<Document> {
     let set = doc! { "state": code(to) };
     if to.is_terminal() {
@@ -402,12 +404,12 @@ pub(crate) fn moved(to: JobState, now: Now) -> Vec<Document> {
     }
 }
 
-/// Gives a job what an action says. [reschedule.job] [priority.job]
+/// Applies an action that changes a value of the job. [reschedule.job] [priority.job]
 pub(crate) fn given(action: JobAction, now: Now) -> Vec<Document> {
     let set = match action {
         JobAction::Reschedule(due) => doc! { "run_at": resolved(due, now) },
         JobAction::SetPriority(priority) => doc! { "priority": i32::from(priority.level()) },
-        // One that this version does not know gives nothing.
+        // An action that this version does not know changes nothing.
         _ => doc! { "state": "$state" },
     };
     vec![doc! { "$set": set }]
@@ -425,14 +427,14 @@ fn resolved(due: RunAt, now: Now) -> Bson {
     }
 }
 
-/// A dead letter as it is when it waits again. [requeue.fresh] [requeue.key]
+/// Resets a dead letter so that it waits again. [requeue.fresh] [requeue.key]
 pub(crate) fn requeued(to: JobState, lane: Option<(&str, i64)>, now: Now) -> Vec<Document> {
     let mut set = doc! {
         "state": code(to),
         "run_at": now.expression(),
         "attempts": 0_i64,
         "crash_count": 0_i64,
-        // A job without a key has none to take: the field stays missing.
+        // For a job without a key the field stays missing.
         "live_key": "$unique_key",
     };
     if let Some((key, seq)) = lane {
@@ -445,7 +447,7 @@ pub(crate) fn requeued(to: JobState, lane: Option<(&str, i64)>, now: Now) -> Vec
     ]
 }
 
-/// The first job of each of these lanes, if there is one. Index `lane`. [lane.promote]
+/// Finds the first job of each of these lanes, if any. Index `lane`. [lane.promote]
 pub(crate) fn heads(jobs: &str, lanes: &[String]) -> Vec<Document> {
     vec![
         doc! { "$match": { "_id": { "$in": lanes } } },
@@ -467,15 +469,16 @@ pub(crate) fn heads(jobs: &str, lanes: &[String]) -> Vec<Document> {
     ]
 }
 
-/// A lock that this owner may take: its own, or one that nobody holds. [lock.exclusive] [lock.expire]
+/// Matches a lock that this owner may take: its own, or one that is free. [lock.exclusive]
+/// [lock.expire]
 pub(crate) fn takeable_lock(name: &str, owner: &str, now: Now) -> Document {
     let mine = doc! { "$eq": ["$owner", literal(owner)] };
     let free = doc! { "$lte": ["$expires_at", now.expression()] };
     doc! { "_id": name, "$expr": { "$or": [mine, free] } }
 }
 
-/// Takes a lock: with the same fence if it was held, which can only have been by the same owner.
-/// [lock.again] [lock.fence]
+/// Takes a lock. The fence stays the same if the lock was held, which only this owner can have
+/// done. [lock.again] [lock.fence]
 pub(crate) fn take_lock(owner: &str, ttl: i64, now: Now) -> Vec<Document> {
     let held = doc! { "$gt": ["$expires_at", now.expression()] };
     vec![doc! { "$set": {
@@ -485,21 +488,21 @@ pub(crate) fn take_lock(owner: &str, ttl: i64, now: Now) -> Vec<Document> {
     } }]
 }
 
-/// When a lock ends that its owner renews: `ratchet_core::store::renewed_end`. One that has expired, of
-/// whichever owner, gets no more than one `ttl`. [lock.renew] [lock.again]
+/// The expiry of a lock after its owner renews it: `ratchet_core::store::renewed_end`. An expired
+/// lock, of any owner, gets at most one `ttl`. [lock.renew] [lock.again]
 pub(crate) fn renewed_end(ttl: i64, now: Now) -> Document {
     let after = |ttl: i64| doc! { "$add": [now.expression(), ttl] };
     let soonest = doc! { "$max": ["$expires_at", after(ttl)] };
     doc! { "$min": [soonest, after(ttl.saturating_mul(2))] }
 }
 
-/// What follows the number in this field. [lock.fence] [version.bump]
+/// The successor of the number in this field, and at least the time. [lock.fence] [version.bump]
 pub(crate) fn next_in_time(field: &str, now: Now) -> Document {
     let next = doc! { "$add": [{ "$ifNull": [field, 0_i64] }, 1_i64] };
     doc! { "$max": [next, now.expression()] }
 }
 
-/// A lock that this owner holds with this fence. [lock.renew] [lock.release] [guard.write]
+/// Matches a lock that this owner holds with this fence. [lock.renew] [lock.release] [guard.write]
 pub(crate) fn held_lock(name: &str, owner: &str, fence: u64, now: Now) -> Document {
     doc! {
         "_id": name,
@@ -517,7 +520,7 @@ pub(crate) fn code(state: JobState) -> i32 {
     state.code().into()
 }
 
-/// A text that is no expression.
+/// Keeps a string from being evaluated as an expression.
 pub(crate) fn literal(text: &str) -> Document {
     doc! { "$literal": text }
 }

@@ -11,7 +11,7 @@ use crate::row;
 use crate::store::MongoStore;
 
 impl MongoStore {
-    /// Deletes jobs of a pass; how many. One that was requeued meanwhile stays.
+    /// Deletes jobs of a pass and returns how many. A job that was requeued in between stays.
     pub(crate) async fn purge_these(
         &self,
         tx: &mut Tx<'_>,
@@ -31,8 +31,8 @@ impl MongoStore {
         Ok(usize::try_from(done).unwrap_or(old.len()))
     }
 
-    /// Deletes those of these jobs that are still as the filter says, and all that they left but
-    /// their idempotency keys; how many there were. [purge.keys] [delete.job] [link.kept]
+    /// Deletes these jobs if they still match the filter, with everything they left except their
+    /// idempotency keys, and returns how many matched. [purge.keys] [delete.job] [link.kept]
     pub(crate) async fn forget(
         &self,
         tx: &mut Tx<'_>,
@@ -60,7 +60,7 @@ impl MongoStore {
             tx.delete_many(&side.attempts, attempts).await?;
             return Ok(gone);
         }
-        // A job that stayed keeps its own.
+        // A job that stayed keeps its attempts.
         for id in ids {
             let this = doc! { "_id": row::id(*id) };
             if tx.find_one(&side.jobs, this).await?.is_none() {
@@ -72,13 +72,13 @@ impl MongoStore {
     }
 }
 
-/// Jobs that are to be deleted.
+/// Jobs to delete.
 #[derive(Default)]
 pub(crate) struct Gone {
     pub(crate) jobs: Vec<JobId>,
-    /// Those of them that have links.
+    /// Those with links.
     linked: Vec<JobId>,
-    /// Those of them that others are linked to.
+    /// Those that other jobs link to.
     parents: Vec<JobId>,
 }
 

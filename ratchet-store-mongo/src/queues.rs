@@ -15,8 +15,8 @@ use crate::pipelines;
 use crate::row;
 use crate::store::MongoStore;
 
-/// A pause or a resumption that is repeated because its answer was lost says `Unchanged` of what it
-/// changed itself the first time. The queue is as the caller wants it either way.
+/// If the reply of a pause or a resumption is lost, its repeat returns `Unchanged` for what the
+/// first try changed. Either way the queue is in the state that the caller wants.
 #[async_trait]
 impl QueueStore for MongoStore {
     async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
@@ -57,7 +57,7 @@ impl QueueStore for MongoStore {
 }
 
 impl MongoStore {
-    /// The paused queues, by name.
+    /// Returns the paused queues, by name.
     async fn paused_queues(&self) -> Inner<BTreeSet<Name>> {
         let side = self.main();
         let rows = side

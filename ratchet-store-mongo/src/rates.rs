@@ -1,4 +1,4 @@
-//! [`RateStore`] on MongoDB: one command a start, with and without transactions.
+//! [`RateStore`] on MongoDB: one command per start, with and without transactions.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -19,9 +19,8 @@ use crate::store::{MongoStore, pause};
 #[async_trait]
 impl RateStore for MongoStore {
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>> {
-        // A grant whose answer was lost is not used by the caller. A call that is repeated would count it
-        // twice.
-        // What is granted stays granted when the call goes on after a loss.
+        // If the reply of a grant is lost, the caller does not use it, and a repeated call would
+        // count it twice. So grants already known are kept when the call continues after a loss.
         let answers = Mutex::new(Vec::with_capacity(requests.len()));
         self.call_going_on("take", || self.take_rates(requests, &answers))
             .await?;
@@ -34,7 +33,7 @@ impl RateStore for MongoStore {
 }
 
 impl MongoStore {
-    /// Answers the requests that have no answer yet, one after the other.
+    /// Answers the remaining requests, one after the other.
     async fn take_rates(
         &self,
         requests: &[RateRequest],
@@ -47,7 +46,7 @@ impl MongoStore {
             let mut tries = 0;
             let answer = loop {
                 match self.take_one(request, now).await {
-                    // Somebody else used the key for the first time at the same moment.
+                    // Another call used the key for the first time at the same moment.
                     Err(failure) if failure.is_duplicate() && tries < 100 => {
                         tries += 1;
                         tokio::time::sleep(pause(tries)).await;
@@ -72,7 +71,7 @@ impl MongoStore {
             .return_document(ReturnDocument::After)
             .max_time(side.terms.deadline)
             .await?;
-        let row = row.ok_or_else(|| Failure::contention("a key came and went"))?;
+        let row = row.ok_or_else(|| Failure::contention("a key was deleted meanwhile"))?;
         if row::flag(&row, "granted") {
             return Ok(RateAnswer::Granted);
         }
@@ -82,8 +81,8 @@ impl MongoStore {
         Ok(RateAnswer::Wait(time::whole_millis(wait)))
     }
 
-    /// Index `idle`, where the clock is the server's. A test's clock knows no dates, so the collection
-    /// is read. [rate.forget]
+    /// Uses index `idle` if the clock is the server's. A test's clock has no dates, so the
+    /// collection is scanned. [rate.forget]
     async fn forget_rates(&self, limit: usize) -> Inner<u64> {
         let side = self.main();
         let mut on = side.plain();
@@ -102,7 +101,7 @@ impl MongoStore {
         for row in on.find(&side.rates, idle.clone(), options).await? {
             keys.extend(row::text(&row, "_id")?.map(str::to_owned));
         }
-        // Those that were used meanwhile stay.
+        // Keys that were used in between stay.
         let mut these = idle;
         these.insert("_id", doc! { "$in": keys });
         on.delete_many(&side.rates, these).await
@@ -113,9 +112,8 @@ fn micros(now: Now) -> Document {
     doc! { "$multiply": [now.expression(), MICROS] }
 }
 
-/// What [`Rate::take`] says, here because whether a start is granted depends on who came before in
-/// the same moment. A key that is refused again is not written again. [rate.exact] [rate.refill]
-/// [rate.change]
+/// [`Rate::take`] as a pipeline: whether a start is granted depends on concurrent requests. A key
+/// that is refused again is not written again. [rate.exact] [rate.refill] [rate.change]
 fn taking(rate: &Rate, now: Now) -> Vec<Document> {
     let (interval, tolerance) = (rate.interval_micros(), rate.tolerance_micros());
     let known = doc! { "$ifNull": ["$tat", micros(now)] };
@@ -130,21 +128,20 @@ fn taking(rate: &Rate, now: Now) -> Vec<Document> {
             { "$min": ["$tat", emptied] },
         ] } } },
     ];
-    // By the server's clock, which is not that of a test.
+    // The TTL index uses the server's clock, not that of a test.
     if let Now::Server = now {
         stages.push(doc! { "$set": { "idle_at": idle_at() } });
     }
     stages
 }
 
-/// The date from which on a key has nothing left to remember, whole milliseconds later.
-/// [rate.forget]
+/// The date, rounded up to milliseconds, from which a key has no state to keep. [rate.forget]
 fn idle_at() -> Document {
     let millis = doc! { "$ceil": { "$divide": ["$tat", MICROS] } };
     doc! { "$toDate": { "$toLong": { "$min": [millis, LAST_DATE] } } }
 }
 
-/// The last millisecond of the year 9999: far beyond it the server knows no dates.
+/// The last millisecond of the year 9999. The server cannot represent dates far beyond it.
 const LAST_DATE: i64 = 253_402_300_799_999;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Looking at jobs.
+//! Reading jobs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,12 +14,12 @@ use crate::pipelines::{self, code};
 use crate::row;
 use crate::store::MongoStore;
 
-/// How many attempts a job keeps with it. Beyond that, all but a few are moved.
+/// How many attempts are embedded in a job. Beyond that, all but [`STAY`] are moved.
 pub(crate) const MOST_EMBEDDED: i64 = 48;
-/// How many stay.
+/// How many attempts stay embedded after a move.
 const STAY: usize = 8;
 
-/// The projection that leaves out what is not shown. [get.outline]
+/// The projection that omits what `detail` does not show. [get.outline]
 fn without(detail: Detail) -> Document {
     match detail {
         Detail::Whole => doc! { "history": 0 },
@@ -28,7 +28,7 @@ fn without(detail: Detail) -> Document {
 }
 
 impl MongoStore {
-    /// The jobs with these ids, each if it exists and can be shown.
+    /// Returns the jobs with these ids, each if it exists and is readable.
     pub(crate) async fn read_jobs(
         &self,
         ids: &[JobId],
@@ -49,8 +49,8 @@ impl MongoStore {
         Ok(ids.iter().map(|id| jobs.get(id).cloned()).collect())
     }
 
-    /// The jobs of these documents that can be shown, with what belongs to them as the transaction sees
-    /// it.
+    /// Returns the readable jobs of these documents, with their links and signals as the
+    /// transaction sees them.
     pub(crate) async fn shown_by(
         &self,
         on: &mut Tx<'_>,
@@ -85,7 +85,7 @@ impl MongoStore {
         Ok(jobs)
     }
 
-    /// The inputs of the claims that still hold.
+    /// Returns the inputs of the claims that still hold.
     pub(crate) async fn read_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
         let side = self.main();
         let jobs: Vec<JobId> = tokens.iter().map(|token| token.job).collect();
@@ -114,12 +114,12 @@ impl MongoStore {
             .collect())
     }
 
-    /// The ended claims of a job: those that it keeps with it, and those that were moved. One may be
-    /// in both places for a moment.
+    /// Returns the ended claims of a job, both embedded and moved ones. During a move an attempt
+    /// may be in both places.
     pub(crate) async fn read_history(&self, job: JobId) -> Result<Vec<Attempt>> {
         let side = self.main();
         let mut on = side.plain();
-        // In this order: one that is moved meanwhile is found at least once.
+        // In this order, an attempt that is moved in between is found at least once.
         let options = row::fields(doc! { "history": 1 });
         let found = on
             .find(&side.jobs, doc! { "_id": row::id(job) }, options)
@@ -137,9 +137,9 @@ impl MongoStore {
         attempts(found, moved.iter(), job)
     }
 
-    /// Moves the older attempts of jobs with a long history into documents of their own, so that
-    /// jobs stay small. First they are written there, then they are taken out of the job: whatever
-    /// happens in between, none is lost, and it is done again at the next claim.
+    /// Moves the older attempts of jobs with a long history into separate documents, to keep jobs
+    /// small. It writes them there first and then removes them from the job: no failure in between
+    /// loses an attempt, and the next claim repeats the move.
     pub(crate) async fn move_attempts(&self, jobs: &[JobId]) -> Result<()> {
         let side = self.main();
         let mut on = side.plain();
@@ -173,7 +173,7 @@ impl MongoStore {
         }
         for put in put.chunks(bulk::MOST) {
             match on.updates(&side.attempts, put.to_vec()).await {
-                // Somebody else moves them too, and may not be done.
+                // Another call is moving them too, and may not be done.
                 Err(failure) if failure.is_duplicate() => return Ok(()),
                 put => drop(put?),
             }
@@ -183,7 +183,7 @@ impl MongoStore {
     }
 }
 
-/// The ended claims of a job: those in its document, and those that were moved.
+/// Returns the ended claims of a job: embedded ones and moved ones.
 pub(crate) fn attempts<'a>(
     found: &RawDocument,
     moved: impl Iterator<Item = &'a RawDocumentBuf>,

@@ -1,4 +1,4 @@
-//! Taking back claims that nobody works on any more.
+//! Reclaims lost claims.
 
 use std::collections::HashSet;
 
@@ -19,17 +19,17 @@ use crate::pipelines;
 use crate::row;
 use crate::store::{MongoStore, pause};
 
-/// How often one claim is tried to be taken back in a pass.
+/// How often a pass tries to reclaim one claim.
 const TRIES: u32 = 12;
 
-/// A claim that is to be taken back.
+/// A claim to be reclaimed.
 struct Lost {
-    /// The claim as it was judged.
+    /// Matches the claim as it was judged.
     filter: Document,
     effect: ReclaimEffect,
     /// Whether no earlier pass gave it up.
     has_owner: bool,
-    /// Whether the job ends with its claim, and somebody waits for that.
+    /// Whether the job ends with its claim, and other jobs wait for that.
     followed: bool,
     reclaimed: Reclaimed,
 }
@@ -47,13 +47,12 @@ impl Lost {
 }
 
 impl MongoStore {
-    /// Takes back the claims of one pass, in order of id.
+    /// Reclaims the claims of one pass, in order of id.
     ///
-    /// They are judged here and written only if they are still as they were judged, so that the
-    /// rules are the core's alone.
+    /// The core's rules judge them here. The writes apply only to claims that are unchanged since.
     pub(crate) async fn reclaim_jobs(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
         let side = self.main();
-        // Before the nodes are read: nobody is silent for what was heard after it.
+        // Read before the nodes, so that no heartbeat after it makes a node look silent.
         let now = self.millis(side).await?;
         let (nodes, _) = self.all_nodes(&mut side.plain(), side).await?;
         let nodes = NodeRegistry::new(&nodes);
@@ -62,7 +61,7 @@ impl MongoStore {
             match judge(&row, &nodes, request, now) {
                 Ok(Some(lost)) => pass.add(lost.reclaimed.token.job, lost.has_owner, lost),
                 Ok(None) => {}
-                // It does not hold up the others.
+                // An unreadable claim does not block the others.
                 Err(error) => tracing::warn!(%error, "a running claim cannot be read"),
             }
         }
@@ -85,8 +84,8 @@ impl MongoStore {
             .collect())
     }
 
-    /// Takes back a claim with which a job ends that others wait for. If these change again and
-    /// again meanwhile, it is left to the next pass.
+    /// Reclaims a claim that ends a job for which other jobs wait. If it keeps conflicting, it is
+    /// left to the next pass.
     async fn take_back_followed(&self, one: &Lost) -> Result<Option<JobId>> {
         for tries in 1..=TRIES {
             let mut tx = self.begin(self.main()).await?;
@@ -114,7 +113,7 @@ impl MongoStore {
         Ok(Some(job))
     }
 
-    /// Which of these claims were taken back by this call.
+    /// Returns which of these claims this call reclaimed.
     async fn take_back(&self, on: &mut Tx<'_>, lost: &[&Lost]) -> Result<HashSet<JobId>> {
         let side = self.main();
         let call = ObjectId::new();
@@ -134,7 +133,7 @@ impl MongoStore {
         Ok(row::job_ids(&rows).into_iter().collect())
     }
 
-    /// What is to be known of each running job. Index `running`.
+    /// Reads each running job's fields that matter here. Index `running`.
     async fn running_jobs(&self) -> Result<Vec<mongodb::bson::RawDocumentBuf>> {
         let side = self.main();
         let fields = doc! {
@@ -142,7 +141,7 @@ impl MongoStore {
             "last_report": 1, "node": 1, "timeout": 1, "stall_timeout": 1, "lane": 1,
             "children": 1, "batch": 1,
         };
-        // Without the hint all jobs would be read: no key of the index is asked for.
+        // The filter has no key of the index, so without the hint the server would scan all jobs.
         let options = FindOptions::builder()
             .projection(fields)
             .hint(Hint::Name("running".to_owned()))
@@ -152,7 +151,7 @@ impl MongoStore {
     }
 }
 
-/// What becomes of the claim of a running job, if it is lost.
+/// Decides what happens to the claim of a running job, if it is lost.
 fn judge(
     row: &RawDocument,
     nodes: &NodeRegistry<'_>,

@@ -1,5 +1,5 @@
-//! [`RecurringStore`] on MongoDB, where there are transactions: what is stored is read, the core says
-//! what becomes of it, and that is written, all in one of them.
+//! [`RecurringStore`] on MongoDB, where there are transactions. One transaction reads a definition,
+//! the core computes its new state, and the transaction writes it.
 
 use async_trait::async_trait;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
@@ -18,8 +18,8 @@ use crate::pipelines::LONGEST;
 use crate::row;
 use crate::store::MongoStore;
 
-/// A pause, a resumption or a deletion that is repeated because its answer was lost says `Unchanged`
-/// of what it changed itself the first time, and a firing `Stale`.
+/// If the reply of a pause, a resumption or a deletion is lost, its repeat returns `Unchanged` for
+/// what the first try changed; the repeat of a firing returns `Stale`.
 #[async_trait]
 impl RecurringStore for MongoStore {
     async fn put(&self, put: &PutRecurring) -> Result<PutOutcome> {
@@ -83,7 +83,7 @@ impl RecurringStore for MongoStore {
     }
 }
 
-/// The definitions that a claim takes, whatever can be read of them.
+/// The definitions that a claim takes, the unreadable ones included.
 struct Due {
     names: Vec<Bson>,
     definitions: Vec<RecurringRecord>,
@@ -91,7 +91,7 @@ struct Due {
 
 impl MongoStore {
     async fn put_definition(&self, put: &PutRecurring) -> Inner<PutOutcome> {
-        // What its jobs need is looked for now, not when they are made. [recurring.permit]
+        // Permits are checked now, not when the jobs are created. [recurring.permit]
         self.require_permits(&[&put.definition.job().route]).await?;
         let side = self.main();
         let now = self.millis(side).await?;
@@ -130,13 +130,13 @@ impl MongoStore {
         }
     }
 
-    /// The definition of this name as it is stored.
+    /// Returns the stored definition of this name.
     async fn find_definition(&self, on: &mut Tx<'_>, name: &Name) -> Inner<Option<RawDocumentBuf>> {
         let this = doc! { "_id": name.as_str() };
         on.find_one(&self.main().recurring, this).await
     }
 
-    /// Stores a definition that nobody has claimed, as it has become.
+    /// Stores the new state of a definition, unclaimed.
     async fn keep_definition(&self, tx: &mut Tx<'_>, record: &RecurringRecord) -> Inner<()> {
         let this = doc! { "_id": record.definition.name().as_str() };
         let row = RawDocumentBuf::try_from(&document(record)?)?;
@@ -146,11 +146,11 @@ impl MongoStore {
     /// [recurring.list]
     async fn list_definitions(&self, after: Option<&Name>, limit: usize) -> Inner<RecurringPage> {
         let side = self.main();
-        // No name is empty, so all are behind that.
+        // No name is empty, so every name sorts after "".
         let behind = doc! { "_id": { "$gt": after.map_or("", Name::as_str) } };
         let options = FindOptions::builder()
             .sort(doc! { "_id": 1 })
-            // One more than the page has, to know whether there is another page.
+            // One more than a page, to know whether another page follows.
             .limit(i64::try_from(limit + 1).unwrap_or(i64::MAX))
             .build();
         let rows = side.plain().find(&side.recurring, behind, options).await?;
@@ -179,8 +179,7 @@ impl MongoStore {
         tx.finish(claimed).await
     }
 
-    /// The definitions whose slots have come and that nobody has claimed. Index `due`.
-    /// [recurring.due]
+    /// Finds due, unclaimed definitions. Index `due`. [recurring.due]
     async fn due_definitions(
         &self,
         on: &mut Tx<'_>,
@@ -217,7 +216,7 @@ impl MongoStore {
             definitions: Vec::with_capacity(rows.len()),
         };
         for row in &rows {
-            // One that cannot be read too: it must not stand in the way of the others all the time.
+            // Unreadable ones are taken too: otherwise they would block the others again and again.
             due.names
                 .extend(row.get("_id")?.map(Bson::try_from).transpose()?);
             let record = readable(row);
@@ -236,7 +235,7 @@ impl MongoStore {
         Ok(due)
     }
 
-    /// What a claim returns that has just taken these. [recurring.clock] [recurring.hint]
+    /// Returns the result of a claim that has just taken these. [recurring.clock] [recurring.hint]
     async fn answer(&self, on: &mut Tx<'_>, now: i64, due: Due) -> Inner<DueRecurring> {
         let unreadable = due.names.len() - due.definitions.len();
         let next = self.next_definition(on, due.names).await?;
@@ -248,8 +247,8 @@ impl MongoStore {
         })
     }
 
-    /// When the next definition is to be claimed of those that were not taken: of the first that
-    /// nobody has claimed, and of all that somebody has. Indexes `due` and `claimed`.
+    /// Returns when the next definition that was not taken can be claimed: the first unclaimed one,
+    /// and all claimed ones. Indexes `due` and `claimed`.
     async fn next_definition(&self, on: &mut Tx<'_>, taken: Vec<Bson>) -> Inner<Option<i64>> {
         let side = self.main();
         let options = |index: &str| {
@@ -274,7 +273,7 @@ impl MongoStore {
         rows.extend(on.find(&side.recurring, others(true), claimed).await?);
         let mut next = None;
         for row in rows {
-            // One whose times cannot be read does not wake anybody.
+            // A definition with unreadable times wakes no node.
             let (Ok(fires), Ok(until)) = (
                 row::int(&row, "next_fire"),
                 row::optional_int(&row, "claimed_until"),
@@ -316,7 +315,7 @@ impl MongoStore {
         now: i64,
     ) -> Inner<Fired> {
         let found = self.find_definition(tx, &firing.token.name).await?;
-        // One that cannot be read any more cannot be moved on either.
+        // An unreadable definition cannot be advanced.
         let record = found.as_deref().and_then(readable);
         let Some(fired) = record.and_then(|record| record.fired(firing)) else {
             return Ok(Fired::Stale);
@@ -342,7 +341,7 @@ impl MongoStore {
         let mut retired = Vec::new();
         for row in tx.find(&side.recurring, old, options).await? {
             let created_at = from_millis(row::int(&row, "created_at")?);
-            // A name that cannot be read is none that anybody declared.
+            // No declaration has an unreadable name.
             let name = name_of(&row);
             let goes = |name: &Name| request.retires(name, true, created_at, from_millis(began));
             retired.extend(name.filter(goes));
@@ -354,7 +353,7 @@ impl MongoStore {
     }
 }
 
-/// A definition as it is stored. What it does not have is not in the document.
+/// Returns a definition as it is stored. Absent values have no field.
 fn document(record: &RecurringRecord) -> Inner<Document> {
     let mut row = doc! {
         "_id": record.definition.name().as_str(),
@@ -385,7 +384,7 @@ fn name_of(row: &RawDocument) -> Option<Name> {
     row::name(row, "_id").ok().flatten()
 }
 
-/// The definition of a document, unless it cannot be read, which is logged.
+/// Reads the definition of a document; logs it and returns `None` if it is unreadable.
 fn readable(row: &RawDocument) -> Option<RecurringRecord> {
     record(row)
         .inspect_err(|error| {
@@ -395,7 +394,7 @@ fn readable(row: &RawDocument) -> Option<RecurringRecord> {
         .ok()
 }
 
-/// The definition of a document of `recurring`.
+/// Reads the definition of a document of `recurring`.
 fn record(row: &RawDocument) -> Inner<RecurringRecord> {
     let missing = |field| InvalidInput::new(field, "is missing");
     let name = row::name(row, "_id")?.ok_or_else(|| missing("_id"))?;

@@ -1,4 +1,4 @@
-//! Keeping what running bodies tell.
+//! Stores the reports of running jobs.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::pipelines::{self, literal};
 use crate::row;
 use crate::store::MongoStore;
 
-/// Keeps what the reports on a claim say. [report.life] [report.progress] [report.token]
+/// Stores the reports on a claim. [report.life] [report.progress] [report.token]
 fn statement(token: ClaimToken, last: LastReport<'_>, now: Now) -> Statement {
     let mut set = doc! { "last_report": now.expression() };
     let mut bytes = 0;
@@ -40,7 +40,7 @@ impl MongoStore {
         let statements = statements.map(|(token, last)| statement(*token, *last, now));
         let mut on = side.plain();
         let matched = on.bulk(&side.jobs, statements.collect()).await?;
-        // If all matched, all are kept, whatever has become of the claims since.
+        // If all matched, all are stored, even if claims have ended since.
         let all = usize::try_from(matched) == Ok(told.len());
         let jobs: Vec<JobId> = told.keys().map(|token| token.job).collect();
         let filter = doc! { "_id": { "$in": pipelines::ids(&jobs) } };

@@ -1,8 +1,9 @@
-//! The routes, cached: a job has only the number of its route.
+//! The cache of routes: a job only stores the number of its route.
 //!
-//! A restore can take routes away, and others then get their numbers. So each route has a random
-//! stamp, and the cache is compared with the database where it is used: claims do so in the statement
-//! that reads the gate, all else when a connection was lost, and otherwise once a second.
+//! A restored backup may lack routes, and their numbers are then given to others. So each route has
+//! a random stamp, and the cache is validated against the database where it is used: by claims in
+//! the statement that reads the gate, by all other calls after a lost connection, and at least once
+//! a second.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
@@ -19,12 +20,12 @@ use crate::error::Result;
 use crate::outages::Outages;
 use crate::row;
 
-/// How long the cache is trusted if no connection was lost.
+/// How long the cache is valid if no connection was lost.
 const TRUSTED: Duration = Duration::from_secs(1);
 
-/// What a store knows of the routes. Stored routes are never changed or deleted. Each is stored
-/// under the number after the last, and only once that one is known to a majority: so they become
-/// visible in the order of their numbers, and the largest known number says what is new.
+/// A store's cache of the routes. Stored routes are never changed or deleted. Each gets the number
+/// after the last, and only once a majority has that one. So routes become visible in the order of
+/// their numbers, and the largest known number tells which routes are new.
 #[derive(Debug)]
 pub(crate) struct Routes {
     known: RwLock<Known>,
@@ -38,16 +39,16 @@ struct Known {
     last: Last,
 }
 
-/// The route with the largest number that was looked at. One that cannot be read is not among the
-/// known.
+/// The route with the largest number that was read. If unreadable, it is not among the known
+/// routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Last {
     number: i32,
-    /// `None` for routes of earlier versions.
+    /// `None` for routes stored by earlier versions.
     stamp: Option<ObjectId>,
 }
 
-/// When the cache was last compared with the database.
+/// When the cache was last validated.
 #[derive(Debug)]
 struct Checked {
     at: Option<Instant>,
@@ -55,7 +56,7 @@ struct Checked {
 }
 
 impl Last {
-    /// Of a document of `routes`, whose number is in this field.
+    /// Reads it from a document that has the route's number in this field.
     pub(crate) fn read(row: &RawDocument, number: &'static str) -> Result<Self> {
         Ok(Self {
             number: row::count(row, number)?,
@@ -65,7 +66,7 @@ impl Last {
 }
 
 impl Known {
-    /// Adds routes, which come in the order of their numbers.
+    /// Adds routes, which must be in the order of their numbers.
     fn learn(&mut self, rows: &[RawDocumentBuf]) {
         for row in rows {
             let Ok(last) = Last::read(row, "_id") else {
@@ -85,7 +86,7 @@ impl Known {
 }
 
 impl Routes {
-    /// None yet. The outages are those of the client that reads them.
+    /// Creates an empty cache. The outages are those of the client that reads the routes.
     pub(crate) fn new(outages: &Outages) -> Self {
         Self {
             known: RwLock::default(),
@@ -96,7 +97,7 @@ impl Routes {
         }
     }
 
-    /// Makes sure that the known routes are those that are stored, if there is reason to doubt it.
+    /// Refreshes the cache if it may be outdated.
     pub(crate) async fn check(&self, side: &Side) -> Result<()> {
         let trusted = {
             let checked = self.checked();
@@ -109,7 +110,7 @@ impl Routes {
         }
     }
 
-    /// Doubts the cache after outages of another client.
+    /// Marks the cache as outdated and watches the outages of another client from now on.
     pub(crate) fn follow(&self, outages: &Outages) {
         *self.checked() = Checked {
             at: None,
@@ -117,8 +118,8 @@ impl Routes {
         };
     }
 
-    /// Learns the routes that others added. Forgets all if the last known one is not stored any more,
-    /// or another route has its number.
+    /// Adds the routes that other stores have added. Clears the cache if the last known route is
+    /// not stored any more, or its number belongs to another route.
     pub(crate) async fn refresh(&self, side: &Side) -> Result<()> {
         let began = time::monotonic();
         self.checked().outages.forget();
@@ -135,7 +136,7 @@ impl Routes {
             }
             let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
             if known.last != last {
-                // Another refresh was faster: these rows may be older than what it found.
+                // A concurrent refresh was faster: these rows may be older than its result.
                 continue;
             }
             if restored {
@@ -152,14 +153,14 @@ impl Routes {
         Ok(())
     }
 
-    /// The routes from this number on, in order.
+    /// Reads the routes from this number on, in order.
     async fn read_from(&self, side: &Side, number: i32) -> Result<Vec<RawDocumentBuf>> {
         let options = FindOptions::builder().sort(doc! { "_id": 1 }).build();
         let from = doc! { "_id": { "$gte": number } };
         side.plain().find(&side.routes, from, options).await
     }
 
-    /// The number of a route; stores the route if it is new.
+    /// Returns the number of a route; stores the route if it is new.
     pub(crate) async fn id_of(&self, side: &Side, route: &Route) -> Result<i32> {
         self.check(side).await?;
         loop {
@@ -180,8 +181,8 @@ impl Routes {
             };
             let new = RawDocumentBuf::try_from(&new)?;
             match side.plain().insert_many(&side.routes, &[new]).await {
-                // Somebody else added this route, or another one under its number, and that may not
-                // be known to a majority yet.
+                // Another store added this route, or another one under its number. A majority may
+                // not have it yet.
                 Err(failure) if failure.is_duplicate() => {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
@@ -190,7 +191,7 @@ impl Routes {
         }
     }
 
-    /// Whether this route is known to be stored.
+    /// Returns whether this route is known to be stored.
     pub(crate) fn is_known(&self, route: &Route) -> bool {
         self.known_id(route).is_some()
     }
@@ -199,23 +200,23 @@ impl Routes {
         self.read(|known| known.ids.get(route).copied())
     }
 
-    /// The route with this number, if it is known.
+    /// Returns the route with this number, if known.
     pub(crate) fn get(&self, id: i64) -> Option<Route> {
         let id = i32::try_from(id).ok()?;
         self.read(|known| known.routes.get(&id).cloned())
     }
 
-    /// The last route that was looked at.
+    /// Returns the last route that was read.
     pub(crate) fn last(&self) -> Last {
         self.read(|known| known.last)
     }
 
-    /// The largest number that was looked at.
+    /// Returns the largest number that was read.
     pub(crate) fn seen(&self) -> i32 {
         self.last().number
     }
 
-    /// The numbers of the known routes that match.
+    /// Returns the numbers of the known routes that match.
     pub(crate) fn matching(&self, matches: impl Fn(&Route) -> bool) -> Vec<i32> {
         self.read(|known| {
             let chosen = known.routes.iter().filter(|(_, route)| matches(route));
@@ -223,7 +224,7 @@ impl Routes {
         })
     }
 
-    /// The known routes that match, with their numbers.
+    /// Returns the known routes that match, with their numbers.
     pub(crate) fn chosen(&self, matches: impl Fn(&Route) -> bool) -> Vec<(i32, Route)> {
         self.read(|known| {
             let chosen = known.routes.iter().filter(|(_, route)| matches(route));
@@ -240,7 +241,7 @@ impl Routes {
     }
 }
 
-/// The route of a document of `routes`.
+/// Reads the route of a document of `routes`.
 fn route(row: &RawDocument) -> Result<Route> {
     let text = |field| row::text(row, field).map(Option::unwrap_or_default);
     Ok(Route::from_texts(

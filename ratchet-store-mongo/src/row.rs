@@ -1,4 +1,4 @@
-//! Stored values and the model's.
+//! Conversions between stored values and the model's.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::signals;
 
 type Read<T> = Result<T, InvalidInput>;
 
-/// An id as it is stored: a binary of the subtype of UUIDs.
+/// Returns an id as it is stored: a binary of the subtype of UUIDs.
 pub(crate) fn id(id: impl Into<Id>) -> Bson {
     Bson::Binary(uuid(id))
 }
@@ -68,12 +68,12 @@ impl From<Incarnation> for Id {
     }
 }
 
-/// A counter as it is stored. One that cannot be is a number that no counter has.
+/// Returns a counter as it is stored. If it is too large, returns a number that no counter has.
 pub(crate) fn number(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(-1)
 }
 
-/// A field; none if it is missing or null.
+/// Returns a field; `None` if it is missing or null.
 fn field<'a>(row: &'a RawDocument, name: &'static str) -> Read<Option<RawBsonRef<'a>>> {
     match row.get(name) {
         Ok(None | Some(RawBsonRef::Null)) => Ok(None),
@@ -90,9 +90,10 @@ pub(crate) fn text<'a>(row: &'a RawDocument, name: &'static str) -> Read<Option<
     }
 }
 
-/// A whole number of whichever type. To the server they are equal, and a shell writes doubles.
+/// Reads an integer of any numeric type. The server treats them as equal, and `mongosh` writes
+/// doubles.
 pub(crate) fn whole(value: RawBsonRef<'_>) -> Option<i64> {
-    /// Up to here a double has every whole number.
+    /// Up to here doubles represent every integer.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
         RawBsonRef::Int64(number) => Some(number),
@@ -108,7 +109,7 @@ pub(crate) fn whole(value: RawBsonRef<'_>) -> Option<i64> {
     }
 }
 
-/// A whole number, if the field is there.
+/// Reads an integer, if the field is there.
 pub(crate) fn optional_int(row: &RawDocument, name: &'static str) -> Read<Option<i64>> {
     let Some(value) = field(row, name)? else {
         return Ok(None);
@@ -121,7 +122,7 @@ pub(crate) fn int(row: &RawDocument, name: &'static str) -> Read<i64> {
     optional_int(row, name)?.ok_or_else(|| InvalidInput::new(name, "is missing"))
 }
 
-/// A whole number that cannot be negative.
+/// Reads an integer that cannot be negative.
 pub(crate) fn count<T: TryFrom<i64>>(row: &RawDocument, name: &'static str) -> Read<T> {
     counted(int(row, name)?, name)
 }
@@ -151,13 +152,13 @@ pub(crate) fn bytes(row: &RawDocument, name: &'static str) -> Read<Option<[u8; 1
     }
 }
 
-/// The job whose id is in this field.
+/// Reads the job id in this field.
 pub(crate) fn job_id(row: &RawDocument, name: &'static str) -> Read<JobId> {
     let bytes = bytes(row, name)?.ok_or_else(|| InvalidInput::new(name, "is missing"))?;
     Ok(JobId::from_bytes(bytes))
 }
 
-/// The jobs of these documents, without those whose id is none of a job. [errors.poison]
+/// Reads the job ids of these documents and skips those whose id is not a job's. [errors.poison]
 pub(crate) fn job_ids<'r>(rows: impl IntoIterator<Item = &'r RawDocumentBuf>) -> Vec<JobId> {
     let id = |row: &'r RawDocumentBuf| {
         job_id(row, "_id")
@@ -167,12 +168,12 @@ pub(crate) fn job_ids<'r>(rows: impl IntoIterator<Item = &'r RawDocumentBuf>) ->
     rows.into_iter().filter_map(id).collect()
 }
 
-/// Options that read only these fields.
+/// Returns options that read only these fields.
 pub(crate) fn fields(projection: Document) -> FindOptions {
     FindOptions::builder().projection(projection).build()
 }
 
-/// The claim of a job.
+/// Reads the token of a job's claim.
 pub(crate) fn token(row: &RawDocument) -> Read<ClaimToken> {
     let job = job_id(row, "_id")?;
     let seq = count(row, "claim_seq")?;
@@ -189,8 +190,8 @@ pub(crate) fn node_id(row: &RawDocument, name: &'static str) -> Read<Option<Node
     Ok(bytes(row, name)?.map(NodeId::from_bytes))
 }
 
-/// A document of a job. One that is not even text is given as something that no handler can decode,
-/// so that its job fails like every job with a payload that makes no sense.
+/// Reads a JSON value of a job. If it is not even a string, returns one that no handler can decode,
+/// so that the job fails like every job with an invalid payload.
 pub(crate) fn json(row: &RawDocument, name: &'static str) -> Option<Json> {
     match text(row, name) {
         Ok(text) => text.map(Json::from_stored),
@@ -198,7 +199,7 @@ pub(crate) fn json(row: &RawDocument, name: &'static str) -> Option<Json> {
     }
 }
 
-/// A text for people.
+/// Reads a text for people.
 fn message(row: &RawDocument, name: &'static str) -> Option<String> {
     text(row, name).ok().flatten().map(str::to_owned)
 }
@@ -209,7 +210,7 @@ pub(crate) fn name(row: &RawDocument, field: &'static str) -> Read<Option<Name>>
         .transpose()
 }
 
-/// The tags of a job.
+/// Reads the tags of a job.
 fn tags(row: &RawDocument) -> Read<BTreeSet<Name>> {
     let problem = || InvalidInput::new("tag", "is not a text");
     let Some(stored) = field(row, "tags")? else {
@@ -231,14 +232,14 @@ pub(crate) fn payload_version(row: &RawDocument) -> Read<u32> {
     payload_version_from_stored(optional_int(row, "payload_version")?)
 }
 
-/// The recurring definition that made a job, and the slot.
+/// Reads the recurring definition that created a job, and the slot.
 fn origin(row: &RawDocument) -> Read<Option<RecurringOrigin>> {
     let slot = optional_int(row, "slot")?.map(from_millis);
     let definition = name(row, "recurring")?;
     Ok(definition.map(|name| RecurringOrigin { name, slot }))
 }
 
-/// A list of names.
+/// Reads a list of names.
 fn names(row: &RawDocument, field: &'static str) -> Read<Vec<Name>> {
     Name::split(field, text(row, field)?.unwrap_or_default())
 }
@@ -255,10 +256,10 @@ pub(crate) fn trace(row: &RawDocument) -> Read<Option<TraceContext>> {
     Ok(Some(TraceContext::from_stored(parent.to_owned(), state)))
 }
 
-/// The job of a document of `jobs` on this route.
+/// Reads the job of a document of `jobs` on this route.
 ///
-/// It shows as much of a damaged job as can be read, since an operator must be able to look at it;
-/// what cannot is at its default, and named in the last error unless that tells something else.
+/// It returns as much of a damaged job as is readable, since operators must be able to inspect it.
+/// Unreadable values get their defaults, and the last error names them unless it has another text.
 pub(crate) fn job_record(row: &RawDocument, route: Route) -> Read<JobRecord> {
     let mut salvage = Salvage::default();
     let payload = json(row, "payload").unwrap_or_else(|| Json::from_stored("missing"));
@@ -314,7 +315,7 @@ pub(crate) fn job_record(row: &RawDocument, route: Route) -> Read<JobRecord> {
     Ok(job)
 }
 
-/// An attempt: an element of the history of a job, or a document of `attempts`.
+/// Reads an attempt: an element of a job's history, or a document of `attempts`.
 pub(crate) fn attempt(row: &RawDocument) -> Read<Attempt> {
     let ended_at = int(row, "ended_at")?;
     let claimed_at = optional_int(row, "claimed_at")?.unwrap_or(ended_at);
@@ -330,7 +331,7 @@ pub(crate) fn attempt(row: &RawDocument) -> Read<Attempt> {
     Ok(attempt)
 }
 
-/// What a node says of itself, as it is stored.
+/// Returns what a node reports about itself, as it is stored.
 pub(crate) fn node_words(heartbeat: &Heartbeat) -> Document {
     let load = &heartbeat.load;
     let bytes = load
@@ -351,7 +352,7 @@ pub(crate) fn node_words(heartbeat: &Heartbeat) -> Document {
     }
 }
 
-/// The node of a document of `nodes`.
+/// Reads the node of a document of `nodes`.
 pub(crate) fn node_record(row: &RawDocument) -> Read<NodeRecord> {
     let node = node_id(row, "_id")?.ok_or_else(|| InvalidInput::new("_id", "is missing"))?;
     let label = name(row, "label")?.ok_or_else(|| InvalidInput::new("label", "is missing"))?;
@@ -362,7 +363,7 @@ pub(crate) fn node_record(row: &RawDocument) -> Read<NodeRecord> {
     load.cpu_percent = optional_count(row, "cpu_percent")?;
     load.memory_bytes = optional_count(row, "memory_bytes")?;
     let mut profile = NodeProfile::new(names(row, "roles")?, names(row, "capabilities")?);
-    // What cannot be read of these is not worth the node, which then does not say it.
+    // These are optional: an unreadable value is left out rather than hiding the node.
     let kinds = text(row, "kinds").ok().flatten();
     profile.kinds = kinds.and_then(|text| Name::split("kinds", text).ok());
     let heartbeat = Heartbeat::new(node, label, status, interval)

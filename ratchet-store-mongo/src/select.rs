@@ -1,4 +1,4 @@
-//! Finding jobs by what they are, and counting them: which index has them.
+//! Finding and counting jobs by filter, with the index that fits the filter.
 
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::options::{FindOptions, Hint, ReadConcern};
@@ -11,8 +11,8 @@ use crate::pipelines::code;
 use crate::row;
 use crate::store::MongoStore;
 
-/// An index that has all jobs of some states, with their routes. Only for those that run, which are
-/// few, documents are read.
+/// An index that covers all jobs of some states, with their routes. Only for running jobs, which
+/// are few, documents are read.
 struct Place {
     index: &'static str,
     states: &'static [JobState],
@@ -37,11 +37,11 @@ const PLACES: [Place; 4] = [
     },
 ];
 
-/// The number of a state, and of a route, and how many jobs are in both.
+/// The code of a state, the number of a route, and how many jobs have both.
 pub(crate) type Counted = (i32, i32, u64);
 
 impl MongoStore {
-    /// The ids of one page of the jobs that match.
+    /// Returns the ids of one page of the matching jobs.
     pub(crate) async fn select_jobs(
         &self,
         filter: &JobFilter,
@@ -73,7 +73,7 @@ impl MongoStore {
         Ok(row::job_ids(&found))
     }
 
-    /// Those that match among the next jobs, whatever these are.
+    /// Returns the matches among the next jobs of any kind.
     async fn front(&self, wanted: &Document, page: &PageRequest) -> Result<Vec<JobId>> {
         let side = self.main();
         let most = |count| i64::try_from(count).unwrap_or(i64::MAX);
@@ -90,8 +90,8 @@ impl MongoStore {
         Ok(row::job_ids(&found.await?))
     }
 
-    /// The first ids of unfinished jobs that match, each place looked at as it was at the same
-    /// moment: a job that goes from one to another is seen.
+    /// Returns the first ids of matching unfinished jobs. All places are read at the same moment,
+    /// so that a job that moves between them is seen.
     async fn unfinished_ids(
         &self,
         wanted: &Document,
@@ -111,7 +111,7 @@ impl MongoStore {
         let states = filter.wanted_states();
         let mut ids = row::job_ids(&self.in_places(wanted, &states, stages).await?);
         ids.sort_unstable();
-        // A job that went from one place to another meanwhile may be in both.
+        // A job that moved between places in between may be in both.
         ids.dedup();
         if page.order == JobOrder::NewestFirst {
             ids.reverse();
@@ -120,7 +120,7 @@ impl MongoStore {
         Ok(ids)
     }
 
-    /// How many jobs of each state match. [count.filter]
+    /// Counts the matching jobs of each state. [count.filter]
     pub(crate) async fn count_matching(&self, filter: &JobFilter) -> Result<StateCounts> {
         let side = self.main();
         let states = filter.wanted_states();
@@ -150,13 +150,13 @@ impl MongoStore {
         Ok(counts)
     }
 
-    /// How many jobs there are of each state and route.
+    /// Counts the jobs of each state and route.
     pub(crate) async fn count_routes(&self) -> Result<Vec<Counted>> {
         let rows = self.in_places(&doc! {}, &JobState::ALL, counting).await?;
         counted(&rows)
     }
 
-    /// What these stages say of the jobs of each place that has some of these states.
+    /// Runs these stages on the jobs of each place that has some of these states.
     async fn in_places(
         &self,
         wanted: &Document,
@@ -186,7 +186,7 @@ impl MongoStore {
         tx.finish(looked).await
     }
 
-    /// What matches the filter.
+    /// Converts the filter.
     async fn narrowed(&self, filter: &JobFilter) -> Result<Document> {
         let mut wanted = Document::new();
         if filter.queue.is_some() || filter.kind.is_some() {
@@ -208,7 +208,7 @@ impl MongoStore {
     }
 }
 
-/// The order of the ids on a page.
+/// Returns the sort order of the ids on a page.
 pub(crate) fn order(page: &PageRequest) -> i32 {
     match page.order {
         JobOrder::OldestFirst => 1,
@@ -216,7 +216,7 @@ pub(crate) fn order(page: &PageRequest) -> i32 {
     }
 }
 
-/// The jobs behind the last page. Documents with ids that are none of jobs are on no page.
+/// Matches the jobs after the last page. Documents whose ids are not job ids are on no page.
 /// [errors.poison]
 pub(crate) fn behind(page: &PageRequest) -> Document {
     let [first, last] = [0, u8::MAX].map(|byte| JobId::from_bytes([byte; 16]));
@@ -239,7 +239,7 @@ fn counting(wanted: Document) -> Vec<Document> {
     ]
 }
 
-/// What was counted; not of a state or a route that this version cannot read.
+/// Reads the counts, without states and routes that this version cannot read.
 fn counted(rows: &[RawDocumentBuf]) -> Result<Vec<Counted>> {
     let mut counted = Vec::with_capacity(rows.len());
     for row in rows {

@@ -18,32 +18,32 @@ use crate::pipelines::{self, Ending};
 use crate::row;
 use crate::store::{MongoStore, pause};
 
-/// How often a settlement is looked at that others changed the conditions of meanwhile.
+/// How often a settlement is retried when its conditions keep changing.
 const ROUNDS: u32 = 20;
-/// The most claims that one statement ends: it looks each job up among them, and the statements of many
-/// claims are divided between two commands.
+/// The most claims that one statement ends: the statement looks each job up among them, and many
+/// claims are split between two commands.
 const ALIKE: usize = 32;
-/// So many claims are ended in two commands at once.
+/// From this many claims on, two commands end them concurrently.
 const MANY: usize = 32;
-/// About how many bytes a claim takes in such a statement.
+/// About how many bytes a claim adds to such a statement.
 const BYTES_EACH: usize = 128;
-/// How often jobs that others wait for are tried to be ended together.
+/// How often followed jobs are tried together, in one transaction.
 const TOGETHER: u32 = 8;
 
-/// A settlement whose claim has not ended yet, as far as is known.
+/// A settlement whose claim has not ended yet, as far as known.
 #[derive(Clone, Copy)]
 struct Open<'a> {
     settlement: &'a Settlement,
-    /// Whether somebody wants the job cancelled.
+    /// Whether the job has a cancel request.
     cancel: bool,
-    /// Whether others may wait for its end: in its lane, or linked to it, or to its batch.
+    /// Whether other jobs or a batch may wait for its end: in its lane, by a link or by membership.
     followed: bool,
-    /// The batch in which it is to be counted, as far as is known.
+    /// The batch that is to count it, as far as known.
     batch: Option<BatchId>,
 }
 
 impl<'a> Open<'a> {
-    /// As of a job that nobody wants cancelled and nobody waits for.
+    /// Assumes a job without a cancel request whose end nothing waits for.
     const fn new(settlement: &'a Settlement) -> Self {
         Self {
             settlement,
@@ -69,16 +69,16 @@ impl Open<'_> {
         }
     }
 
-    /// Whether the end of the job is to be followed.
+    /// Returns whether the end of the job is to be followed.
     fn is_followed(&self) -> bool {
         self.followed && self.state().is_terminal()
     }
 }
 
-/// What claims have in common that one statement ends.
+/// What claims that one statement ends have in common.
 #[derive(PartialEq, Eq, Hash)]
 struct Alike<'a> {
-    /// What is the same in their tokens.
+    /// The equal parts of their tokens.
     claim: (u64, Option<NodeId>, Timestamp),
     cancel: bool,
     /// Whether it is known how long they ran.
@@ -122,7 +122,7 @@ impl Alike<'_> {
     }
 }
 
-/// The writes, each of which applies only to the jobs of which what is assumed is so.
+/// Returns the writes. Each applies only to jobs for which the assumptions hold.
 fn statements<'a>(
     open: impl IntoIterator<Item = &'a Open<'a>>,
     call: ObjectId,
@@ -146,7 +146,7 @@ struct Seen {
     mine: HashSet<u64>,
     /// The claim that was settled last.
     settled: Option<ClaimToken>,
-    /// The claim that runs.
+    /// The running claim.
     running: Option<ClaimToken>,
     cancel: bool,
     followed: bool,
@@ -154,8 +154,8 @@ struct Seen {
 }
 
 impl MongoStore {
-    /// Settles each claim that still holds. A job that is named more than once is settled as often,
-    /// in this order.
+    /// Settles each claim that still holds. A job named more than once is settled as often, in this
+    /// order.
     pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
         let mut answers = vec![Fenced::Stale; settlements.len()];
         for places in Settlement::turns(settlements) {
@@ -170,10 +170,10 @@ impl MongoStore {
 
     /// Settles claims of different jobs.
     ///
-    /// At first every job is taken for one whose end nobody waits for, and that nobody wants
-    /// cancelled. If all matched, that was it. What did not match is looked at, and written again as
-    /// what it is, until each is applied or stale. After ends that were mostly followed, as those of a
-    /// large batch are, jobs are looked at first: the first write would match nothing.
+    /// The first write assumes jobs without a cancel request whose ends nothing waits for. Jobs
+    /// that did not match are read and written again with their actual conditions, until each
+    /// settlement is applied or stale. If most ends of the last settlement were followed, as in a
+    /// large batch, jobs are read first: the first write would match none.
     async fn settle_turn(&self, settlements: &[&Settlement]) -> Result<Vec<Fenced>> {
         let side = self.main();
         let call = ObjectId::new();
@@ -232,9 +232,9 @@ impl MongoStore {
         Err(Failure::contention("a job changed again and again"))
     }
 
-    /// Ends jobs that others wait for: all in one transaction, or, if something stands in the way of
-    /// that again and again, each in its own, so that one does not hold up the others.
-    /// Returns the claims that it ended.
+    /// Ends jobs that other jobs wait for, and returns the claims that it ended. It uses one
+    /// transaction or, after repeated conflicts, one per job, so that one job does not block the
+    /// others.
     async fn settle_followed(
         &self,
         followed: &[Open<'_>],
@@ -252,7 +252,7 @@ impl MongoStore {
                 done => return done,
             }
             if turn.is_none() && !batches.is_empty() {
-                // Many may end in one batch at once: those of this store come one after the other.
+                // Many jobs may end in one batch at once: the calls of this store take turns.
                 turn = Some(self.turn_in_batches().await);
             } else {
                 tokio::time::sleep(pause(tries)).await;
@@ -270,11 +270,11 @@ impl MongoStore {
                 done => ended.extend(done?),
             }
         }
-        // The call is repeated; those that are done are seen to be.
+        // The retry of the call finds out which are done.
         held_up.map_or(Ok(ended), Err)
     }
 
-    /// `met` are batches that are changed first, so that those who are too late learn it at once.
+    /// Changes the batches `met` first, so that a conflict shows at once.
     async fn settle_together(
         &self,
         followed: &[Open<'_>],
@@ -317,7 +317,7 @@ impl MongoStore {
             if !held.get(&token.job).is_some_and(as_it_is) {
                 continue;
             }
-            // Each ends once.
+            // Each job ends once.
             let Some(job) = held.remove(&token.job) else {
                 continue;
             };
@@ -371,13 +371,14 @@ impl MongoStore {
     }
 }
 
-/// Whether more than half of so many settlements are open and of jobs whose end is followed.
+/// Returns whether more than half of these settlements are open and followed.
 fn is_mostly_followed(open: &[Open<'_>], settlements: usize) -> bool {
     let followed = open.iter().filter(|one| one.is_followed()).count();
     followed > settlements / 2
 }
 
-/// Whether a settlement is to be written again, and as what; notes those that are applied.
+/// Returns whether a settlement is to be written again, and updates its conditions; records applied
+/// ones.
 fn still_open(
     one: &mut Open<'_>,
     seen: &HashMap<JobId, Seen>,

@@ -1,5 +1,5 @@
-//! [`SignalStore`] on MongoDB, where there are transactions. The signal of a job is a part of its
-//! document, so whatever else changes the job meanwhile is met.
+//! [`SignalStore`] on MongoDB, where there are transactions. The signal of a job is part of its
+//! document, so concurrent changes of the job conflict.
 
 use async_trait::async_trait;
 use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc, rawdoc};
@@ -18,17 +18,17 @@ use crate::pipelines::{self, LONGEST, ids, literal};
 use crate::row;
 use crate::store::MongoStore;
 
-/// The job waits for its signal, and is blocked.
+/// The job is blocked and waits for its signal.
 pub(crate) const OPEN: i32 = 0;
-/// It has come.
+/// The signal has arrived.
 const COME: i32 = 1;
-/// It has not come, and the job has ended.
+/// The job has ended without its signal.
 const CLOSED: i32 = 2;
 
 #[async_trait]
 impl SignalStore for MongoStore {
     async fn deliver(&self, signal: &Signal) -> Result<Delivered> {
-        // Again, after an answer that was lost, it would be to others, or to nobody.
+        // After a lost reply, a repeat could reach other jobs, or none.
         self.call_once("deliver", || self.deliver_signal(signal))
             .await
     }
@@ -46,7 +46,7 @@ impl MongoStore {
         let delivered = match &signal.target {
             SignalTarget::Key(key) => self.signal_all(&mut tx, key, &signal.payload, now).await,
             SignalTarget::Job(job) => self.signal_one(&mut tx, *job, &signal.payload, now).await,
-            // A target this version does not know is nobody.
+            // A kind of target that this version does not know matches no job.
             _ => Ok(Delivered::NotFound),
         };
         tx.finish(delivered).await
@@ -104,8 +104,8 @@ impl MongoStore {
         Ok(Delivered::NotWaiting(state))
     }
 
-    /// Delivers to jobs that wait. If it has become too late for one of them meanwhile, the whole is
-    /// done again.
+    /// Delivers to waiting jobs. If one of their deadlines passes in between, the call is retried
+    /// as a whole.
     async fn take_signals(
         &self,
         tx: &mut Tx<'_>,
@@ -163,7 +163,7 @@ impl MongoStore {
         tx.finish(failed).await
     }
 
-    /// Fails these jobs, whose signals did not come; who they are, in order of id.
+    /// Fails these jobs, whose signals are overdue, and returns their ids in order.
     async fn fail_waiting(&self, tx: &mut Tx<'_>, rows: &[RawDocumentBuf]) -> Inner<Vec<JobId>> {
         let side = self.main();
         let now = self.now(side).await?;
@@ -191,7 +191,7 @@ impl MongoStore {
     }
 }
 
-/// A signal as it is stored with a new job.
+/// Returns a signal as it is stored with a new job.
 pub(crate) fn stored(wait: &SignalWait, now: i64) -> RawDocumentBuf {
     let timeout = duration_millis(wait.timeout);
     rawdoc! {
@@ -202,12 +202,12 @@ pub(crate) fn stored(wait: &SignalWait, now: i64) -> RawDocumentBuf {
     }
 }
 
-/// The stage that notes that a job has ended without its signal. [signal.late]
+/// The stage for a job that has ended without its signal. [signal.late]
 pub(crate) fn closed() -> Document {
     doc! { "$set": { "signal.state": CLOSED } }
 }
 
-/// The stage that lets a requeued job wait for its signal again. [link.requeue]
+/// The stage that makes a requeued job wait for its signal again. [link.requeue]
 pub(crate) fn renewed(now: Now) -> Document {
     let timeout = doc! { "$min": ["$signal.timeout", LONGEST] };
     doc! { "$set": {
@@ -216,7 +216,7 @@ pub(crate) fn renewed(now: Now) -> Document {
     } }
 }
 
-/// The jobs that wait for a signal that may still come.
+/// Matches jobs whose signal can still arrive.
 fn in_time(now: Now) -> Document {
     let deadline = match now {
         Now::Fixed(now) => doc! { "signal.deadline": { "$gt": now } },
@@ -237,17 +237,17 @@ fn state_of(row: &RawDocument) -> Option<i64> {
     row::optional_int(signal(row)?, "state").ok().flatten()
 }
 
-/// Whether the job of a document waits for its signal.
+/// Returns whether the job waits for its signal.
 pub(crate) fn is_open(row: &RawDocument) -> bool {
     state_of(row) == Some(OPEN.into())
 }
 
-/// Whether the job of a document waits, or waited, for a signal that has not come.
+/// Returns whether the job waits, or waited, for a signal that has not arrived.
 pub(crate) fn is_missing(row: &RawDocument) -> bool {
     state_of(row).is_some_and(|state| state != i64::from(COME))
 }
 
-/// What signal the job of a document waits for.
+/// Returns the signal for which the job waits.
 fn wait(row: &RawDocument) -> std::result::Result<SignalWait, InvalidInput> {
     let missing = || InvalidInput::new("signal", "is missing");
     let signal = signal(row).ok_or_else(missing)?;
@@ -256,7 +256,7 @@ fn wait(row: &RawDocument) -> std::result::Result<SignalWait, InvalidInput> {
     Ok(SignalWait::new(key, timeout))
 }
 
-/// Completes a job that is shown with its signal.
+/// Adds the signal to a job that is shown.
 pub(crate) fn show(
     row: &RawDocument,
     job: &mut JobRecord,

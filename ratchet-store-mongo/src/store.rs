@@ -1,4 +1,4 @@
-//! The handle: connections, and trying again after one was lost.
+//! The handle: connections, and retries after a lost connection.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,12 +32,12 @@ use crate::routes::Routes;
 /// Clones share the connections. Several stores on the same collections, in any number of processes
 /// and hosts, are a cluster.
 ///
-/// Calls need a Tokio runtime with its timers and I/O on.
+/// Calls need a Tokio runtime with timers and I/O enabled.
 #[derive(Clone)]
 pub struct MongoStore(Arc<Inside>);
 
 struct Inside {
-    /// A host that is reached without TLS.
+    /// A host that is connected without TLS.
     plaintext_host: Option<String>,
     clients: Arc<Clients>,
     clock: Clock,
@@ -48,30 +48,30 @@ struct Inside {
     wakeups: bool,
     closed: AtomicBool,
     coordinator: OnceLock<Option<Arc<MongoCoordinator>>>,
-    /// Of those who met others in a batch.
+    /// For calls that conflicted in a batch: they take turns.
     turn: Mutex<()>,
-    /// Whether most jobs of the last settlement were ones that others wait for.
+    /// Whether other jobs or batches waited for most jobs of the last settlement.
     follows: AtomicBool,
 }
 
-/// What is behind the connection.
+/// The server behind the connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     pub(crate) version: String,
-    /// Whether it has transactions and change streams.
+    /// Whether it supports transactions and change streams.
     pub(crate) transactions: bool,
 }
 
-/// How often a call that the database gave up because of others is tried again: transactions do not wait
-/// for each other here. The deadline ends it earlier as a rule.
+/// How often a call is retried after contention: transactions of MongoDB do not wait for each
+/// other. Usually the deadline comes first.
 const RETRIES: u32 = 1_000;
-/// How often a call is repeated whose server was lost.
+/// How often a call is repeated after losing the server.
 const REPEATS: u32 = 5;
 
 impl MongoStore {
-    /// Connects to the database of a URL, `mongodb://user:password@host:27017/database`, or
-    /// `mongodb+srv://…`, and creates the collections and indexes that are missing. The options of
-    /// the URL are the driver's: `replicaSet`, `authSource`, `tls`, …
+    /// Connects to the database of a URL, `mongodb://user:password@host:27017/database` or
+    /// `mongodb+srv://…`, and creates missing collections and indexes. The options of the URL are
+    /// the driver's: `replicaSet`, `authSource`, `tls`, …
     ///
     /// # Errors
     /// As for [`Builder::connect`].
@@ -79,8 +79,8 @@ impl MongoStore {
         Self::builder(url).connect().await
     }
 
-    /// Uses a database of the application's own, through its client, for heartbeats and locks too.
-    /// The concerns of the handle do not matter: every call has its own.
+    /// Uses a database of the application through its client, for heartbeats and locks too. The
+    /// handle's read and write concerns are ignored; each call sets its own.
     ///
     /// # Errors
     /// As for [`Builder::connect`].
@@ -88,31 +88,31 @@ impl MongoStore {
         Self::database_builder(database).connect().await
     }
 
-    /// Settings for the database of a URL.
+    /// Returns settings for the database of a URL.
     pub fn builder(url: &str) -> Builder {
         Builder::url(url)
     }
 
-    /// Settings for a database of the application's own.
+    /// Returns settings for a database of the application.
     pub fn database_builder(database: Database) -> Builder {
         Builder::of_database(database)
     }
 
-    /// What makes the collections and indexes behind this prefix in an empty database, for those who
-    /// want to read or run it themselves. Then connect with [`Builder::create`] off.
+    /// Returns the migrations that create the collections and indexes with this prefix in an empty
+    /// database, to read them or run them yourself. Then connect with [`Builder::create`] off.
     #[must_use]
     pub fn migrations(prefix: &str) -> Vec<Migration> {
         open::scripts(None, prefix)
     }
 
-    /// Whether the server has transactions: it is part of a replica set. See the documentation of
-    /// this crate for what needs them.
+    /// Returns whether the server has transactions, as part of a replica set. The documentation of
+    /// this crate lists what needs them.
     #[must_use]
     pub fn has_transactions(&self) -> bool {
         self.0.server.transactions
     }
 
-    /// Closes the connections, unless the client is the application's own.
+    /// Closes the connections, unless the client is the application's.
     async fn close_connections(&self) {
         self.0.closed.store(true, Ordering::SeqCst);
         if let Some(Some(coordinator)) = self.0.coordinator.get() {
@@ -158,17 +158,17 @@ impl MongoStore {
         })))
     }
 
-    /// A host that is reached without TLS.
+    /// Returns a host that is connected without TLS.
     pub(crate) fn plaintext_host(&self) -> Option<&str> {
         self.0.plaintext_host.as_deref()
     }
 
-    /// The collections, through the pool of jobs.
+    /// Returns the collections through the pool of jobs.
     pub(crate) fn main(&self) -> &Side {
         &self.0.clients.current().main
     }
 
-    /// The collections, through the client of heartbeats and locks.
+    /// Returns the collections through the client of heartbeats and locks.
     pub(crate) fn live(&self) -> &Side {
         &self.0.clients.current().live
     }
@@ -185,33 +185,33 @@ impl MongoStore {
         &self.0.lookahead
     }
 
-    /// Keeps the others of this store who met somebody in a batch waiting.
+    /// Makes other calls of this store that conflicted in a batch wait for their turn.
     pub(crate) async fn turn_in_batches(&self) -> MutexGuard<'_, ()> {
         self.0.turn.lock().await
     }
 
-    /// Remembers whether most jobs of the last settlement were ones that others wait for.
+    /// Records whether other jobs or batches waited for most jobs of the last settlement.
     pub(crate) fn note_follows(&self, follows: bool) {
         self.0.follows.store(follows, Ordering::Relaxed);
     }
 
-    /// Returns whether most jobs of the last settlement were ones that others wait for: the next is
-    /// expected to be like it.
+    /// Returns whether other jobs or batches waited for most jobs of the last settlement: the next
+    /// settlement is expected to be similar.
     pub(crate) fn expects_to_follow(&self) -> bool {
         self.0.follows.load(Ordering::Relaxed)
     }
 
-    /// The time for statements that take it themselves.
+    /// Returns the time for statements that compute it themselves.
     pub(crate) async fn now(&self, side: &Side) -> Inner<Now> {
         self.0.clock.now(side).await
     }
 
-    /// The time as a constant.
+    /// Returns the time as a constant.
     pub(crate) async fn millis(&self, side: &Side) -> Inner<i64> {
         self.0.clock.millis(side).await
     }
 
-    /// A transaction, or calls without one where there are none.
+    /// Begins a transaction, or returns calls without one on a server without transactions.
     pub(crate) async fn begin<'a>(&self, side: &'a Side) -> Inner<Tx<'a>> {
         if self.0.server.transactions {
             side.begin().await
@@ -220,7 +220,7 @@ impl MongoStore {
         }
     }
 
-    /// Refuses what this server cannot do.
+    /// Fails if this server has no transactions.
     pub(crate) fn need_transactions(&self, what: &str) -> Inner<()> {
         if self.0.server.transactions {
             return Ok(());
@@ -234,8 +234,7 @@ impl MongoStore {
         ))
     }
 
-    /// Makes one call, which must be safe to repeat: again when a server or a connection turns out
-    /// to be lost.
+    /// Runs a call that is safe to repeat. Repeats it after a server or a connection was lost.
     pub(crate) async fn call<T, Work>(
         &self,
         operation: &'static str,
@@ -249,8 +248,8 @@ impl MongoStore {
             .await
     }
 
-    /// As [`call`](Self::call), for work whose second answer would not be the first: it is repeated only
-    /// if the server undid it.
+    /// As [`call`](Self::call), for work that would return something else when repeated: repeats it
+    /// only if the server reports that it had no effect.
     pub(crate) async fn call_once<T, Work>(
         &self,
         operation: &'static str,
@@ -264,8 +263,9 @@ impl MongoStore {
             .await
     }
 
-    /// As [`call_once`](Self::call_once), for work that keeps something from one try to the
-    /// next: what it has done, or when it is to end. It is repeated after contention as well, since the door of the core would begin anew.
+    /// As [`call_once`](Self::call_once), for work that keeps state between tries: what it has
+    /// done, or when it must end. It is retried here after contention as well, since a retry by the
+    /// core would lose that state.
     pub(crate) async fn call_going_on<T, Work>(
         &self,
         operation: &'static str,
@@ -279,7 +279,7 @@ impl MongoStore {
             .await
     }
 
-    /// Tries again after contention as `backoff` says, and after a loss as `repeat` says.
+    /// Retries after contention as `backoff` decides, and after a loss as `repeat` decides.
     async fn repeat<T, Work>(
         &self,
         operation: &'static str,
@@ -300,7 +300,7 @@ impl MongoStore {
                     Ok(done) => return Ok(done),
                     Err(failure) => failure,
                 };
-                // The door would forget that the work was tried before.
+                // A retry by the core would not know that the work was tried before.
                 let contends = lost > 0 && failure.kind == StoreErrorKind::Contention;
                 let again = contends || repeat(failure.loss);
                 if let Some(pause) = backoff.failed(failure.kind, began.elapsed(), fastrand::f64())
@@ -325,7 +325,7 @@ impl MongoStore {
         done.map_err(|failure| failure.during(operation))
     }
 
-    /// Says which index is missing, if the server refused a statement because it names one.
+    /// Names the missing index if the server refused a statement because its hint does not exist.
     async fn name_missing_index(&self, failure: Failure) -> Failure {
         if failure.code != BAD_VALUE || !failure.is_altered() {
             return failure;
@@ -363,7 +363,7 @@ pub(crate) fn pause(repetition: u32) -> Duration {
 }
 
 impl fmt::Debug for MongoStore {
-    /// Without the options of the clients: they have the password.
+    /// Omits the clients' options: they contain the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MongoStore")
             .field("database", &self.main().database.name())
@@ -429,7 +429,7 @@ impl Store for MongoStore {
     }
 
     fn transactions(&self) -> Option<&dyn TransactionStore> {
-        // A standalone server is refused with what to do about it.
+        // Also for a standalone server: its error says what to do.
         Some(self)
     }
 

@@ -1,4 +1,4 @@
-//! The conformance suite on a replica set: collections of its own per case, several handles on
+//! The conformance suite on a replica set: separate collections per case, with several handles on
 //! them.
 
 mod fixture;
@@ -22,7 +22,8 @@ const POWERS: &[Power] = &[
 ];
 
 fn main() -> ExitCode {
-    // Each step waits for a majority and its journal. A parent is flagged before its child is stored.
+    // Few histories, since each step waits for a majority and its journal. A parent is flagged
+    // before its child is stored.
     let suite = Suite::new("mongodb", POWERS).histories(10);
     let suite = suite.may_say_awaited_of_others();
     suite.run(async { fixture::provision(server::URL) })

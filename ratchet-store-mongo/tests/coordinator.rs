@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Collections, and a line to the server for what carries wakeups.
+/// Collections, and a proxy to the server for the wakeups' connection.
 struct Changes {
     space: Space,
     line: Line,
@@ -47,7 +47,7 @@ impl Changes {
 #[async_trait]
 impl CoordinatorFixture for Changes {
     async fn connect(&self) -> Result<Arc<dyn ClusterCoordinator>, BoxError> {
-        // Directly: the set would tell the driver the address of the server itself.
+        // A direct connection: otherwise the driver learns the server's own address from the set.
         let line = format!("mongodb://{}/?directConnection=true", self.line.address());
         let space = Space {
             url: line,

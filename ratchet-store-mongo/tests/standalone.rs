@@ -1,6 +1,6 @@
-//! The conformance suite on a server without transactions: what is refused there is left out, and
-//! says so in the report; everything else holds. Of the powers that a store may have it has rates
-//! and can look at itself.
+//! The conformance suite on a server without transactions. Cases that the store refuses there are
+//! exempted, as the report shows; all others must pass. Of the optional powers it has rates and
+//! diagnostics.
 
 mod fixture;
 mod server;
@@ -50,14 +50,14 @@ const WITHOUT: &[&str] = &[
     "version::a_bump_of_a_tenure_that_is_over_changes_nothing",
 ];
 
-/// What is not even tried: each failure of a history would be shrunk, which takes long, and a dropped
-/// call may have stored all of its jobs or none by chance.
+/// Cases that do not run: each failing history would be shrunk, which takes long, and a dropped
+/// call may by chance have stored all of its jobs or none.
 const WITHOUT_RUNNING: &[&str] = &[
     "differential",
     "enqueue::a_dropped_enqueue_has_stored_all_of_its_jobs_or_none",
 ];
 
-const WHY: &str = "needs transactions, which a standalone has not";
+const WHY: &str = "needs transactions, which a standalone server lacks";
 
 fn main() -> ExitCode {
     Suite::new(

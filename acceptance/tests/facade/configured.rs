@@ -86,11 +86,11 @@ fn mongo_settings_are_named_by_their_keys() {
              deadline = '30d'\n[store.mongo]\nprefix = '$a'\ndatabase = 'admin'\n"
         ),
         [
-            "store.deadline = \"30d\" (ratchet.toml:4): deadline is longer than the server takes \
-             one, which is about 24 days",
+            "store.deadline = \"30d\" (ratchet.toml:4): deadline is longer than the server \
+             allows, which is about 24 days",
             "store.max_connections = 0 (ratchet.toml:3): max_connections is zero",
-            "store.mongo.database = \"admin\" (ratchet.toml:7): database is one that the server \
-             keeps to itself",
+            "store.mongo.database = \"admin\" (ratchet.toml:7): database is reserved by the \
+             server",
             "store.mongo.prefix = \"$a\" (ratchet.toml:6): prefix has a `$` or a NUL",
         ]
     );

@@ -1,12 +1,12 @@
-//! Acting on jobs: which ones, and what they answer. With what single jobs can be given: pauses, due
-//! times, priorities, and their deletion.
+//! Actions on jobs: which jobs they reach, their outcomes, and what they change: pauses, due times,
+//! priorities, deletion.
 
 use ratchet_core::limits::MAX_BATCH;
 use ratchet_core::state::Response;
 
 use super::prelude::*;
 
-/// One job in every state that can be reached, each in a queue of its own.
+/// Stores one job in every state that can be reached, each in a separate queue.
 async fn one_in_every_state(node: &TestNode) -> Vec<JobId> {
     let mut all = Vec::new();
     let error = "it failed".to_owned();
@@ -26,7 +26,7 @@ async fn one_in_every_state(node: &TestNode) -> Vec<JobId> {
     let paused = node.add(job()).await;
     node.act(paused, JobAction::Pause).await;
     all.extend([paused, node.add(job()).await]);
-    // Before the head of its lane, whose end would let it go.
+    // Listed before the head of its lane, whose end would promote it.
     let lane = [job().lane("l"), job().lane("l")];
     all.extend(node.add_all(&lane).await.into_iter().rev());
     all
@@ -129,7 +129,7 @@ cases! {
     async fn a_filter_takes_the_oldest_that_can(cx: &Cx) {
         let node = cx.node().await;
         let all = node.add_all(&jobs(6)).await;
-        // Those that refuse neither count against the limit nor are answered.
+        // Jobs that refuse the action neither count against the limit nor are returned.
         node.act(all[0], JobAction::Pause).await;
         node.act(all[2], JobAction::Cancel).await;
         let selector = JobSelector::matching(JobFilter::all(), 2);
@@ -233,7 +233,7 @@ cases! {
             assert!(visited.len() <= all.len(), "a job was visited twice");
         }
         assert_eq!(visited, all);
-        // Ids are those that were asked for, whatever is said to be behind what.
+        // Ids are acted on as given, whatever the cursor.
         let ids = JobSelector::Ids(all[..2].to_vec()).after(Some(all[6]));
         assert_eq!(node.act_on(&ids, action).await.len(), 2);
     }
@@ -315,7 +315,7 @@ cases! {
         let all = node.add_all(&[job().lane("l"), job().lane("l"), job().lane("l")]).await;
         let later = JobAction::Reschedule(RunAt::In(HOUR));
         assert_eq!(node.act(all[0], later).await, ActionOutcome::Changed);
-        // The last is due first, and stays the last.
+        // The last job becomes due first, but keeps its place.
         let due = node.now().await - HOUR;
         let early = JobAction::Reschedule(RunAt::At(due));
         assert_eq!(node.act(all[2], early).await, ActionOutcome::Changed);
@@ -457,7 +457,7 @@ cases! {
                     Some(state) if state.respond(action) == Response::Refuse => {
                         ActionOutcome::Refused(state)
                     }
-                    // What changes no state is done again.
+                    // A repeat of an action that changes no state has the same outcome.
                     Some(_) => outcomes[0],
                 };
                 assert_eq!(outcomes.len(), 2, "{action:?} of a {before} job");
@@ -512,7 +512,7 @@ cases! {
             assert_eq!(outcomes, expected);
             after = acted.last().map(|one| one.job);
         }
-        // Passes that begin anew meet the same jobs again.
+        // Passes that start over meet the same jobs again.
         let selector = JobSelector::matching(JobFilter::all(), 2);
         let acted = node.act_on(&selector, JobAction::Requeue).await;
         let met: Vec<JobId> = acted.iter().map(|one| one.job).collect();

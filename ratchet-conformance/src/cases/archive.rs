@@ -1,4 +1,4 @@
-//! The archive: what is moved into it, what of it is found there, and what goes for good.
+//! The archive: what is moved into it, what is found there, and what is deleted for good.
 
 use ratchet_core::store::ArchiveStore;
 
@@ -24,7 +24,7 @@ async fn purge_archive(node: &TestNode, older_than: Duration, limit: usize) -> u
     landed(ok(archive(node).purge_archive(&request).await))
 }
 
-/// Every archived job, oldest first.
+/// Returns every archived job, oldest first.
 async fn everything(node: &TestNode) -> Vec<ArchivedJob> {
     let page = PageRequest::first(1_000).order(JobOrder::OldestFirst);
     ok(archive(node)
@@ -41,7 +41,7 @@ fn archived_ids(jobs: &[ArchivedJob]) -> Vec<JobId> {
     jobs.iter().map(|one| one.job.id).collect()
 }
 
-/// Every archived job that matches, in pages of up to `limit`.
+/// Returns every archived job that matches, read in pages of up to `limit`.
 async fn walk(
     node: &TestNode,
     filter: &ArchiveFilter,
@@ -62,7 +62,7 @@ async fn walk(
     }
 }
 
-/// Ends jobs of several kinds and queues in every way; their ids.
+/// Ends jobs of several kinds and queues in every way, and returns their ids.
 async fn ended(node: &TestNode) -> Vec<JobId> {
     let mut all = Vec::new();
     for number in 0..18 {
@@ -140,7 +140,7 @@ cases! {
             node.end(id, Outcome::Succeeded { result: Some(json("7")) }).await;
         }
         cx.advance(HOUR).await;
-        // It is the older one, and does not keep the other.
+        // The parent is older, and does not keep the plain job back.
         let request = PurgeRequest::new(JobState::Succeeded, MINUTE, 1);
         assert_eq!(landed(ok(archive(&node).archive(&request).await)), 1);
         assert_eq!(landed(ok(archive(&node).archive(&request).await)), 0);
@@ -159,7 +159,7 @@ cases! {
         let parent = node.add(job()).await;
         let child = node.add(job().after(parent, Condition::Ended)).await;
         node.end(parent, Outcome::Succeeded { result: None }).await;
-        // Each pass has another old job as well, since a store may see beforehand that there is none.
+        // Each pass also has a plain old job: a store may check beforehand whether there is any.
         let pass = async || {
             let plain = node.add(job()).await;
             node.end(plain, Outcome::Succeeded { result: None }).await;
@@ -208,7 +208,7 @@ cases! {
         let node = cx.node().await;
         let mut all = node.add_all(&jobs(5)).await;
         let mut claimed = node.claim(5).await;
-        // They finish in another order than they were made in.
+        // They finish in another order than they were created.
         claimed.rotate_left(2);
         all.rotate_left(2);
         for job in claimed {
@@ -342,7 +342,7 @@ cases! {
             cx.advance(SECOND).await;
         }
         cx.advance(HOUR).await;
-        // They come into the archive in the order of their ends.
+        // They are archived in the order of their ends.
         for _ in 0..3 {
             assert_eq!(put_away(&node, JobState::Cancelled, MINUTE, 2).await, 2);
         }
@@ -372,7 +372,7 @@ cases! {
         let kept = node.add(job()).await;
         node.act(kept, JobAction::Cancel).await;
         cx.advance(HOUR - 4 * SECOND).await;
-        // Not the last, which is too young, and stays among the jobs.
+        // All but the last, which is too young.
         assert_eq!(put_away(&node, JobState::Cancelled, HOUR - 4 * SECOND, 10).await, 4);
         assert_eq!(purge_archive(&node, HOUR, 10).await, 0);
         cx.advance(MILLI).await;
@@ -474,7 +474,7 @@ cases! {
                 let mut moved = 0;
                 loop {
                     if racer == 3 {
-                        // The reader: among the jobs first, then in the archive.
+                        // The reader: first among the jobs, then in the archive.
                         let stored = node.get_all(&all).await;
                         let archived = ok(archive(&node).archived(&all).await);
                         for (stored, archived) in stored.iter().zip(&archived) {

@@ -1,4 +1,4 @@
-//! Batches: jobs that are counted together, and what their end lets go.
+//! Batches: jobs that are counted together, and the jobs that a batch's end releases.
 
 use JobState::{Blocked, Cancelled, Failed, Pending, Succeeded};
 
@@ -13,7 +13,7 @@ fn succeeded() -> Outcome {
     Outcome::Succeeded { result: None }
 }
 
-/// `count` children of a batch.
+/// Returns `count` children of a batch.
 fn children(batch: BatchId, count: usize) -> Vec<NewJob> {
     jobs(count)
         .into_iter()
@@ -21,7 +21,7 @@ fn children(batch: BatchId, count: usize) -> Vec<NewJob> {
         .collect()
 }
 
-/// A job that waits for a batch.
+/// Returns a job that waits for a batch.
 fn callback(batch: BatchId, condition: BatchCondition) -> NewJob {
     job().after_batch(batch, condition)
 }
@@ -51,7 +51,7 @@ cases! {
         assert_eq!(close(batch).await, BatchClosed::Closed);
         cx.proving(["batch.end"]);
         let closed = nodes[0].read_batch(batch).await;
-        // Without children that is its end.
+        // Without children, closing is the end.
         assert_eq!((closed.closed, closed.ended_at), (true, Some(nodes[0].now().await)));
         cx.advance(SECOND).await;
         cx.proving(["batch.close"]);
@@ -109,7 +109,7 @@ cases! {
         cx.proving(["batch.end"]);
         assert_eq!(node.read_batch(batch).await.ended_at, Some(node.now().await));
         cx.proving(["batch.count"]);
-        // A repeated end is not counted.
+        // A repeated settlement is not counted.
         node.settle(token, failed()).await;
         assert_eq!(node.counts(batch).await, [5, 2, 1, 2]);
     }
@@ -140,7 +140,7 @@ cases! {
         cx.proving(["enqueue.atomic"]);
         node.add(job().unique_key("v")).await;
         cx.proving(["enqueue.repeat"]);
-        // What is in it already may be repeated.
+        // Jobs that are already in the closed batch may be repeated.
         assert_eq!(node.enqueue(&jobs).await.len(), 2);
         assert_eq!(node.counts(batch).await, [2, 0, 0, 0]);
     }
@@ -185,7 +185,7 @@ cases! {
             BatchCondition::SucceededAtLeast { percent: 50 },
         ];
         let (wait, go, no) = (Blocked, Pending, Cancelled);
-        // The ends of four children, and how the callbacks stand after each.
+        // The ends of four children, and the states of the callbacks after each.
         let table = [
             ([true, true, true, true], [
                 [wait; 5],
@@ -221,7 +221,7 @@ cases! {
                 node.settle(token, outcome).await;
                 assert_eq!(node.states(callbacks).await, expected, "{ends:?}");
             }
-            // Each that is stored later finds what the others found.
+            // Callbacks stored later are decided in the same way.
             for (condition, earlier) in conditions.into_iter().zip(callbacks) {
                 let late = node.add(callback(batch, condition)).await;
                 let states = node.states([late, earlier]).await;
@@ -265,7 +265,7 @@ cases! {
         let root = node.add(job().in_batch(inner)).await;
         let child = job().after(root, Condition::Succeeded).in_batch(inner);
         let child = node.add(child).await;
-        // The callback of one batch is a child of the next, and so on.
+        // The callback of one batch is a child of the next.
         let good = callback(inner, BatchCondition::Succeeded).in_batch(outer);
         let good = node.add(good).await;
         let last = node.add(callback(outer, BatchCondition::Failed)).await;
@@ -278,7 +278,7 @@ cases! {
         assert_eq!(node.counts(inner).await, [2, 0, 1, 1]);
         assert_eq!(node.counts(outer).await, [1, 0, 0, 1]);
         cx.proving(["link.enqueue"]);
-        // One that is cancelled as it is stored is counted at once.
+        // A job that is cancelled as it is stored is counted at once.
         let batch = node.batch().await;
         let late = job().after(root, Condition::Succeeded).in_batch(batch);
         let late = node.add(late).await;
@@ -411,12 +411,12 @@ cases! {
             fence: Fence(1),
         };
         assert_eq!(purge(&old.clone().guarded(Some(guard))).await, Guarded::Stale);
-        // The second one is exactly as old as that.
+        // The second batch is exactly at the limit of age.
         assert_eq!(purge(&old).await, Guarded::Done(1));
         let left = ok(node.workflows().recent_batches(10, None).await);
         let left: Vec<BatchId> = left.iter().map(|batch| batch.id).collect();
         assert_eq!(left, [all[2].0, all[1].0]);
-        // Its children know where they were, and end as ever.
+        // The children of the purged batch still name it, and end as usual.
         let child = all[0].1;
         assert_eq!(node.get(child).await.spec.batch, Some(all[0].0));
         node.act(child, JobAction::Requeue).await;
@@ -424,7 +424,7 @@ cases! {
         assert_eq!(node.state(done).await, Pending);
         cx.advance(DAY).await;
         assert_eq!(purge(&BatchPurge::new(HOUR, 1)).await, Guarded::Done(1));
-        // One that is open stays.
+        // An open batch stays.
         assert_eq!(purge(&BatchPurge::new(Duration::ZERO, 10)).await, Guarded::Done(0));
         assert_refused(node.workflows().purge_batches(&BatchPurge::new(HOUR, 0)).await, "limit");
         let late = callback(all[0].0, BatchCondition::Ended);
@@ -478,7 +478,7 @@ cases! {
                         1 => Outcome::Cancelled,
                         _ => succeeded(),
                     };
-                    // Twice, as by somebody who lost the answer.
+                    // Twice, as a caller does that lost the first reply.
                     for _ in 0..2 {
                         assert_eq!(node.settle(token, outcome.clone()).await, Fenced::Applied);
                     }

@@ -1,4 +1,4 @@
-//! Cancelling: at once what waits, by request what runs.
+//! Cancelling: waiting jobs at once, running jobs by request.
 
 use super::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Claiming: which jobs, how many, and what comes with them.
+//! Claiming: which jobs, how many, and what is returned with them.
 
 use ratchet_core::limits::{MAX_BATCH, MAX_PAYLOAD_VERSION};
 
@@ -207,7 +207,7 @@ cases! {
         assert!(node.claim_lean(&nothing).await.is_empty());
         let request = node.request(10).queues(except(&["c", "a", "d"])).kinds(except(&["l"]));
         assert_eq!(ids(&node.claim_with(&request).await), [all[2]]);
-        // One whose route the store has not seen when the first claim was made.
+        // A job on a route that the store had not seen at the first claim.
         let new = node.add(NewJob::new("k", &()).queue("later")).await;
         let request = node.request(10).queues(except(&["a"])).kinds(except(&["l"]));
         let claimed = node.claim_lean(&request).await;

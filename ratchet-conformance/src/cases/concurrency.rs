@@ -1,10 +1,10 @@
-//! Many at once: the promises hold when everybody pushes.
+//! Concurrency: the contract holds under concurrent calls of every kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::prelude::*;
 
-/// Claims and ends jobs until there are none; the tokens it had.
+/// Claims and ends jobs until there are none, and returns their tokens.
 async fn drain(node: TestNode, limit: usize) -> Vec<ClaimToken> {
     let mut had = Vec::new();
     loop {
@@ -25,7 +25,7 @@ async fn drain(node: TestNode, limit: usize) -> Vec<ClaimToken> {
     }
 }
 
-/// What must hold of every job at every moment, and of its history.
+/// Checks the invariants of every job and of its history.
 async fn assert_sound(node: &TestNode) {
     let mut keys = BTreeSet::new();
     for job in node.everything().await {
@@ -41,7 +41,7 @@ async fn assert_sound(node: &TestNode) {
             running || (job.node.is_none() && !job.cancel_requested),
             "{job:?}"
         );
-        // Every claim but the present one has ended exactly once.
+        // Every claim but the current one has ended exactly once.
         let ended: Vec<u64> = history.iter().map(|entry| entry.seq).collect();
         let last = job.claim_seq - u64::from(running);
         assert_eq!(ended, (1..=last).collect::<Vec<u64>>(), "{job:?}");
@@ -224,7 +224,7 @@ cases! {
                 Some(ActionOutcome::Refused(JobState::Succeeded)) => {
                     (JobState::Succeeded, Some(json("1")))
                 }
-                other => panic!("the cancel said {other:?}"),
+                other => panic!("the cancel returned {other:?}"),
             };
             assert_eq!((stored.state, stored.result), expected);
             let next = nodes[1].add(job().unique_key(&key)).await;
@@ -260,7 +260,7 @@ cases! {
                     let token = nodes[0].present(id).await;
                     nodes[0].settle(token, Outcome::Released).await;
                 }
-                other => panic!("the cancel said {other:?}"),
+                other => panic!("the cancel returned {other:?}"),
             }
         }
     }
@@ -419,10 +419,10 @@ cases! {
             let state = match answers[1] {
                 ActionOutcome::Refused(JobState::Failed) => JobState::Pending,
                 ActionOutcome::Became(JobState::Cancelled) => JobState::Cancelled,
-                other => panic!("the cancel said {other:?}"),
+                other => panic!("the cancel returned {other:?}"),
             };
             assert_eq!(nodes[0].state(id).await, state);
-            // The key is the job's exactly while it waits.
+            // The job has the key exactly while it waits.
             let next = nodes[1].offer(&job().unique_key(&key)).await;
             let waits = state == JobState::Pending;
             assert_eq!(next == Enqueued::Duplicate(id), waits, "{next:?}");
@@ -461,11 +461,11 @@ cases! {
     async fn a_renewal_and_a_takeover_at_the_expiry_agree(cx: &Cx) {
         let nodes = cx.nodes(2).await;
         for round in 0..10 {
-            // A millisecond before the lock expires, and when it does.
+            // A millisecond before the lock expires, or exactly when it does.
             let early = round % 2 == 0;
             let lock = format!("lock {round}");
             let Acquired::Acquired { fence } = nodes[0].acquire(&lock, SECOND).await else {
-                panic!("a lock that nobody has is held");
+                panic!("a free lock is held");
             };
             cx.advance(SECOND - if early { MILLI } else { Duration::ZERO })
                 .await;
@@ -483,12 +483,12 @@ cases! {
                 }
             })
             .await;
-            assert_eq!(won, [early, !early], "exactly one wins, and the clock says who");
+            assert_eq!(won, [early, !early], "exactly one wins, as the clock decides");
         }
     }
 }
 
-/// Does a bit of everything in a random order; the tokens it was given.
+/// Makes calls of every kind in a random order, and returns the tokens it got.
 async fn storm(node: TestNode, racer: usize) -> Vec<ClaimToken> {
     let mut random = fastrand::Rng::with_seed(racer as u64);
     let mut given = Vec::new();

@@ -1,4 +1,4 @@
-//! Errors: refused input is told from a failing store, and a bad row harms only itself.
+//! Errors: refused input differs from a failing store, and a bad row affects only itself.
 
 use super::prelude::*;
 
@@ -77,7 +77,7 @@ cases! {
     #[needs(Workflows)]
     async fn a_refused_call_among_others_at_once_leaves_nothing(cx: &Cx) {
         const CALLERS: usize = 12;
-        // One handle, which may write the calls of several callers in one transaction.
+        // One handle, which may combine the calls of several callers in one transaction.
         let node = cx.node().await;
         for round in 0..10 {
             let batches: Vec<Vec<NewJob>> = (0..CALLERS)
@@ -103,7 +103,7 @@ cases! {
                 let all = found.iter().all(|job| job.is_some() == good);
                 assert!(all, "round {round}, caller {caller}: {found:?}");
                 if !good {
-                    // Nor did it take a key.
+                    // The refused job took no key either.
                     node.add(batch[1].another()).await;
                 }
             }
@@ -118,7 +118,7 @@ cases! {
         let bad = all[4];
         ok_vandal(cx.vandal().spoil(bad).await);
         let mut claimed = Vec::new();
-        // However the row is kept out, a few claims must bring all others.
+        // However the store skips the row, a few claims must return all other jobs.
         for _ in 0..4 {
             claimed.extend(ids(&node.claim(5).await));
         }
@@ -171,7 +171,7 @@ cases! {
         for limit in [1, 2, 10] {
             let mut visited = Vec::new();
             let mut page = PageRequest::first(limit).order(JobOrder::OldestFirst);
-            // One page per job is the most there can be.
+            // There are at most as many pages as jobs.
             for _ in 0..=all.len() {
                 let read = node.list(&JobFilter::all(), &page).await;
                 visited.extend(ids(&read.jobs));

@@ -1,9 +1,9 @@
-//! Claims that were given up: what later passes, reports and the history say of them until and after
-//! they are settled.
+//! Claims that were given up: what later passes, reports and the history return for them before and
+//! after they are settled.
 
 use super::prelude::*;
 
-/// A claim that a pass gave up at its first crash; with its node, which died.
+/// Returns a claim that a pass gave up at its first crash, and whose node died.
 async fn given_up_on(node: &TestNode) -> ClaimToken {
     node.beat().await;
     node.add(job()).await;
@@ -15,7 +15,7 @@ async fn given_up_on(node: &TestNode) -> ClaimToken {
     token
 }
 
-/// What every pass says of a claim that was given up at its first crash.
+/// Returns what every pass returns for a claim that was given up at its first crash.
 fn exhausted(token: ClaimToken) -> Reclaimed {
     Reclaimed::new(token, ReclaimReason::OwnerLost, 1, true)
 }
@@ -95,7 +95,7 @@ cases! {
             assert_eq!(pass.len(), 1);
             taken.extend(pass);
         }
-        // A pass with more room has those that are left and the one that was given up.
+        // A pass with a larger limit returns the rest and the claim that was given up.
         let pass = node.reclaim(&reclaim().limit(3)).await;
         assert_eq!(pass.len(), 2);
         assert_eq!(pass[0], exhausted(given_up));

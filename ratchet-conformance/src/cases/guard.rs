@@ -1,4 +1,4 @@
-//! Guards: what is written in a tenure lands in that tenure only.
+//! Guards: a write of a tenure takes effect only within that tenure.
 
 use std::sync::Arc;
 
@@ -25,19 +25,19 @@ async fn release(node: &TestNode, guard: &Guard) {
     assert_eq!(released, Fenced::Applied);
 }
 
-/// Purges cancelled jobs, however young.
+/// Purges cancelled jobs of any age.
 async fn purge(node: &TestNode, guard: &Guard) -> Guarded<u64> {
     let request = PurgeRequest::new(JobState::Cancelled, MILLI, 10).guarded(Some(guard.clone()));
     ok(node.jobs().purge(&request).await)
 }
 
-/// A pass that finds every node silent that does not beat every minute.
+/// Sweeps nodes without a heartbeat for a minute.
 async fn sweep(node: &TestNode, guard: &Guard) -> Guarded<SweptNodes> {
     let sweep = NodeSweep::new(MINUTE, HOUR).guarded(Some(guard.clone()));
     ok(node.store.nodes().sweep_nodes(&sweep).await)
 }
 
-/// A job to be purged and a node to be swept, which stay as they are under this guard.
+/// Creates a job to purge and a node to sweep, and checks that this guard changes neither.
 async fn assert_stale(cx: &Cx, node: &TestNode, guard: &Guard) {
     let silent = cx.node().await;
     silent.beat().await;
@@ -157,7 +157,7 @@ cases! {
                 ElectionOutcome::Elected(term) => Some((*id, *term)),
                 _ => None,
             });
-            let (leader, term) = leaders.next().expect("somebody is elected");
+            let (leader, term) = leaders.next().expect("one node is elected");
             assert_eq!(leaders.next(), None, "two are elected");
             terms.push(term);
             let mut last = None;
@@ -187,10 +187,10 @@ cases! {
         let ElectionOutcome::Elected(first) = ok(sleeper.turn(old.id).await) else {
             panic!("the only candidate is not elected");
         };
-        // Its own clock stood still: it takes itself for the leader until it asks.
+        // Its local clock stood still: it considers itself the leader until it asks.
         cx.advance(HOUR).await;
         let ElectionOutcome::Elected(second) = ok(successor.turn(new.id).await) else {
-            panic!("nobody takes over");
+            panic!("the successor is not elected");
         };
         assert!(second > first);
         assert_eq!(sleeper.leadership().term(), Some(first));
@@ -208,15 +208,15 @@ cases! {
         let ElectionOutcome::Elected(first) = ok(old.turn(a.id).await) else {
             panic!("the only candidate is not elected");
         };
-        // The step is the lock's whole time, so nobody has to wait for it.
+        // The step is as long as the lock's TTL, so there is no wait for it.
         cx.proving(["lock.expire", "time.clock"]);
         cx.advance(HOUR).await;
         let ElectionOutcome::Elected(second) = ok(new.turn(b.id).await) else {
-            panic!("nobody takes over");
+            panic!("the new candidate is not elected");
         };
         assert!(second > first);
         cx.proving(["guard.write"]);
-        // Two lead: the old one trusts its own clock, which did not step.
+        // Two nodes lead: the old one trusts its local clock, which did not step.
         assert!(old.leadership().is_leader() && new.leadership().is_leader());
         let guards = [&old, &new].map(|one| one.leadership().guard().expect("it led"));
         assert_eq!(purge(&a, &guards[0]).await, Guarded::Stale);
@@ -247,7 +247,7 @@ cases! {
         let guard = leader.leadership().guard().expect("it leads");
         assert_eq!(purge(&a, &guard).await, Guarded::Done(0));
         cx.proving(["lock.renew"]);
-        // A renewal ends the lock no sooner, but at two times its ttl from now at the latest.
+        // A renewal never shortens the lock, except to at most two TTLs from now.
         let renewed = ok(leader.turn(a.id).await);
         assert_eq!(renewed, ElectionOutcome::AlreadyLeader(term));
         assert_eq!(held(ok(other.turn(b.id).await)), 90 * MINUTE);
@@ -256,7 +256,7 @@ cases! {
         assert_eq!(renewed, ElectionOutcome::AlreadyLeader(term));
         assert_eq!(held(ok(other.turn(b.id).await)), 2 * HOUR);
         cx.proving(["lock.held", "time.clock"]);
-        // The leader is gone when the clock steps: its lock lasts longer by the step.
+        // The leader is gone when the clock steps back: its lock lasts longer by the step.
         cx.set_back(30 * MINUTE).await;
         cx.advance(150 * MINUTE - MILLI).await;
         assert_eq!(held(ok(other.turn(b.id).await)), MILLI);

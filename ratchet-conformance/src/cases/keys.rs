@@ -1,13 +1,13 @@
-//! Idempotency keys, which are used once for ever, and unique keys, which an unfinished job has.
+//! Idempotency keys, which are used once for ever, and unique keys, which an unfinished job holds.
 
 use super::prelude::*;
 
-/// A job with this idempotency key.
+/// Returns a job with this idempotency key.
 fn once(key: &str) -> NewJob {
     job().idempotency_key(key)
 }
 
-/// A job with this unique key.
+/// Returns a job with this unique key.
 fn unique(key: &str) -> NewJob {
     job().unique_key(key)
 }
@@ -143,7 +143,7 @@ cases! {
         let token = node.take().await;
         node.succeed(token).await;
         let second = node.add(unique("k")).await;
-        // The first job ends "again", and is told to cancel: the key is the second's by now.
+        // The first job is settled again, and then cancelled: the second job has the key by now.
         node.succeed(token).await;
         let acted = node.act(token.job, JobAction::Cancel).await;
         assert_eq!(acted, ActionOutcome::Refused(JobState::Succeeded));
@@ -207,7 +207,7 @@ cases! {
         let first = node.add(once("i")).await;
         let both = unique("u").idempotency_key("i");
         assert_eq!(node.offer(&both).await, Enqueued::Duplicate(first));
-        // The same inside one batch.
+        // The same within one batch.
         let batch = [unique("v"), once("j"), unique("v").idempotency_key("j")];
         let answers = node.enqueue(&batch).await;
         assert_eq!(answers[2], Enqueued::Duplicate(batch[1].id()));
@@ -259,7 +259,7 @@ cases! {
         let answers = race(8, |racer| {
             let node = nodes[racer % nodes.len()].clone();
             async move {
-                // Every racer has the same keys, each in another order, so that careless locking
+                // Every racer has the same keys in another order, so that careless locking
                 // deadlocks.
                 let key = |number: usize| format!("key {}", (number * (2 * racer + 1)) % 16);
                 let batch: Vec<NewJob> = (0..16).map(|number| unique(&key(number))).collect();
@@ -293,7 +293,7 @@ cases! {
     }
 }
 
-/// One of the answers is `Created`, and all are about that job.
+/// Checks that one answer is `Created`, and all name that job.
 async fn one_created(node: &TestNode, answers: &[Enqueued]) {
     let stored = node.everything().await;
     assert_eq!(stored.len(), 1);

@@ -1,4 +1,4 @@
-//! Lanes: one job of a lane at a time, in the order the store took them in.
+//! Lanes: one job of a lane at a time, in the order in which the store accepted them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use JobState::{Blocked, Cancelled, Failed, Paused, Pending, Running, Succeeded};
 
 use super::prelude::*;
 
-/// `count` jobs of one lane, the youngest id first: what is created last is enqueued first.
+/// Returns `count` jobs of one lane, the youngest id first: the job created last is enqueued first.
 fn lane_jobs(lane: &str, count: usize) -> Vec<NewJob> {
     let mut all: Vec<NewJob> = jobs(count).into_iter().map(|job| job.lane(lane)).collect();
     all.reverse();
@@ -21,7 +21,7 @@ async fn states(node: &TestNode, all: &[JobId]) -> Vec<JobState> {
     states
 }
 
-/// Of the unfinished jobs of each lane exactly one is not blocked.
+/// Checks that exactly one unfinished job of each lane is not blocked.
 async fn assert_one_head_each(node: &TestNode) {
     let mut lanes: BTreeMap<(Name, Name), Vec<JobState>> = BTreeMap::new();
     for job in node.everything().await {
@@ -51,7 +51,7 @@ cases! {
         let mut all = Vec::new();
         for (number, job) in lane_jobs("l", 5).into_iter().enumerate() {
             all.push(nodes[number % 2].add(job).await);
-            // Equal times, and each pair an hour before the last.
+            // Pairs with equal times, each pair an hour before the last.
             if number % 2 == 1 {
                 cx.set_back(HOUR).await;
             }
@@ -73,7 +73,7 @@ cases! {
         let node = cx.node().await;
         let now = node.now().await;
         let (a, b) = (lane_jobs("a", 3), lane_jobs("b", 3));
-        // Neither priorities nor due times count inside a lane.
+        // Priorities and due times do not matter within a lane.
         let late = |job: &NewJob, minutes: u32| job.clone().run_at(now - minutes * MINUTE);
         let batch = [
             late(&a[0], 1).priority(Priority::Lowest),
@@ -175,7 +175,7 @@ cases! {
         let second = node.take().await;
         assert_eq!(second.job, all[1]);
         cx.proving(["lane.promote"]);
-        // What is promoted has its own due time.
+        // A promoted job keeps its own due time.
         node.succeed(second).await;
         let promoted = node.get(all[2]).await;
         assert_eq!((promoted.state, promoted.run_at), (Pending, due));
@@ -207,7 +207,7 @@ cases! {
                 node.act(first, JobAction::Cancel).await;
             }
             assert_eq!(node.state(second).await, Pending, "{how}");
-            // An emptied lane begins anew.
+            // An emptied lane starts again.
             node.act(second, JobAction::Cancel).await;
             let third = node.add(job().lane(how)).await;
             assert_eq!(node.state(third).await, Pending, "{how}");
@@ -254,7 +254,7 @@ cases! {
             all.extend(node.add_all(&batch.collect::<Vec<_>>()).await);
         }
         assert_eq!(states(&node, &all).await, [Pending, Blocked, Pending, Blocked]);
-        // Names are told apart to the letter, and kinds do not matter.
+        // Lane names are compared exactly, and kinds do not matter.
         let upper = node.add(job().queue("x").lane("L")).await;
         let kind = node.add(NewJob::new("other", &1).queue("x").lane("l")).await;
         assert_eq!(states(&node, &[upper, kind]).await, [Pending, Blocked]);
@@ -283,7 +283,7 @@ cases! {
             assert_eq!(states(&node, &all).await, [state, Pending, Blocked]);
             assert_eq!(node.claim_ids(10).await, all[1..2]);
         }
-        // Of heads that nobody runs, and of one that runs with somebody wanting it cancelled.
+        // Cancels heads that do not run, and then one that runs.
         let all = node.add_all(&lane_jobs("acted on", 4)).await;
         node.act(all[0], JobAction::Cancel).await;
         node.act(all[1], JobAction::Pause).await;
@@ -317,7 +317,7 @@ cases! {
         assert_eq!(node.settle_all(&ends).await, expected);
         assert_eq!(states(&node, &rest).await, [Pending, Pending, Pending, Blocked]);
         assert_eq!(node.state(plain).await, Failed);
-        // And one call cancels several of one lane.
+        // One call cancels several jobs of one lane.
         let all = node.add_all(&lane_jobs("e", 5)).await;
         let selected = [all[2], all[0], all[1], all[4], all[0]];
         let acted = node
@@ -384,7 +384,7 @@ cases! {
         }
         cx.proving(["lane.promote"]);
         assert_eq!(states(&nodes[1], &all).await, [Failed, Pending]);
-        // One that was to be cancelled ends when it is taken back.
+        // A job with a cancel request ends when it is reclaimed.
         let last = nodes[1].add(job().lane("l")).await;
         let token = nodes[0].take().await;
         assert_eq!(token.job, all[1]);
@@ -403,7 +403,7 @@ cases! {
             let token = node.take().await;
             node.fail(token).await;
         }
-        // In the order they are named; the second time it is no dead letter any more.
+        // In the order of the ids; the repeated id is no longer a dead letter.
         let selected = JobSelector::Ids(vec![all[1], all[0], all[1]]);
         let acted = node.act_on(&selected, JobAction::Requeue).await;
         let outcomes: Vec<ActionOutcome> = acted.iter().map(|one| one.outcome).collect();
@@ -415,7 +415,7 @@ cases! {
             assert_eq!(token.job, next);
             node.fail(token).await;
         }
-        // Into an empty lane it goes as its head, and others queue up behind it.
+        // In an empty lane it becomes the head, and later jobs follow it.
         let outcome = node.act(all[3], JobAction::Requeue).await;
         assert_eq!(outcome, ActionOutcome::Became(Pending));
         let outcome = node.act(all[2], JobAction::Requeue).await;
@@ -439,7 +439,7 @@ cases! {
             job().lane("l").unique_key("u"),
             second.clone(),
             job().lane("l").idempotency_key("i"),
-            // A lane that nothing comes into.
+            // A lane that gets no job from this batch.
             job().lane("empty").unique_key("u"),
             job().lane("l").idempotency_key("new"),
         ];
@@ -457,7 +457,7 @@ cases! {
             node.succeed(claimed[0].claim.token).await;
         }
         cx.proving(["enqueue.repeat"]);
-        // Nor does one that is repeated after its end, and the lanes are open.
+        // A repeat after the job's end takes no place either, and the lanes are free.
         assert_eq!(node.offer(&second).await, repeated);
         cx.proving(["lane.sequence"]);
         for lane in ["l", "empty"] {
@@ -507,7 +507,7 @@ cases! {
             panic!("the row cannot be spoiled: {error}");
         }
         let mut claimed = node.claim_ids(10).await;
-        // Whether the same claim gets to the next is the store's choice.
+        // The store decides whether the same claim also returns the next job.
         if claimed.is_empty() {
             claimed = node.claim_ids(10).await;
         }
@@ -524,7 +524,7 @@ cases! {
             async move {
                 let mut had = Vec::new();
                 if racer < 3 {
-                    // Enqueue, alone and in batches over several lanes.
+                    // Enqueues, single jobs and batches over several lanes.
                     for number in 0..EACH {
                         let lanes = ["l", "m", "n"];
                         let payload = racer * EACH + number;
@@ -534,7 +534,7 @@ cases! {
                     }
                     return had;
                 }
-                // Claim and end in various ways until nothing came for a while.
+                // Claims and ends jobs in various ways until nothing was claimed for a while.
                 let mut idle = 0;
                 while idle < 60 {
                     let claimed = node.claim(3).await;
@@ -554,13 +554,13 @@ cases! {
                         if ends && lane == Some(name("l")) {
                             had.push((job.claim.token.job, input(&job).payload.clone()));
                         }
-                        // Twice, as by somebody who lost the answer.
+                        // Twice, as a caller does that lost the first reply.
                         let both = [
                             Settlement::new(job.claim.token, end.clone()),
                             Settlement::new(job.claim.token, end),
                         ];
                         let answers = node.settle_all(&both).await;
-                        // After a retry somebody else may have settled it in between.
+                        // After a retry another node may have settled it in between.
                         let expected = if ends { 2 } else { 1 };
                         let applied = [Fenced::Applied; 2];
                         assert_eq!(answers[..expected], applied[..expected]);
@@ -575,7 +575,7 @@ cases! {
         let left: Vec<&JobRecord> = left.iter().filter(|job| !job.state.is_terminal()).collect();
         assert_eq!(left, Vec::<&JobRecord>::new(), "a lane is stuck");
         assert_eq!(order.iter().map(Vec::len).sum::<usize>(), 3 * EACH);
-        // What each racer ended of the lane it ended in the order of each who enqueued.
+        // Each racer ended the lane's jobs in the order in which each producer enqueued them.
         for had in order {
             let numbers: Vec<usize> = had
                 .iter()
@@ -618,7 +618,7 @@ cases! {
         })
         .await;
         assert_one_head_each(&nodes[0]).await;
-        // All that is left can be run, one after the other.
+        // All remaining jobs can run, one after the other.
         while let [job] = &nodes[0].claim(5).await[..] {
             nodes[0].succeed(job.claim.token).await;
         }

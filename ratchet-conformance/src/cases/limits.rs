@@ -1,4 +1,4 @@
-//! Sizes: the largest batches work, larger ones are refused, and small ones are not special.
+//! Sizes: the largest batches work, larger ones are refused, and small ones are no exception.
 
 use ratchet_core::limits::MAX_BATCH;
 
@@ -88,7 +88,7 @@ cases! {
 
     #[proves("limits.batch", "get.whole")]
     async fn batches_of_every_size_around_the_usual_bounds_work(cx: &Cx) {
-        // Where statements are cut into pieces, the pieces must fit together.
+        // A store that splits statements must combine the pieces correctly.
         let node = cx.node().await;
         for size in [
             1, 2, 99, 100, 101, 127, 128, 129, 255, 256, 257, 499, 500, 501, 999, 1_000, 1_001,

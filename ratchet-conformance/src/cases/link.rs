@@ -1,4 +1,4 @@
-//! Links: jobs that wait for the ends of others.
+//! Links: jobs that wait for the ends of other jobs.
 
 use std::collections::BTreeSet;
 
@@ -16,17 +16,17 @@ fn succeeded() -> Outcome {
     Outcome::Succeeded { result: None }
 }
 
-/// A job that waits for the success of another.
+/// Returns a job that waits for the success of another job.
 fn child(parent: JobId) -> NewJob {
     job().after(parent, Condition::Succeeded)
 }
 
-/// A job that waits for the end of another.
+/// Returns a job that waits for the end of another job.
 fn follower(parent: JobId) -> NewJob {
     job().after(parent, Condition::Ended)
 }
 
-/// Every way to end a job.
+/// Ends a job in the given way.
 async fn end(node: &TestNode, cx: &Cx, job: JobId, way: &str) {
     match way {
         "success" => node.end(job, succeeded()).await,
@@ -119,7 +119,7 @@ cases! {
         cx.advance(MINUTE).await;
         assert_eq!(node.claim_ids(10).await, [parent]);
         let token = node.token(parent, 1).await;
-        // Not a retry, nor a hand-back: only the end.
+        // A retry or a release decides nothing: only an end does.
         node.settle(token, retry(Duration::ZERO)).await;
         assert_eq!(node.states([early, late]).await, [Blocked, Blocked]);
         let token = node.take().await;
@@ -173,7 +173,7 @@ cases! {
         node.end(parent, result(r#"{"size": "large", "name": "é"}"#)).await;
         assert_eq!(node.states([small, large]).await, [Cancelled, Pending]);
         assert_eq!(node.get(large).await.spec.after, branch("large").spec().after);
-        // Without a result, and after a cancellation that drops it, there is none.
+        // Without a result, or if a cancellation drops it, the condition is not met.
         for cancelled in [false, true] {
             let parent = node.add(job()).await;
             let child = node.add(job().after(parent, Condition::result_is("", &1))).await;
@@ -205,7 +205,7 @@ cases! {
         assert_eq!(node.states(subtree).await, [Cancelled; 5]);
         assert_eq!(node.claim_ids(10).await, [cleanup]);
         assert_eq!(node.links(both).await, [Unmet, Met]);
-        // What it had is free.
+        // Its unique key is free.
         node.add(job().unique_key("u")).await;
         for id in subtree {
             assert_eq!(node.history(id).await, []);
@@ -222,7 +222,7 @@ cases! {
         let second = node.add(follower(first)).await;
         let unnamed = node.add(child(second)).await;
         let freed = node.add(follower(second)).await;
-        // All that are named end first, then others hear of it: nobody is let go in between.
+        // All named jobs end before links are decided: none is released in between.
         let named = JobSelector::Ids(vec![root, second, first, root]);
         let acted = node.act_on(&named, JobAction::Cancel).await;
         let outcomes: Vec<ActionOutcome> = acted.iter().map(|one| one.outcome).collect();
@@ -232,7 +232,7 @@ cases! {
         let all = [root, first, second, unnamed, freed];
         let expected = [Cancelled, Cancelled, Cancelled, Cancelled, Pending];
         assert_eq!(node.states(all).await, expected);
-        // By a filter as well.
+        // The same with a filter.
         let (a, b) = (node.add(job().queue("x")).await, job().queue("x"));
         let b = node.add(b.after(a, Condition::Ended)).await;
         let filter = JobFilter::all().queue(name("x"));
@@ -264,7 +264,7 @@ cases! {
         assert_eq!(node.get(all[0]).await.run_at, now);
         assert_eq!(node.get(all[2]).await.finished_at, Some(now));
         assert_eq!(node.links(all[5]).await, [Met, Open]);
-        // A cancelled one keeps no key, and nobody finds the parents changed.
+        // A cancelled job holds no key, and the parents are unchanged.
         node.add(job().unique_key("u")).await;
         assert_eq!(node.states([good, bad]).await, [Succeeded, Failed]);
     }
@@ -286,7 +286,7 @@ cases! {
             assert_eq!(node.parents_of(batch[1].id()).await, []);
             let joined = batch[2].spec().batch.expect("it has one");
             assert_eq!(node.counts(joined).await, [0; 4]);
-            // Nor did it take a key.
+            // The refused job took no key either.
             node.add(keyed.another()).await;
         }
         assert_eq!(node.everything().await.len(), 3);
@@ -300,7 +300,7 @@ cases! {
         let (first, second) = (a.id(), b.id());
         let circle = [a.after(second, Condition::Ended), b.after(first, Condition::Ended)];
         assert_refused(node.jobs().enqueue(&circle).await, "parent");
-        // One that duplicates close: the twin stands for the child itself.
+        // Also through a duplicate: the twin resolves to the child itself.
         let own = job().unique_key("u");
         let twin = job().unique_key("u");
         let own = own.after(twin.id(), Condition::Ended);
@@ -308,7 +308,7 @@ cases! {
         let own = job().unique_key("u");
         let child = follower(own.id());
         let twin = job().unique_key("u").after(child.id(), Condition::Ended);
-        // The twin is not stored, so nobody waits in a circle.
+        // The twin is not stored, so there is no cycle.
         let answers = node.enqueue(&[own.clone(), child.clone(), twin]).await;
         assert_eq!(answers[2], Enqueued::Duplicate(own.id()));
         assert_eq!(node.states([own.id(), child.id()]).await, [Pending, Blocked]);
@@ -324,7 +324,7 @@ cases! {
         node.end(ended, failed()).await;
         let (twin, again) = (job().unique_key("u"), job().idempotency_key("i"));
         let waits = follower(twin.id()).after(again.id(), Condition::Failed);
-        // A duplicate's own links are nobody's.
+        // A duplicate's own links are not stored.
         let idle = child(twin.id()).idempotency_key("i");
         let batch = [waits.clone(), twin, again, idle.clone()];
         cx.proving(["keys.idempotency", "keys.unique"]);
@@ -345,7 +345,7 @@ cases! {
         ];
         assert_eq!(node.get(waits.id()).await.spec.after, after);
         cx.proving(["enqueue.repeat"]);
-        // Repeated, nothing more is stored and nothing decided again.
+        // A repeat stores nothing more and decides nothing again.
         assert_eq!(node.enqueue(&batch).await, expected);
         assert_eq!(node.links(waits.id()).await, [Open, Met]);
         cx.proving(["link.duplicate"]);
@@ -370,7 +370,7 @@ cases! {
         assert!(text.contains(&earlier.to_string()) && text.contains("is gone"), "{text}");
         assert_refused(refused, "parent");
         assert_eq!(node.everything().await.len(), 0);
-        // By itself the step is what it was: a duplicate.
+        // Enqueued alone, the step is a duplicate as before.
         assert_eq!(node.offer(&step).await, Enqueued::Duplicate(earlier));
     }
 
@@ -384,7 +384,7 @@ cases! {
         assert_eq!(node.states([good, bad]).await, [Cancelled, Pending]);
         let token = node.take_job(bad).await;
         node.act(parent, JobAction::Requeue).await;
-        // Who is linked now waits for the new end.
+        // A job linked now waits for the new end.
         let later = node.add(child(parent)).await;
         node.end(parent, succeeded()).await;
         assert_eq!(node.states([good, bad, later]).await, [Cancelled, Running, Pending]);
@@ -402,20 +402,20 @@ cases! {
         assert_eq!(node.expire().await, [waiting]);
         let became = ActionOutcome::Became(Blocked);
         assert_eq!(node.act(waiting, JobAction::Requeue).await, became);
-        // The time begins anew.
+        // The timeout starts again.
         cx.advance(MINUTE - MILLI).await;
         assert_eq!(node.expire().await, []);
         assert_eq!(node.signal("s", "1").await, Delivered::To(vec![waiting]));
         assert_eq!(node.state(waiting).await, Blocked);
         node.end(parent, succeeded()).await;
         assert_eq!(node.state(waiting).await, Pending);
-        // One that has all it needs is pending at once, and keeps its signal.
+        // A job that has all it needs is pending at once, and keeps its signal.
         node.end(waiting, failed()).await;
         let became = ActionOutcome::Became(Pending);
         assert_eq!(node.act(waiting, JobAction::Requeue).await, became);
         let signal = node.get(waiting).await.signal.expect("it has a signal");
         assert_eq!(signal.delivered.expect("it came").payload, json("1"));
-        // What cannot be met any more does not hold one that somebody wants back.
+        // An unmet link does not block a requeued job.
         let parent = node.add(job()).await;
         let late = node.add(child(parent).wait_for("t", MINUTE)).await;
         cx.advance(MINUTE).await;
@@ -455,7 +455,7 @@ cases! {
         assert_eq!(node.find(parent).await, None);
         assert_eq!(node.links(children[0]).await, [Met, Open, Met]);
         assert_eq!(whose(&read(10, None).await), pairs);
-        // A child that is gone has none, and nobody stumbles over it.
+        // A purged child has no links, and its absence affects no later call.
         node.act(children[0], JobAction::Cancel).await;
         cx.advance(HOUR).await;
         assert_eq!(node.purge(Cancelled, MINUTE, 10).await, 1);
@@ -476,11 +476,11 @@ cases! {
         node.end(plain, succeeded()).await;
         node.end(first, failed()).await;
         cx.advance(HOUR).await;
-        // It is the older one, and does not keep the other.
+        // The parent is older, and does not keep the plain job.
         assert_eq!(node.purge(Succeeded, MINUTE, 1).await, 1);
         assert_eq!(node.find(plain).await, None);
         assert_eq!(node.purge(Succeeded, MINUTE, 10).await, 0);
-        // Whether the child waits, runs or waits again makes no difference.
+        // It does not matter whether the child waits, runs or waits again.
         node.fail(node.take_job(second).await).await;
         node.act(second, JobAction::Requeue).await;
         assert_eq!(node.purge(Succeeded, MINUTE, 10).await, 0);
@@ -540,7 +540,7 @@ cases! {
             panic!("the row cannot be spoiled: {error}");
         }
         let mut claimed = node.claim_ids(10).await;
-        // Whether the same claim gets to the next is the store's choice.
+        // The store decides whether the same claim also returns the next job.
         if claimed.is_empty() {
             claimed = node.claim_ids(10).await;
         }
@@ -676,7 +676,7 @@ cases! {
             }
         })
         .await;
-        // All that is left can be run.
+        // All remaining jobs can run.
         loop {
             let claimed = nodes[0].claim(100).await;
             if claimed.is_empty() {

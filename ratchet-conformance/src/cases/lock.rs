@@ -1,11 +1,11 @@
-//! Locks: one holder, an exact end, and fences that only grow.
+//! Locks: one holder, an exact expiry, and fences that only grow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::prelude::*;
 
-/// The fence of a lock that had to be had.
+/// Returns the fence of a lock that must have been acquired.
 fn fence(acquired: &Acquired) -> Fence {
     match acquired {
         Acquired::Acquired { fence } => *fence,
@@ -137,7 +137,7 @@ cases! {
     async fn a_call_that_takes_effect_late_does_not_end_the_lock_sooner(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
         let held = take(&a, 20 * SECOND).await;
-        // As calls do that began four seconds ago.
+        // Like calls that began four seconds ago.
         assert_eq!(take(&a, 16 * SECOND).await, held);
         assert_eq!(renew(&a, held, 16 * SECOND).await, Fenced::Applied);
         cx.advance(20 * SECOND - MILLI).await;
@@ -150,7 +150,7 @@ cases! {
     #[needs(Clock)]
     async fn a_lock_ends_two_times_its_new_ttl_from_now_at_the_latest(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
-        // As if the clock had stepped back since.
+        // The expiry is far ahead, as if the clock had stepped back since.
         for again in [false, true] {
             let held = take(&a, HOUR).await;
             if again {
@@ -172,7 +172,7 @@ cases! {
         let (a, b) = (cx.node().await, cx.node().await);
         let mut holder = &a;
         let mut last = take(holder, SECOND).await;
-        // Also when the same owner comes back after a time when the lock was free.
+        // Also when the same owner returns after the lock was free.
         for (round, next) in [&b, &b, &a, &a, &b, &a, &a, &b].into_iter().enumerate() {
             if round % 2 == 0 {
                 assert_eq!(release(holder, last).await, Fenced::Applied);

@@ -1,4 +1,4 @@
-//! Opening: many at once on a new database, and again on one that is in use.
+//! Opening: concurrently on a new database, and again on one in use.
 
 use super::prelude::*;
 

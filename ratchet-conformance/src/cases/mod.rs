@@ -1,4 +1,4 @@
-//! The cases for stores, a file per group.
+//! The cases for stores, one file per group.
 
 mod prelude;
 

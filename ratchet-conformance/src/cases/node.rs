@@ -1,4 +1,4 @@
-//! Nodes: heartbeats, what they answer, and who counts as dead.
+//! Nodes: heartbeats, their replies, and which nodes count as dead.
 
 use ratchet_core::schedule::ZoneData;
 
@@ -134,7 +134,7 @@ cases! {
         let third = c.now().await;
         assert_eq!(c.join().await.others, others(2, Some(second)));
         assert_eq!(a.beat().await.others, others(2, Some(third)));
-        // One that ended counts no more, whether it left or died.
+        // A node that left or died no longer counts.
         c.beat_with(&c.heartbeat(NodeStatus::Left)).await;
         assert_eq!(a.beat().await.others, others(1, Some(second)));
         a.set_status(b.id, NodeStatus::Draining).await;
@@ -195,7 +195,7 @@ cases! {
         assert_eq!((mine.len(), others.len()), (203, 10));
         assert_eq!(tokens(&a).await, mine);
         assert_eq!(tokens(&b).await, others);
-        // Cancelling and reporting end no claim; settling and handing back do.
+        // Cancelling and reporting end no claim; settling and releasing do.
         a.act(mine[0].job, JobAction::Cancel).await;
         a.alive(mine[1]).await;
         a.succeed(mine[2]).await;
@@ -256,12 +256,12 @@ cases! {
         assert_eq!(
             old.beat().await.status,
             NodeStatus::Dead,
-            "the old one learns it"
+            "the old node learns that it is dead"
         );
         assert_eq!(
             status(&new).await,
             Some(NodeStatus::Active),
-            "and displaces nobody"
+            "the old node displaces no other"
         );
     }
 
@@ -324,7 +324,7 @@ cases! {
     async fn nodes_are_listed_the_newest_first(cx: &Cx) {
         let nodes = cx.nodes(5).await;
         for (number, node) in nodes.iter().enumerate() {
-            // The third and fourth begin at the same time.
+            // The third and fourth start at the same time.
             cx.advance(SECOND * u32::from(number != 3)).await;
             node.beat().await;
         }
@@ -375,7 +375,7 @@ cases! {
         cx.advance(DEAD_AFTER).await;
         assert_eq!(died().await, []);
         cx.advance(MILLI).await;
-        // The clock stepped since the caller read it last.
+        // The clock stepped since the caller last read it.
         let met = sweep.clone().clock(ClockTrust::FULL.until(stepped));
         let swept = landed(ok(early.store.nodes().sweep_nodes(&met).await));
         assert_eq!(swept, SweptNodes::default());
@@ -514,7 +514,7 @@ cases! {
         let nodes = cx.nodes(5).await;
         let mut ids: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
         ids.sort();
-        // They began neither in that order nor in the opposite one.
+        // Their starts are neither in the order of the ids nor in the reverse.
         for place in [2, 0, 4, 1, 3] {
             let mut node = nodes[0].clone();
             (node.id, node.label) = (ids[place], name(&format!("node {place}")));

@@ -1,4 +1,4 @@
-//! The claim order and aging, against the pure rule.
+//! The claim order and aging, compared with the pure rule.
 
 use ratchet_core::priority::ClaimRank;
 
@@ -74,7 +74,8 @@ cases! {
     async fn many_jobs_of_two_priorities_are_claimed_in_order(cx: &Cx) {
         let node = cx.node().await;
         let now = time::to_millis(node.now().await);
-        // Fifteen of each priority are due at once, so a store that reads in chunks stops among them.
+        // Fifteen of each priority are due at the same time, so a store that reads in chunks stops
+        // among them.
         let due = |number: i64| 1_000_000_000_000 + number * 7 % 4;
         let (mut batch, mut expected) = (Vec::new(), Vec::new());
         for number in 0..60 {
@@ -96,7 +97,7 @@ cases! {
     #[needs(Clock)]
     async fn a_job_gains_one_level_with_every_whole_interval(cx: &Cx) {
         // How long the lower job waited, and whether it then goes before a fresh job two levels up.
-        // With equal levels the earlier due goes first.
+        // With equal levels the one due earlier goes first.
         let table = [
             (Duration::ZERO, false),
             (MINUTE - MILLI, false),
@@ -205,7 +206,7 @@ cases! {
     }
 }
 
-/// Claims a random backlog in random bites and compares with sorting by the rule.
+/// Claims a random backlog with random limits and compares it with the backlog sorted by the rule.
 async fn random_backlog(cx: &Cx, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let node = cx.node().await;

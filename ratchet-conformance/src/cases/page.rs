@@ -1,10 +1,10 @@
-//! Reading: by id, page by page, by filter; and deleting what is old.
+//! Reading by id, by page and by filter; and deleting what is old.
 
 use ratchet_core::limits::MAX_BATCH;
 
 use super::prelude::*;
 
-/// Walks to the end of a listing; `writer` enqueues two jobs before each of the first pages.
+/// Reads a listing to its end; `writer` enqueues two jobs before each of the first pages.
 async fn walk(
     node: &TestNode,
     filter: &JobFilter,
@@ -148,7 +148,7 @@ cases! {
 
     #[proves("page.walk", "page.filter")]
     async fn unfinished_jobs_with_many_ended_ones_between_are_listed(cx: &Cx) {
-        // A store may look at the first 1,000 and four times the page before it looks elsewhere.
+        // A store may read the first 1,000 and four times the page before it uses another index.
         const ENDED: usize = 1_100;
         let node = cx.node().await;
         let all = node.add_all(&jobs(ENDED + 6)).await;

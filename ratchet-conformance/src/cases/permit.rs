@@ -1,4 +1,4 @@
-//! Permits: never more holders than allowed, free as soon as nobody holds them, first come in order.
+//! Permits: never more holders than allowed, freed at once, granted in claim order.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,21 +25,21 @@ async fn declare(node: &TestNode, resource: &str, max: u32) -> Changed {
         .await)
 }
 
-/// Every resource with its permits and its holders.
+/// Returns every resource with its number of permits and of holders.
 async fn listed(node: &TestNode) -> Vec<(String, u32, u64)> {
     let listed = ok(permits_of(node).permits().await);
     let row = |info: PermitInfo| (info.resource.as_str().to_owned(), info.max, info.held);
     listed.into_iter().map(row).collect()
 }
 
-/// How many jobs hold a permit of the resource.
+/// Returns how many jobs hold a permit of the resource.
 async fn held(node: &TestNode, resource: &str) -> u64 {
     let listed = listed(node).await;
     let found = listed.iter().find(|(name, _, _)| name == resource);
     found.map_or(0, |(_, _, held)| *held)
 }
 
-/// `count` jobs that need a permit of this resource.
+/// Returns `count` jobs that need a permit of this resource.
 fn needing(resource: &str, count: usize) -> Vec<NewJob> {
     jobs(count)
         .into_iter()
@@ -96,7 +96,7 @@ cases! {
             assert_eq!(a.settle(token, outcome).await, Fenced::Applied);
             assert_eq!(held(&b, "api").await, 0);
         }
-        // A job that was asked to be cancelled, and one that goes back to its place.
+        // A job with a cancel request, and one that returns to its place.
         let token = a.take().await;
         a.act(token.job, JobAction::Cancel).await;
         assert_eq!(b.claim_ids(10).await, [], "it still runs");
@@ -140,7 +140,7 @@ cases! {
         assert_eq!(other.reclaim(&reclaim()).await.len(), 2);
         let claimed = other.claim(10).await;
         assert_eq!(ids(&claimed), all[..2]);
-        // What it does afterwards frees nothing.
+        // Later calls of the killed node free nothing.
         for job in held_by_killed {
             let late = killed.settle(job.claim.token, Outcome::Released).await;
             assert_eq!(late, Fenced::Stale);
@@ -202,7 +202,7 @@ cases! {
         let normal = node.add(at(1)).await;
         let later = node.add(at(0)).await;
         let critical = node.add(at(0).priority(Priority::Critical).queue("r")).await;
-        // 80 minutes make lowest as good as 5.
+        // 80 minutes raise the effective priority from lowest to 5.
         let claimed = node.claim(10).await;
         assert_eq!(ids(&claimed), [aged, critical]);
         node.succeed(claimed[0].claim.token).await;
@@ -246,7 +246,7 @@ cases! {
         let gpu = b.request(10).capabilities([name("gpu")]).untagged(false);
         let claimed = b.claim_with(&gpu).await;
         assert_eq!(ids(&claimed), [second]);
-        // What others hold counts, also of kinds that this node could not take.
+        // All holders count, also of kinds that this node does not claim.
         let only_c = a.request(10).kinds(Selection::Only(names(["c"]).clone()));
         let taken = a.claim_with(&only_c).await;
         assert_eq!(ids(&taken), [third]);
@@ -276,7 +276,7 @@ cases! {
         let batch = [job(), job().permit("api"), job().permit("Api").idempotency_key("k")];
         assert_refused(a.jobs().enqueue(&batch).await, "permit");
         assert_eq!(a.everything().await, []);
-        // Its key is not used up, and what was refused can come again.
+        // The key is not used up, and the refused jobs can be enqueued again.
         set(&b, "Api", 1).await;
         let created = batch.iter().map(|job| Enqueued::Created(job.id()));
         assert_eq!(a.enqueue(&batch).await, created.collect::<Vec<_>>());
@@ -313,7 +313,7 @@ cases! {
         assert_eq!(ids(&claimed), all[..3]);
         assert_eq!(set(&b, "api", 1).await, Changed::Changed);
         assert_eq!(listed(&a).await, [("api".to_owned(), 1, 3)]);
-        // Those that run go on, and nobody is admitted until fewer than one run.
+        // Running jobs continue, and none is admitted until fewer than one runs.
         for job in &claimed {
             assert_eq!(a.claim_ids(10).await, []);
             a.alive(job.claim.token).await;
@@ -347,7 +347,8 @@ cases! {
     async fn a_job_for_which_there_was_no_permit_was_not_claimed(cx: &Cx) {
         let node = cx.node().await;
         set(&node, "api", 1).await;
-        // In queues of their own, so that there is a permit for each when they are looked for.
+        // In separate queues, so that a permit is free for each when the store looks for
+        // candidates.
         let first = node.add(job().permit("api")).await;
         let second = node.add(job().queue("other").permit("api")).await;
         let claimed = node.claim(2).await;
@@ -419,7 +420,7 @@ cases! {
         node.resume_queue("q").await;
         node.act(paused, JobAction::Resume).await;
         assert_eq!(node.claim_ids(10).await, []);
-        // The head of a lane makes way for the next, which has no right to its permit.
+        // After the head of a lane comes the next job, which has no claim to its permit.
         node.succeed(token).await;
         let token = node.take().await;
         assert_eq!(token.job, in_queue);
@@ -480,7 +481,8 @@ cases! {
             let (node, holders) = (nodes[racer % 4].sibling(), Arc::clone(&holders));
             async move {
                 let mut ran = Vec::new();
-                // Others may hold all permits for a moment: only an end of all jobs is the end.
+                // Other racers may hold all permits for a moment: the racer only stops when all
+                // jobs have ended.
                 while held_or_waiting(&node).await {
                     let claimed = node.claim(1 + racer).await;
                     let own = claimed.iter().filter(|job| job.claim.route.permit.is_some());
@@ -489,7 +491,7 @@ cases! {
                     assert!(now <= MAX, "{now} hold one of {MAX} permits");
                     let held = held(&node, "api").await;
                     assert!(held <= MAX as u64, "{held} of {MAX} permits are held");
-                    // No longer a holder from before the end of the claim on.
+                    // Stops counting as a holder before the claim ends.
                     holders.fetch_sub(own, Ordering::SeqCst);
                     if claimed.is_empty() {
                         tokio::task::yield_now().await;
@@ -534,7 +536,7 @@ cases! {
                     let now = holders.fetch_add(claimed.len(), Ordering::SeqCst) + claimed.len();
                     assert!(now <= MAX, "{now} hold one of {MAX} permits");
                     holders.fetch_sub(claimed.len(), Ordering::SeqCst);
-                    // Every third dies with what it holds.
+                    // Two of three claims succeed; the third dies with its permits.
                     if round % 3 != 0 {
                         for job in claimed {
                             one.succeed(job.claim.token).await;
@@ -595,7 +597,7 @@ cases! {
     }
 }
 
-/// Whether any job is not at its end.
+/// Returns whether any job has not ended.
 async fn held_or_waiting(node: &TestNode) -> bool {
     let queues = node.queues().await;
     let mut counts = queues.iter().flat_map(|info| &info.counts);

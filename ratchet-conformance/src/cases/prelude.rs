@@ -1,4 +1,4 @@
-//! What nearly every case uses.
+//! Imports for nearly every case.
 
 pub(super) use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! Purging: only what is finished, old, and asked for.
+//! Purging: only jobs that are finished, old, and asked for.
 
 use super::prelude::*;
 
-/// Enqueues a job and ends it like this.
+/// Enqueues a job and ends it with this outcome.
 async fn ended(node: &TestNode, outcome: Outcome) -> JobId {
     let id = node.add(job()).await;
     let token = node.take().await;
@@ -82,7 +82,7 @@ cases! {
         let node = cx.node().await;
         let mut all = node.add_all(&jobs(5)).await;
         let mut claimed = node.claim(5).await;
-        // They finish in another order than they were made in.
+        // They finish in another order than they were created.
         claimed.rotate_left(2);
         all.rotate_left(2);
         for job in claimed {

@@ -1,8 +1,8 @@
-//! Queues: pausing, resuming, and what is in them.
+//! Queues: pausing, resuming, and counts.
 
 use super::prelude::*;
 
-/// How many jobs of the queue are in each state.
+/// Returns how many jobs of the queue are in each state.
 fn counts(queues: &[QueueInfo], queue: &str) -> Vec<(JobState, u64)> {
     let found = queues.iter().find(|info| info.name == queue);
     let info = found.unwrap_or_else(|| panic!("{queue:?} is not listed"));
@@ -25,7 +25,7 @@ cases! {
             assert!(node.claim(10).await.is_empty());
         }
         nodes[2].add(job().queue("q")).await;
-        assert!(nodes[0].claim(10).await.is_empty(), "nor what comes later");
+        assert!(nodes[0].claim(10).await.is_empty(), "later jobs are paused too");
     }
 
     #[proves("queue.pause")]

@@ -1,4 +1,4 @@
-//! Rates: counted exactly, by the database's clock, for everybody together.
+//! Rates: counted exactly, by the database's clock, across all nodes.
 
 use ratchet_core::Rate;
 use ratchet_core::store::RateStore;
@@ -22,7 +22,7 @@ async fn take_all(node: &TestNode, requests: &[(&str, Rate)]) -> Vec<RateAnswer>
     ok(rates_of(node).take(&requests).await)
 }
 
-/// One each 100 ms, and so many at once.
+/// Returns a rate of one start per 100 ms with this burst.
 const fn ten(burst: u32) -> Rate {
     Rate::new(10, SECOND).burst(burst)
 }
@@ -43,7 +43,7 @@ cases! {
         assert_eq!(take(&a, "k", ten(3)).await, Granted);
         assert_eq!(take(&b, "k", ten(3)).await, Granted);
         assert_eq!(take(&a, "k", ten(3)).await, Granted);
-        // A refusal counts nothing, however often.
+        // Refusals count nothing, however many.
         for _ in 0..5 {
             assert_eq!(take(&a, "k", ten(3)).await, wait(100));
             assert_eq!(take(&b, "k", ten(3)).await, wait(100));
@@ -54,7 +54,7 @@ cases! {
     #[needs(Rates, Clock)]
     async fn a_start_is_granted_when_the_wait_is_over_and_not_before(cx: &Cx) {
         let node = cx.node().await;
-        // An interval that is no whole number of milliseconds.
+        // An interval that is not a whole number of milliseconds.
         let rate = Rate::new(3, SECOND).burst(2);
         assert_eq!(take_all(&node, &[("k", rate); 3]).await, [Granted, Granted, wait(334)]);
         cx.advance(333 * MILLI).await;
@@ -62,7 +62,7 @@ cases! {
         cx.advance(MILLI).await;
         assert_eq!(take(&node, "k", rate).await, Granted);
         assert_eq!(take(&node, "k", rate).await, wait(333));
-        // What was not used does not add up beyond the burst.
+        // Unused starts do not accumulate beyond the burst.
         cx.advance(HOUR).await;
         assert_eq!(take_all(&node, &[("k", rate); 3]).await, [Granted, Granted, wait(334)]);
     }
@@ -100,7 +100,7 @@ cases! {
                     let mut granted = 0;
                     for _ in 0..5 {
                         let (k, other) = (("k", ten(7)), ("other", ten(7)));
-                        // Two keys in different orders, so that takers meet.
+                        // Two keys in different orders, so that racers conflict.
                         let both = if racer % 2 == 0 { [k, other] } else { [other, k] };
                         let answers = take_all(&node, &both).await;
                         granted += answers.iter().filter(|answer| **answer == Granted).count();
@@ -121,13 +121,13 @@ cases! {
         let slow = Rate::new(1, HOUR);
         assert_eq!(take(&node, "k", slow).await, Granted);
         assert_eq!(take(&node, "k", slow).await, RateAnswer::Wait(HOUR));
-        // Nobody waits an hour for what comes ten times a second; but nothing is forgotten either.
+        // The faster rate shortens the wait of an hour, but earlier starts still count.
         assert_eq!(take(&node, "k", ten(1)).await, wait(100));
         cx.advance(99 * MILLI).await;
         assert_eq!(take(&node, "k", ten(1)).await, wait(1));
         cx.advance(MILLI).await;
         assert_eq!(take(&node, "k", ten(1)).await, Granted);
-        // A larger burst is there at once, a smaller one waits for what was had.
+        // A larger burst applies at once; a smaller one waits for earlier starts.
         assert_eq!(take_all(&node, &[("k", ten(3)); 3]).await, [Granted, Granted, wait(100)]);
         assert_eq!(take(&node, "k", ten(1)).await, wait(100));
     }
@@ -168,7 +168,7 @@ cases! {
     async fn a_key_is_kept_until_the_millisecond_it_is_as_if_unused(cx: &Cx) {
         let node = cx.node().await;
         let rates = rates_of(&node);
-        // The first is unused again after 100 ms, the second after 333.3 ms.
+        // The first key is unused again after 100 ms, the second after 333.3 ms.
         take(&node, "whole", ten(1)).await;
         take(&node, "odd", Rate::new(3, SECOND)).await;
         for (passed, forgotten) in [(99, 0), (1, 1), (233, 0), (1, 1)] {

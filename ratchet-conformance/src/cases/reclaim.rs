@@ -1,8 +1,8 @@
-//! Reclaiming: whose claims are taken back, when, and at what cost.
+//! Reclaiming: which claims, when, and at what cost.
 
 use super::prelude::*;
 
-/// Makes the node known, enqueues a job and claims it.
+/// Registers the node, enqueues a job and claims it.
 async fn claim_on(node: &TestNode, new: NewJob) -> ClaimToken {
     node.beat().await;
     let id = node.add(new).await;
@@ -11,14 +11,14 @@ async fn claim_on(node: &TestNode, new: NewJob) -> ClaimToken {
     token
 }
 
-/// A claim whose body has begun.
+/// Returns a claim whose body has started.
 async fn begun_on(node: &TestNode, new: NewJob) -> ClaimToken {
     let token = claim_on(node, new).await;
     node.alive(token).await;
     token
 }
 
-/// What a pass says of one lost claim that goes back.
+/// Returns what a pass returns for one lost claim that is requeued.
 fn lost(token: ClaimToken, reason: ReclaimReason, crash_count: u32) -> Reclaimed {
     Reclaimed::new(token, reason, crash_count, false)
 }
@@ -58,7 +58,7 @@ cases! {
         assert_eq!(
             known.reclaim(&outage).await,
             [lost(gone, ReclaimReason::OwnerLeft, 0)],
-            "who left is gone all the same"
+            "the claim of a node that left is reclaimed all the same"
         );
         known.beat().await;
         assert_eq!(known.reclaim(&outage).await, []);
@@ -107,7 +107,7 @@ cases! {
             .start_timeout(MINUTE)
             .overdue_after(MINUTE)
             .clock(clock);
-        // From here on: what is stored after the step ages as ever.
+        // What is stored after the step ages as usual.
         let late = cx.node().await;
         let after = begun_on(&late, job()).await;
         let passes: [(Duration, &[Reclaimed]); 4] = [
@@ -287,7 +287,7 @@ cases! {
             tokens.push(token);
         }
         cx.advance(HOUR).await;
-        // The first of all to have a row again.
+        // The first node to have a row again.
         other.beat().await;
         assert_eq!(other.reclaim(&reclaim()).await, []);
         cx.advance(DEAD_AFTER).await;
@@ -668,7 +668,7 @@ cases! {
     async fn lost_claims_are_returned_in_order_of_their_tokens(cx: &Cx) {
         let node = cx.node().await;
         node.beat().await;
-        // The last is claimed first.
+        // The last one is claimed first.
         for (number, new) in jobs(5).into_iter().enumerate() {
             node.add(new.priority(Priority::ALL[number])).await;
         }

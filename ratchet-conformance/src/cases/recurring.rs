@@ -5,7 +5,7 @@ use ratchet_core::schedule::{Misfire, Overlap};
 
 use super::prelude::*;
 
-/// The names on all pages of so many, in order.
+/// Returns the names on all pages of up to `limit`, in order.
 async fn walk(node: &TestNode, limit: usize) -> Vec<String> {
     let mut names = Vec::new();
     let mut after: Option<Name> = None;
@@ -30,10 +30,10 @@ async fn declare(node: &TestNode, named: &str) {
     assert_eq!(ok(node.recurring().put(&put).await), PutOutcome::Created);
 }
 
-/// The tenure of a lock that the node has taken.
+/// Acquires a lock and returns the guard of its tenure.
 async fn tenure(node: &TestNode) -> Guard {
     let Acquired::Acquired { fence } = node.acquire("startup", HOUR).await else {
-        panic!("a free lock cannot be had");
+        panic!("a free lock cannot be acquired");
     };
     Guard {
         lock: name("startup"),
@@ -198,7 +198,8 @@ cases! {
         };
         assert_eq!(hint().await, Some(20 * SECOND));
         cx.advance(20 * SECOND).await;
-        // What was claimed by this very call is no hint, and then the end of its lease is.
+        // A call gives no hint for the definitions that it claims itself; later calls hint at the
+        // end of the lease.
         let due = node.claim_due(10).await;
         assert_eq!((due.definitions.len(), due.next_in), (1, Some(HOUR - 20 * SECOND)));
         assert_eq!(hint().await, Some(MINUTE));
@@ -206,7 +207,7 @@ cases! {
         assert_eq!(hint().await, Some(MILLI));
         node.set_definition_paused("claimed", true).await;
         assert_eq!(hint().await, Some(HOUR - 80 * SECOND + MILLI));
-        // Resumed, it is nobody's, and its next slot is at 80 s.
+        // After resuming it is unclaimed, and its next slot is at 80 s.
         node.set_definition_paused("claimed", false).await;
         assert_eq!(hint().await, Some(MILLI));
         for named in ["later", "claimed"] {
@@ -240,7 +241,7 @@ cases! {
         assert_eq!(node.delete_definition("n").await, Changed::Changed);
         assert_eq!(node.delete_definition("n").await, Changed::Unchanged);
         assert_eq!(ok(node.recurring().find(&name("n")).await), None);
-        // The same slot comes once more, on a clock that was set back.
+        // The same slot comes again, on a clock that was set back.
         cx.set_back(MINUTE).await;
         let second = node.define(minutely().named("n")).await;
         assert_ne!(second.incarnation, first.incarnation);
@@ -272,7 +273,7 @@ cases! {
         let retire = |node: NodeId| {
             RetireRecurring::new(names(["known"]).to_vec(), node, guard.clone())
         };
-        // A node that nobody has heard of did not begin yet.
+        // A node without a row has no start, so it retires nothing.
         let nothing = retire(other.id);
         assert!(landed(ok(other.recurring().retire(&nothing).await)).is_empty());
         let retired = landed(ok(node.recurring().retire(&retire(node.id)).await));
@@ -321,13 +322,13 @@ cases! {
             claimed.extend(due.definitions.iter().map(|one| one.definition.name().to_string()));
         }
         assert_eq!((claimed.as_slice(), unreadable), (&["a".to_owned(), "c".to_owned()][..], 1));
-        assert_eq!(node.claim_due(1).await.next_in, Some(MINUTE), "nobody is kept busy");
+        assert_eq!(node.claim_due(1).await.next_in, Some(MINUTE), "no claim is due at once");
         cx.proving(["errors.poison", "recurring.list"]);
         assert_eq!(walk(&node, 1).await, ["a", "c"]);
         cx.proving(["errors.poison", "recurring.get"]);
         let unreadable = node.recurring().find(&name("bad")).await;
         assert_eq!(unreadable.expect_err("it is").kind(), StoreErrorKind::Corrupt);
-        // Whoever puts it repairs it.
+        // Putting a definition repairs it.
         assert_eq!(node.put(minutely().named("bad")).await, PutOutcome::Changed);
         let repaired = node.definition("bad").await;
         assert_eq!(repaired.next_fire, Some(node.now().await + MINUTE));

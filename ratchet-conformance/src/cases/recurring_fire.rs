@@ -1,4 +1,4 @@
-//! Recurring definitions: who claims a slot, and what a firing makes.
+//! Recurring definitions: which node claims a slot, and what a firing creates.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ fn claimed_names(due: &DueRecurring) -> Vec<&str> {
     names.map(Name::as_str).collect()
 }
 
-/// The slots for which there are jobs.
+/// Returns the slots that have jobs.
 async fn slots(node: &TestNode) -> Vec<time::Timestamp> {
     let jobs = node.everything().await;
     jobs.iter()
@@ -20,7 +20,7 @@ async fn slots(node: &TestNode) -> Vec<time::Timestamp> {
         .collect()
 }
 
-/// Nothing came of a firing: no job, and the definition as it was.
+/// Checks that a firing has no effect: no job, and an unchanged definition.
 async fn assert_nothing(node: &TestNode, firing: &RecurringFiring) {
     let before = ok(node.recurring().find(&firing.token.name).await);
     assert_eq!(node.fire(firing).await, Fired::Stale);
@@ -40,7 +40,7 @@ cases! {
         node.define(minutely().named("n")).await;
         cx.proving(["recurring.due", "recurring.hint"]);
         cx.advance(MINUTE - 140 * MILLI).await;
-        // A timer that was early: nothing is due, and the answer says when.
+        // An early timer: nothing is due, and the reply says when.
         let early = node.claim_due(1).await;
         assert_eq!((early.definitions, early.next_in), (vec![], Some(140 * MILLI)));
         cx.advance(139 * MILLI).await;
@@ -68,7 +68,7 @@ cases! {
         assert_eq!(first.next_in, Some(Duration::ZERO));
         let second = node.claim_due(3).await;
         assert_eq!((claimed_names(&second), second.next_in), (vec!["c"], Some(20 * SECOND)));
-        // Those that are claimed come again with the end of their lease, if nobody fires them.
+        // Claimed definitions that do not fire are due again when their lease ends.
         cx.advance(25 * SECOND).await;
         assert_eq!(claimed_names(&node.claim_due(3).await), ["later"]);
         assert_eq!(node.claim_due(3).await.next_in, Some(35 * SECOND));
@@ -110,8 +110,8 @@ cases! {
             let node = nodes[racer].sibling();
             async move {
                 let mut mine = Vec::new();
-                // What others are claiming at the same moment may be passed over, so until all are
-                // somebody's.
+                // A claim may pass over what others are claiming at the same moment, so this
+                // repeats until all are claimed.
                 loop {
                     let due = node.claim_due(2).await;
                     mine.extend(due.definitions.iter().map(RecurringRecord::token));
@@ -199,7 +199,7 @@ cases! {
         assert_nothing(&a, &deleted).await;
         b.define(minutely().named("n")).await;
         assert_nothing(&a, &deleted).await;
-        // Also once the new one has the same revision.
+        // Also if the new definition has the same revision.
         cx.advance(MINUTE).await;
         let fresh = b.plan_one().await;
         let mut ghost = deleted;
@@ -310,7 +310,7 @@ cases! {
             let node = other.node().await;
             let record = node.define(minutely().misfire(misfire).named("n")).await;
             let slot = |number: u32| record.created_at + number * MINUTE;
-            // One overdue slot always runs.
+            // A single overdue slot always runs.
             other.advance(2 * MINUTE - MILLI).await;
             let one = node.plan_one().await;
             assert!(matches!(node.fire(&one).await, Fired::Applied(_)));
@@ -335,7 +335,7 @@ cases! {
         let node = cx.node().await;
         let record = node.define(minutely().misfire(Misfire::Skip).named("n")).await;
         let slot = |number: u32| record.created_at + number * MINUTE;
-        // Of several overdue slots none runs, of one that one does.
+        // Of several overdue slots none runs; a single one does.
         for (minutes, jobs, last) in [(3, 0, None), (1, 1, Some(slot(4))), (3, 0, Some(slot(4)))] {
             cx.advance(minutes * MINUTE).await;
             let firing = node.plan_one().await;
@@ -343,7 +343,7 @@ cases! {
             assert!(matches!(node.fire(&firing).await, Fired::Applied(_)));
             assert_eq!(node.definition("n").await.last_slot, last);
         }
-        // A plan of before the clock was set forward names an earlier slot.
+        // A plan made before the clock was set forward names an earlier slot.
         cx.advance(MINUTE).await;
         let claimed = node.claim_due(1).await.definitions.remove(0);
         let mut earlier = claimed.clone();
@@ -371,7 +371,7 @@ cases! {
         assert_eq!(node.fire(&second).await, skipped);
         let moved = node.definition("n").await;
         assert_eq!((moved.next_fire, moved.last_slot), (Some(slot(3)), Some(slot(2))));
-        // Out of turn, too.
+        // Also for a job out of turn.
         assert_eq!(node.offer(&moved.job_now()).await, Enqueued::Duplicate(running.job));
         node.succeed(running).await;
         cx.advance(MINUTE).await;
@@ -397,7 +397,7 @@ cases! {
         let due = node.claim_due(1).await;
         assert_eq!((due.definitions, due.next_in), (vec![], None));
         assert_eq!(node.definition("n").await.next_fire, None);
-        // It is still there, and can be given more.
+        // It still exists, and can get more slots.
         assert_eq!(node.put(bounded.named("n")).await, PutOutcome::Changed);
         assert_eq!(node.claim_due(1).await.next_in, Some(MINUTE));
     }
@@ -415,7 +415,7 @@ cases! {
         b.set_definition_paused("b", true).await;
         b.delete_definition("d").await;
         let plans = due.definitions.iter().filter_map(|one| one.plan(due.now));
-        // Whatever their order.
+        // The order does not matter.
         let mut firings: Vec<RecurringFiring> = plans.collect();
         firings.reverse();
         let answers = ok(a.recurring().fire(&firings).await);
@@ -454,7 +454,7 @@ cases! {
         cx.proving(["recurring.atomic"]);
         assert_eq!(node.everything().await, []);
         cx.proving(["limits.batch"]);
-        // As many as are allowed for one definition fit into a call.
+        // The most jobs that one definition may fire fit into one call.
         firings.truncate(1);
         let answers = ok(node.recurring().fire(&firings).await);
         let Fired::Applied(jobs) = &answers[0] else {
@@ -473,7 +473,7 @@ cases! {
         node.fire(&firing).await;
         cx.set_back(30 * SECOND).await;
         assert_eq!(node.claim_due(1).await.next_in, Some(90 * SECOND));
-        // Not even for who edits it, or pauses and resumes it.
+        // Not even after an edit, a pause or a resumption.
         let twice = Recurring::every(30 * SECOND).job(job()).named("n");
         assert_eq!(node.put(twice).await, PutOutcome::Changed);
         let next = node.definition("n").await.next_fire;

@@ -1,4 +1,4 @@
-//! Reports: what a running body tells, and what it is told.
+//! Reports: what a running job reports, and the reply.
 
 use ratchet_core::limits::{MAX_MESSAGE_BYTES, MAX_RESULT_BYTES};
 

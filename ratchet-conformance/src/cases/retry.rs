@@ -1,4 +1,4 @@
-//! Retries: the stored policy, the counted attempts, and dead letters that live again.
+//! Retries: the stored policy, the counted attempts, and requeued dead letters.
 
 use super::prelude::*;
 

@@ -417,7 +417,7 @@ cases! {
         assert_eq!(outcomes, [AttemptOutcome::Undelivered]);
         cx.proving(["settle.effect"]);
         let next = b.take().await;
-        // Once more, as after an answer that was lost: the new claim stays.
+        // A repeat, as after a lost reply: the new claim stays.
         a.settle(lost.token, Outcome::Undelivered).await;
         b.succeed(next).await;
     }

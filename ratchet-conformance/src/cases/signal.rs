@@ -1,4 +1,4 @@
-//! Signals: jobs that wait for something from outside.
+//! Signals: jobs that wait for an external event.
 
 use JobState::{Blocked, Cancelled, Failed, Pending, Running, Succeeded};
 
@@ -9,7 +9,7 @@ fn failed() -> Outcome {
     Outcome::Failed { error }
 }
 
-/// A job that waits for a signal.
+/// Returns a job that waits for a signal.
 fn waiter(key: &str, timeout: Duration) -> NewJob {
     job().wait_for(key, timeout)
 }
@@ -46,7 +46,7 @@ cases! {
         let had = SignalRecord::new(deadline).delivered(now, json(r#"{"by": "é"}"#));
         assert_eq!(record.signal, Some(had.clone()));
         cx.proving(["signal.wait", "signal.deliver"]);
-        // It is no longer overdue, and keeps what came.
+        // It is no longer overdue, and keeps the payload.
         cx.advance(HOUR).await;
         assert_eq!(node.expire().await, []);
         let token = node.take().await;
@@ -81,11 +81,11 @@ cases! {
         assert_eq!(payload(all[2]).await, Some(json("1")));
         assert_eq!(payload(all[4]).await, Some(json("2")));
         assert_eq!(payload(all[1]).await, None);
-        // A delay counts as ever.
+        // A delay applies as usual.
         assert_eq!(node.state(all[0]).await, Pending);
         assert_eq!(node.claim_ids(10).await, [plain]);
         assert_eq!(node.states([all[1], all[3]]).await, [Blocked, Blocked]);
-        // Who comes later waits for the next.
+        // A job enqueued later waits for the next signal.
         let later = node.add(waiter("a", HOUR)).await;
         assert_eq!(node.state(later).await, Blocked);
         assert_eq!(node.signal("a", "3").await, Delivered::To(vec![later]));
@@ -149,7 +149,7 @@ cases! {
             waiting
         }));
         cx.proving(["signal.limit"]);
-        // The longest overdue first, and no more than asked for.
+        // The longest overdue first, and no more than the limit.
         let mut all = Vec::new();
         for seconds in [3, 1, 2] {
             all.push(node.add(waiter("t", seconds * SECOND)).await);
@@ -221,7 +221,7 @@ cases! {
             all.push(node.add(both).await);
         }
         let all: [JobId; 4] = all.try_into().expect("four");
-        // The parent first, the signal first, the signal without the parent, the parent's failure.
+        // The parent first; the signal first; only the signal; the failure of the parent.
         node.end(parents[0], Outcome::Succeeded { result: None }).await;
         node.end(parents[3], failed()).await;
         cx.proving(["link.wait", "link.cancel"]);
@@ -260,7 +260,7 @@ cases! {
         cx.proving(["signal.wait"]);
         let answer = node.deliver(SignalTarget::Job(gone), "1").await;
         assert_eq!(answer, Delivered::NotFound);
-        // Repeated enqueues do not set the clock back.
+        // A repeated enqueue does not restart the timeout.
         let waiting = waiter("s", MINUTE);
         node.add(waiting.clone()).await;
         cx.advance(MINUTE).await;
@@ -310,7 +310,7 @@ cases! {
             let selector = JobSelector::Ids(all);
             nodes[0].act_on(&selector, JobAction::Cancel).await;
         }
-        // At the deadline either the signal or the failure is had, and for good.
+        // At the deadline either the signal or the failure wins, for good.
         cx.proving(["signal.late", "signal.expire", "signal.once"]);
         for round in 0..10 {
             let all = nodes[0].add_all(&[waiter("t", SECOND), waiter("t", SECOND)]).await;

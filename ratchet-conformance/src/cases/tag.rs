@@ -1,4 +1,4 @@
-//! Tags: what jobs are found, counted and acted on by.
+//! Tags: finding, counting and acting on jobs by tag.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ fn by(tag: &str) -> JobFilter {
     JobFilter::all().tag(name(tag))
 }
 
-/// Which jobs have this tag, oldest first.
+/// Returns the jobs with this tag, oldest first.
 async fn found(node: &TestNode, tag: &str) -> Vec<JobId> {
     let page = PageRequest::first(1_000).order(JobOrder::OldestFirst);
     let page = node.list(&by(tag), &page).await;
@@ -117,7 +117,7 @@ cases! {
         assert_eq!(count(&node, &by("a")).await, StateCounts::new());
         cx.proving(["tag.set"]);
         for new in bare {
-            // The same job once more, with another tag: nothing of before comes back.
+            // The same id again, with another tag: no earlier tag returns.
             let id = node.add(new.tag("c")).await;
             assert_eq!(node.get(id).await.spec.tags, set(["c"]));
         }

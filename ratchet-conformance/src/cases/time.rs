@@ -1,4 +1,4 @@
-//! Time: the database's clock and nobody else's, to the millisecond.
+//! Time: only the database's clock counts, to the millisecond.
 
 use super::prelude::*;
 
@@ -46,7 +46,7 @@ cases! {
     #[proves("time.clock")]
     #[needs(Clock)]
     async fn the_nodes_clock_never_matters(cx: &Cx) {
-        // The database's clock is set years away from this process's, in both directions.
+        // The database's clock is years away from this process's, in both directions.
         let node = cx.node().await;
         for back in [false, true] {
             if back {

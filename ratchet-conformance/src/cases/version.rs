@@ -1,4 +1,4 @@
-//! Version tokens: they only grow, and everybody sees them grow.
+//! Version tokens: they only grow, on every node.
 
 use super::prelude::*;
 
@@ -83,7 +83,7 @@ cases! {
     async fn a_bump_of_a_tenure_that_is_over_changes_nothing(cx: &Cx) {
         let node = cx.node().await;
         let Acquired::Acquired { fence } = node.acquire("lock", HOUR).await else {
-            panic!("a free lock cannot be had");
+            panic!("a free lock cannot be acquired");
         };
         let guard = Guard {
             lock: name("lock"),

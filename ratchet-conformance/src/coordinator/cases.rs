@@ -12,23 +12,23 @@ use crate::build::name;
 use crate::case::cases;
 use crate::runner::{caught, race};
 
-/// After this long, what has not happened never will.
+/// After this long, what has not happened counts as never happening.
 const NEVER: Duration = Duration::from_secs(60);
 
 fn about(queue: &str) -> Wakeup {
     Wakeup::queue(name(queue))
 }
 
-/// Sends a wakeup until it comes: a single one may be lost.
+/// Sends a wakeup until it arrives: a single one may be lost.
 async fn deliver(from: &dyn ClusterCoordinator, wakeup: &Wakeup, to: &mut [WakeupStream]) {
     for stream in to {
         let came = until(stream, || from.notify(wakeup.clone()), |_| true).await;
-        // Copies of earlier tries may come, and nothing else.
+        // Copies of earlier tries may arrive, and nothing else.
         assert_eq!(came, *wakeup);
     }
 }
 
-/// As [`deliver`], past whatever was sent before.
+/// As [`deliver`], but ignores wakeups sent before.
 async fn reach(from: &dyn ClusterCoordinator, wakeup: &Wakeup, to: &mut [WakeupStream]) {
     for stream in to {
         until(
@@ -40,7 +40,7 @@ async fn reach(from: &dyn ClusterCoordinator, wakeup: &Wakeup, to: &mut [WakeupS
     }
 }
 
-/// Sends again and again, until one comes that is meant.
+/// Sends repeatedly until a wakeup arrives that `is_meant` accepts.
 async fn until<F: Future<Output = ()>>(
     stream: &mut WakeupStream,
     send: impl Fn() -> F,
@@ -63,7 +63,7 @@ async fn until<F: Future<Output = ()>>(
     panic!("a subscription never got its wakeup");
 }
 
-/// Sends a few, which must be no trouble whatever becomes of them.
+/// Sends a few wakeups, which must not block or fail, whether or not they arrive.
 async fn send_anyhow(from: &dyn ClusterCoordinator, wakeup: &Wakeup) {
     let sending = async {
         for _ in 0..20 {
@@ -71,10 +71,10 @@ async fn send_anyhow(from: &dyn ClusterCoordinator, wakeup: &Wakeup) {
         }
     };
     let sent = timeout(NEVER, sending).await;
-    assert!(sent.is_ok(), "a transport that is away holds up the sender");
+    assert!(sent.is_ok(), "an unreachable transport blocks the sender");
 }
 
-/// How many tasks this runtime has.
+/// Returns how many tasks this runtime has.
 fn tasks() -> usize {
     tokio::runtime::Handle::current()
         .metrics()
@@ -154,7 +154,7 @@ cases! {
             }
         };
         let done = timeout(NEVER, flood).await;
-        assert!(done.is_ok(), "a slow subscription holds up the sender");
+        assert!(done.is_ok(), "a slow subscription blocks the sender");
     }
 
     #[proves("wakeup.delivery", "wakeup.harmless")]
@@ -166,7 +166,7 @@ cases! {
             node.notify(about("images")).await;
         }
         let woken = timeout(NEVER, stream.next()).await;
-        assert!(woken.is_ok(), "whoever missed much is not told at all");
+        assert!(woken.is_ok(), "a subscription that missed wakeups got none");
     }
 
     #[proves("wakeup.everyone", "wakeup.harmless")]
@@ -209,12 +209,12 @@ cases! {
                 ends[own].notify(sent(own)).await;
                 ends[other].notify(sent(other)).await;
             };
-            // But for what the first of them was sent by a client below.
+            // Ignores what a client sent for the first one below.
             let from_a_node =
                 |came: &Wakeup| came.source.is_some() && !came.is_echo_of(ids[own]);
             let came = until(stream, both, from_a_node).await;
-            assert_eq!(came, sent(other), "what is no echo is what the other sent");
-            // What a client sends, which is no node, is nobody's echo.
+            assert_eq!(came, sent(other), "a wakeup that is not an echo comes from the other");
+            // A client is not a node: its wakeups are never an echo.
             reach(&*ends[own], &about("videos"), std::slice::from_mut(stream)).await;
         }
     }
@@ -239,7 +239,7 @@ cases! {
                 listener.await
             })
             .await;
-            let panicked: Result<(), String> = panicked.expect("it hears of one").expect("caught");
+            let panicked: Result<(), String> = panicked.expect("it gets a wakeup").expect("caught");
             assert!(panicked.is_err());
             let next = about(&format!("images {round}"));
             reach(&*a, &next, &mut others).await;
@@ -262,7 +262,7 @@ cases! {
             transport.outage().mend().await;
             for stream in &mut streams {
                 let told = timeout(NEVER, async { while stream.next().await != Wakeup::any() {} });
-                assert!(told.await.is_ok(), "nobody is told that wakeups may have been lost");
+                assert!(told.await.is_ok(), "no subscription learns that wakeups may be lost");
             }
             let next = about(&format!("images {round}"));
             reach(&*a, &next, &mut streams).await;
@@ -295,13 +295,13 @@ cases! {
             .await;
             assert!(ended.is_ok(), "{} tasks go on", tasks() - before);
             if let Some(stream) = &mut orphan {
-                // What had come is still there, and then it waits.
+                // It still yields what had arrived, and then waits.
                 let left = async { while stream.next().now_or_never().is_some() {} };
                 let waits = timeout(NEVER, left).await;
                 assert!(waits.is_ok(), "a stream without a coordinator never rests");
             }
         }
-        // Others are not concerned.
+        // Other coordinators are not affected.
         let (a, b) = (transport.connect().await, transport.connect().await);
         drop(transport.connect().await);
         deliver(&*a, &about("images"), &mut [b.subscribe()]).await;

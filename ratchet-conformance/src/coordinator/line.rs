@@ -8,10 +8,10 @@ use tokio::sync::watch;
 
 use super::Outage;
 
-/// A line to a server that speaks TCP, which can be cut: the fixture of a coordinator gives its
-/// ends [`address`](Self::address) in place of the server's.
+/// A TCP proxy to a server that can be cut: the fixture of a coordinator connects to its
+/// [`address`](Self::address) instead of the server's.
 ///
-/// While it is cut, connections end, and new ones end as soon as they are made.
+/// While it is cut, connections are closed, and new ones are closed as soon as they are made.
 ///
 /// ```no_run
 /// # async fn line() -> std::io::Result<()> {
@@ -29,7 +29,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// A line to the server at `server`, a host with a port. It lasts until it is dropped.
+    /// Opens a proxy to the server at `server`, a host with a port. It lasts until it is dropped.
     ///
     /// # Errors
     /// If there is no free port.
@@ -42,7 +42,7 @@ impl Line {
         Ok(Self { address, is_cut })
     }
 
-    /// Where this end of the line is.
+    /// Returns the address to connect to.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -84,7 +84,7 @@ async fn forward(mut client: TcpStream, server: String, mut state: watch::Receiv
     let Ok(mut server) = TcpStream::connect(server).await else {
         return;
     };
-    // Whatever becomes of the line, this connection ends: one that was cut is not to be mended.
+    // A connection that was cut stays closed, even if the proxy is mended.
     tokio::select! {
         _ = copy_bidirectional(&mut client, &mut server) => {}
         _ = state.changed() => {}

@@ -20,33 +20,32 @@ use crate::runner::{self, Context, Failure, Setup};
 use crate::trials::{self, Subject};
 use crate::{Case, Power, Provision};
 
-/// One transport of its own, made for one case and taken away after it.
+/// A separate transport, created for one case and removed after it.
 #[async_trait]
 pub trait CoordinatorFixture: Send + Sync + 'static {
-    /// Connects once more, as another node would. Every call gives its own end of the same
+    /// Connects once more, as another node would. Every call returns a separate end of the same
     /// transport.
     ///
     /// # Errors
-    /// Whatever went wrong; it fails the case.
+    /// Any error; it fails the case.
     async fn connect(&self) -> Result<Arc<dyn ClusterCoordinator>, BoxError>;
 
-    /// The power [`Power::Outage`]: taking the transport away for a while. A [`Line`] does it for
-    /// whatever talks TCP.
+    /// Returns how to interrupt the transport, for [`Power::Outage`]. A [`Line`] does it for TCP.
     fn outage(&self) -> Option<&dyn Outage> {
         None
     }
 
-    /// Takes the transport away. Called once, also when the case panicked.
+    /// Removes the transport. Called once, also when the case panicked.
     async fn teardown(&self) {}
 }
 
-/// Takes a transport away from all ends that are or will be connected, and gives it back.
+/// Interrupts a transport for all current and future ends, and restores it.
 #[async_trait]
 pub trait Outage: Send + Sync {
-    /// From now on nothing is carried, and nobody can connect. The ends notice.
+    /// Interrupts it: nothing is carried and no end can connect. The ends notice.
     async fn cut(&self);
 
-    /// From now on they can connect again.
+    /// Restores it: ends can connect again.
     async fn mend(&self);
 }
 
@@ -58,7 +57,7 @@ impl<C: ClusterCoordinator + Clone> CoordinatorFixture for C {
     }
 }
 
-/// Makes a coordinator fixture, again and again.
+/// Creates coordinator fixtures.
 #[derive(Clone)]
 pub struct CoordinatorFactory(Arc<Create>);
 
@@ -66,7 +65,7 @@ type Create = dyn Fn() -> BoxFuture<'static, Made> + Send + Sync;
 type Made = Result<Box<dyn CoordinatorFixture>, BoxError>;
 
 impl CoordinatorFactory {
-    /// A factory that calls `create` for every case.
+    /// Creates a factory that calls `create` for every case.
     pub fn new<F, Making, X>(create: F) -> Self
     where
         F: Fn() -> Making + Send + Sync + 'static,
@@ -89,7 +88,8 @@ impl fmt::Debug for CoordinatorFactory {
 /// The suite for coordinators.
 ///
 /// Its powers are none for a coordinator that carries nothing; otherwise [`Power::Delivery`], and
-/// [`Power::Outage`] if its fixture can cut the transport. One inside a process has nothing to cut.
+/// [`Power::Outage`] if its fixture can cut the transport. A coordinator within one process has
+/// nothing to cut.
 ///
 /// ```no_run
 /// use ratchet_conformance::{CoordinatorFactory, CoordinatorSuite, Power, Provision};
@@ -108,7 +108,7 @@ pub struct CoordinatorSuite {
 }
 
 impl CoordinatorSuite {
-    /// The suite for the coordinator called `name`, with exactly these powers.
+    /// Creates the suite for the coordinator called `name`, with exactly these powers.
     #[must_use]
     pub fn new(name: impl Into<String>, powers: &[Power]) -> Self {
         Self {
@@ -117,7 +117,7 @@ impl CoordinatorSuite {
         }
     }
 
-    /// Lists or runs the cases as the command line says, each on a new fixture.
+    /// Lists or runs the cases as the command line selects, each on a new fixture.
     pub fn run(self, provision: impl Future<Output = Provision<CoordinatorFactory>>) -> ExitCode {
         let provision = match runner::runtime().block_on(provision) {
             Provision::Ready(factory) => Provision::Ready(setup(factory, self.powers.clone())),
@@ -127,21 +127,21 @@ impl CoordinatorSuite {
         trials::run(subject, Self::cases(), &provision)
     }
 
-    /// Every case.
+    /// Returns every case.
     pub fn cases() -> impl Iterator<Item = &'static Case<Transport>> {
         cases::CASES.iter()
     }
 
-    /// The case with this full name, such as `wakeup::nothing_comes_that_was_not_sent`.
+    /// Returns the case with this full name, such as `wakeup::nothing_comes_that_was_not_sent`.
     #[must_use]
     pub fn case(full_name: &str) -> Option<&'static Case<Transport>> {
         Self::cases().find(|case| case.full_name() == full_name)
     }
 
-    /// Runs one case on a new fixture with these powers: for tests of the suite itself.
+    /// Runs one case on a new fixture with these powers, for tests of the suite itself.
     ///
     /// # Errors
-    /// Why the case failed.
+    /// The reason why the case failed.
     pub async fn check(
         case: &Case<Transport>,
         powers: &[Power],
@@ -159,7 +159,7 @@ fn setup(factory: CoordinatorFactory, powers: Vec<Power>) -> Arc<Setup<Transport
     })
 }
 
-/// What a case for coordinators is given: a new transport.
+/// The argument of a case for coordinators: a new transport.
 pub struct Transport {
     fixture: Box<dyn CoordinatorFixture>,
     notes: Notes,
@@ -167,7 +167,8 @@ pub struct Transport {
 
 impl Transport {
     async fn new(fixture: Box<dyn CoordinatorFixture>, powers: &[Power]) -> Result<Self, BoxError> {
-        // A fixture that hides the power would skip cases; one that claims it would break them.
+        // A fixture that hides the power would skip cases; one that claims it wrongly would fail
+        // them.
         if fixture.outage().is_some() != powers.contains(&Power::Outage) {
             fixture.teardown().await;
             return Err("the suite and its fixture disagree about Outage".into());

@@ -84,7 +84,7 @@ fn an_absent_database_is_missing_unless_it_is_required() {
     assert_eq!(plan(&subject(true), case(&[]), &absent), Plan::Run);
 }
 
-/// Runs one case; how many failed, and the result in the report.
+/// Runs one case; returns how many failed, and the result in the report.
 fn run_one<C: Context>(
     case: &'static Case<C>,
     exemption: Option<Exemption>,
@@ -107,7 +107,7 @@ fn an_absent_but_required_database_fails_every_case() {
     assert!(result.detail.unwrap().contains(UNAVAILABLE));
 }
 
-/// What the cases below are given.
+/// The context of the cases below.
 #[derive(Default)]
 struct Probe(Notes);
 
@@ -241,7 +241,7 @@ fn an_exempted_case_that_fails_for_another_reason_is_a_failure() {
     }
 }
 
-/// Takes for ever to clean up.
+/// A context that never finishes cleaning up.
 struct Untidy(Notes);
 
 #[async_trait]
@@ -339,7 +339,7 @@ fn an_exempted_case_that_hangs_must_not_be_run() {
     assert!(told.contains("Suite::without_running"), "{told}");
 }
 
-/// A database that gives up every second call because of others.
+/// A database that fails every second call with contention.
 struct Contended(MemoryStore);
 
 #[async_trait]
@@ -372,11 +372,11 @@ fn the_report_says_how_many_calls_were_repeated() {
     });
     let case = Suite::case("page::every_id_is_answered_in_order").unwrap();
     let (conclusion, result) = run_one(case, None, &Provision::Ready(setup));
-    // The third call, of no ids, is answered by the door.
+    // The core answers the third call, of no ids, itself.
     assert_eq!((conclusion.num_passed, result.repeated), (1, 2));
 }
 
-/// Reads its own report while it runs.
+/// A context that reads its own report while its case runs.
 struct Nosy(std::path::PathBuf, Notes);
 
 #[async_trait]

@@ -1,5 +1,5 @@
-//! What is wrong with the answers to what is rare: calls that come twice, claims that were given up,
-//! jobs that are duplicates in two ways.
+//! Sabotages of answers in rare situations: repeated calls, claims that were given up, jobs that
+//! are duplicates in two ways.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use ratchet_core::{ClaimToken, JobAction, JobId, JobRecord, JobState, NewJob, No
 
 use crate::sabotage::{Sabotage, Sabotaged};
 
-/// The cases that catch them.
+/// The sabotages, each with the case that catches it.
 pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
     (
         Sabotage::LooksAtUniqueKeysFirst,
@@ -79,7 +79,7 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
 ];
 
 impl Sabotaged {
-    /// The unfinished job with the unique key of this one, if that is looked at first.
+    /// Returns the unfinished job with this job's unique key, if the sabotage checks that first.
     pub(crate) async fn unique_holder(&self, job: &NewJob) -> Result<Option<JobId>> {
         let key = job.spec().unique_key.as_ref();
         let Some(key) = key.filter(|_| self.is(Sabotage::LooksAtUniqueKeysFirst)) else {
@@ -92,7 +92,7 @@ impl Sabotaged {
         Ok(jobs.iter().find(holds).map(|job| job.id))
     }
 
-    /// Whether a stored job has a key of this one.
+    /// Returns whether a stored job has a key of this job.
     pub(crate) async fn is_duplicate(&self, job: &NewJob) -> Result<bool> {
         let (once, unique) = (&job.spec().idempotency_key, &job.spec().unique_key);
         let jobs = self.everything().await?;
@@ -103,7 +103,7 @@ impl Sabotaged {
         }))
     }
 
-    /// The answer to a settlement that is not looked at.
+    /// Returns the answer to a settlement that the sabotage does not check.
     pub(crate) async fn repeated(&self, token: ClaimToken) -> Result<Option<Fenced>> {
         let answer = match self.how {
             Sabotage::ForgetsEndsAtTheNextClaim => Fenced::Stale,
@@ -119,7 +119,8 @@ impl Sabotaged {
         Ok((known && late).then_some(answer))
     }
 
-    /// What a pass returns without a look at what else is lost, if anything.
+    /// Returns the given-up claims, if the sabotage returns them without looking for other lost
+    /// claims.
     pub(crate) async fn given_up(&self, limit: usize) -> Result<Option<Vec<Reclaimed>>> {
         if !self.is(Sabotage::ReturnsGivenUpClaimsFirst) {
             return Ok(None);
@@ -134,7 +135,7 @@ impl Sabotaged {
         Ok((some.len() == limit).then_some(some))
     }
 
-    /// What a pass makes of what was lost.
+    /// Returns what the sabotaged pass reports for lost claims.
     pub(crate) async fn recounted(
         &self,
         request: &ReclaimRequest,
@@ -162,7 +163,7 @@ impl Sabotaged {
         Ok(told)
     }
 
-    /// The history as it is told.
+    /// Changes the history as the sabotage shows it.
     pub(crate) fn named(&self, history: &mut [Attempt]) {
         if self.is(Sabotage::NamesSomeNode) {
             for attempt in history {
@@ -171,7 +172,7 @@ impl Sabotaged {
         }
     }
 
-    /// Acts on jobs and answers in a wrong way, if that is what is wrong.
+    /// Acts on jobs and answers wrongly, if that is the sabotage.
     pub(crate) async fn misanswered(
         &self,
         jobs: &JobSelector,
@@ -196,7 +197,7 @@ impl Sabotaged {
         }
     }
 
-    /// Makes a pass over the nodes.
+    /// Sweeps the nodes.
     pub(crate) async fn sweep(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
         if self.is(Sabotage::KeepsTheNewlyDead) {
             let mut marks = sweep.clone();

@@ -1,4 +1,4 @@
-//! What is wrong with the archive.
+//! Sabotages of the archive.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is wrong with links, batches and signals.
+//! Sabotages of links, batches and signals.
 
 use async_trait::async_trait;
 use ratchet_core::model::*;
@@ -8,7 +8,7 @@ use ratchet_core::{BatchId, JobId, JobState, Json, NewJob, Result};
 use crate::sabotage::{Sabotage, Sabotaged};
 
 impl Sabotaged {
-    /// Stores a second job for each of these, which were blocked, that was let go.
+    /// Stores a second job for each of these blocked jobs that was released.
     pub(crate) async fn double(&self, blocked: &[JobId]) -> Result<()> {
         for job in self
             .inner
@@ -25,7 +25,7 @@ impl Sabotaged {
         Ok(())
     }
 
-    /// The job, waiting for its signal for twice as long as it should.
+    /// Returns the job with twice the timeout for its signal.
     pub(crate) fn patient(job: &NewJob) -> NewJob {
         match &job.spec().signal {
             Some(wait) => job.clone().wait_for(wait.key.as_str(), wait.timeout * 2),
@@ -33,7 +33,7 @@ impl Sabotaged {
         }
     }
 
-    /// The job, in another batch if its own is closed.
+    /// Returns the job, moved to another batch if its own is closed.
     pub(crate) async fn squeezed_in(&self, job: &NewJob) -> Result<NewJob> {
         let Some(batch) = job.spec().batch else {
             return Ok(job.clone());

@@ -1,4 +1,4 @@
-//! What is wrong with jobs.
+//! Sabotages of jobs.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl Sabotaged {
         Ok(self.inner.get(&[job], Detail::Whole).await?.remove(0))
     }
 
-    /// The token that the job has at present, whatever the caller's says.
+    /// Returns the current token of the job, whatever the caller's is.
     async fn present(&self, token: ClaimToken) -> Result<ClaimToken> {
         let job = self.find(token.job).await?;
         Ok(job.map_or(token, |job| Claim::of(&job).token))
@@ -44,7 +44,7 @@ impl Sabotaged {
             Sabotage::ForgetsPayloadVersions => job.clone().payload_version(1),
             Sabotage::DeliversLateSignals => Self::patient(job),
             Sabotage::LetsClosedBatchesGrow => self.squeezed_in(job).await?,
-            // Everybody has a lane for himself.
+            // Every job gets a lane of its own.
             Sabotage::IgnoresLanes if spec.lane.is_some() => job.clone().lane(&fresh()),
             Sabotage::LetsTheSecondOfALanePass if self.follows_an_idle_head(job).await? => {
                 job.clone().lane(&fresh())
@@ -103,7 +103,7 @@ impl Sabotaged {
         Ok(blocked.map(|job| job.id).collect())
     }
 
-    /// Takes back that these jobs, which were blocked, were let go.
+    /// Undoes the release of these jobs, which were blocked before.
     pub(crate) async fn hold_back(&self, blocked: Vec<JobId>) -> Result<()> {
         let selector = JobSelector::Ids(blocked);
         self.inner
@@ -120,7 +120,7 @@ impl Sabotaged {
             .collect())
     }
 
-    /// Hands back what was claimed too much.
+    /// Releases excess claims.
     async fn give_back(&self, jobs: &[ClaimedJob]) -> Result<()> {
         let release = |job: &ClaimedJob| Settlement::new(job.claim.token, Outcome::Released);
         let released: Vec<Settlement> = jobs.iter().map(release).collect();
@@ -147,7 +147,7 @@ impl JobStore for Sabotaged {
                 answers => answers,
             };
         }
-        // Jobs may be named before those that they wait for.
+        // Jobs may be listed before those that they wait for.
         let in_one = jobs.iter().any(|job| job.spec().waits()) && jobs.len() > 1;
         if self.is(Sabotage::None) || in_one {
             return self.inner.enqueue(jobs).await;
@@ -196,7 +196,7 @@ impl JobStore for Sabotaged {
             }
             Sabotage::ClaimsFirstInFirstOut => asked.limit = 10_000,
             Sabotage::ForgetsToFillTheBatch => {
-                // Takes the first of everybody's jobs and then looks which of them match.
+                // Claims the first jobs of any kind, and then filters them.
                 asked = ClaimRequest::new(request.node, request.limit)
                     .capabilities(self.required_capabilities().await?);
             }

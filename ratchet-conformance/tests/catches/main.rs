@@ -1,5 +1,5 @@
-//! The suite tests itself: each sabotaged store must be caught by a named case, which the honest
-//! store passes.
+//! Tests of the suite itself: each sabotaged store must be caught by a certain case, which the
+//! honest store passes.
 
 mod answers;
 mod archive;
@@ -17,7 +17,7 @@ use ratchet_conformance::{Factory, Failure, Power, Suite};
 
 use sabotage::{Sabotage, SabotagedFixture};
 
-/// Sabotages with the cases that catch them; [`mutants`] has more.
+/// The sabotages, each with the case that catches it; [`mutants`] has more.
 const CATCHES: &[(Sabotage, &str)] = &[
     (
         Sabotage::StoresPartOfABatch,
@@ -598,13 +598,13 @@ const CATCHES: &[(Sabotage, &str)] = &[
     ),
 ];
 
-/// Every sabotage with a case that catches it.
+/// Returns every sabotage with a case that catches it.
 fn catches() -> impl Iterator<Item = (Sabotage, &'static str)> {
     let all = [CATCHES, answers::CATCHES, mutants::CATCHES];
     all.into_iter().flatten().copied()
 }
 
-/// Sabotages that random histories find without anybody having thought of them.
+/// Sabotages that random histories find without a case written for them.
 const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::IgnoresDueTimes,
     Sabotage::NeverFreesUniqueKeys,
@@ -711,6 +711,6 @@ async fn random_histories_find_sabotages_by_themselves() {
 fn every_sabotage_is_tried() {
     for sabotage in Sabotage::ALL {
         let tried = catches().any(|(other, _)| other == *sabotage);
-        assert!(tried, "{sabotage:?} is nobody's to catch");
+        assert!(tried, "{sabotage:?} has no case that catches it");
     }
 }

@@ -1,17 +1,17 @@
-//! What a failure says about the store, not only that there is one.
+//! Tests of what a failure reports about the store.
 
 use ratchet_conformance::{Failure, Power, Suite};
 
 use crate::sabotage::Sabotage;
 use crate::sabotaged;
 
-/// Runs a case, and shortens the history that fails.
+/// Runs a case, and shrinks a failing history.
 async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {
     let found = Suite::case(case).unwrap_or_else(|| panic!("there is no case {case}"));
     Suite::check(found, Power::STORE, sabotaged(sabotage)).await
 }
 
-/// The message and the clauses that a case breaks on a store.
+/// Returns the message of a case's failure and the clauses that it breaks.
 async fn told(sabotage: Sabotage, case: &str) -> (String, Vec<&'static str>) {
     match check(sabotage, case).await {
         Err(failure) => (failure.to_string(), failure.clauses().to_vec()),

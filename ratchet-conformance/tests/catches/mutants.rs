@@ -1,4 +1,4 @@
-//! What independent mutants got wrong without any case noticing: the list, and how each is done.
+//! Sabotages from independent mutants that no case had caught: the list, and how each works.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use ratchet_core::{
 
 use crate::sabotage::{Sabotage, Sabotaged};
 
-/// Each of these sabotages with the case that catches it.
+/// The sabotages, each with the case that catches it.
 pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
     (
         Sabotage::RequeuesWithoutTheSignal,
@@ -115,11 +115,11 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
     ),
 ];
 
-/// How many jobs of a stream the careless claim puts into order.
+/// How many jobs of a stream the careless claim sorts.
 const CHUNK: usize = 50;
 
 impl Sabotaged {
-    /// Stores the good jobs of a refused call if another call comes at the same time.
+    /// Stores the good jobs of a refused call if another call arrives at the same time.
     pub(crate) async fn enqueue_in_a_group(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         self.come();
         let answers = self.inner.enqueue(jobs).await;
@@ -131,7 +131,7 @@ impl Sabotaged {
         answers
     }
 
-    /// Whether the one unfinished job of its lane is one that nobody can claim at present.
+    /// Returns whether the only unfinished job of its lane is one that cannot be claimed now.
     pub(crate) async fn follows_an_idle_head(&self, job: &NewJob) -> Result<bool> {
         let spec = job.spec();
         let jobs = self.everything().await?;
@@ -145,7 +145,7 @@ impl Sabotaged {
         Ok(spec.lane.is_some() && idle && lane.next().is_none())
     }
 
-    /// The claim with what is beyond the first chunk of each stream behind all others.
+    /// Returns the claim with the jobs beyond each stream's first chunk moved to the end.
     pub(crate) fn merged_once(claimed: Vec<ClaimedJob>) -> Vec<ClaimedJob> {
         let mut streams: BTreeMap<(Route, Priority), usize> = BTreeMap::new();
         let in_first_chunk = |job: &ClaimedJob| {
@@ -158,7 +158,7 @@ impl Sabotaged {
         first.into_iter().chain(rest).collect()
     }
 
-    /// The answer to an action that goes wrong, if this one does.
+    /// Returns the answer to an action that the sabotage gets wrong, if any.
     pub(crate) async fn act_wrongly(
         &self,
         jobs: &JobSelector,
@@ -203,7 +203,7 @@ impl Sabotaged {
         )
     }
 
-    /// The jobs of which something stays when they are deleted.
+    /// Returns the jobs that leave something behind when they are deleted.
     pub(crate) async fn mortal(&self) -> Result<Vec<JobRecord>> {
         if self.leaves_something() {
             return self.everything().await;
@@ -211,7 +211,7 @@ impl Sabotaged {
         Ok(Vec::new())
     }
 
-    /// Remembers those of these jobs that are no longer stored.
+    /// Remembers which of these jobs are no longer stored.
     pub(crate) async fn bury(&self, there: Vec<JobRecord>) -> Result<()> {
         for job in there {
             if self.find(job.id).await?.is_none() {
@@ -221,7 +221,7 @@ impl Sabotaged {
         Ok(())
     }
 
-    /// Shows of a job what an earlier one with its id left.
+    /// Shows on a job what an earlier one with its id left.
     pub(crate) fn haunt(&self, job: &mut JobRecord) {
         let memory = self.memory();
         let Some(former) = memory.former.get(&job.id) else {
@@ -234,7 +234,7 @@ impl Sabotaged {
         }
     }
 
-    /// A page that is wrong, if this one is.
+    /// Returns a wrong page, if that is the sabotage.
     pub(crate) async fn list_wrongly(
         &self,
         filter: &JobFilter,
@@ -274,7 +274,7 @@ impl Sabotaged {
         self.inner.list(&filter, page).await.map(Some)
     }
 
-    /// What comes on a page and later, in this order.
+    /// Returns the items of a page and all after it, in this order.
     pub(crate) fn page_of<T>(
         mut all: Vec<T>,
         page: &PageRequest,
@@ -287,20 +287,20 @@ impl Sabotaged {
         all.split_off(last.map_or(0, |last| last + 1))
     }
 
-    /// The page of up to one job more than it shows.
+    /// Cuts up to one surplus job off the page.
     pub(crate) fn cut(mut jobs: Vec<JobRecord>, page: &PageRequest) -> JobPage {
         let next = page.cut(&mut jobs).map(|job| job.id);
         JobPage { jobs, next }
     }
 
-    /// How many running jobs have these properties.
+    /// Returns how many running jobs match.
     pub(crate) async fn running(&self, wanted: impl Fn(&JobRecord) -> bool) -> Result<u64> {
         let jobs = self.everything().await?;
         let running = jobs.iter().filter(|job| job.state == JobState::Running);
         Ok(running.filter(|job| wanted(job)).count() as u64)
     }
 
-    /// Shows each link as the first of the child on the same parent.
+    /// Shows each link in the state of the child's first link to the same parent.
     pub(crate) fn decide_once(links: &mut [Link]) {
         for place in 1..links.len() {
             let (before, rest) = links.split_at_mut(place);
@@ -311,7 +311,7 @@ impl Sabotaged {
         }
     }
 
-    /// Puts a definition that nobody can read: a good store makes a new one.
+    /// Puts a definition over an unreadable one, which a correct store replaces.
     pub(crate) async fn put_over_spoiled(&self, put: &PutRecurring) -> Result<PutOutcome> {
         let name = put.definition.name();
         self.memory().spoiled_definitions.remove(name);
@@ -323,7 +323,7 @@ impl Sabotaged {
         Ok(PutOutcome::Changed)
     }
 
-    /// Notes whose last slot is forgotten with these firings.
+    /// Records which definitions lose their last slot by these firings.
     pub(crate) fn take_last_slots(&self, firings: &[RecurringFiring]) {
         let mut memory = self.memory();
         for firing in firings {
@@ -336,7 +336,7 @@ impl Sabotaged {
         }
     }
 
-    /// Forgets keys a millisecond before they are as if unused.
+    /// Forgets keys a millisecond too early.
     pub(crate) async fn forget_early(&self, limit: usize) -> Result<u64> {
         self.inner.forget_idle(limit).await?;
         let soon = time::to_millis(self.inner.database_time().await?) + 1;

@@ -1,4 +1,4 @@
-//! What is wrong with permits.
+//! Sabotages of permits.
 
 use async_trait::async_trait;
 use ratchet_core::model::*;
@@ -21,7 +21,7 @@ impl PermitStore for Sabotaged {
                     .set_permits(resource, u32::MAX, IfKnown::Change)
                     .await?;
             }
-            // Those that hold one are let finish before the number gets smaller.
+            // Lets current holders finish before it lowers the number.
             Sabotage::ChangesPermitsLate if before.is_some_and(|before| before > max) => {}
             _ => return self.inner.set_permits(resource, max, IfKnown::Change).await,
         }
@@ -47,7 +47,7 @@ impl PermitStore for Sabotaged {
 }
 
 impl Sabotaged {
-    /// Refuses unknown resources for the whole batch, or takes them.
+    /// Refuses unknown resources for the whole batch, or accepts them.
     pub(crate) async fn look_at_permits(&self, jobs: &[NewJob]) -> Result<()> {
         let known = self.inner.permits().await?;
         let is_unknown = |resource: &&Name| known.iter().all(|info| info.resource != **resource);
@@ -70,7 +70,7 @@ impl Sabotaged {
         Ok(())
     }
 
-    /// Counts who holds permits, and claims by that when somebody else may have claimed too.
+    /// Counts the holders of permits, and claims by that count after another call may have claimed.
     pub(crate) async fn claim_after_counting(
         &self,
         request: &ClaimRequest,
@@ -98,7 +98,7 @@ impl Sabotaged {
         Ok(claimed)
     }
 
-    /// Whether some job waits for a permit.
+    /// Returns whether a job waits for a permit.
     pub(crate) async fn wait_for_permits(&self) -> Result<bool> {
         let jobs = self.everything().await?;
         let waits =
@@ -106,7 +106,7 @@ impl Sabotaged {
         Ok(jobs.iter().any(waits))
     }
 
-    /// Forgets that permits come back, or gets them back again.
+    /// Loses returned permits, or counts them twice.
     pub(crate) async fn miscount_permits(&self, settlements: &[Settlement]) -> Result<()> {
         let by = match self.how {
             Sabotage::HoldsPermitsForEver => -1,

@@ -1,4 +1,4 @@
-//! What is wrong with queues, nodes and locks.
+//! Sabotages of queues, nodes and locks.
 
 use std::time::Duration;
 
@@ -136,7 +136,7 @@ impl NodeStore for Sabotaged {
 }
 
 impl Sabotaged {
-    /// What is left of what a pass knows about the clock.
+    /// Returns the clock that the sabotaged pass assumes.
     pub(crate) fn believed(&self, clock: ClockTrust) -> ClockTrust {
         match self.how {
             Sabotage::AgesAcrossSteps => clock.stepped_back(Duration::MAX),
@@ -145,7 +145,7 @@ impl Sabotaged {
         }
     }
 
-    /// What is left of a guard.
+    /// Returns what the sabotage leaves of a guard.
     pub(crate) async fn weakened(&self, guard: Option<Guard>) -> Result<Option<Guard>> {
         let Some(mut guard) = guard.filter(|_| !self.is(Sabotage::IgnoresGuards)) else {
             return Ok(None);
@@ -158,7 +158,7 @@ impl Sabotaged {
         Ok(Some(guard))
     }
 
-    /// The fence to use inside for the one that was given out.
+    /// Returns the inner store's fence for the one that was given out.
     fn inner_fence(&self, name: &Name, fence: Fence) -> Fence {
         let given = self.memory().fences.get(name).copied();
         given

@@ -1,4 +1,4 @@
-//! A store with one thing wrong.
+//! A store with one defect.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,10 +20,10 @@ use tokio::sync::Notify;
 
 macro_rules! sabotages {
     ($($name:ident),+ $(,)?) => {
-        /// What is wrong with the store.
+        /// The defect of the store.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Sabotage {
-            /// Nothing.
+            /// No defect.
             None,
             $($name),+
         }
@@ -208,7 +208,7 @@ sabotages! {
     LosesCancelledJobsNewestFirst,
 }
 
-/// What a saboteur has to remember; shared by the handles of one database.
+/// The state that sabotages need; shared by the handles of one database.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) keys: HashMap<Name, JobId>,
@@ -222,15 +222,15 @@ pub(crate) struct Memory {
     pub(crate) requeued: Vec<BatchId>,
     pub(crate) pages: usize,
     pub(crate) incarnations: HashMap<Name, Incarnation>,
-    /// What was asked to be the number of permits.
+    /// The number of permits that callers set.
     pub(crate) permits: HashMap<Name, u32>,
-    /// Of each resource, how many more permits there are than were asked for.
+    /// How many more permits each resource has than were set.
     pub(crate) extra: HashMap<Name, i64>,
     /// How often rates were forgotten.
     pub(crate) generation: usize,
-    /// The rates of a store that looks before it takes.
+    /// The rates of a store that reads before it takes.
     pub(crate) rates: HashMap<Name, i64>,
-    /// The lock that a vandal has spoiled.
+    /// The lock that the vandal has spoiled.
     pub(crate) spoiled_lock: Option<Name>,
     pub(crate) spoiled_schema: bool,
     pub(crate) spoiled_definitions: BTreeSet<Name>,
@@ -240,18 +240,18 @@ pub(crate) struct Memory {
     pub(crate) former: HashMap<JobId, JobRecord>,
     /// Definitions that are shown without their last slot.
     pub(crate) without_slot: BTreeSet<Name>,
-    /// How many have looked at something before leaping.
+    /// How many callers have read before they write.
     looked: HashMap<Name, usize>,
 }
 
-/// A memory store with one thing wrong.
+/// A memory store with one defect.
 #[derive(Clone, Debug)]
 pub(crate) struct Sabotaged {
     pub(crate) inner: MemoryStore,
     pub(crate) how: Sabotage,
     memory: Arc<Mutex<Memory>>,
     second: Arc<Notify>,
-    /// Held by who does several things that nobody else may come between.
+    /// Held by a call that must not be interleaved with others.
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -264,8 +264,8 @@ impl Sabotaged {
         self.memory.lock().expect("no saboteur panics")
     }
 
-    /// The first caller to look waits for a second to look as well before it goes on: the moment
-    /// that a careless store leaves open, held open until somebody is in it.
+    /// Makes the first caller to read wait until a second one has read too: holds the race window
+    /// of a careless store open until another call is in it.
     pub(crate) async fn let_another_look(&self, name: &Name) {
         let looked = {
             let mut memory = self.memory();
@@ -274,7 +274,7 @@ impl Sabotaged {
             *looked
         };
         match looked {
-            // The limit is for a caller that stays alone.
+            // A timeout, in case no second caller comes.
             1 => {
                 let second = self.second.notified();
                 let _ = tokio::time::timeout(Duration::from_secs(10), second).await;
@@ -286,12 +286,12 @@ impl Sabotaged {
 }
 
 impl Sabotaged {
-    /// Says that a call has come.
+    /// Signals that a call has arrived.
     pub(crate) fn come(&self) {
         self.second.notify_waiters();
     }
 
-    /// Whether another call comes soon. The limit is for a caller that stays alone.
+    /// Returns whether another call arrives soon. The timeout is for a caller that stays alone.
     pub(crate) async fn another_comes(&self) -> bool {
         let second = self.second.notified();
         let soon = Duration::from_millis(500);
@@ -324,7 +324,7 @@ impl Store for Sabotaged {
         self
     }
 
-    /// Some saboteurs wait for another call.
+    /// Some sabotages wait for another call.
     fn call_policy(&self) -> CallPolicy {
         CallPolicy::within(Duration::from_secs(60)).retries(0)
     }
@@ -396,7 +396,7 @@ impl Fixture for SabotagedFixture {
     }
 }
 
-/// The rows that are there, and those that a careless store has left.
+/// Counts the stored rows, and those that a careless store has left.
 #[async_trait]
 impl Residue for SabotagedFixture {
     async fn rows_of_jobs(&self) -> Result<u64, BoxError> {
@@ -409,14 +409,14 @@ impl Residue for SabotagedFixture {
     }
 }
 
-/// Spoils nothing: it is remembered what could not be read.
+/// Damages nothing: it records what is to be unreadable.
 #[async_trait]
 impl Vandal for SabotagedFixture {
     async fn spoil(&self, job: JobId) -> Result<(), BoxError> {
         Err(format!("the row of {job} is in memory").into())
     }
 
-    /// A child that is never due keeps the job where it is, as if it could not be read.
+    /// A child that is never due keeps the job where it is, as if it were unreadable.
     async fn spoil_ended(&self, job: JobId) -> Result<(), BoxError> {
         let child = NewJob::new("child", &()).after(job, Condition::Ended);
         let never = Duration::from_secs(1_000_000_000);

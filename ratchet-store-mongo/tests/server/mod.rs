@@ -1,4 +1,4 @@
-//! The server that the tests use, and collections of its own for each test.
+//! The server for the tests, and separate collections for each test.
 
 use std::time::Duration;
 
@@ -13,46 +13,46 @@ use ratchet_store_mongo::{Builder, MongoStore};
 /// The replica set of the tests.
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
 pub(crate) const URL: &str = "RATCHET_TEST_MONGODB_URL";
-/// A standalone server, for what there is to be seen without transactions.
+/// A standalone server, for the behaviour without transactions.
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
 pub(crate) const STANDALONE_URL: &str = "RATCHET_TEST_MONGODB_STANDALONE_URL";
 
-/// The program of the server, for tests that start one of their own.
+/// The server's program, for tests that start their own server.
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
 pub(crate) const PROGRAM: &str = "RATCHET_TEST_MONGODB_PROGRAM";
 
-/// The server that a variable names.
+/// Returns the URL in an environment variable.
 pub(crate) fn url(variable: &str) -> Option<String> {
     std::env::var(variable).ok()
 }
 
-/// Why tests that need the server of this variable cannot run.
+/// Explains why tests that need this variable cannot run.
 pub(crate) fn missing(variable: &str) -> String {
     format!("{variable} is not set")
 }
 
-/// Collections for one test, in a database that the tests share: a database of its own would be
-/// files of its own, which take the server longer.
+/// Collections for one test, in a database that the tests share: a separate database would need
+/// separate files, which takes the server longer.
 #[derive(Debug)]
 pub(crate) struct Space {
     pub(crate) url: String,
     pub(crate) prefix: String,
     pub(crate) database: Database,
-    /// Later tests use the collections again.
+    /// Held if later tests reuse the collections.
     pub(crate) slot: Option<Slot>,
 }
 
 impl Space {
-    /// Room for one test, whose clock shows the same time in every test.
+    /// Creates collections for one test, whose clock starts at the same time in every test.
     pub(crate) async fn create(url: &str) -> Result<Self, BoxError> {
         let space = Self::prefixed(url, format!("{}.", JobId::new())).await?;
         space.set_clock().await?;
         Ok(space)
     }
 
-    /// Room for one test that keeps the collections and indexes of an earlier test, without their
-    /// documents: to make and to drop them takes longer than most cases. They are new where there are no
-    /// slots. Those of a run of tests stay on the server, which is expected to be a throwaway one.
+    /// Reuses the collections and indexes of an earlier test without their documents: creating and
+    /// dropping them takes longer than most cases. Without slots the collections are new. Those of
+    /// a test run stay on the server, which is expected to be disposable.
     #[allow(dead_code, reason = "each test binary uses its part of this module")]
     pub(crate) async fn reused(url: &str) -> Result<Self, BoxError> {
         let (Ok(run), Some(slot)) = (std::env::var("NEXTEST_RUN_ID"), Slot::take()) else {
@@ -60,7 +60,7 @@ impl Space {
         };
         let mut space = Self::prefixed(url, format!("{run}.{slot}.")).await?;
         space.slot = Some(slot);
-        // A test that was killed may have transactions under way, which end before a collection is dropped.
+        // A killed test may have open transactions, which must end before a collection is dropped.
         let clock = space.of_majority("clock");
         if clock.find_one(doc! { "in_use": true }).await?.is_some() {
             space.renew().await?;
@@ -99,14 +99,14 @@ impl Space {
         Ok(())
     }
 
-    /// The names of the collections that there are.
+    /// Returns the names of the existing collections.
     async fn collections(&self) -> mongodb::error::Result<Vec<String>> {
         let mut names = self.database.list_collection_names().await?;
         names.retain(|name| name.starts_with(&self.prefix));
         Ok(names)
     }
 
-    /// A store in it, with few connections: many tests run at once.
+    /// Builds a store on them with few connections, since many tests run at once.
     pub(crate) fn builder(&self) -> Builder {
         MongoStore::builder(&self.url)
             .database(self.database.name())
@@ -115,12 +115,12 @@ impl Space {
             .deadline(Duration::from_secs(20))
     }
 
-    /// The name of a collection.
+    /// Returns the name of a collection.
     pub(crate) fn name(&self, collection: &str) -> String {
         format!("{}{collection}", self.prefix)
     }
 
-    /// A collection as the store sees it.
+    /// Returns a collection as the store sees it.
     pub(crate) fn of_majority(&self, collection: &str) -> Collection<Document> {
         let options = mongodb::options::CollectionOptions::builder()
             .write_concern(WriteConcern::majority())
@@ -138,12 +138,12 @@ impl Space {
         }
     }
 
-    /// Takes it away, unless a later test uses it.
+    /// Drops the collections, unless a later test reuses them.
     pub(crate) async fn take_away(&self) {
         if self.slot.is_some() {
             let left = doc! { "$unset": { "in_use": "" } };
             if let Err(error) = self.of_majority("clock").update_one(doc! {}, left).await {
-                eprintln!("{} will be made anew: {error}", self.prefix);
+                eprintln!("{} will be recreated: {error}", self.prefix);
             }
             return;
         }

@@ -1,4 +1,4 @@
-//! The archive where histories are in two places, and passes meet.
+//! The archive: attempts in two places, and concurrent passes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ async fn count(space: &Space, collection: &str) -> u64 {
     rows.count_documents(doc! {}).await.unwrap()
 }
 
-/// All cancelled jobs. The clock moves on while calls are made.
+/// Archives all cancelled jobs, after the clock has moved on.
 async fn pass(store: &Checked<MongoStore>) -> u64 {
     tokio::time::sleep(Duration::from_millis(5)).await;
     let old = PurgeRequest::new(JobState::Cancelled, Duration::from_millis(1), 1_000);

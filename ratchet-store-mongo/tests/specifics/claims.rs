@@ -1,5 +1,4 @@
-//! Claims between whose look and whose write something happens, and documents that somebody changed
-//! by hand.
+//! Claims with changes between their read and their write, and documents that were changed by hand.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +19,7 @@ use crate::faults::Fault;
 use crate::server::Space;
 use crate::{claim_all, enqueue, job, open};
 
-/// The only job of this id.
+/// Matches the job with this id.
 fn this(id: JobId) -> Document {
     let id = Binary {
         subtype: BinarySubtype::Uuid,
@@ -29,7 +28,7 @@ fn this(id: JobId) -> Document {
     doc! { "_id": id }
 }
 
-/// A transaction that has written to a job: what others write to it waits until it ends.
+/// Begins a transaction that has written to a job: other writes to it wait until it ends.
 async fn hold(space: &Space, id: JobId, change: Document) -> ClientSession {
     let client = space.database.client();
     let mut session = client.start_session().await.unwrap();
@@ -44,14 +43,14 @@ fn touch() -> Document {
     doc! { "$inc": { "rev": 1_i64 } }
 }
 
-/// A store whose commands can be told from those of others, and its name.
+/// Returns a store whose commands can be identified, and its name.
 async fn named(space: &Space) -> (Checked<MongoStore>, String) {
     let name = format!("test {}", JobId::new());
     let builder = space.builder().application_name(&name);
     (builder.connect().await.unwrap(), name)
 }
 
-/// The update of this name that is at work at the server, if there is one.
+/// Returns the update that the server is running for this name, if any.
 async fn update_of(space: &Space, name: &str) -> Option<Bson> {
     let admin = space.database.client().database("admin");
     let stages = vec![
@@ -66,7 +65,7 @@ async fn update_of(space: &Space, name: &str) -> Option<Bson> {
     })
 }
 
-/// The same, once there is one: it waits for who holds its job.
+/// Waits for such an update, which then waits for the transaction that has locked its job.
 async fn waiting(space: &Space, name: &str) -> Bson {
     loop {
         if let Some(op) = update_of(space, name).await {
@@ -156,7 +155,7 @@ pub(crate) async fn what_a_killed_claim_took_is_returned(space: Arc<Space>) {
     let mut other = hold(&space, held, touch()).await;
     let claiming = claim(&store, claim_all());
     let op = waiting(&space, &name).await;
-    // It waits at the second job, so it has the first.
+    // It waits at the second job, so it has taken the first.
     let admin = space.database.client().database("admin");
     admin
         .run_command(doc! { "killOp": 1, "op": op })
@@ -178,7 +177,7 @@ pub(crate) async fn a_claim_that_was_given_up_takes_nothing_later(space: Arc<Spa
     let mut other = hold(&space, id, touch()).await;
     let claimed = hasty.claim_next_batch(&claim_all()).await;
     assert!(claimed.is_err(), "{claimed:?}");
-    // The server gives it up too, while the job is still held.
+    // The server aborts it too, while the job is still locked.
     let mut looks = 0;
     while update_of(&space, &name).await.is_some() {
         looks += 1;
@@ -193,7 +192,8 @@ pub(crate) async fn an_action_goes_on_among_claimers(space: Arc<Space>) {
     let plain = open(&space).await;
     let jobs: Vec<NewJob> = (0..2_000).map(|_| job()).collect();
     plain.enqueue(&jobs).await.unwrap();
-    // Each of its updates is late, so that between its look and its write there is always a claim.
+    // Each of its updates is delayed, so that there is always a claim between its read and its
+    // write.
     let fault = Fault::new(&space, &["update"]).late(200).always();
     let store = fault.builder(&space).deadline(Duration::from_secs(5));
     let store = store.connect().await.unwrap();
@@ -209,7 +209,7 @@ pub(crate) async fn an_action_goes_on_among_claimers(space: Arc<Space>) {
             .await
             .unwrap()
             .len();
-        // Some in each of its updates, and not all of its jobs before it has come to write.
+        // Claims some jobs during each of its updates, but not all of them before it writes.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     fault.lift().await;
@@ -226,7 +226,7 @@ pub(crate) async fn an_action_goes_on_among_claimers(space: Arc<Space>) {
 pub(crate) async fn what_was_mended_by_hand_stops_nobody(space: Arc<Space>) {
     let store = open(&space).await;
     let jobs = space.of_majority("jobs");
-    // A shell writes whole numbers as doubles: they are what they are.
+    // `mongosh` writes integers as doubles; they are read all the same.
     let whole = enqueue(&store, job()).await;
     let numbers = doc! { "run_at": 1.0, "priority": 2.0, "claim_seq": 6.0, "attempts": 0.0 };
     jobs.update_one(this(whole), doc! { "$set": numbers })
@@ -236,7 +236,7 @@ pub(crate) async fn what_was_mended_by_hand_stops_nobody(space: Arc<Space>) {
     assert_eq!(claimed[0].claim.token.seq, 7);
     let done = Settlement::new(claimed[0].claim.token, Outcome::Succeeded { result: None });
     store.settle(&[done]).await.unwrap();
-    // What makes no sense harms itself.
+    // Invalid values affect only their own document.
     for (field, value) in [
         ("run_at", Bson::from(1.5)),
         ("claim_seq", "x".into()),

@@ -1,4 +1,4 @@
-//! Collections and indexes: ours, and those of others.
+//! Collections and indexes: Ratchet's and foreign ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use ratchet_core::{SchemaProblem, StoreErrorKind};
 use crate::server::Space;
 use crate::{assert_kind, claim_all, enqueue, exists, job, open};
 
-/// What connecting says, which must be refused.
+/// Returns the error of connecting, which must be refused.
 async fn refused(space: &Space) -> String {
     let error = space.builder().connect().await.unwrap_err();
     let StoreErrorKind::SchemaMismatch(problem) = error.kind() else {
@@ -54,7 +54,7 @@ pub(crate) async fn odd_names_work(space: Arc<Space>) {
     ] {
         let store = space.builder().prefix(space.name(&prefix));
         let store = store.connect().await.unwrap();
-        // Names have at most 128 bytes: 32 of these.
+        // Names have at most 128 bytes: 32 of these characters.
         let name = crab.repeat(32);
         let odd = job()
             .queue(&name)
@@ -202,10 +202,10 @@ pub(crate) async fn what_is_missing_is_named_where_nothing_may_be_created(space:
     jobs.drop_index("lane").await.unwrap();
     let error = without().connect().await.unwrap_err();
     assert!(error.to_string().contains("no index lane"), "{error}");
-    // One that may makes it again.
+    // A store that may create indexes creates it again.
     open(&space).await;
     without().connect().await.unwrap();
-    // Who made everything by hand, and not the version, is not done.
+    // A database that was prepared by hand, but without the version, is not complete.
     assert!(without().pending_migrations().await.unwrap().is_empty());
     space
         .of_majority("meta")

@@ -1,4 +1,4 @@
-//! Connecting, and not being let in.
+//! Connecting, and being refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::faults::Fault;
 use crate::server::Space;
 use crate::{assert_kind, enqueue, exists, job, open};
 
-/// The URL of the server with something else in it.
+/// Returns the URL of the server with other credentials and options.
 fn with(space: &Space, credentials: &str, options: &str) -> String {
     let rest = space.url.strip_prefix("mongodb://").unwrap();
     let host = rest.split(['/', '?']).next().unwrap();
@@ -40,7 +40,7 @@ pub(crate) async fn an_unknown_replica_set_is_misconfigured(space: Arc<Space>) {
 }
 
 pub(crate) async fn a_server_that_is_not_there_is_unavailable(_: Arc<Space>) {
-    // A port that is nobody's for as long as it is held here, and not listened on.
+    // A port that stays bound here, but without a listener.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();
@@ -58,7 +58,7 @@ pub(crate) async fn a_closed_store_refuses(space: Arc<Space>) {
     store.close().await;
     let error = clone.database_time().await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
-    // The door's stays, which needs no connection.
+    // The store's own is gone; the core's, which needs no connection, stays.
     assert!((*clone).coordinator().is_none());
 }
 

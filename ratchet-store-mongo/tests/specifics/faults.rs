@@ -1,5 +1,5 @@
-//! Commands that fail, are not heard of, or are ended from elsewhere: by fail points of the server,
-//! which meet only the connections with the name of the test.
+//! Commands that fail, get no reply, or are killed by others: with fail points of the server, which
+//! affect only the connections with the name of the test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,12 +29,12 @@ pub(crate) struct Fault {
     name: String,
     mode: Document,
     data: Document,
-    /// How often the point had been met before.
+    /// How often the fail point had been hit before.
     met: i64,
 }
 
 impl Fault {
-    /// Of these commands, once.
+    /// Affects these commands, once.
     pub(crate) fn new(space: &Space, commands: &[&str]) -> Self {
         let name = format!("test {}", JobId::new());
         Self {
@@ -47,13 +47,13 @@ impl Fault {
         }
     }
 
-    /// So often.
+    /// Affects this many commands.
     fn times(mut self, times: i32) -> Self {
         self.mode = doc! { "times": times };
         self
     }
 
-    /// Of all but the first ones, so many.
+    /// Affects all commands after this many.
     pub(crate) fn behind(mut self, first: i32) -> Self {
         self.mode = doc! { "skip": first };
         self
@@ -63,39 +63,39 @@ impl Fault {
         self.times(i32::MAX)
     }
 
-    /// They fail with this code, and do nothing.
+    /// The commands fail with this code and have no effect.
     pub(crate) fn code(mut self, code: i32) -> Self {
         self.data.insert("errorCode", code);
         self
     }
 
-    /// The connection is closed in place of an answer.
+    /// The server closes the connection instead of replying.
     pub(crate) fn unheard(mut self) -> Self {
         self.data.insert("closeConnection", true);
         self
     }
 
-    /// They wait so long before they are done.
+    /// The commands wait this long before they run.
     pub(crate) fn late(mut self, millis: i32) -> Self {
         self.data.insert("blockConnection", true);
         self.data.insert("blockTimeMS", millis);
         self
     }
 
-    /// They are done, and then not known to be safe.
+    /// The commands run, and then report a write concern error.
     fn unsafe_write(mut self, code: i32) -> Self {
         let error = doc! { "code": code, "codeName": "Late", "errmsg": "late" };
         self.data.insert("writeConcernError", error);
         self
     }
 
-    /// Of the connections that it meets.
+    /// Returns the name of the affected connections.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The server has one point for all: tests that set it come one after the other. One that failed
-    /// has its turn for a minute at most.
+    /// Sets the fail point. The server has one for all, so tests that set it take turns. A failed
+    /// test keeps its turn for a minute at most.
     pub(crate) async fn set(mut self) -> Self {
         let turn = || {
             doc! { "$set": { "by": &self.name, "until": {
@@ -130,7 +130,7 @@ impl Fault {
         self
     }
 
-    /// Waits until so many commands have met it.
+    /// Waits until this many commands have hit it.
     pub(crate) async fn met(&self, times: i64) {
         let wait = doc! {
             "waitForFailPoint": "failCommand",
@@ -148,7 +148,7 @@ impl Fault {
         self.turns.update_one(mine, over).await.unwrap();
     }
 
-    /// A store whose connections it meets.
+    /// Returns settings for a store whose connections it affects.
     pub(crate) fn builder(&self, space: &Space) -> Builder {
         space.builder().application_name(&self.name)
     }
@@ -182,7 +182,7 @@ pub(crate) async fn a_lost_connection_is_repeated_and_leaves_one_job(space: Arc<
                 fault.code(NETWORK)
             };
             let store = fault.open(&space).await;
-            // The routes are known, so that it is the jobs that meet it.
+            // The routes are known, so that the fail point affects the jobs.
             plain.enqueue(&[job()]).await.unwrap();
             let fault = fault.set().await;
             let jobs: Vec<_> = jobs.iter().map(ratchet_core::NewJob::another).collect();
@@ -193,8 +193,8 @@ pub(crate) async fn a_lost_connection_is_repeated_and_leaves_one_job(space: Arc<
     let all = plain
         .list(&JobFilter::all(), &PageRequest::first(100))
         .await;
-    // Two single ones and two of the batch, in which the second has the first's key; and the four
-    // beside them.
+    // Two single ones and two of the batch, whose second job has the first's key; and the four that
+    // were stored in between.
     assert_eq!(all.unwrap().jobs.len(), 2 + 3 + 2 + 4);
 }
 
@@ -269,7 +269,7 @@ pub(crate) async fn a_killed_cursor_is_opened_again(space: Arc<Space>) {
         .connect()
         .await
         .unwrap();
-    // Too much for one answer.
+    // Too much for one reply.
     let payload = "x".repeat(250 * 1024);
     let jobs: Vec<_> = (0..70)
         .map(|_| ratchet_core::NewJob::new("kind", &payload))
@@ -285,7 +285,7 @@ pub(crate) async fn a_killed_cursor_is_opened_again(space: Arc<Space>) {
 
 pub(crate) async fn a_silent_server_is_a_timeout(space: Arc<Space>) {
     let fault = Fault::new(&space, &["insert"]).late(5_000);
-    // On collections that are there: to make them may take longer than it waits.
+    // On existing collections: creating them may take longer than the delay.
     fault.builder(&space).connect().await.unwrap();
     let builder = fault.builder(&space).deadline(Duration::from_secs(3));
     let store = builder.connect().await.unwrap();
@@ -298,7 +298,7 @@ pub(crate) async fn a_silent_server_is_a_timeout(space: Arc<Space>) {
         .unwrap_err();
     assert_kind(&error, StoreErrorKind::Timeout);
     fault.lift().await;
-    // The store is usable, and the call can be repeated.
+    // The store still works, and the call can be repeated.
     store.enqueue(std::slice::from_ref(&late)).await.unwrap();
     assert!(exists(&store, late.id()).await);
 }
@@ -319,12 +319,13 @@ pub(crate) async fn a_majority_that_does_not_answer_is_a_timeout(space: Arc<Spac
     let error = store.settle(std::slice::from_ref(&done)).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Timeout);
     fault.lift().await;
-    // It was done all the same, which a repeat finds out.
+    // The settlement took effect all the same, which a repeat finds out.
     assert_eq!(store.settle(&[done]).await.unwrap(), [Fenced::Applied]);
     assert_eq!(state(&store, id).await, JobState::Succeeded);
 }
 
-/// Takes the one connection of the pool by a write that waits for a transaction of another client.
+/// Occupies the only connection of the pool with a write that waits for a transaction of another
+/// client.
 pub(crate) async fn a_pool_taken_by_others_leaves_heartbeats_locks_and_elections(
     space: Arc<Space>,
 ) {
@@ -343,7 +344,7 @@ pub(crate) async fn a_pool_taken_by_others_leaves_heartbeats_locks_and_elections
         let store = store.clone();
         tokio::spawn(async move { store.pause_queue(&name("q")).await.unwrap() })
     };
-    // From the first call on that gets no connection, all of them are taken.
+    // Once a call gets no connection, all are occupied.
     let some_time = Duration::from_millis(500);
     while tokio::time::timeout(some_time, enqueue(&store, job()))
         .await
@@ -392,7 +393,7 @@ pub(crate) async fn wakeups_survive_a_lost_stream(space: Arc<Space>) {
     let coordinator = store.coordinator().unwrap();
     let mut wakeups = coordinator.subscribe();
     let queue = Name::new("queue", "q").unwrap();
-    // What is sent before the stream is open is not on it.
+    // Wakeups sent before the stream is open are not on it.
     loop {
         coordinator.notify(Wakeup::queue(queue.clone())).await;
         let first = tokio::time::timeout(Duration::from_millis(500), wakeups.next());
@@ -402,7 +403,7 @@ pub(crate) async fn wakeups_survive_a_lost_stream(space: Arc<Space>) {
         }
     }
     let fault = fault.set().await;
-    // Whatever happens to the stream: what is sent comes, or a hint to look everywhere.
+    // Whatever happens to the stream, every wakeup arrives, or one for all queues.
     for _ in 0..5 {
         coordinator.notify(Wakeup::queue(queue.clone())).await;
         let wakeup = wakeups.next().await;

@@ -1,4 +1,4 @@
-//! Guarded writes and the lock that they look at.
+//! Guarded writes and the lock that they check.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ pub(crate) async fn a_lock_is_free_while_a_guarded_write_goes_on_and_the_write_i
         doc! { "command.delete": { "$exists": true } },
     )
     .await;
-    // The purge has begun in its tenure, and now that is over.
+    // The purge began within its tenure, which now ends.
     let released = other.release(&guard.lock, &guard.owner, guard.fence).await;
     assert_eq!(released.unwrap(), Fenced::Applied);
     let successor = acquire(&other, "two").await;
@@ -97,7 +97,7 @@ pub(crate) async fn a_guarded_write_whose_lock_expires_before_its_end_is_stale(s
         doc! { "command.delete": { "$exists": true } },
     )
     .await;
-    // Nobody takes it over.
+    // No other owner takes it over.
     space.advance(TTL).await;
     assert_eq!(purging.await.unwrap().unwrap(), Guarded::Stale);
     fault.lift().await;

@@ -1,4 +1,4 @@
-//! What a document could get wrong about a job.
+//! How jobs are stored in documents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -150,7 +150,7 @@ pub(crate) async fn a_purged_job_takes_its_history_along(space: Arc<Space>) {
     snooze(&store, 60).await;
     let selected = JobSelector::Ids(vec![id]);
     store.act(&selected, JobAction::Cancel).await.unwrap();
-    // The clock moves on while the call is made.
+    // The clock moves on during the call.
     tokio::time::sleep(Duration::from_millis(5)).await;
     let purge = PurgeRequest::new(JobState::Cancelled, Duration::from_millis(1), 10);
     assert_eq!(store.purge(&purge).await.unwrap().done(), Some(1));
@@ -159,7 +159,7 @@ pub(crate) async fn a_purged_job_takes_its_history_along(space: Arc<Space>) {
     assert_eq!(left.unwrap(), 0);
 }
 
-/// The suite has a clock of its own; this is the real one in every kind of statement.
+/// The suite sets its own clock; this tests the server's clock in every kind of statement.
 pub(crate) async fn the_servers_clock_is_what_counts(space: Arc<Space>) {
     let store = open(&space).await;
     let before = store.database_time().await.unwrap();

@@ -1,4 +1,4 @@
-//! Links and batches: transactions that meet, and transactions that are ended from elsewhere.
+//! Links and batches: transactions that conflict, and transactions that are aborted by others.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) fn done(claimed: &ClaimedJob) -> Settlement {
     Settlement::new(claimed.claim.token, Outcome::Succeeded { result: None })
 }
 
-/// Jobs that are stored and claimed.
+/// Stores jobs and claims them.
 pub(crate) async fn running(store: &Checked<MongoStore>, jobs: &[NewJob]) -> Vec<ClaimedJob> {
     store.enqueue(jobs).await.unwrap();
     let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
@@ -44,8 +44,7 @@ pub(crate) fn after(parents: &[ClaimedJob]) -> NewJob {
     })
 }
 
-/// Waits until the server is at work on a command of the connections with this name, of which this
-/// holds.
+/// Waits until the server runs a command on the connections with this name that matches `which`.
 pub(crate) async fn under_way(space: &Space, name: &str, which: Document) {
     let admin = space.database.client().database("admin");
     loop {
@@ -70,7 +69,7 @@ pub(crate) async fn an_end_sees_the_child_that_a_transaction_brings(space: Arc<S
         .enqueue_in(&mut session, std::slice::from_ref(&child))
         .await
         .unwrap();
-    // Nobody else waits for the transaction, nor for anything but the end.
+    // Only the end of the parent waits for the transaction.
     let other = enqueue(&plain, after(&parents[1..2])).await;
     let alive = |job: &ClaimedJob| Report::new(job.claim.token, ReportKind::Alive);
     let alive: Vec<Report> = parents.iter().map(alive).collect();
@@ -90,7 +89,7 @@ pub(crate) async fn an_enqueue_sees_the_end_that_came_first(space: Arc<Space>) {
     let plain = open(&space).await;
     let parents = running(&plain, &[job()]).await;
     let (client, store) = application(&space).await;
-    // It sees what was there now.
+    // Begins its snapshot now.
     let mut session = begin(&space, &client).await;
     plain.settle(&[done(&parents[0])]).await.unwrap();
     let child = after(&parents);
@@ -139,7 +138,7 @@ pub(crate) async fn two_ends_at_once_let_their_child_go(space: Arc<Space>) {
         let done = done(&parents[0]);
         async move { first.settle(&[done]).await }
     });
-    // All of it is written, and nobody sees it yet.
+    // Everything is written, but not visible yet.
     let commit = doc! { "command.commitTransaction": { "$exists": true } };
     under_way(&space, &name, commit).await;
     let settled = second.settle(&[done(&parents[1])]).await.unwrap();
@@ -173,7 +172,7 @@ pub(crate) async fn an_end_and_a_signal_at_once_let_the_job_go(space: Arc<Space>
         .clone()
         .unwrap();
     assert_eq!(child.state, JobState::Pending);
-    // A text that looks like an expression stays one.
+    // A string that looks like an expression stays a string.
     let delivered = child.signal.unwrap().delivered.unwrap();
     assert_eq!(delivered.payload, payload);
 }
@@ -223,7 +222,7 @@ pub(crate) async fn an_end_that_is_killed_leaves_nothing_half_made(space: Arc<Sp
     plain.create_batch(id).await.unwrap();
     let parents = running(&plain, &[job().in_batch(id)]).await;
     let parent = parents[0].claim.token.job;
-    // One goes on, and with the other a chain ends.
+    // One job goes on, and the other ends a chain.
     let on = after(&parents);
     let unmet = job().after(parent, Condition::Failed).in_batch(id);
     let last = job().after(unmet.id(), Condition::Ended);

@@ -1,5 +1,5 @@
-//! What only MongoDB has: replica sets and standalone servers, indexes of others, transactions of the
-//! application, elections, commands that are ended from elsewhere.
+//! Tests of what only MongoDB has: replica sets and standalone servers, foreign indexes,
+//! transactions of the application, elections, killed commands.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
 mod archive;

@@ -1,4 +1,4 @@
-//! Nodes that come and go.
+//! Nodes that join and leave.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,17 +61,17 @@ pub(crate) async fn a_label_goes_with_the_last_node_that_has_it(space: Arc<Space
         store.set_node_status(node, NodeStatus::Left).await.unwrap();
     }
     space.advance(HOUR).await;
-    // The one before it is as old as all others.
+    // The earlier node with this label is as old as all others.
     let last = joins(&store, "stays").await;
     assert_eq!(labels(&space).await, ["again", "once", "stays"]);
     assert_eq!(sweep(&store).await, 4);
     assert_eq!(labels(&space).await, ["stays"]);
-    // Its number goes on, and so it is displaced.
+    // The label's number continues, so the earlier node is displaced.
     joins(&store, "stays").await;
     let nodes = store.nodes().await.unwrap();
     let displaced = nodes.iter().find(|node| node.node == last).unwrap();
     assert_eq!(displaced.status, NodeStatus::Dead);
-    // A label that comes again begins anew.
+    // A label that is used again starts with a new document.
     let (first, second) = (joins(&store, "once").await, joins(&store, "once").await);
     let nodes = store.nodes().await.unwrap();
     let status = |id| nodes.iter().find(|node| node.node == id).unwrap().status;

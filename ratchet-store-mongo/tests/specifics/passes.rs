@@ -1,4 +1,4 @@
-//! Purges and the archive where old jobs have many children.
+//! Purging and archiving old jobs with many children.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::plans::{own, profile, profile_of};
 use crate::server::Space;
 use crate::{exists, job, open};
 
-/// Ends jobs that are stored for it, one after the other.
+/// Stores jobs and ends them, one after the other.
 pub(crate) async fn ended(store: &Checked<MongoStore>, count: usize) -> Vec<JobId> {
     let mut ids = Vec::new();
     while ids.len() < count {
@@ -29,7 +29,7 @@ pub(crate) async fn ended(store: &Checked<MongoStore>, count: usize) -> Vec<JobI
     ids
 }
 
-/// Stores children of a job, which wait until it is far too late.
+/// Stores children of a job that are due in the far future.
 pub(crate) async fn children(
     store: &Checked<MongoStore>,
     parent: JobId,
@@ -49,7 +49,7 @@ pub(crate) async fn children(
     ids
 }
 
-/// All that have succeeded and may go.
+/// Requests all jobs that have succeeded and may be removed.
 pub(crate) fn all(limit: usize) -> PurgeRequest {
     PurgeRequest::new(JobState::Succeeded, Duration::from_millis(1), limit)
 }
@@ -64,7 +64,7 @@ async fn cancel(store: &Checked<MongoStore>, jobs: &[JobId]) {
 pub(crate) async fn a_parent_stays_for_the_last_of_many_children(space: Arc<Space>) {
     let store = open(&space).await;
     let parent = ended(&store, 1).await[0];
-    // More than are looked at at once.
+    // More than one command reads.
     let children = children(&store, parent, 1_100).await;
     let (last, others) = children.split_last().unwrap();
     cancel(&store, others).await;
@@ -76,7 +76,7 @@ pub(crate) async fn a_parent_stays_for_the_last_of_many_children(space: Arc<Spac
     assert!(!exists(&store, parent).await);
 }
 
-/// The transactions of these statements.
+/// Returns the transactions of these profiled statements.
 fn transactions(rows: &[Document]) -> BTreeSet<String> {
     let commands = rows
         .iter()
@@ -99,14 +99,14 @@ pub(crate) async fn kept_parents_in_front_are_passed_in_several_transactions(spa
         let children: Vec<NewJob> = parents.iter().map(child).collect();
         store.enqueue(&children).await.unwrap();
     }
-    // Behind all of them.
+    // After all of them.
     let (purged, archived) = (ended(&store, 1).await[0], ended(&store, 1).await[0]);
     tokio::time::sleep(Duration::from_millis(5)).await;
     let rows = profile(&own, async {
         assert_eq!(store.purge(&all(1)).await.unwrap(), Guarded::Done(1));
     })
     .await;
-    // Two hundred in each.
+    // Each transaction skips at most two hundred.
     assert_eq!(transactions(&rows).len(), 3, "{rows:#?}");
     assert!(!exists(&store, purged).await);
     let done = ArchiveStore::archive(&store, &all(10)).await.unwrap();
@@ -157,7 +157,7 @@ pub(crate) async fn a_key_stays_the_first_jobs_before_during_and_after_its_purge
     let name = fault.name().to_owned();
     let fault = fault.set().await;
     let purging = tokio::spawn(async move { slow.purge(&all(10)).await });
-    // Deleted, and nobody sees it yet.
+    // It is deleted, but that is not visible yet.
     let commit = doc! { "command.commitTransaction": { "$exists": true } };
     under_way(&space, &name, commit).await;
     assert_eq!(answer().await, [Enqueued::Duplicate(first)]);

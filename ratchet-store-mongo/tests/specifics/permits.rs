@@ -1,4 +1,4 @@
-//! Two who take permits of one resource at the same time, the one of them held in its transaction.
+//! Two concurrent claims of permits of one resource, one of them held open in its transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +18,14 @@ fn api() -> Name {
     Name::new("permit", "api").unwrap()
 }
 
-/// A store that does not wait for long, on collections that are there.
+/// Returns a store with a short deadline on existing collections.
 async fn hasty(space: &Space) -> Checked<MongoStore> {
     open(space).await;
     let builder = space.builder().deadline(Duration::from_secs(3));
     builder.connect().await.unwrap()
 }
 
-/// Another process in the middle of a claim: it has met the others at the resource.
+/// Another process in the middle of a claim: it has written to the resource.
 async fn claimer(space: &Space) -> (ClientSession, Collection<Document>) {
     let client = Client::with_uri_str(&space.url).await.unwrap();
     let mut session = client.start_session().await.unwrap();
@@ -55,12 +55,12 @@ pub(crate) async fn a_claim_waits_for_who_takes_permits_of_the_same_resource(spa
         subtype: BinarySubtype::Uuid,
         bytes: taken.as_bytes().to_vec(),
     };
-    // On a route that this store has not heard of yet.
+    // On a route that this store does not know yet.
     let running = doc! { "state": 3, "route": 999, "claim_seq": 1_i64, "claimed_at": 1_i64 };
     let take = doc! { "$set": running };
     let take = jobs.update_one(doc! { "_id": id }, take);
     take.session(&mut session).await.unwrap();
-    // Nothing else would keep it from the other job: one permit is free by all that can be seen.
+    // Only the conflict prevents the other claim: as far as it can see, one permit is free.
     let late = store.claim_next_batch(&claim_all()).await.unwrap_err();
     assert!(late.is_transient(), "{late}");
     assert_eq!(state(&store, wanted).await, JobState::Pending);
@@ -74,7 +74,7 @@ pub(crate) async fn a_claim_by_the_old_number_meets_the_new_one(space: Arc<Space
     let store = open(&space).await;
     store.set_permits(&api(), 1, IfKnown::Change).await.unwrap();
     let (mut session, _) = claimer(&space).await;
-    // The change waits for the claim, which began before it.
+    // The change waits for the claim, which began earlier.
     let changing = tokio::spawn({
         let store = store.clone();
         async move { store.set_permits(&api(), 0, IfKnown::Change).await }

@@ -1,4 +1,4 @@
-//! What the server reads to answer.
+//! What the server reads to execute calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::passes::{all, children, ended};
 use crate::server::Space;
 use crate::{claim_all, job};
 
-/// Runs work while the server writes down what it does; what it did to the jobs.
+/// Runs work while the server profiles it, and returns the profiled statements on the jobs.
 pub(crate) async fn profile(space: &Space, work: impl Future<Output = ()>) -> Vec<Document> {
     profile_of(space, "jobs", work).await
 }
 
-/// The same, with what it did to this collection. Nobody else may be at work in the database
-/// meanwhile, so it is one of its own.
+/// Does the same for this collection. No other test may use the database at the same time, so it
+/// must be a separate one.
 pub(crate) async fn profile_of(
     space: &Space,
     collection: &str,
@@ -57,7 +57,7 @@ fn number(row: &Document, field: &str) -> i64 {
     }
 }
 
-/// A database of its own.
+/// Creates a separate database.
 pub(crate) async fn own(space: &Space) -> (Space, Checked<MongoStore>) {
     let name = format!("ratchet_test_{}", space.prefix.trim_end_matches('.'));
     let own = Space {
@@ -70,7 +70,7 @@ pub(crate) async fn own(space: &Space) -> (Space, Checked<MongoStore>) {
     (own, store.connect().await.unwrap())
 }
 
-/// A database of its own, with this many jobs of five priorities in it.
+/// Creates a separate database with this many jobs of five priorities.
 async fn filled(space: &Space, count: usize) -> (Space, Checked<MongoStore>) {
     let (own, store) = own(space).await;
     let jobs: Vec<NewJob> = (0..count)
@@ -84,7 +84,7 @@ async fn filled(space: &Space, count: usize) -> (Space, Checked<MongoStore>) {
 
 pub(crate) async fn candidates_come_from_the_index_alone(space: Arc<Space>) {
     let (own, store) = filled(&space, 500).await;
-    // More routes than one range may have.
+    // More routes than fit into one range.
     let jobs: Vec<NewJob> = (0..180).map(|n| job().queue(&format!("q{n}"))).collect();
     store.enqueue(&jobs).await.unwrap();
     let rows = profile(&own, async {
@@ -120,7 +120,8 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_what_it_takes(space: Arc<
     own.database.drop().await.unwrap();
     let keys: i64 = rows.iter().map(|row| number(row, "keysExamined")).sum();
     let documents: i64 = rows.iter().map(|row| number(row, "docsExamined")).sum();
-    // Fifty candidates of each of five levels; fifty written and fifty read, by two keys each.
+    // Fifty candidates of each of five priorities; fifty written and fifty read, with two keys
+    // each.
     assert!(keys <= 5 * 50 + 2 * 100 + 20, "{keys} keys: {rows:#?}");
     assert!(documents <= 2 * 60, "{documents} documents: {rows:#?}");
 }
@@ -251,7 +252,7 @@ pub(crate) async fn an_end_reads_only_the_open_links_of_its_job(space: Arc<Space
     let failed = Settlement::new(token, Outcome::Failed { error });
     store.settle(&[failed]).await.unwrap();
     let parent = token.job;
-    // Decided when they come.
+    // Decided as soon as they are stored.
     children(&store, parent, 500).await;
     let again = JobSelector::Ids(vec![parent]);
     store.act(&again, JobAction::Requeue).await.unwrap();
@@ -263,7 +264,7 @@ pub(crate) async fn an_end_reads_only_the_open_links_of_its_job(space: Arc<Space
     })
     .await;
     own.database.drop().await.unwrap();
-    // Found by their parent and by themselves, and decided.
+    // Found by their parent and by themselves, and already decided.
     assert!(read(&rows) <= 3 * 3, "{rows:#?}");
 }
 

@@ -1,4 +1,4 @@
-//! What the server forgets by itself.
+//! What the server deletes by its TTL index.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ pub(crate) async fn the_server_forgets_idle_keys_and_no_fence(space: Arc<Space>)
         .acquire(&name("lock"), &name("one"), hold)
         .await
         .unwrap();
-    // The one has nothing left to remember in 50 ms, the other in two hours.
+    // The state of one key expires in 50 ms, that of the other in two hours.
     let take = |key, rate| RateRequest::new(name(key), rate);
     let brief = take("brief", Rate::new(20, Duration::from_secs(1)));
     let long = take("long", Rate::new(1, Duration::from_secs(7_200)));
@@ -80,7 +80,7 @@ pub(crate) async fn the_server_forgets_idle_keys_and_no_fence(space: Arc<Space>)
         store.take(&[long]).await.unwrap()[0],
         RateAnswer::Wait(_)
     ));
-    // The lock expired before the key did, and its fences go on.
+    // The lock expired before the key did, and its fences continue.
     let again = locks
         .acquire(&name("lock"), &name("two"), hold)
         .await
@@ -89,7 +89,7 @@ pub(crate) async fn the_server_forgets_idle_keys_and_no_fence(space: Arc<Space>)
 }
 
 pub(crate) async fn what_was_granted_before_a_loss_is_not_counted_again(space: Arc<Space>) {
-    // A server that says that it is none that may write, from the third key on.
+    // A server that reports, from the third key on, that it is not the primary.
     let fault = Fault::new(&space, &["findAndModify"])
         .code(10_107)
         .behind(2);
@@ -103,11 +103,11 @@ pub(crate) async fn what_was_granted_before_a_loss_is_not_counted_again(space: A
         let (store, requests) = (store.clone(), requests.clone());
         async move { store.take(&requests).await }
     });
-    // The driver tries once more by itself.
+    // The driver retries once.
     fault.met(2).await;
     fault.lift().await;
     assert_eq!(taking.await.unwrap().unwrap(), [RateAnswer::Granted; 3]);
-    // One of two is left of each.
+    // One of two starts is left for each key.
     assert_eq!(
         store.take(&requests).await.unwrap(),
         [RateAnswer::Granted; 3]

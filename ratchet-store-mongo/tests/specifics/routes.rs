@@ -1,4 +1,4 @@
-//! Numbers of routes that a restore takes away and gives to others.
+//! Route numbers that a restore frees and that other routes then get.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ async fn kind(store: &Checked<MongoStore>, id: JobId) -> String {
     job.spec.route.kind.to_string()
 }
 
-/// What a restore to before the second route does, after which another route gets its number.
+/// Simulates a restore to before the second route, after which another route gets its number.
 async fn restore(space: &Space) -> Checked<MongoStore> {
     let routes = space.of_majority("routes");
     routes.delete_one(doc! { "_id": 2 }).await.unwrap();
@@ -57,7 +57,7 @@ pub(crate) async fn a_number_that_a_restore_gave_away_is_not_used(space: Arc<Spa
         .unwrap();
     fill(&store).await;
     restore(&space).await;
-    // A claim sees it by itself.
+    // A claim detects it.
     let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
     assert_eq!(claimed[0].claim.route.kind, "other");
     let id = enqueue(&store, NewJob::new("second", &1)).await;
@@ -69,7 +69,7 @@ pub(crate) async fn a_number_that_a_restore_gave_away_is_not_used(space: Arc<Spa
         .unwrap();
     let other = open(&space).await;
     enqueue(&other, NewJob::new("third", &1)).await;
-    // An enqueue does after an outage.
+    // An enqueue detects it after an outage.
     let fault = fault.set().await;
     NodeStore::nodes(&store).await.unwrap();
     fault.lift().await;

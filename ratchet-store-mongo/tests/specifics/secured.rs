@@ -1,4 +1,4 @@
-//! Users and rights, on a server of its own that checks them.
+//! Users and privileges, on a separate server that checks them.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use ratchet_store_mongo::MongoStore;
 use crate::server::{self, Space};
 use crate::{assert_kind, claim_all, enqueue, job};
 
-/// What a user may do on the collections of its database who may also create them.
+/// The privileges of a user that may also create the collections of its database.
 const RIGHTS: [&str; 9] = [
     "find",
     "insert",
@@ -30,7 +30,7 @@ const RIGHTS: [&str; 9] = [
     "createIndex",
 ];
 
-/// A replica set of one, made with the program that [`PROGRAM`](server::PROGRAM) names.
+/// A replica set with one member, run with the program that [`PROGRAM`](server::PROGRAM) names.
 struct Secured {
     process: Child,
     directory: PathBuf,
@@ -70,7 +70,7 @@ impl Secured {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        // Until there is a user, everybody on this machine may make the first.
+        // Until there is a user, every local client may create the first.
         let url = |user: &str| format!("mongodb://{user}127.0.0.1:{port}/?directConnection=true");
         let first = Client::with_uri_str(url("")).await.unwrap();
         let first = first.database("admin");
@@ -100,7 +100,7 @@ impl Secured {
         self.admin.run_command(command).await.unwrap();
     }
 
-    /// From now on the user may do this and nothing else.
+    /// Sets the only privileges of the user.
     async fn allow(&self, actions: &[&str]) {
         let resource = doc! { "db": "jobs", "collection": "" };
         let privilege = doc! { "resource": resource, "actions": actions.to_vec() };
@@ -130,7 +130,7 @@ async fn codes(store: &Checked<MongoStore>) -> Vec<Finding> {
 pub(crate) async fn the_rights_in_the_guide_are_enough(_: Arc<Space>) {
     let server = Secured::start().await;
     server.open().await;
-    // What is there need not be created.
+    // Existing collections need no privilege to create them.
     server.allow(&RIGHTS[..7]).await;
     let store = server.open().await;
     let coordinator = store.coordinator().unwrap();

@@ -1,4 +1,4 @@
-//! A server without transactions: what is refused there, and how that is told.
+//! A server without transactions: what it refuses, and with which errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,11 +90,11 @@ async fn it_says_what_it_is(space: Arc<Space>) {
     assert!(store.info().version.contains("standalone"));
     assert!(
         (*store).coordinator().is_none(),
-        "the door's needs no database"
+        "the core's needs no database"
     );
     assert!(store.recurring().is_none() && store.archive().is_none());
     assert!(store.permits().is_none() && store.rates().is_some());
-    // So nobody ever set how many permits there are.
+    // So no call ever set a number of permits.
     let error = store.enqueue(&[job().permit("api")]).await.unwrap_err();
     assert_eq!(error.invalid_input().unwrap().field(), "permit");
 }
@@ -208,12 +208,12 @@ async fn a_job_that_somebody_was_told_of_stays(space: Arc<Space>) {
     }
 }
 
-/// From now on no job with the unique key `u` can be stored.
+/// Makes the server refuse jobs with the unique key `u`.
 async fn refuse_for_good(space: &Space) {
     validate(space, doc! { "unique_key": { "$ne": "u" } }).await;
 }
 
-/// From now on only jobs can be stored that match.
+/// Makes the server refuse jobs that do not match.
 async fn validate(space: &Space, validator: Document) {
     let change = doc! { "collMod": space.name("jobs"), "validator": validator };
     space.database.run_command(change).await.unwrap();
@@ -224,7 +224,7 @@ async fn a_job_that_another_stored_stays(space: Arc<Space>) {
     let fault = Fault::new(&space, &["insert"]).late(1_500);
     let store = fault.open(&space).await;
     refuse_for_good(&space).await;
-    // Stores the route, so that the insert that is late is that of the jobs.
+    // Stores the route, so that the delayed insert is that of the jobs.
     let earlier = enqueue(&store, job()).await;
     let name = fault.name().to_owned();
     let fault = fault.set().await;
@@ -233,7 +233,7 @@ async fn a_job_that_another_stored_stays(space: Arc<Space>) {
         let batch = [job(), both.clone(), job().unique_key("u")];
         async move { store.enqueue(&batch).await }
     });
-    // It has looked, and does not see that somebody else stores the second one.
+    // It has read the jobs, and does not see that another call stores the second one.
     under_way(
         &space,
         &name,

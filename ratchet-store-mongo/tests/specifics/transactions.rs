@@ -18,7 +18,7 @@ use crate::links::under_way;
 use crate::server::Space;
 use crate::{assert_kind, claim_all, enqueue, exists, job, open};
 
-/// The application's client, and a store on it.
+/// Returns the application's client, and a store on it.
 pub(crate) async fn application(space: &Space) -> (Client, Checked<MongoStore>) {
     let client = Client::with_uri_str(&space.url).await.unwrap();
     let store = MongoStore::database_builder(client.database(space.database.name()));
@@ -26,7 +26,7 @@ pub(crate) async fn application(space: &Space) -> (Client, Checked<MongoStore>) 
     (client, store)
 }
 
-/// A transaction with something of the application's in it.
+/// Begins a transaction with a write of the application.
 pub(crate) async fn begin(space: &Space, client: &Client) -> ClientSession {
     let mut session = client.start_session().await.unwrap();
     let orders = client.database(space.database.name());
@@ -79,7 +79,7 @@ pub(crate) async fn a_key_lost_to_others_is_contention(space: Arc<Space>) {
         .enqueue_in(&mut session, &[job().unique_key("u")])
         .await;
     assert_kind(&late.unwrap_err(), StoreErrorKind::Contention);
-    // It is aborted; the whole again.
+    // The transaction is aborted; retry the whole.
     session.start_transaction().await.unwrap();
     let again = store
         .enqueue_in(&mut session, &[job().unique_key("u")])
@@ -113,7 +113,7 @@ pub(crate) async fn a_lane_held_by_a_transaction_holds_up_no_other(space: Arc<Sp
     store.enqueue(&behind).await.unwrap();
     let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
     assert_eq!(claimed.len(), 2);
-    // The transaction has the next job of one lane.
+    // The transaction locks the next job of one lane.
     let (client, _) = application(&space).await;
     let mut session = begin(&space, &client).await;
     let jobs = session.client().database(space.database.name());
@@ -125,7 +125,7 @@ pub(crate) async fn a_lane_held_by_a_transaction_holds_up_no_other(space: Arc<Sp
         Settlement::new(job.claim.token, Outcome::Succeeded { result: None })
     };
     let done: Vec<Settlement> = claimed.iter().map(done).collect();
-    // Long before the deadline, so that the caller can settle the rest apart.
+    // Fails long before the deadline, so that the caller can settle the rest separately.
     let contends = store.settle(&done).await.unwrap_err();
     assert_kind(&contends, StoreErrorKind::Contention);
     let free = store.get(&[behind[1].id()], Detail::Whole).await.unwrap()[0].clone();
@@ -155,7 +155,7 @@ pub(crate) async fn a_producer_that_stops_before_its_commit_holds_no_lane(space:
     assert_eq!(plain.settle(&done).await.unwrap(), [Fenced::Applied; 2]);
     let ended = plain.get(&[head], Detail::Whole).await.unwrap()[0].clone();
     assert_eq!(ended.unwrap().state, JobState::Succeeded);
-    // One that goes on sees that the lane is another by now.
+    // The producer retries and sees the lane as it is by now.
     let next = producing.await.unwrap().unwrap()[0].id();
     fault.lift().await;
     let next = plain.get(&[next], Detail::Whole).await.unwrap()[0].clone();
@@ -200,7 +200,7 @@ pub(crate) async fn what_is_refused_leaves_nothing_in_the_transaction(space: Arc
 }
 
 pub(crate) async fn what_fails_behind_the_first_write_cannot_be_committed(space: Arc<Space>) {
-    // The key is written, and the job is too late.
+    // The key is written, and the job's insert exceeds the deadline.
     let fault = Fault::new(&space, &["insert"]).late(3_000).behind(1);
     enqueue(&open(&space).await, job()).await;
     let mut options = ClientOptions::parse(&space.url).await.unwrap();
@@ -220,7 +220,7 @@ pub(crate) async fn what_fails_behind_the_first_write_cannot_be_committed(space:
     assert_eq!(orders(&space).await, 1);
     let keys = space.of_majority("keys");
     assert_eq!(keys.count_documents(doc! {}).await.unwrap(), 0);
-    // The whole again.
+    // Retry the whole.
     session.start_transaction().await.unwrap();
     let enqueued = store.enqueue_in(&mut session, keyed).await.unwrap();
     assert_eq!(enqueued, [Enqueued::Created(keyed[0].id())]);
@@ -232,7 +232,7 @@ pub(crate) async fn a_session_that_can_have_no_transaction_is_misconfigured(spac
     let (client, store) = application(&space).await;
     let session = client.start_session().snapshot(true).await.unwrap();
     cannot_begin(&store, session, "snapshot").await;
-    // Without a transaction, what is written would be stored at once.
+    // Without a transaction, the jobs would be stored at once.
     let mut options = ClientOptions::parse(&space.url).await.unwrap();
     options.write_concern = Some(Acknowledgment::Nodes(0).into());
     let client = Client::with_options(options).unwrap();

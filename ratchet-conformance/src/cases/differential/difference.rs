@@ -1,12 +1,13 @@
-//! Where two values differ, as paths to the fields: `jobs[3].state: expected Pending / found Running`.
+//! Finds where two values differ, as paths to the fields: `jobs[3].state: expected Pending / found
+//! Running`.
 //!
-//! The values of the contract have `Debug` and nothing else in common, so the fields are read from
-//! its indented form.
+//! The values of the contract have only `Debug` in common, so the fields are parsed from its
+//! indented form.
 
 use std::fmt::{self, Debug, Write as _};
 
-/// Returns the fields in which a value differs from the expected one, one a line; empty if they look
-/// the same.
+/// Returns the fields in which a value differs from the expected one, one per line; empty if their
+/// `Debug` forms are equal.
 pub(super) fn differences<T: Debug>(what: &str, expected: &T, found: &T) -> Vec<String> {
     let (expected, found) = (Tree::of(expected), Tree::of(found));
     let mut lines = Vec::new();
@@ -14,7 +15,7 @@ pub(super) fn differences<T: Debug>(what: &str, expected: &T, found: &T) -> Vec<
     lines
 }
 
-/// A value as its `Debug` shows it.
+/// A value, parsed from its `Debug` form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Tree {
     Leaf(String),
@@ -22,7 +23,7 @@ enum Tree {
         /// `Job {`, `Some(`, `[`.
         open: String,
         close: char,
-        /// Each with the name of its field, if it has one.
+        /// The parts, each with the name of its field, if it has one.
         parts: Vec<(Option<String>, Self)>,
     },
 }
@@ -35,10 +36,10 @@ impl Tree {
         Self::read(first, &mut lines)
     }
 
-    /// Reads the value that begins with `first`, and of which the rest is in `lines`.
+    /// Parses the value that begins with `first` and continues in `lines`.
     fn read<'a>(first: &str, lines: &mut impl Iterator<Item = &'a str>) -> Self {
         let first = first.strip_suffix(',').unwrap_or(first);
-        // An empty list is one line, and differs from others in its items.
+        // An empty list is one line; it differs from other lists in its items.
         if first == "[]" {
             let (open, close) = ("[".to_owned(), ']');
             let parts = Vec::new();
@@ -67,8 +68,8 @@ impl Tree {
     }
 }
 
-/// Splits a line into the name of a field, or the key of a map, and the value; a text may have a
-/// colon inside.
+/// Splits a line into the name of a field, or the key of a map, and the value; a string may contain
+/// a colon.
 fn named(line: &str) -> Option<(&str, &str)> {
     if line.starts_with('"') {
         let (key, value) = line.split_at(line.find("\": ")? + 1);
@@ -113,7 +114,7 @@ fn compare(path: &str, expected: Option<&Tree>, found: Option<&Tree>, lines: &mu
     ) = (expected, found)
         && open == other_open
     {
-        // One that is missing from a list, or too many, moves all behind it.
+        // A missing or additional item shifts all items after it.
         let (expected, found) = (&parts[..], &others[..]);
         let (head, tail) = match expected.len() == found.len() {
             true => (0, 0),
@@ -145,7 +146,7 @@ fn compare(path: &str, expected: Option<&Tree>, found: Option<&Tree>, lines: &mu
     lines.push(format!("{path}: expected {expected} / found {found}"));
 }
 
-/// How many parts are the same at the beginning and at the end.
+/// Returns how many parts are equal at the beginning and at the end.
 fn ends_in_common<T: PartialEq>(expected: &[T], found: &[T]) -> (usize, usize) {
     let same = |(one, other): &(&T, &T)| one == other;
     let head = expected.iter().zip(found).take_while(same).count();

@@ -1,4 +1,4 @@
-//! Makes random histories: each step from a seed and from what earlier steps answered.
+//! Generates random histories: each step from a seed and the results of earlier steps.
 
 mod values;
 
@@ -17,7 +17,7 @@ use super::step::{Answer, Step};
 use crate::Power;
 use crate::build::{json, name};
 
-/// A few of everything, so that steps meet.
+/// Few values of each kind, so that steps affect each other.
 const QUEUES: [&str; 3] = ["default", "images", "Größe"];
 const KINDS: [&str; 3] = ["resize", "mail", "kind"];
 const CAPABILITIES: [&str; 2] = ["gpu", "arm"];
@@ -33,7 +33,7 @@ pub(super) struct Generator {
     archives: bool,
     permits: bool,
     rates: bool,
-    /// Whether nothing was done yet.
+    /// Whether no step was generated yet.
     untouched: bool,
     /// The resources that were set.
     resources: Vec<&'static str>,
@@ -44,16 +44,16 @@ pub(super) struct Generator {
     /// Whether the store keeps recurring definitions.
     recurring: bool,
     firings: Vec<RecurringFiring>,
-    /// Batches that are open, and all there were.
+    /// Open batches, and all batches.
     open: Vec<BatchId>,
     batches: Vec<BatchId>,
-    /// Jobs that were stored, and those of the enqueue that is being made: nearly all parents are
-    /// among them, since a bad one keeps the whole enqueue out.
+    /// Stored jobs, and those of the enqueue that is being generated. Nearly all parents are among
+    /// them, since a bad parent makes the whole enqueue fail.
     stored: Vec<JobId>,
     fresh: Vec<JobId>,
     /// Jobs that wait for signals.
     waiters: Vec<JobId>,
-    /// What the store can do.
+    /// What the history uses of the store's powers.
     workflows: bool,
     signals: bool,
 }
@@ -64,7 +64,8 @@ impl Generator {
         let nodes = (0..4)
             .map(|_| NodeId::from_bytes(random.u128(..).to_be_bytes()))
             .collect();
-        // A history uses some of what the store can do: one that did everything would do little of each.
+        // A history uses only some powers of the store: with all of them it would exercise each too
+        // little.
         let mut uses = |power| has(power) && random.u8(0..5) < 2;
         Self {
             archives: uses(Power::Archive),
@@ -89,7 +90,7 @@ impl Generator {
         }
     }
 
-    /// Notes what later steps can use.
+    /// Remembers what later steps can use.
     pub(super) fn learn(&mut self, answer: &Answer) {
         match answer {
             Answer::Claimed(jobs) => {
@@ -113,7 +114,7 @@ impl Generator {
         if self.recurring && self.chance(15) {
             return self.recurring(now);
         }
-        // Half of the histories have permits from the beginning.
+        // Half of the histories set permits at the beginning.
         if std::mem::take(&mut self.untouched) && self.random.bool() {
             return self.permits();
         }
@@ -147,7 +148,7 @@ impl Generator {
         self.fresh.clear();
         let count = self.random.usize(0..5);
         let mut batch: Vec<NewJob> = (0..count).map(|_| self.job(now)).collect();
-        // Children stand before and behind their parents.
+        // Children may be listed before or after their parents.
         self.random.shuffle(&mut batch);
         Step::Enqueue(batch)
     }
@@ -229,7 +230,7 @@ impl Generator {
         Step::Report(tokens.into_iter().map(report).collect())
     }
 
-    /// Without an effective limit: which claims a limited pass takes is left open.
+    /// Has no effective limit, since the contract does not say which claims a limited pass takes.
     fn reclaim(&mut self) -> Step {
         let request = ReclaimRequest::new()
             .dead_after(self.millis(1..20_000))
@@ -269,7 +270,7 @@ impl Generator {
         Step::List(self.filter(), page.after(after))
     }
 
-    /// Without an effective limit: which of the equally old go first is left open.
+    /// Has no effective limit, since the contract does not say which of equally old jobs go first.
     fn purge(&mut self) -> Step {
         let ends = [JobState::Succeeded, JobState::Failed, JobState::Cancelled];
         let older_than = self.millis(0..4_000);

@@ -1,4 +1,4 @@
-//! Runs a history on the model and on the store under test and compares them after every step.
+//! Runs a history on the model and on the store under test, and compares them after every step.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
@@ -21,15 +21,15 @@ use crate::build::name;
 use crate::cx::Cx;
 use crate::node::{TestNode, ok};
 
-/// In what the two differ, one field a line.
+/// The differences between the two, one field per line.
 struct Mismatch(Vec<String>);
 
-/// The model and the store under test, at the same time.
+/// The model and the store under test, kept at the same time.
 struct Pair {
     model: Checked<MemoryStore>,
     clock: ManualClock,
     cx: Cx,
-    /// Two handles, used in turn: what one writes the other must see.
+    /// Two handles, used in turn: each must see what the other writes.
     handles: [TestNode; 2],
     steps: usize,
     seen: BTreeMap<JobId, JobRecord>,
@@ -49,7 +49,7 @@ impl Pair {
         }
     }
 
-    /// Does a step on both; what the model answered.
+    /// Runs a step on both, and returns the model's answer.
     async fn step(&mut self, step: &Step) -> Result<super::step::Answer, Mismatch> {
         let turn = self.steps % 2;
         self.steps += 1;
@@ -72,8 +72,8 @@ impl Pair {
         Ok(expected)
     }
 
-    /// Compares everything that can be seen, through the handle that did not do the step. The
-    /// histories are those of the jobs that changed: an ended claim changes its job.
+    /// Compares everything observable, through the handle that did not run the step. It reads the
+    /// attempts of changed jobs only: the end of a claim changes its job.
     async fn compare(&mut self, reader: usize) -> Result<(), Mismatch> {
         let store = &*self.handles[reader].store;
         let recurring = self.cx.has(Power::Recurring);
@@ -112,7 +112,7 @@ async fn history(store: &dyn Store, job: JobId) -> Vec<Attempt> {
     ok(store.jobs().history(job).await)
 }
 
-/// What can be seen of a store.
+/// Everything observable in a store.
 struct Observed {
     jobs: Vec<JobRecord>,
     archive: Vec<ArchivedJob>,
@@ -122,10 +122,10 @@ struct Observed {
     listed_locks: Vec<(Name, LockInfo)>,
     due: Vec<DueRoute>,
     recurring: Option<RecurringPage>,
-    /// None: the store has no such thing.
+    /// `None` means that the store has no permits.
     permits: Option<Vec<PermitInfo>>,
     time: Timestamp,
-    /// None: the store has no such thing.
+    /// `None` means that the store has no workflows.
     workflows: Option<ObservedWorkflows>,
 }
 
@@ -188,7 +188,7 @@ fn same<T: PartialEq + Debug>(what: &str, expected: &T, actual: &T) -> Result<()
     Err(Mismatch(lines))
 }
 
-/// Runs the history of a seed; a mismatch is shrunk and told.
+/// Runs the history of a seed; shrinks and reports a mismatch.
 pub(super) async fn run(cx: &Cx, seed: u64, length: usize) {
     let mut generator = Generator::new(seed, |power| cx.has(power));
     let mut pair = Pair::new(cx.another().await).await;
@@ -217,7 +217,7 @@ async fn close(cx: &Cx, pair: Pair) {
     cx.close(pair.cx).await;
 }
 
-/// Does given steps on a new pair.
+/// Runs given steps on a new pair.
 async fn replay(cx: &Cx, steps: &[Step]) -> Result<(), Mismatch> {
     let mut pair = Pair::new(cx.another().await).await;
     let mut ended = Ok(());
@@ -231,7 +231,7 @@ async fn replay(cx: &Cx, steps: &[Step]) -> Result<(), Mismatch> {
     ended
 }
 
-/// A failing history while it is made smaller.
+/// A failing history while it is being shrunk.
 struct Shrinking<'a> {
     cx: &'a Cx,
     steps: Vec<Step>,
@@ -239,8 +239,8 @@ struct Shrinking<'a> {
 }
 
 impl Shrinking<'_> {
-    /// Takes these steps instead if they fail as well. Once the case has to come to an end, nothing is
-    /// tried any more.
+    /// Replaces the steps by these if they fail as well. Once the case has to finish, it tries
+    /// nothing more.
     async fn try_instead(&mut self, fewer: Vec<Step>) -> bool {
         if self.cx.is_late() {
             return false;
@@ -254,7 +254,8 @@ impl Shrinking<'_> {
         }
     }
 
-    /// Leaves out half of the steps, then quarters and so on, down to single steps; the last first.
+    /// Removes half of the steps, then quarters and so on, down to single steps; the last ones
+    /// first.
     async fn leave_out_steps(&mut self) -> bool {
         let before = self.steps.len();
         let mut size = before.div_ceil(2);
@@ -274,7 +275,7 @@ impl Shrinking<'_> {
         }
     }
 
-    /// Leaves out single jobs, tokens and whatever else there is a list of in a step.
+    /// Removes single jobs, tokens and other list items from steps.
     async fn leave_out_items(&mut self) -> bool {
         let mut changed = false;
         for index in (0..self.steps.len()).rev() {
@@ -288,7 +289,7 @@ impl Shrinking<'_> {
     }
 }
 
-/// Leaves out all steps, and everything inside them, without which the history still fails.
+/// Removes all steps, and everything inside them, without which the history still fails.
 async fn shrink(cx: &Cx, steps: Vec<Step>, first: Mismatch) -> (Vec<Step>, Mismatch) {
     if cx.is_late() {
         return (steps, first);
@@ -313,7 +314,7 @@ async fn shrink(cx: &Cx, steps: Vec<Step>, first: Mismatch) -> (Vec<Step>, Misma
     }
 }
 
-/// Says in what the two differ, and after which steps.
+/// Describes the differences and the steps that lead to them.
 fn tell(seed: u64, steps: &[Step], mismatch: &Mismatch) -> String {
     const SHOWN: usize = 20;
     let Mismatch(lines) = mismatch;

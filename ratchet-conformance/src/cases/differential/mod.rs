@@ -1,6 +1,6 @@
-//! The same random history on the model and on the store, compared after every step.
+//! Runs the same random history on the model and on the store, and compares them after every step.
 //!
-//! `RATCHET_HISTORIES` sets how many histories all cases together run, `RATCHET_SEED` runs one.
+//! `RATCHET_HISTORIES` sets how many histories all cases together run; `RATCHET_SEED` runs one.
 
 mod difference;
 mod generator;
@@ -11,9 +11,9 @@ use std::env;
 
 use super::prelude::*;
 
-/// Histories are dealt out to so many cases, so that they run side by side.
+/// The number of cases among which the histories are divided, to run concurrently.
 const CASES_IN_ALL: u64 = 10;
-/// How many histories all cases together run, unless the suite says otherwise.
+/// How many histories all cases together run, unless the suite sets another number.
 pub(crate) const HISTORIES: u64 = 100;
 const STEPS: usize = 100;
 
@@ -31,7 +31,7 @@ async fn histories(cx: &Cx, part: u64) {
     }
 }
 
-/// The number in an environment variable, if it is set.
+/// Returns the number in an environment variable, if it is set.
 fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
     match text.parse() {

@@ -1,4 +1,4 @@
-//! One step of a history, how it is done on a store, and what the store answers.
+//! One step of a history, how it runs on a store, and the store's answer.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use ratchet_core::{
     Result, Store, StoreErrorKind,
 };
 
-/// A call with its arguments, or something that happens to the world.
+/// A call with its arguments, or a change of the environment.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Enqueue(Vec<NewJob>),
@@ -58,7 +58,7 @@ pub(super) enum Step {
     Reopen,
 }
 
-/// What a call answered.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
     Nothing,
@@ -93,8 +93,8 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// The same, but for what some stores may say otherwise than the model: that others may wait for
-    /// the end of a claimed job, when nobody does.
+    /// Adopts what some stores may report differently from the model: that other jobs may wait for
+    /// the end of a claimed job when none does.
     pub(super) fn allowing_for(mut self, model: &Self) -> Self {
         match (&mut self, model) {
             (Self::Claimed(mine), Self::Claimed(model)) => {
@@ -113,7 +113,7 @@ impl Answer {
     }
 }
 
-/// Does something with the list of items that a step has, if it has one.
+/// Evaluates an expression with the list of items of a step, if it has one.
 macro_rules! with_items {
     ($step:expr, $items:ident => $does:expr, $otherwise:expr) => {
         match $step {
@@ -131,17 +131,17 @@ macro_rules! with_items {
 }
 
 impl Step {
-    /// Returns how many jobs, tokens or other items the call is about, if it takes a list of them.
+    /// Returns how many jobs, tokens or other items the call takes, if it takes a list.
     pub(super) fn items(&self) -> usize {
         with_items!(self, items => items.len(), 0)
     }
 
-    /// Takes one of the items out of the call.
+    /// Removes one of the items from the call.
     pub(super) fn remove_item(&mut self, item: usize) {
         with_items!(self, items => { items.remove(item); }, ());
     }
 
-    /// Does the step on a store. Time and handles are the caller's.
+    /// Runs the step on a store. The caller handles time and handles.
     pub(super) async fn apply(&self, store: &dyn Store) -> Answer {
         self.call(store).await.unwrap_or_else(|error| {
             Answer::Refused(
@@ -252,13 +252,13 @@ impl Step {
     }
 }
 
-/// Histories have steps about recurring definitions only where the store keeps some.
+/// Histories only have steps on recurring definitions if the store has that power.
 fn recurring(store: &dyn Store) -> &dyn RecurringStore {
     let recurring = store.recurring();
-    recurring.expect("the suite was told of a power that the store has not")
+    recurring.expect("the suite lists a power that the store lacks")
 }
 
-/// Histories on stores without an archive have no such steps.
+/// Histories only have steps on the archive if the store has that power.
 fn archive(store: &dyn Store) -> &dyn ArchiveStore {
     store.archive().expect("the store has an archive")
 }

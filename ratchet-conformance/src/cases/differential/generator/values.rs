@@ -1,4 +1,4 @@
-//! The random values that steps are made of.
+//! The random values of steps.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl Generator {
         Duration::from_millis(self.random.u64(range))
     }
 
-    /// Lets a new job wait for others, join a batch, or wait for a signal.
+    /// Makes a new job wait for other jobs, join a batch, or wait for a signal.
     fn entangle(&mut self, mut job: NewJob) -> NewJob {
         let free = job.spec().lane.is_none() || self.chance(3);
         let alone = self.stored.is_empty() && self.fresh.is_empty();
@@ -89,7 +89,7 @@ impl Generator {
         }
     }
 
-    /// One of the last batches.
+    /// Returns one of the last batches.
     pub(super) fn a_batch(&mut self) -> BatchId {
         if self.batches.is_empty() || self.chance(2) {
             return BatchId::new();
@@ -104,7 +104,7 @@ impl Generator {
         }
         let number = self.jobs.len();
         let (kind, queue) = (self.pick(&KINDS), self.pick(&QUEUES));
-        // Without a random choice, so that every other choice stays what it was.
+        // Not drawn at random, so that the other random choices of a seed stay the same.
         let version = [1, 2, 7][number % 3];
         let mut job = NewJob::new(kind, &number)
             .queue(queue)
@@ -200,7 +200,7 @@ impl Generator {
         self.pick(&nodes)
     }
 
-    /// Mostly a recent token, now and then an old or a wrong one.
+    /// Returns mostly a recent token, sometimes an old or a wrong one.
     fn a_token(&mut self) -> ClaimToken {
         if self.tokens.is_empty() {
             let node = self.a_node();
@@ -285,7 +285,7 @@ impl Generator {
         put
     }
 
-    /// Mostly what was claimed last, now and then something old, each definition once.
+    /// Returns mostly what was claimed last, sometimes something old, each definition once.
     pub(super) fn some_firings(&mut self) -> Vec<RecurringFiring> {
         let mut some: Vec<RecurringFiring> = Vec::new();
         for _ in 0..self.random.usize(0..4) {
