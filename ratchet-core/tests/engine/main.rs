@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod bulk;
+mod calls;
 mod cancel;
 mod clock_steps;
 mod contention;

@@ -28,6 +28,9 @@ pub(crate) struct HeartbeatInterval {
 struct State {
     interval: Duration,
     others: Option<Others>,
+    /// Whether the node has claimed jobs since the last heartbeat. Without this, a node whose jobs
+    /// take no time is at rest at every heartbeat, and beats again at its next claim.
+    has_worked: bool,
 }
 
 impl HeartbeatInterval {
@@ -38,6 +41,7 @@ impl HeartbeatInterval {
             state: Mutex::new(State {
                 interval: shortest,
                 others: None,
+                has_worked: false,
             }),
             due: Notify::new(),
         }
@@ -62,6 +66,7 @@ impl HeartbeatInterval {
 
     /// Notes that the node has something to lose from now on: the other nodes must hear of it often.
     pub(crate) fn at_work(&self) {
+        self.state().has_worked = true;
         if self.is_slow() {
             self.doubt_claims();
         }
@@ -91,7 +96,8 @@ impl HeartbeatInterval {
     pub(crate) fn learn(&self, others: Others, at_rest: bool) {
         let mut state = self.state();
         let same = state.others.replace(others) == Some(others);
-        state.interval = match at_rest && same {
+        let has_worked = std::mem::take(&mut state.has_worked);
+        state.interval = match at_rest && same && !has_worked {
             true => state.interval.mul_f64(GROWTH).min(self.longest),
             false => self.shortest,
         };
@@ -135,5 +141,13 @@ mod tests {
         assert!(interval.is_slow());
         interval.hurry();
         assert!(!interval.is_slow());
+        interval.at_work();
+        interval.learn(one, true);
+        assert!(
+            !interval.is_slow(),
+            "it has worked since the last heartbeat"
+        );
+        interval.learn(one, true);
+        assert!(interval.is_slow());
     }
 }
