@@ -58,7 +58,8 @@ impl Tests {
         tests: &[&str],
         variables: Vec<(String, String)>,
     ) -> Result<Self> {
-        let mut build = process::cargo(&["test", "--no-run", "--package", &process::package(package)]);
+        let mut build =
+            process::cargo(&["test", "--no-run", "--package", &process::package(package)]);
         build.args([
             "--features",
             "mutants",
