@@ -263,9 +263,6 @@ impl Election {
     async fn must_wait(&mut self, owner: &Name) -> Result<Option<ElectionOutcome>> {
         let rival = self.rival.clone();
         let rival = rival.filter(|rival| time::monotonic() < rival.until);
-        if self.takeover_delay.is_zero() && rival.is_none() {
-            return Ok(None);
-        }
         let locks = self.store.locks();
         let inspect = locks.inspect(self.leadership.lock());
         let lock = within(self.timings.renew_timeout, "inspect", inspect).await?;
