@@ -11,6 +11,8 @@ mod backends;
 #[macro_use]
 pub mod configured;
 mod connect;
+#[cfg(doctest)]
+mod guide;
 pub mod store_api;
 
 // Connecting to a database.
