@@ -13,55 +13,55 @@ use crate::name::Name;
 use crate::store::{Acquired, Checked, HeldLock, LockInfo, SharedStore};
 use crate::time;
 
-/// What a turn of an [`Election`] came to.
+/// The outcome of one turn of an [`Election`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElectionOutcome {
-    /// This candidate leads from now on, in this term.
+    /// This candidate was elected: it leads from now on, in this term.
     Elected(Fence),
-    /// It did already, and renewed.
+    /// This candidate already led, and renewed its lock.
     AlreadyLeader(Fence),
-    /// Somebody else leads, for so long at least.
+    /// Another node leads, for at least `remaining`.
     OtherLeader {
-        /// Who.
+        /// The owner of the lock.
         leader: Name,
         /// The time left on the lock.
         remaining: Duration,
     },
-    /// The tenure that this candidate had is over, or nobody leads but this candidate may not yet:
-    /// who leads shows at the next turn.
+    /// This candidate's tenure has ended, or no node leads but this candidate may not campaign yet.
+    /// The next turn shows who leads.
     Conflict,
 }
 
-/// Campaigns for a role: takes its lock, keeps it, and gives it back.
+/// Campaigns for a role: acquires, renews and releases its lock.
 ///
-/// The lock of a role has one owner at a time in the database, and its fence, which grows with every
-/// change of owner, is the term. A candidate makes one [`turn`](Self::turn) per heartbeat.
+/// The lock of a role has one owner at a time in the database. Its fence grows with every change of
+/// owner and is the term. A candidate takes one [`turn`](Self::turn) per heartbeat.
 #[derive(Debug)]
 pub struct Election {
     store: SharedStore,
     leadership: Leadership,
     timings: LeaderTimings,
     takeover_delay: Duration,
-    /// Until when this candidate takes no part: after a resignation, so that others can lead.
+    /// This candidate does not campaign before this time: it resigned so that another can lead.
     sitting_out: Option<Instant>,
     rival: Option<Rival>,
 }
 
-/// Another owner of the lock, when this candidate last asked.
+/// The other owner of the lock that this candidate last saw.
 #[derive(Clone, Debug)]
 struct Rival {
     owner: Name,
-    /// The term of the owner, or of an earlier one if that is larger.
+    /// The owner's term, or the term of an earlier owner if that is larger.
     fence: Fence,
-    /// Until when that owner may trust its tenure, by this process's clock.
+    /// When that owner's trust in its tenure ends at the latest, by this process's clock.
     until: Instant,
 }
 
 impl Election {
-    /// A candidate for this role.
+    /// Creates a candidate for this role.
     ///
     /// # Errors
-    /// If the timings cannot work, or the name of the role is too long to make a lock of it.
+    /// If the timings are invalid, or the role's name is too long for a lock name.
     pub fn new(
         store: SharedStore,
         role: &Name,
@@ -81,25 +81,25 @@ impl Election {
         })
     }
 
-    /// Waits so long before it takes over from a leader that vanished, so that others are preferred.
-    /// A role that was given up in order is taken at once by anybody. The delay begins when the lock
-    /// expires, and such a candidate waits for that: where a store frees a lock sooner, because its
-    /// holder's connection is gone, that is left to the others.
+    /// Delays the takeover from a leader that vanished, so that other candidates are preferred. Any
+    /// candidate may take a role at once after its leader resigned. The delay starts when the lock
+    /// expires, and this candidate waits for that. Where a store frees a lock earlier because its
+    /// holder's connection is gone, this candidate leaves the lock to the others until then.
     #[must_use]
     pub fn takeover_delay(mut self, delay: Duration) -> Self {
         self.takeover_delay = delay;
         self
     }
 
-    /// The name of the lock of a role.
+    /// Returns the name of a role's lock.
     ///
     /// # Errors
-    /// If that would be too long.
+    /// If that name would be too long.
     pub fn lock_of(role: &Name) -> Result<Name, InvalidInput> {
         Name::new("role", format!("{PREFIX}{role}"))
     }
 
-    /// Who leads, from the row of the lock itself.
+    /// Returns the row of the role's lock, which names the leader.
     ///
     /// # Errors
     /// A failure of the store, or a role whose name is too long.
@@ -108,22 +108,22 @@ impl Election {
         store.locks().inspect(&lock).await
     }
 
-    /// What this candidate is.
+    /// Returns this candidate's view of its own leadership.
     #[must_use]
     pub const fn leadership(&self) -> &Leadership {
         &self.leadership
     }
 
-    /// Renews, or tries to be elected. A candidate that has another `owner` than before gives its old
-    /// tenure up first.
+    /// Renews the lock, or tries to be elected. A candidate whose `owner` has changed first resigns
+    /// the tenure of the previous owner.
     ///
     /// # Errors
-    /// A failure of the store; `Timeout` if it took longer than the renewal timeout. Leadership
-    /// is kept through it, until the fence timeout.
+    /// A failure of the store; `Timeout` if a call took longer than the renewal timeout. The
+    /// candidate keeps its leadership despite an error, until the fence timeout.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves it open whether the lock was taken or renewed; the next turn finds
-    /// out. Leadership is never believed for longer than it lasts.
+    /// If the future is dropped, the lock may or may not have been acquired or renewed; the next
+    /// turn finds out. The candidate never trusts its leadership for longer than the lock lasts.
     pub async fn turn(&mut self, owner: NodeId) -> Result<ElectionOutcome> {
         let outcome = self.take_turn(owner).await;
         metrics::election_turn(self.leadership.role(), &outcome);
@@ -142,17 +142,17 @@ impl Election {
         }
     }
 
-    /// Whether the next turn of this `owner` gives up a tenure of an earlier one.
+    /// Returns whether the next turn of this `owner` resigns a tenure of an earlier owner.
     pub(crate) fn is_of_another(&self, owner: NodeId) -> bool {
         let tenure = self.leadership.unreleased();
         tenure.is_some_and(|tenure| tenure.owner != owner_name(owner))
     }
 
-    /// How long to wait before the next turn.
+    /// Returns the time to wait before the next turn.
     #[must_use]
     pub fn next_turn(&self, outcome: &ElectionOutcome) -> Duration {
         match outcome {
-            // To be there when the lock expires.
+            // Retry as soon as the lock expires.
             ElectionOutcome::OtherLeader { remaining, .. } => {
                 (*remaining + Duration::from_millis(1)).min(self.timings.heartbeat)
             }
@@ -160,17 +160,16 @@ impl Election {
         }
     }
 
-    /// Gives the role up at once, if this candidate has it.
+    /// Resigns the role at once, if this candidate holds it.
     ///
     /// # Errors
-    /// A failure of the store; the leadership is given up in any case, and the lock expires by
-    /// itself.
+    /// A failure of the store. The leadership ends in any case, and the lock expires on its own.
     pub async fn resign(&mut self) -> Result<()> {
         self.leadership.step_down(StepDown::Resigned);
         self.give_back().await
     }
 
-    /// Frees the lock of the last tenure, if that has not been done.
+    /// Releases the lock of the last tenure, unless that has been done.
     async fn give_back(&self) -> Result<()> {
         let Some(tenure) = self.leadership.unreleased() else {
             return Ok(());
@@ -183,7 +182,8 @@ impl Election {
         Ok(())
     }
 
-    /// Gives the role up and takes no part for a while, so that somebody else can have it.
+    /// Resigns the role and does not campaign for a while, so that another candidate can be
+    /// elected.
     ///
     /// # Errors
     /// As for [`resign`](Self::resign).
@@ -193,7 +193,7 @@ impl Election {
     }
 
     async fn renew(&self, owner: &Name, term: Fence) -> Result<ElectionOutcome> {
-        // Before the call: the database counts from when it gets it, which is later.
+        // Read before the call: the database counts from when it receives the call, which is later.
         let asked = time::monotonic();
         let lock = self.leadership.lock();
         let locks = self.store.locks();
@@ -214,7 +214,8 @@ impl Election {
     }
 
     async fn campaign(&mut self, owner: &Name) -> Result<ElectionOutcome> {
-        // A release whose answer was lost may take effect later: not in a tenure with the same fence.
+        // A release whose answer was lost may still take effect; it must not end a new tenure with
+        // the same fence.
         if self
             .leadership
             .unreleased()
@@ -252,14 +253,15 @@ impl Election {
         })
     }
 
-    /// Why this candidate may not try to acquire the lock yet: another node holds it, or the database
-    /// says that the lock is free and it is too early to believe that or, with a takeover delay, to act on
-    /// it.
+    /// Returns why this candidate may not try to acquire the lock yet: another node holds it, or
+    /// the database reports it as free but that cannot be trusted yet or the takeover delay has not
+    /// passed.
     ///
-    /// The database's clock may have stepped forward, another server with another clock may have taken
-    /// over, or the database may have gone back to a state without the leader's tenure. The leader does not
-    /// know of that before its next renewal. So a candidate that saw the lock held waits until the leader's
-    /// trust has ended by its own clock, unless the leader released the lock.
+    /// The database's clock may have stepped forward, another server with another clock may have
+    /// taken over, or the database may have been rolled back to a state without the leader's
+    /// tenure. The leader notices none of this before its next renewal. So a candidate that saw the
+    /// lock held waits until the leader's trust has ended by its own clock, unless the leader
+    /// released the lock.
     async fn must_wait(&mut self, owner: &Name) -> Result<Option<ElectionOutcome>> {
         let rival = self.rival.clone();
         let rival = rival.filter(|rival| time::monotonic() < rival.until);
@@ -271,7 +273,8 @@ impl Election {
             return Ok(still_held);
         };
         Ok(match (lock.holder, lock.expired_for, rival) {
-            // The store gives it to this candidate, unless that is to prefer others.
+            // The store grants the lock at once; a candidate with a takeover delay leaves it to
+            // others.
             _ if lock.holder_gone && self.takeover_delay.is_zero() => None,
             (Some(holder), ..) if holder.owner != *owner => Some(self.note_rival(holder)),
             (None, None, Some(rival)) if lock.fence < rival.fence => still_held,
@@ -283,9 +286,10 @@ impl Election {
         })
     }
 
-    /// Notes that another owner has the lock. It trusts its tenure for less than a ttl from now on, even
-    /// if the lock lasts longer, as it does after a step back of the database's clock. This candidate waits
-    /// for no shorter time than it had to before: the database may have gone back to an earlier holder.
+    /// Notes that another owner holds the lock. That owner trusts its tenure for less than a `ttl`
+    /// from now, even if the lock lasts longer because the database's clock stepped back. This
+    /// candidate never shortens its wait: the database may have been rolled back to an earlier
+    /// holder.
     fn note_rival(&mut self, holder: HeldLock) -> ElectionOutcome {
         let trusted = holder.remaining.min(self.timings.ttl);
         let until = time::monotonic() + trusted;
@@ -305,7 +309,7 @@ impl Election {
 }
 
 impl Rival {
-    /// What a turn comes to while this owner may lead.
+    /// Returns the outcome of a turn while this owner may lead.
     fn leads(&self) -> ElectionOutcome {
         ElectionOutcome::OtherLeader {
             leader: self.owner.clone(),
@@ -314,7 +318,7 @@ impl Rival {
     }
 }
 
-/// How a node is called as the owner of a lock.
+/// Returns the name of a node as the owner of a lock.
 fn owner_name(node: NodeId) -> Name {
     match Name::new("owner", node.to_string()) {
         Ok(owner) => owner,

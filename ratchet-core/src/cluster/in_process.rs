@@ -10,10 +10,10 @@ use super::{ClusterCoordinator, Wakeup, WakeupStream};
 pub struct InProcessCoordinator(broadcast::Sender<Wakeup>);
 
 impl InProcessCoordinator {
-    /// Wakeups a subscriber may be behind before it is told to look everywhere.
+    /// How many wakeups a subscriber may fall behind before it gets one about any queue instead.
     const CAPACITY: usize = 1_024;
 
-    /// A transport without subscribers.
+    /// Creates a transport without subscribers.
     #[must_use]
     pub fn new() -> Self {
         Self(broadcast::Sender::new(Self::CAPACITY))
@@ -35,7 +35,7 @@ impl Default for InProcessCoordinator {
 #[async_trait]
 impl ClusterCoordinator for InProcessCoordinator {
     async fn notify(&self, wakeup: Wakeup) {
-        // An error only says that nobody listens.
+        // An error only means that there are no subscribers.
         let _ = self.0.send(wakeup);
     }
 

@@ -5,27 +5,27 @@ use crate::model::NodeRecord;
 use crate::name::Name;
 use crate::store::LockInfo;
 
-/// What the names of the locks of roles begin with.
+/// The prefix of the lock names of roles.
 pub(crate) const PREFIX: &str = "leader/";
 
-/// A role, and who leads in it: what the row of its lock says. A row has one owner, and while its time
-/// has not run out that owner leads, so there are never two leaders of a role, and none is shown whose
-/// tenure is over.
+/// A role and its leader, as the row of the role's lock has it. A row has one owner, who leads
+/// until the lock expires. So a role never shows two leaders, nor one whose tenure is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
     /// The role.
     pub role: Name,
-    /// The node that leads in it; none: nobody does, or the holder of the lock is no node.
+    /// The node that leads. `None` if no node does, or the holder of the lock is not a node.
     pub node: Option<NodeId>,
-    /// The present term, or the last one if nobody leads.
+    /// The present term, or the last one if no node leads.
     pub term: Fence,
-    /// How long the lock still lasts unless it is renewed, by the database's clock; none: nobody leads.
+    /// Time until the lock expires unless it is renewed, by the database's clock. `None` if the
+    /// lock has no holder.
     pub remaining: Option<Duration>,
 }
 
 impl Leader {
-    /// The leaders of all roles among these locks, in the order of the locks.
+    /// Returns the leaders of all roles among these locks, in the order of the locks.
     #[must_use]
     pub fn among(locks: &[(Name, LockInfo)]) -> Vec<Self> {
         let leader = |(name, lock): &(Name, LockInfo)| {
@@ -41,9 +41,9 @@ impl Leader {
         locks.iter().filter_map(leader).collect()
     }
 
-    /// The same, led by nobody if the record of its node says that the node has ended: whoever was
-    /// displaced or crashed counts as leading no more. Its lock lasts until its time has run out, and
-    /// so may guarded writes of a node that does not know it yet. A node without a record may lead.
+    /// Removes the leader if its node record shows that the node has ended: a displaced or crashed
+    /// node no longer counts as leading. Its lock still lasts until it expires, and until then so
+    /// may guarded writes of a node that does not know yet. A node without a record may lead.
     #[must_use]
     pub fn unless_ended(mut self, nodes: &[NodeRecord]) -> Self {
         let has_ended = |node: &NodeRecord| Some(node.node) == self.node && !node.status.is_live();

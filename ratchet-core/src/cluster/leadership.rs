@@ -9,14 +9,13 @@ use crate::model::Guard;
 use crate::name::Name;
 use crate::time;
 
-/// Whether this process leads in a role, as far as it can know. Clones see the same.
+/// Whether this process leads in a role, as far as it can know. Clones share their state.
 ///
-/// An [`Election`](super::Election) keeps it up to date. It answers without asking anybody, and it
-/// errs on the safe side: once the last renewal that came through is older than the fence timeout,
-/// nobody leads here, whether the database can be reached or not, and even if the process was
-/// stopped meanwhile and has not run anything since. What the process does in the belief that it
-/// leads can still come too late by the time it reaches the database: give such writes the
-/// [`guard`](Self::guard).
+/// An [`Election`](super::Election) keeps it up to date. Reading it needs no I/O and errs on the
+/// safe side: once the last successful renewal is older than the fence timeout, this process does
+/// not lead. That holds whether or not the database can be reached, and even if the process was
+/// suspended and has not run since. A write made as the leader can still reach the database too
+/// late: give such writes the [`guard`](Self::guard).
 #[derive(Clone, Debug)]
 pub struct Leadership(Arc<Inside>);
 
@@ -26,7 +25,7 @@ struct Inside {
     lock: Name,
     tenure: Mutex<Option<Tenure>>,
     changes: watch::Sender<Option<Fence>>,
-    /// What the metrics say of the tenure that was announced.
+    /// The metric of the announced tenure.
     amount: Mutex<Option<LeaderAmount>>,
 }
 
@@ -35,13 +34,13 @@ struct Inside {
 pub(super) struct Tenure {
     pub(super) owner: Name,
     pub(super) term: Fence,
-    /// When trust in it ends; it has ended if that is past.
+    /// When trust in this tenure ends; a past time means that it has ended.
     pub(super) until: Instant,
-    /// Whether the watchers were told that it began, and not yet that it ended.
+    /// Whether watchers were notified of its start but not yet of its end.
     announced: bool,
-    /// Whether its lock is to be given back.
+    /// Whether its lock is to be released.
     pub(super) resigned: bool,
-    /// Whether its lock was given back.
+    /// Whether its lock was released.
     pub(super) released: bool,
 }
 
@@ -56,24 +55,24 @@ impl Leadership {
         }))
     }
 
-    /// The role.
+    /// Returns the role.
     #[must_use]
     pub fn role(&self) -> &Name {
         &self.0.role
     }
 
-    /// The name of the lock behind it.
+    /// Returns the name of the role's lock.
     pub(super) fn lock(&self) -> &Name {
         &self.0.lock
     }
 
-    /// Whether this process leads. Synchronous, and without I/O.
+    /// Returns whether this process leads. Synchronous, and without I/O.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.term().is_some()
     }
 
-    /// The term of this process; none while it does not lead.
+    /// Returns the term of this process. `None` while it does not lead.
     #[must_use]
     pub fn term(&self) -> Option<Fence> {
         let now = time::monotonic();
@@ -84,8 +83,9 @@ impl Leadership {
             .map(|tenure| tenure.term)
     }
 
-    /// What to give to writes that only the leader may make: that of the last term of this process,
-    /// even when that is over, since a write without a guard would land. None if it never led.
+    /// Returns the guard for writes that only the leader may make: the guard of this process's last
+    /// term, even after that term, since a write without a guard would succeed. `None` if this
+    /// process never led.
     #[must_use]
     pub fn guard(&self) -> Option<Guard> {
         self.tenure().as_ref().map(|tenure| Guard {
@@ -95,7 +95,7 @@ impl Leadership {
         })
     }
 
-    /// Tells of every change from now on.
+    /// Subscribes to every change from now on.
     #[must_use]
     pub fn watch(&self) -> LeadershipWatch {
         LeadershipWatch {
@@ -104,13 +104,13 @@ impl Leadership {
         }
     }
 
-    /// The last tenure, if its trust has not ended.
+    /// Returns the last tenure, if its trust has not ended.
     pub(super) fn current(&self) -> Option<Tenure> {
         let now = time::monotonic();
         self.tenure().clone().filter(|tenure| now < tenure.until)
     }
 
-    /// Leads until then, from now on or further on.
+    /// Starts or extends a tenure that is trusted until then.
     pub(super) fn lead(&self, owner: &Name, term: Fence, until: Instant) {
         let mut slot = self.tenure();
         *slot = Some(Tenure {
@@ -127,19 +127,19 @@ impl Leadership {
         }
     }
 
-    /// The last tenure, over or not, if its lock was not given back.
+    /// Returns the last tenure, over or not, if its lock was not released.
     pub(super) fn unreleased(&self) -> Option<Tenure> {
         self.tenure().clone().filter(|tenure| !tenure.released)
     }
 
-    /// Takes note that the lock of the tenure was given back.
+    /// Notes that the lock of the tenure was released.
     pub(super) fn released(&self) {
         if let Some(tenure) = &mut *self.tenure() {
             tenure.released = true;
         }
     }
 
-    /// Leads no more. The tenure is kept for its guard.
+    /// Ends the leadership. The tenure is kept for its guard.
     pub(crate) fn step_down(&self, mut why: StepDown) {
         if let Some(tenure) = &mut *self.tenure() {
             let now = time::monotonic();
@@ -153,7 +153,7 @@ impl Leadership {
         self.announce(None, why);
     }
 
-    /// Tells the watchers as soon as trust in a tenure has ended; never returns. No I/O.
+    /// Notifies the watchers as soon as trust in a tenure has ended. Never returns. No I/O.
     pub async fn watchdog(&self) {
         let mut changes = self.0.changes.subscribe();
         loop {
@@ -164,7 +164,7 @@ impl Leadership {
                 .map(|t| t.until);
             match until {
                 None => {
-                    // Nobody to fence before the next change.
+                    // Nothing to fence before the next change.
                     let _ = changes.changed().await;
                 }
                 Some(until) if time::monotonic() >= until => {
@@ -176,7 +176,7 @@ impl Leadership {
         }
     }
 
-    /// Tells the watchers of a change; `why` is for the end of what they were told before.
+    /// Notifies the watchers of a change. `why` is the reason for the end of the previous tenure.
     fn announce(&self, term: Option<Fence>, why: StepDown) {
         self.0.changes.send_if_modified(|told| {
             let changed = *told != term;
@@ -208,7 +208,7 @@ impl Leadership {
     }
 }
 
-/// The changes of a [`Leadership`], as they come.
+/// Watches the changes of a [`Leadership`].
 #[derive(Clone, Debug)]
 pub struct LeadershipWatch {
     leadership: Leadership,
@@ -216,21 +216,21 @@ pub struct LeadershipWatch {
 }
 
 impl LeadershipWatch {
-    /// Waits for the next change and returns the term, none while another process or nobody leads.
-    /// Changes that follow each other quickly may be seen as one.
+    /// Waits for the next change and returns the term. `None` while this process does not lead.
+    /// Changes in quick succession may be reported as one.
     ///
     /// # Cancel safety
     /// No change is lost by dropping the future.
     pub async fn changed(&mut self) -> Option<Fence> {
         if self.changes.changed().await.is_err() {
-            // The leadership that is held here keeps the sender.
+            // Unreachable in practice: this watch's own `leadership` keeps the sender alive.
             std::future::pending::<()>().await;
         }
         self.changes.borrow_and_update();
         self.leadership.term()
     }
 
-    /// Waits until this process leads and returns the term; at once if it does.
+    /// Waits until this process leads and returns the term. Returns at once if it leads already.
     ///
     /// # Cancel safety
     /// No change is lost by dropping the future.
@@ -244,7 +244,7 @@ impl LeadershipWatch {
         }
     }
 
-    /// Waits until this process no longer leads in that term; at once if it does not.
+    /// Waits until this process no longer leads in that term. Returns at once if it does not.
     ///
     /// # Cancel safety
     /// No change is lost by dropping the future.

@@ -1,10 +1,10 @@
-//! What nodes are to each other: wakeups, and leadership.
+//! Coordination between nodes: wakeups, and leadership.
 //!
-//! Wakeups are best-effort hints to poll now. Polling is correctness, wakeups are latency: losing
-//! every one of them costs at most one poll interval.
+//! Wakeups are best-effort hints to poll now. Correctness rests on polling; wakeups only cut
+//! latency. Losing all of them costs at most one poll interval.
 //!
 //! A role has one leader at a time: the holder of its lock, whose fence is the term. An
-//! [`Election`] campaigns for it, a [`Leadership`] says whether it was won.
+//! [`Election`] campaigns for the role; a [`Leadership`] reports whether it was won.
 
 mod election;
 mod in_process;
@@ -31,9 +31,9 @@ use crate::id::NodeId;
 use crate::metrics;
 use crate::name::Name;
 
-/// A hint that there may be work. It never carries truth: whoever gets it looks into the database.
+/// A hint that there may be work. It proves nothing: the receiver looks in the database.
 ///
-/// It serializes, so that a coordinator needs no message type of its own.
+/// It is serializable, so a coordinator needs no message type of its own.
 ///
 /// ```
 /// use ratchet_core::Name;
@@ -48,16 +48,16 @@ use crate::name::Name;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Wakeup {
-    /// The queue that has work; none: any.
+    /// The queue that has work. `None` means any queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Name>,
-    /// The node that sent it, so that it can ignore its own.
+    /// The node that sent it, so that this node can ignore its own wakeups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<NodeId>,
 }
 
 impl Wakeup {
-    /// A hint about this queue.
+    /// Creates a hint about this queue.
     #[must_use]
     pub const fn queue(queue: Name) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Wakeup {
         }
     }
 
-    /// A hint to look into all queues: what a transport says when it may have lost others.
+    /// Creates a hint to poll all queues, which a transport sends when it may have lost wakeups.
     #[must_use]
     pub const fn any() -> Self {
         Self {
@@ -75,72 +75,74 @@ impl Wakeup {
         }
     }
 
-    /// Says who sends it.
+    /// Sets the sender.
     #[must_use]
     pub const fn from_node(mut self, node: NodeId) -> Self {
         self.source = Some(node);
         self
     }
 
-    /// Whether this node sent it itself, and so knew before.
+    /// Returns whether this node sent the wakeup itself.
     #[must_use]
     pub fn is_echo_of(&self, node: NodeId) -> bool {
         self.source == Some(node)
     }
 }
 
-/// Carries wakeups between nodes. Implement it over anything: Redis, NATS, the database itself.
+/// Carries wakeups between nodes. Implement it over any transport: Redis, NATS, the database
+/// itself.
 ///
 /// # Contract
-/// - **[wakeup.delivery]** A wakeup sent while a subscription exists reaches it, as a rule; any may
+/// - **[wakeup.delivery]** A wakeup sent while a subscription exists normally reaches it; any may
 ///   be lost, none may be made up.
-/// - **[wakeup.everyone]** Every subscription gets its own copy, also those of the sender: one
-///   coordinator may serve several nodes and clients of a process, and cannot know which of them
-///   subscribed.
-/// - **[wakeup.echo]** A wakeup comes with the `source` it was sent with, or without one if it had
-///   none. So each subscriber can leave its own echoes out: [`Wakeup::is_echo_of`].
+/// - **[wakeup.everyone]** Every subscription gets its own copy, including the sender's own
+///   subscriptions: one coordinator may serve several nodes and clients of a process, and cannot
+///   know which of them subscribed.
+/// - **[wakeup.echo]** A wakeup arrives with the `source` it was sent with, or without one if it
+///   had none. So each subscriber can ignore its own echoes: [`Wakeup::is_echo_of`].
 /// - **[wakeup.harmless]** `notify` never fails and never blocks on a slow or dead transport or
 ///   subscriber: it drops the hint.
-/// - **[wakeup.isolated]** A subscriber that panics, falls behind or goes away costs the senders and
-///   the other subscribers nothing.
-/// - **[wakeup.outage]** While the transport is away nobody is told: `notify` returns as always, and
-///   streams wait. When it is back, each subscription that is there gets a wakeup about any queue,
-///   since others may have been lost, and then those that are sent, without subscribing again.
-///   Operators see it by [`coordinator_outage`](crate::metrics::coordinator_outage).
-/// - **[wakeup.end]** There is nothing to close. When the last handle (all clones) is dropped,
-///   whatever the coordinator does in the background ends, and streams that are left wait for ever.
+/// - **[wakeup.isolated]** A subscriber that panics, falls behind or goes away does not affect the
+///   senders or the other subscribers.
+/// - **[wakeup.outage]** While the transport is unavailable, senders and subscribers see no error:
+///   `notify` returns as always, and streams wait. When it is back, each existing subscription gets
+///   a wakeup about any queue, since others may have been lost, and then every wakeup that is sent,
+///   without subscribing again. Operators see outages by
+///   [`coordinator_outage`](crate::metrics::coordinator_outage).
+/// - **[wakeup.end]** There is no close method. When the last handle (all clones) is dropped, the
+///   coordinator's background work ends, and the remaining streams wait forever.
 ///   Handles and streams may be dropped in any order.
 ///
-/// The engine calls `notify` only after what the hint is about was committed, and ignores wakeups
-/// that are echoes of the node itself.
+/// The engine calls `notify` only after the change that the hint is about was committed, and
+/// ignores the node's own echoes.
 #[async_trait]
 pub trait ClusterCoordinator: Debug + Send + Sync + 'static {
-    /// Sends a wakeup to all subscribers, at best.
+    /// Sends a wakeup to all subscribers, on a best-effort basis.
     ///
     /// # Cancel safety
     /// Dropping the future drops the hint, which is allowed.
     async fn notify(&self, wakeup: Wakeup);
 
-    /// Receives the wakeups sent from now on.
+    /// Subscribes to the wakeups sent from now on.
     fn subscribe(&self) -> WakeupStream;
 }
 
-/// Wakeups as they come.
+/// A subscription's stream of wakeups.
 #[derive(Debug)]
 pub struct WakeupStream(Option<broadcast::Receiver<Wakeup>>);
 
 impl WakeupStream {
-    /// A stream on which nothing ever comes.
+    /// Creates a stream that never yields a wakeup.
     #[must_use]
     pub const fn never() -> Self {
         Self(None)
     }
 
-    /// The next wakeup. A stream that fell behind gets one wakeup about any queue in place of those
-    /// it missed; a stream whose sender is gone waits for ever.
+    /// Waits for the next wakeup. A stream that fell behind yields one wakeup about any queue in
+    /// place of those it missed. A stream whose sender is gone waits forever.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// Dropping the future loses no wakeup.
     pub async fn next(&mut self) -> Wakeup {
         if let Some(receiver) = &mut self.0 {
             match receiver.recv().await {
@@ -157,7 +159,7 @@ impl WakeupStream {
 }
 
 impl WakeupStream {
-    /// Forgets the wakeups that have come, for a subscriber that is about to look anyway.
+    /// Discards the wakeups received so far, for a subscriber that is about to poll anyway.
     pub fn clear(&mut self) {
         use broadcast::error::TryRecvError::Lagged;
         if let Some(receiver) = &mut self.0 {

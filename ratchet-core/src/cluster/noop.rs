@@ -2,7 +2,7 @@ use async_trait::async_trait;
 
 use super::{ClusterCoordinator, Wakeup, WakeupStream};
 
-/// Carries nothing: nodes find each other's work by polling.
+/// Carries no wakeups: nodes find each other's jobs by polling.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoopCoordinator;
 

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::error::SettingProblem;
 
-/// The settings as problems name them.
+/// The settings, as error messages name them.
 const HEARTBEAT: &str = "leader_timings.heartbeat";
 const RENEW: &str = "leader_timings.renew_timeout";
 const FENCE: &str = "leader_timings.fence_timeout";
@@ -11,32 +11,35 @@ const TTL: &str = "leader_timings.ttl";
 
 /// The timings of leadership, with the reasons for their defaults.
 ///
-/// Two inequalities must hold, or a node refuses to be built:
+/// Two inequalities must hold, or building a node fails:
 ///
 /// - `heartbeat + renew_timeout < fence_timeout`: one renewal may fail without a demotion.
-/// - `fence_timeout + watchdog tick + teardown ≤ ttl`: a leader that cannot renew has stopped by
-///   itself before its lock can expire. It holds because trust is counted from *before* the renewal
-///   was sent, and the lock's time from when the database got it. A store that is told to free the
-///   locks of holders whose connection is gone gives that up; see [`LockStore`]. So does a step
-///   forward of the database's clock: the lock expires early. Candidates that saw the lock held wait for
-///   `ttl` by their own clocks, so all nodes should have the same timings. A candidate that starts after the
-///   step does not know of the leader, and two can lead until the old leader's next renewal is answered, one
-///   `heartbeat` later, or its `fence_timeout` ends. Guarded writes stay exclusive.
+/// - `fence_timeout + watchdog tick + teardown ≤ ttl`: a leader that cannot renew has stopped on
+///   its own before its lock can expire. This holds because the leader counts its trust from
+///   *before* it sent the renewal, and the database counts the lock's time from when it received
+///   it.
+///
+/// Two things can break the second guarantee. One is a store that is configured to free the locks
+/// of holders whose connection is gone; see [`LockStore`]. The other is a step forward of the
+/// database's clock: the lock expires early. Candidates that saw the lock held wait for `ttl` by
+/// their own clocks, so all nodes should have the same timings. A candidate that starts after the
+/// step does not know of the leader. Two can then lead until the old leader's next renewal is
+/// answered, one `heartbeat` later, or its `fence_timeout` ends. Guarded writes stay exclusive.
 ///
 /// [`LockStore`]: crate::store::LockStore
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaderTimings {
-    /// How often a leader renews, and how often others look whether they can lead. 3 s.
+    /// How often a leader renews, and how often other candidates try to lead. 3 s.
     pub heartbeat: Duration,
-    /// How long one renewal may take. 2 s.
+    /// Timeout of one renewal. 2 s.
     pub renew_timeout: Duration,
-    /// How long after a renewal was sent the leader still takes itself for one. 8 s.
+    /// How long after sending a renewal the leader still trusts its leadership. 8 s.
     pub fence_timeout: Duration,
-    /// How long what rides on leadership may take to stop. 2 s.
+    /// How long work that depends on leadership may take to stop. 2 s.
     pub teardown: Duration,
-    /// How long the lock lasts without renewal: the longest time without a leader after a crash, but
-    /// for one heartbeat of another node. 12 s.
+    /// TTL of the lock. After a crash, the role has no leader for at most this long plus one
+    /// heartbeat of another node. 12 s.
     pub ttl: Duration,
 }
 
@@ -54,8 +57,8 @@ impl Default for LeaderTimings {
 }
 
 impl LeaderTimings {
-    /// Timings in the proportions of the defaults for a lock that lasts this long: a quarter
-    /// between heartbeats, a sixth for a renewal and for stopping, two thirds of trust.
+    /// Creates timings for a lock with this TTL, in the proportions of the defaults: heartbeat 1/4,
+    /// `renew_timeout` and `teardown` 1/6, `fence_timeout` 2/3.
     #[must_use]
     pub fn of_ttl(ttl: Duration) -> Self {
         Self {
@@ -67,20 +70,20 @@ impl LeaderTimings {
         }
     }
 
-    /// How exact the watchdog is: a tenth of the trust, at most 1 s.
+    /// Returns the watchdog's resolution: a tenth of `fence_timeout`, at most 1 s.
     #[must_use]
     pub fn tick(&self) -> Duration {
         (self.fence_timeout / 10).min(Duration::from_secs(1))
     }
 
-    /// Everything that cannot work, each with the values that clash.
+    /// Returns every violated rule, each with the values that conflict.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         let refused = self.refused();
         refused.iter().map(SettingProblem::to_string).collect()
     }
 
-    /// The same, with the settings.
+    /// Returns the same problems together with the names of the settings.
     pub(crate) fn refused(&self) -> Vec<SettingProblem> {
         let mut problems = Vec::new();
         let mut refuse = |wrong: bool, settings: &[&'static str], text: String| {

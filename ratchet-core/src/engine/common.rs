@@ -1,11 +1,11 @@
-//! What nearly every loop uses.
+//! State that nearly every loop uses.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::settings::config::Config;
 use crate::client::Calls;
 
-/// What nearly every loop of a node uses: the store, the settings, and jitter.
+/// What nearly every loop of a node uses: the store, the settings, and randomness for jitter.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) calls: Arc<Calls>,

@@ -1,8 +1,8 @@
-//! Draining: how a run ends in order.
+//! Draining: the graceful shutdown of a run.
 //!
-//! Stop claiming and hand back what has not begun; wait for running bodies up to the grace; tell
-//! the rest to stop, drop those that do not, and hand their jobs back; settle everything; give every
-//! role up; leave.
+//! A drain stops claiming and hands back jobs that have not begun. It waits for running bodies for
+//! up to the grace period, cancels the rest, drops bodies that do not stop, and hands their jobs
+//! back. Then it settles every claim, resigns every role, and leaves.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::metrics;
 use crate::model::NodeStatus;
 use crate::time;
 
-/// How long a body that was told to stop has to do so before it is dropped.
+/// How long a cancelled body has to stop before it is dropped.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Ends a run whose loops are still going.
+/// Drains a run whose loops are still running.
 pub(super) async fn drain(run: &Run) {
     let grace = run.shared.common.config.drain_grace;
     let (node, label) = (run.identity.node(), run.identity.label());
@@ -30,7 +30,7 @@ pub(super) async fn drain(run: &Run) {
     run.claims.hand_back_waiting();
     run.identity.set_status(NodeStatus::Draining);
     if let Err(error) = heartbeat::announce(&run.heartbeat, NodeStatus::Draining).await {
-        tracing::warn!(%error, "could not say that the node drains");
+        tracing::warn!(%error, "could not report that the node is draining");
     }
     let (began, mut result) = (time::monotonic(), "clean");
     if !settled_within(run, grace).await {
@@ -43,13 +43,13 @@ pub(super) async fn drain(run: &Run) {
                 result = "abandoned";
                 tracing::error!(
                     claims = run.claims.held(),
-                    "left without settling: others take these jobs back"
+                    "left without settling these claims: other nodes reclaim the jobs"
                 );
             }
         }
     }
     metrics::drained(result, began.elapsed());
-    // Their time to stop has been running since the drain began.
+    // The daemons were cancelled when the drain began.
     run.daemon.instances.close();
     let teardown = run.shared.common.config.leadership.teardown;
     let _ = tokio::time::timeout(teardown + LAST_WORDS, run.daemon.instances.wait()).await;
@@ -60,8 +60,8 @@ pub(super) async fn drain(run: &Run) {
     )
     .await;
     run.step_down().await;
-    // The node waits for no claim call any more, so whatever the store lists and the node does not hold
-    // goes back at once, with its old due time, and not when a pass takes it back.
+    // No claim call is in flight any more. So claims that the store lists but the node does not
+    // hold are handed back now, with their old due time, instead of waiting for a reclaim pass.
     if let Err(error) =
         undelivered::beat_and_hand_back(&run.undelivered, NodeStatus::Draining).await
     {
@@ -69,16 +69,16 @@ pub(super) async fn drain(run: &Run) {
     }
     run.identity.set_status(NodeStatus::Left);
     if let Err(error) = undelivered::beat_and_hand_back(&run.undelivered, NodeStatus::Left).await {
-        tracing::warn!(%error, "could not say that the node leaves");
+        tracing::warn!(%error, "could not report that the node is leaving");
     }
 }
 
-/// Waits until no claim is held; false if that took longer than `patience`.
+/// Waits until no claim is held. Returns false if that takes longer than `patience`.
 async fn settled_within(run: &Run, patience: Duration) -> bool {
     let settled = async {
         while run.claims.held() > 0 {
             run.claims.settled.notified().await;
-            // A claim call that was under way when the drain began may have brought more.
+            // A claim call that was in flight when the drain began may have returned more jobs.
             run.claims.hand_back_waiting();
         }
     };

@@ -1,4 +1,4 @@
-//! The log lines of failed attempts and dead letters, kept few while very many jobs fail.
+//! Logs failed attempts and dead letters, rate-limited so that mass failures do not flood the log.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,12 +12,12 @@ use crate::model::{Claim, Outcome, Settlement};
 use crate::name::Name;
 use crate::time;
 
-/// How many lines of one kind and level are logged in a [`WINDOW`].
+/// The most lines of one kind and level that are logged per [`WINDOW`].
 const LINES: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Logs each failed attempt as a warning and each dead letter as an error, at most [`LINES`] of a kind
-/// in a [`WINDOW`]; the first line after it says how many were left out.
+/// Logs each failed attempt as a warning and each dead letter as an error, at most [`LINES`] of a
+/// kind and level per [`WINDOW`]. The first line after that carries the number of suppressed lines.
 #[derive(Debug, Default)]
 pub(super) struct FailureLog {
     windows: Mutex<HashMap<(Name, Level), Window>>,
@@ -37,7 +37,8 @@ struct Window {
 }
 
 impl Window {
-    /// Whether one more line is logged at `now`; if so, how many were left out before it.
+    /// Returns the number of lines suppressed before this one if a line may be logged at `now`,
+    /// else `None`.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if now.duration_since(self.began) >= WINDOW {
             (self.began, self.lines) = (now, 0);
@@ -95,7 +96,7 @@ impl NodeHook for FailureLog {
         }
     }
 
-    /// Says what was left out and had no later line to say it.
+    /// Logs the suppressed counts that no later line carried.
     fn node_left(&self, _node: NodeId, _label: &Name) {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         for ((kind, level), window) in windows.drain() {

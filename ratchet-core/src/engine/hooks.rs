@@ -1,4 +1,4 @@
-//! Hooks: the application hears what becomes of jobs on a node.
+//! Hooks: notify the application about the jobs of a node.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,25 +10,25 @@ use crate::metrics;
 use crate::model::{Claim, Settlement};
 use crate::name::Name;
 
-/// Hears what happens on a node: for metrics, alerts and tests. Every method does nothing unless it
-/// is overridden. See [`NodeBuilder::hook`](crate::NodeBuilder::hook).
+/// Receives the events of a node: for metrics, alerts and tests. The default of every method does
+/// nothing. See [`NodeBuilder::hook`](crate::NodeBuilder::hook).
 ///
 /// # Contract
-/// - The end of a claim is told after the store has it, once by the node that wrote it. A process
-///   that dies between the write and the call has told nobody, nor does one that loses the answer
-///   with which it failed a job for its crashes: what must not be missed belongs into the body, into a
-///   job of its own, or is read from the store.
-/// - A body runs at least once, so a job may be told to have started more than once. After each
+/// - The end of a claim is reported after the store has it, once, by the node that wrote it. It is
+///   not reported if the process dies between the write and the call, or loses the answer to the
+///   call that failed a job for its crashes. Put what must not be missed into the body or into a
+///   job of its own, or read it from the store.
+/// - A body runs at least once, so the start of a job may be reported more than once. After each
 ///   [`job_started`](Self::job_started) comes one [`job_ended`](Self::job_ended) or
 ///   [`job_lost`](Self::job_lost), unless the process dies or the run of the node is dropped.
-/// - Only what this node does is told: not what waiting jobs are put through from elsewhere
-///   (cancelled, paused, purged), and not that another node took a claim back.
-/// - A cancellation that reaches the database while the body returns is not known here: then the end
-///   that is told is the body's, and the job is `Cancelled`.
+/// - Only this node's actions are reported: not changes made to waiting jobs from elsewhere
+///   (cancelled, paused, purged), and not that another node reclaimed a claim.
+/// - The node does not see a cancellation that reaches the database while the body returns. Hooks
+///   then report the body's own end, while the job is `Cancelled`.
 /// - Hooks are called in the order in which they were added, between two pieces of the node's work,
-///   while no connection to the database is held. They must return at once: one that waits holds
-///   settlements up. For more, send to a channel or spawn a task.
-/// - A hook that panics is logged, and harms neither the job, nor the node, nor the other hooks.
+///   while no connection to the database is held. They must return at once: a hook that blocks
+///   delays settlements. For more work, send to a channel or spawn a task.
+/// - A panic in a hook is logged. It affects neither the job, nor the node, nor the other hooks.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -53,32 +53,33 @@ use crate::name::Name;
 /// # let _ = builder;
 /// ```
 pub trait NodeHook: Send + Sync + 'static {
-    /// The node joined the cluster and begins to claim.
+    /// Called when the node has joined the cluster and begins to claim.
     fn node_joined(&self, node: NodeId, label: &Name) {
         let _ = (node, label);
     }
 
-    /// The node has drained and left.
+    /// Called when the node has drained and left.
     fn node_left(&self, node: NodeId, label: &Name) {
         let _ = (node, label);
     }
 
-    /// A body begins.
+    /// Called when a body begins.
     fn job_started(&self, claim: &Claim) {
         let _ = claim;
     }
 
-    /// A claim has ended, and the store has it: `end` says how. A dead letter is
+    /// Called when a claim has ended and the store has its end, `end`. A dead letter is
     /// [`Outcome::Failed`](crate::model::Outcome::Failed).
     ///
-    /// Told for every body that began, and for jobs that ended without a body: cancelled before, a
-    /// payload that does not decode, lost with its node too often. Then `end.ran_for` is none.
+    /// Called for every body that began, and for jobs that ended without a body: cancelled before
+    /// it began, with a payload that does not decode, or lost with their nodes too often. Then
+    /// `end.ran_for` is `None`.
     fn job_ended(&self, claim: &Claim, end: &Settlement) {
         let _ = (claim, end);
     }
 
-    /// The job was taken away from the node while its body ran: how the body ended does not count,
-    /// and the job runs again elsewhere.
+    /// Called when the node lost the job while its body ran: the body's outcome does not count, and
+    /// the job runs again elsewhere.
     fn job_lost(&self, claim: &Claim) {
         let _ = claim;
     }
@@ -93,7 +94,7 @@ impl Hooks {
         self.0.push(Arc::new(hook));
     }
 
-    /// Tells every hook something.
+    /// Calls every hook, and logs the hooks that panic.
     pub(super) fn tell(&self, tell: impl Fn(&dyn NodeHook)) {
         for hook in &self.0 {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| tell(&**hook))) {

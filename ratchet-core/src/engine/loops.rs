@@ -1,4 +1,4 @@
-//! Starts the loops of a run, each with its handles, and ends them.
+//! Starts and ends the loops of a run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use super::run::Run;
 use super::settle::settler;
 use super::supervisor::keep;
 
-/// How long to wait for loops and bodies to end once they were told to.
+/// How long aborted loops and bodies have to end before they are abandoned.
 const LEAVE_BEHIND: Duration = Duration::from_secs(1);
 
-/// Starts the loops and the slots; dropping the set ends them.
+/// Starts the loops and the slots. Dropping the set ends them.
 pub(super) fn start(run: &Run) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     keep(&mut tasks, &run.heartbeat, "heartbeat", heartbeat::run);
@@ -81,7 +81,7 @@ pub(super) fn start(run: &Run) -> JoinSet<()> {
     tasks
 }
 
-/// Ends the loops and the slots. A body that blocks its thread cannot be ended; it is left behind,
+/// Ends the loops and the slots. A body that blocks its thread cannot be stopped: it is abandoned,
 /// and what it still does for its job does not count.
 pub(super) async fn end(mut tasks: JoinSet<()>) {
     tasks.abort_all();
@@ -89,7 +89,7 @@ pub(super) async fn end(mut tasks: JoinSet<()>) {
     if tokio::time::timeout(LEAVE_BEHIND, ended).await.is_err() {
         tracing::error!(
             bodies = tasks.len(),
-            "left bodies behind that block their threads"
+            "abandoned bodies that block their threads"
         );
         tasks.detach_all();
     }

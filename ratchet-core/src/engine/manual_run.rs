@@ -1,5 +1,5 @@
-//! The engine one job at a time, for tests of applications: the claims, executor and settler of a
-//! node, without its poller and without the loops that look after the cluster.
+//! Runs a node one job at a time, for tests of applications: with its claims, executor and settler,
+//! but without its poller and the loops that maintain the cluster.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::name::Name;
 use crate::route::{Route, Selection};
 use crate::time::{self, Timestamp};
 
-/// The most jobs that are claimed at once to find a certain one among them.
+/// The most jobs that are claimed at once to find a given job among them.
 const MAX_CLAIM: usize = 256;
 
-/// A run of a node in which nothing happens unless it is asked for.
+/// A run of a node that acts only when asked to.
 pub(crate) struct ManualRun<'a> {
     run: Run,
     _tasks: JoinSet<()>,
@@ -45,7 +45,7 @@ impl TakenJob {
 }
 
 impl<'a> ManualRun<'a> {
-    /// Lets the node join the cluster.
+    /// Joins the cluster.
     pub(crate) async fn begin(node: &'a Node) -> Result<Self, RunError> {
         let only = OnlyRun::begin(&node.running)?;
         let run = Run::new(Arc::clone(&node.shared));
@@ -56,7 +56,7 @@ impl<'a> ManualRun<'a> {
         keep(&mut tasks, &run.reporter, "reporter", reporter::run);
         let hooks = &run.shared.hooks;
         hooks.tell(|hook| hook.node_joined(run.identity.node(), run.identity.label()));
-        // A definition that waits for its permit is put by a run of the node.
+        // A run of the node stores the definitions that wait for their permit.
         recurring::declare(&run.recurring).await;
         Ok(Self {
             run,
@@ -65,16 +65,16 @@ impl<'a> ManualRun<'a> {
         })
     }
 
-    /// Fires the slots that are due, and fails the jobs whose signal did not come in time. Returns when
-    /// the next slot comes, if one does.
+    /// Fires the slots that are due, and fails the jobs whose signal did not arrive in time.
+    /// Returns the time of the next slot, if there is one.
     pub(crate) async fn look_after(&self) -> Result<Option<Timestamp>> {
         let next = recurring::fire_due(&self.run.recurring).await?;
         reclaimer::expire_signals(&self.run.reclaimer).await?;
         Ok(next)
     }
 
-    /// Claims the next job that is due, of this queue if one is given, and of no kind that a rate limit
-    /// holds up.
+    /// Claims the next due job, of this queue if one is given, and of no kind that a rate limit
+    /// holds back.
     pub(crate) async fn next(&self, queue: Option<&Name>) -> Result<Option<TakenJob>> {
         for pool in &self.run.claims.pools {
             let share = pool.share();
@@ -101,8 +101,8 @@ impl<'a> ManualRun<'a> {
         Ok(None)
     }
 
-    /// Claims this job, if it is due and the node runs such jobs. Those of its route that are before
-    /// it are claimed too, and handed back.
+    /// Claims this job, if it is due and the node runs its route. Jobs of the route that come
+    /// before it are claimed too, and handed back.
     pub(crate) async fn find(&self, job: &JobRecord) -> Result<Option<TakenJob>> {
         let route = &job.spec.route;
         let takes = |pool: &&RunPool| {
@@ -137,7 +137,7 @@ impl<'a> ManualRun<'a> {
         found
     }
 
-    /// Runs a claimed job to its end, and that end to the store.
+    /// Runs a claimed job to its end, and waits until the store has that end.
     pub(crate) async fn execute(&self, taken: TakenJob) {
         let pool = &self.run.claims.pools[taken.pool];
         executor::admit(&self.run.executor, pool, taken.ready).await;
@@ -151,7 +151,7 @@ impl<'a> ManualRun<'a> {
         self.settled(0).await;
     }
 
-    /// Lets the node leave.
+    /// Leaves the cluster.
     pub(crate) async fn end(self) -> Result<()> {
         let _beating = self.run.heartbeat.beating.lock().await;
         self.run.identity.set_status(NodeStatus::Left);
@@ -173,7 +173,7 @@ impl<'a> ManualRun<'a> {
         Ok(batch.into_iter().map(taken).collect())
     }
 
-    /// Waits until no more than so many claims are held.
+    /// Waits until at most `held` claims are held.
     async fn settled(&self, held: usize) {
         while self.run.claims.held() > held {
             self.run.claims.settled.notified().await;
@@ -181,7 +181,7 @@ impl<'a> ManualRun<'a> {
     }
 }
 
-/// A request for jobs of this route only.
+/// Restricts a request to jobs of this route.
 fn exactly(route: &Route, request: ClaimRequest) -> ClaimRequest {
     request
         .queues(Selection::Only(vec![route.queue.clone()]))

@@ -6,19 +6,20 @@
 //!                   heartbeat · reporter · leader ─▶ reclaimer · maintenance
 //! ```
 //!
-//! The poller claims only as many jobs as there is room for. The slots of the executor run the bodies.
-//! The settler ends claims, many in one call. Poller, ready queue and slots exist once per pool. The
-//! heartbeat keeps the node alive and learns of cancel requests; the reporter writes what bodies report.
-//! The leader loops campaign for the node's roles. On the leader of the role `maintenance`, the reclaimer
-//! takes back what dead nodes held, and old jobs are deleted. Every node fires recurring definitions. Each
-//! loop survives every failure of the store and its own panics.
+//! The poller claims only as many jobs as there are free slots and prefetch places. The slots of
+//! the executor run the bodies. The settler ends claims, many in one call. Each pool has its own
+//! poller, ready queue and slots. The heartbeat keeps the node alive and receives cancel requests;
+//! the reporter writes what bodies report. The leader loops campaign for the node's roles. On the
+//! leader of the role `maintenance`, the reclaimer reclaims the claims of dead nodes, and the
+//! maintenance loop deletes old jobs. Every node fires recurring definitions. Each loop survives
+//! every failure of the store and its own panics.
 //!
 //! # Layers
-//! A module uses only modules on lines below its own. `cargo xtask boundaries` holds the engine to that.
+//! A module uses only modules on lines below its own; `cargo xtask boundaries` enforces this.
 //!
 //! ```text
 //! build · manual_run                     makes a node; runs one job at a time, for tests
-//! node                                   what a program has of it
+//! node                                   the public handle
 //! drain · loops                          end and start a run
 //! run                                    one run: builds the handles of its loops
 //! shared                                 what all runs of a node share
@@ -32,8 +33,8 @@
 //! settings · stats · totals · panic_text
 //! ```
 //!
-//! No loop gets a whole `Run` or `Shared`, which are above all loops and hold something of each. Each gets
-//! these handles, and `Common` (store, settings, jitter) where it needs that:
+//! No loop gets a whole `Run` or `Shared`, which are above all loops and hold a part of each. Each
+//! loop gets these handles, and `Common` (store, settings, jitter) where it needs that:
 //!
 //! | loop | handles |
 //! |---|---|

@@ -16,7 +16,7 @@ use crate::model::{Enqueued, NewJob, NodeStatus};
 use crate::name::Name;
 use crate::shutdown::shutdown_signal;
 
-/// A member of the cluster: runs jobs and takes part in looking after them. Clones are the same
+/// A member of the cluster: runs jobs and shares the cluster's maintenance. Clones are the same
 /// node.
 ///
 /// ```
@@ -58,13 +58,13 @@ impl Node {
         }
     }
 
-    /// The node's client: what is enqueued through it wakes this node at once.
+    /// Returns the node's client. Jobs enqueued through it wake this node at once.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.shared.client
     }
 
-    /// Enqueues a job; the node need not be running.
+    /// Enqueues a job. The node need not be running.
     ///
     /// # Errors
     /// As for [`Client::enqueue`].
@@ -75,38 +75,39 @@ impl Node {
         self.shared.client.enqueue(job).await
     }
 
-    /// Makes the resources known that [`NodeBuilder::permits`](crate::NodeBuilder::permits) declares, as the
-    /// node does when it joins: so that jobs that need them can be
-    /// [enqueued in transactions](Client::enqueue_in) before.
+    /// Declares in the store the resources of
+    /// [`NodeBuilder::permits`](crate::NodeBuilder::permits), as the node does when it joins. Call
+    /// it before jobs that need them are [enqueued in transactions](Client::enqueue_in).
     ///
     /// # Errors
     /// A failure of the store.
     ///
     /// # Cancel safety
-    /// Dropped, some of the resources may be known.
+    /// If the future is dropped, some of the resources may be declared.
     pub async fn declare_permits(&self) -> Result<()> {
         self.shared.client.declare_permits().await
     }
 
-    /// The kinds the node has handlers for.
+    /// Returns the kinds the node has handlers for.
     #[must_use]
     pub fn kinds(&self) -> Vec<Name> {
         self.shared.registry.kinds()
     }
 
-    /// Whether this node leads in a role; none if it may not lead in it.
+    /// Returns whether this node leads in a role. `None` if it is not a candidate for the role.
     #[must_use]
     pub fn leadership(&self, role: &str) -> Option<Leadership> {
         self.shared.roles.leadership(role).cloned()
     }
 
-    /// Who the node is: another with each run, and when the cluster took it for dead meanwhile.
+    /// Returns the node's id. It changes with each run, and when the cluster declared the node dead
+    /// during a run.
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.shared.node_status.identity().0
     }
 
-    /// What people call the node: the label it was given, or one made of its id.
+    /// Returns the node's label: the one it was given, or one made from its id.
     #[must_use]
     pub fn label(&self) -> Name {
         let shared = &self.shared;
@@ -114,53 +115,55 @@ impl Node {
         label.unwrap_or_else(|| shared.label_of(self.id()))
     }
 
-    /// What the node is doing, as it knows itself: `Joining` until it has joined for the first time,
-    /// `Left` after a run that ended in order, `Dead` after one that did not. Synchronous, and
-    /// without I/O, as all of these.
+    /// Returns the node's own view of its status: `Joining` until it has joined for the first time,
+    /// `Left` after a run that ended in order, `Dead` after one that did not. Synchronous and
+    /// without I/O, like the other getters.
     #[must_use]
     pub fn status(&self) -> NodeStatus {
         self.shared.node_status.identity().1
     }
 
-    /// Whether a run of the node is under way: from the call of [`run_until`](Self::run_until) until
+    /// Returns whether the node is running: from the call of [`run_until`](Self::run_until) until
     /// it returns.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.running.load(Ordering::Acquire)
     }
 
-    /// How many bodies the node runs at present.
+    /// Returns how many bodies the node runs at present.
     #[must_use]
     pub fn running(&self) -> usize {
         self.shared.node_status.bodies()
     }
 
-    /// How many bodies it may run at once; 0 if it runs no jobs.
+    /// Returns how many bodies the node may run at once. 0 if it runs no jobs.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.shared.capacity()
     }
 
-    /// The roles that it may lead in.
+    /// Returns the roles that the node may lead in.
     #[must_use]
     pub fn roles(&self) -> Vec<Name> {
         let roles = self.shared.roles.all().iter();
         roles.map(|one| one.leadership.role().clone()).collect()
     }
 
-    /// The role in which it must lead to run jobs, if it is one of an active-passive pair.
+    /// Returns the role in which the node must lead to run jobs, if it is one of an active-passive
+    /// pair.
     #[must_use]
     pub fn gate(&self) -> Option<&Name> {
         self.shared.active_in.as_ref()
     }
 
-    /// What the node has done so far.
+    /// Returns what the node has done so far.
     #[must_use]
     pub fn stats(&self) -> NodeStats {
         self.shared.stats()
     }
 
-    /// The node's pools, in the order in which they choose jobs, and what each has done so far.
+    /// Returns the node's pools, in the order in which they select jobs, with what each has done so
+    /// far.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolStats> {
         self.shared
@@ -170,20 +173,20 @@ impl Node {
             .collect()
     }
 
-    /// Runs jobs until `shutdown` is ready or somebody asks the node to drain, then drains.
+    /// Runs jobs until `shutdown` is ready or an operator asks the node to drain, then drains.
     ///
-    /// The drain stops claiming, waits for running bodies up to the grace, tells the rest to stop,
-    /// drops those that do not, hands back what has not ended at no cost to the job, and
-    /// deregisters. While the database is away the node waits for it. At the end the store is closed if
-    /// the node [owns it](crate::NodeBuilder::owns_store).
+    /// The drain stops claiming, waits for running bodies for up to the grace period, cancels the
+    /// rest, drops those that do not stop, hands back what has not ended at no cost to the job, and
+    /// deregisters. While the database is unavailable the node waits for it. At the end the store
+    /// is closed if the node [owns it](crate::NodeBuilder::owns_store).
     ///
     /// # Errors
-    /// [`RunError::Store`] if the node cannot join for a reason that waiting does not cure,
+    /// [`RunError::Store`] if the node cannot join for a reason that is not transient,
     /// [`RunError::Displaced`] if another node took its label, [`RunError::AlreadyRunning`].
     ///
     /// # Cancel safety
     /// Dropping the future stops everything at once, as a crash of the process would: running
-    /// bodies are dropped, and the cluster takes their jobs back once the node is taken for dead.
+    /// bodies are dropped, and the cluster reclaims their jobs once it declares the node dead.
     pub async fn run_until<F: Future>(&self, shutdown: F) -> Result<(), RunError> {
         let _only = OnlyRun::begin(&self.running)?;
         let ran = self.run_alone(shutdown).await;
@@ -201,9 +204,9 @@ impl Node {
         tokio::select! {
             biased;
             _ = &mut shutdown => {
-                // Perhaps it had registered already.
+                // A dropped join may have registered the node already.
                 if let Err(error) = heartbeat::beat(&run.heartbeat, NodeStatus::Left).await {
-                    tracing::debug!(%error, "could not say that the node leaves");
+                    tracing::debug!(%error, "could not report that the node is leaving");
                 }
                 run.identity.set_status(NodeStatus::Left);
                 return Ok(());
@@ -225,7 +228,7 @@ impl Node {
             () = drain::drain(&run) => {}
         }
         loops::end(tasks).await;
-        // Whatever stopped the node: what it still leads in is free at once.
+        // Whatever stopped the node, the roles that it still leads in are free at once.
         run.step_down().await;
         hooks.tell(|hook| hook.node_left(identity.node(), identity.label()));
         tracing::info!(target: "ratchet::node", node = %identity.node(), label = %identity.label(), "node left");
@@ -237,8 +240,8 @@ impl Node {
         Ok(())
     }
 
-    /// Runs jobs until the process is asked to end, as [`shutdown_signal`] says, or somebody asks the
-    /// node to drain; then drains. A second signal ends the process at once.
+    /// Runs jobs until the process is asked to end, as described at [`shutdown_signal`], or an
+    /// operator asks the node to drain; then drains. A second signal ends the process at once.
     ///
     /// # Errors
     /// As for [`run_until`](Self::run_until).
@@ -253,8 +256,8 @@ impl Node {
     }
 }
 
-/// Makes sure that a node that runs no more does not take itself for a leader, even if its run was
-/// dropped; the locks then expire by themselves.
+/// Ensures that a node that has stopped running does not believe that it leads, even if its run was
+/// dropped. The locks then expire on their own.
 struct Ended<'a>(&'a Run);
 
 impl Drop for Ended<'_> {
@@ -267,7 +270,7 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Makes sure that a node runs once at a time.
+/// Ensures that a node has one run at a time.
 pub(super) struct OnlyRun<'a>(&'a AtomicBool);
 
 impl<'a> OnlyRun<'a> {
@@ -285,21 +288,21 @@ impl Drop for OnlyRun<'_> {
     }
 }
 
-/// Why a node stopped running, or did not begin.
+/// The reason why a node stopped running, or did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// The node could not join.
     #[error("the node could not join the cluster: {0}")]
     Store(#[source] StoreError),
-    /// Another node started under the same label and took over: this process was replaced, or two
-    /// were given one [label](crate::NodeBuilder::label).
+    /// Another node started under the same label and took over: either it replaces this process, or
+    /// two nodes were given one [label](crate::NodeBuilder::label).
     #[error("another node runs under the label {label}")]
     Displaced {
         /// The label.
         label: Name,
     },
-    /// This node, or a clone of it, is running already.
-    #[error("the node is running already")]
+    /// This node, or a clone of it, is already running.
+    #[error("the node is already running")]
     AlreadyRunning,
 }

@@ -1,4 +1,4 @@
-//! The status of a node, for callers outside of its runs.
+//! The status of a node, for callers outside its runs.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -8,18 +8,18 @@ use crate::id::NodeId;
 use crate::model::NodeStatus;
 use crate::name::Name;
 
-/// Who a node is and what it does at present, for callers outside of its runs.
+/// The id and status of a node, for callers outside its runs.
 #[derive(Debug)]
 pub(super) struct NodeStatusCell(Mutex<Inside>);
 
 #[derive(Debug)]
 struct Inside {
-    /// The run that is under way.
+    /// The current run.
     identity: Weak<Identity>,
     running: Weak<RunningSet>,
-    /// Who it was, and how its last run ended.
+    /// The id and final status of the last run.
     last: (NodeId, NodeStatus),
-    /// Who the first run is to be, until it is.
+    /// The id reserved for the first run, until that begins.
     first: Option<NodeId>,
     /// The label of the last run. `None` before the first.
     label: Option<Name>,
@@ -39,8 +39,8 @@ impl Default for NodeStatusCell {
 }
 
 impl NodeStatusCell {
-    /// Returns the id of the next run: the one that the node has already, but only once, since a node
-    /// that has left does not come back under its id.
+    /// Returns the id of the next run. The first run gets the id that the node already shows; every
+    /// later run gets a new one, since a node that has left does not return under its id.
     pub(super) fn next_id(&self) -> NodeId {
         self.inside().first.take().unwrap_or_else(NodeId::new)
     }
@@ -72,7 +72,7 @@ impl NodeStatusCell {
         inside.label = Some(identity.label().clone());
     }
 
-    /// Notes that a run ends. One that did not leave in order was taken for dead, or will be.
+    /// Notes that a run ends. A run that did not leave in order has been declared dead, or will be.
     pub(super) fn end(&self, identity: &Identity) {
         let left = identity.status() == NodeStatus::Left;
         let status = if left {

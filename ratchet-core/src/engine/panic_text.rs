@@ -1,6 +1,6 @@
 use std::any::Any;
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
     payload
         .downcast_ref::<&str>()

@@ -34,7 +34,8 @@ use crate::model::NodeStatus;
 use crate::outage::Outage;
 use crate::schedule;
 
-/// One run of a node, from joining to leaving: the handles of its loops, and what ends them.
+/// One run of a node, from joining to leaving: the handles of its loops, and the signals that end
+/// them.
 pub(super) struct Run {
     pub(super) shared: Arc<Shared>,
     pub(super) identity: Arc<Identity>,
@@ -93,7 +94,7 @@ impl Run {
         }
     }
 
-    /// Declares the permits and registers the node, waiting for the database if it is away.
+    /// Declares the permits and registers the node. Waits for the database while it is unavailable.
     pub(super) async fn join(&self) -> Result<()> {
         let client = &self.shared.client;
         self.until_it_works(|| client.declare_permits()).await?;
@@ -107,7 +108,7 @@ impl Run {
         Ok(())
     }
 
-    /// Repeats a step of joining after transient failures.
+    /// Retries a step of joining after transient failures.
     async fn until_it_works<T, F>(&self, step: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
@@ -127,14 +128,14 @@ impl Run {
         }
     }
 
-    /// Gives every role up at once: the last thing a node does before it leaves.
+    /// Resigns every role at once, as the last thing a node does before it leaves.
     pub(super) async fn step_down(&self) {
         self.stops.stepping_down.cancel();
         self.shared.roles.resign().await;
     }
 }
 
-/// What the handles of a run's loops are made of.
+/// The parts that the handles of a run's loops are built from.
 struct Parts {
     shared: Arc<Shared>,
     identity: Arc<Identity>,

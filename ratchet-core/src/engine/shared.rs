@@ -25,7 +25,7 @@ use crate::model::{Definition, NodeProfile};
 use crate::name::Name;
 use crate::store::SharedStore;
 
-/// What a node is made of, the same for all its runs.
+/// The parts of a node that are the same for all its runs.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) common: Arc<Common>,
@@ -35,22 +35,22 @@ pub(super) struct Shared {
     pub(super) newer_payloads: Arc<NewerPayloads>,
     pub(super) state: Arc<StateMap>,
     pub(super) label: Option<Name>,
-    /// Whether the end of its run closes the store.
+    /// Whether the store is closed when a run ends.
     pub(super) owns_store: bool,
     pub(super) pools: Vec<Arc<NodePool>>,
     pub(super) coordinator: Arc<dyn ClusterCoordinator>,
     pub(super) roles: Arc<Roles>,
-    /// Whether it runs jobs.
+    /// Whether the node runs jobs.
     pub(super) works: bool,
     /// The role that the node must lead in to claim.
     pub(super) active_in: Option<Name>,
     pub(super) daemons: Vec<Daemon>,
-    /// The recurring definitions of the program.
+    /// The recurring definitions declared in the program.
     pub(super) declared: Arc<Vec<Definition>>,
     pub(super) profile: NodeProfile,
     /// The rate limits, by kind and by alias.
     pub(super) limits: Arc<BTreeMap<Name, Arc<Counted>>>,
-    /// What the node's own wakeups carry as their source.
+    /// The source of the node's own wakeups.
     pub(super) source: NodeId,
     /// Wakes the pollers of the pools.
     pub(super) wake_queue: Arc<WakeQueue>,
@@ -70,7 +70,7 @@ pub(super) struct Settings {
     pub(super) pools: Vec<Share>,
     pub(super) coordinator: Arc<dyn ClusterCoordinator>,
     pub(super) roles: Roles,
-    /// Whether it runs jobs.
+    /// Whether the node runs jobs.
     pub(super) works: bool,
     /// The role that the node must lead in to claim.
     pub(super) active_in: Option<Name>,
@@ -79,7 +79,7 @@ pub(super) struct Settings {
     pub(super) profile: NodeProfile,
     pub(super) limits: BTreeMap<Name, Limit>,
     pub(super) permits: BTreeMap<Name, u32>,
-    /// Makes all jitter a function of this number.
+    /// Seeds the generator of all jitter, which makes it deterministic.
     pub(super) seed: Option<u64>,
 }
 
@@ -123,7 +123,7 @@ impl Shared {
         }
     }
 
-    /// What keeps the node from claiming while it does not lead in a role.
+    /// Returns the gate, which keeps an active-passive node from claiming while it does not lead.
     pub(super) fn gate(&self) -> Gate {
         let role = self.active_in.as_ref();
         Gate(role.and_then(|role| self.roles.leadership(role.as_str()).cloned()))
@@ -151,19 +151,19 @@ impl Shared {
         }
     }
 
-    /// What people call the node while it has this id.
+    /// Returns the node's label while it has this id.
     pub(super) fn label_of(&self, id: NodeId) -> Name {
         self.label.clone().unwrap_or_else(|| default_label(id))
     }
 
-    /// How many bodies the node may run at once; 0 if it runs no jobs.
+    /// Returns how many bodies the node may run at once. 0 if it runs no jobs.
     pub(super) fn capacity(&self) -> usize {
         let pools = if self.works { &self.pools[..] } else { &[] };
         pools.iter().map(|pool| pool.share.concurrency).sum()
     }
 }
 
-/// A label that no other node has.
+/// Makes a label that is unique to this node.
 fn default_label(id: NodeId) -> Name {
     let text = format!("node-{id}");
     match Name::new("label", text) {
@@ -172,7 +172,7 @@ fn default_label(id: NodeId) -> Name {
     }
 }
 
-/// The limits at work, under every name of their kinds.
+/// Returns the limits at work, keyed by every name of their kinds.
 fn counted(
     limits: BTreeMap<Name, Limit>,
     registry: &Registry,

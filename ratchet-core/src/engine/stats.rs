@@ -1,4 +1,4 @@
-//! The figures that a node shows to its program.
+//! The figures that a node reports to its program.
 
 use crate::name::Name;
 
@@ -6,47 +6,47 @@ use crate::name::Name;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeStats {
-    /// Calls that asked for jobs.
+    /// Claim calls.
     pub claim_calls: u64,
-    /// Jobs they returned.
+    /// Jobs that these calls returned.
     pub claimed: u64,
-    /// Claims that were ended by this node.
+    /// Claims that this node settled.
     pub settled: u64,
-    /// Jobs that reached their end with one of these claims: succeeded, failed or cancelled.
+    /// Jobs that these settlements brought to their end: succeeded, failed or cancelled.
     pub finished: u64,
-    /// Claims whose end came too late: the job had been taken away.
+    /// Claims that were settled too late: the node had lost the job.
     pub stale: u64,
-    /// Jobs of recurring definitions that this node made, for slots of theirs.
+    /// Jobs that this node created for slots of recurring definitions.
     pub fired: u64,
-    /// Calls of the store, of every kind, those of the node's client included.
+    /// Store calls of every kind, including those of the node's client.
     pub store_calls: u64,
-    /// By how many milliseconds the node's clock was ahead of the database's at the last heartbeat;
-    /// negative: behind. Nothing depends on it but labels and logs.
+    /// Milliseconds by which the node's clock was ahead of the database's at the last heartbeat;
+    /// negative if it was behind. Affects only labels and logs.
     pub clock_skew_millis: i64,
     /// Finished jobs that this node deleted because they were old.
     pub deleted: u64,
-    /// Finished jobs that it archived.
+    /// Finished jobs that this node archived.
     pub archived: u64,
-    /// Archived jobs that it deleted.
+    /// Archived jobs that this node deleted.
     pub deleted_from_archive: u64,
 }
 
-/// What one [pool](crate::Pool) of a node is and has done since the node was built.
+/// A [pool](crate::Pool) of a node, and what it has done since the node was built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {
-    /// Its name.
+    /// The pool's name.
     pub name: Name,
-    /// How many bodies it runs at once, at most.
+    /// The most bodies it runs at once.
     pub concurrency: usize,
-    /// Calls that asked for jobs.
+    /// Claim calls.
     pub claim_calls: u64,
-    /// Jobs they returned.
+    /// Jobs that these calls returned.
     pub claimed: u64,
-    /// Claims that were ended by this node.
+    /// Claims that this pool settled.
     pub settled: u64,
-    /// Jobs that reached their end with one of these claims.
+    /// Jobs that these settlements brought to their end.
     pub finished: u64,
-    /// Claims whose end came too late.
+    /// Claims that were settled too late.
     pub stale: u64,
 }

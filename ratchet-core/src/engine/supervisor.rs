@@ -8,10 +8,10 @@ use tokio::task::JoinSet;
 use super::panic_text::panic_text;
 use crate::metrics;
 
-/// How long a loop that panicked rests before it begins again.
+/// How long a loop that panicked waits before it restarts.
 const REST: Duration = Duration::from_secs(1);
 
-/// Runs a loop with its handles, and again whenever it panics. It ends with the set.
+/// Runs a loop with its handles and restarts it whenever it panics. It ends with the set.
 pub(super) fn keep<T, F>(
     tasks: &mut JoinSet<()>,
     handles: &Arc<T>,

@@ -1,11 +1,11 @@
-//! What the node has done since it was built, for its heartbeats and its program.
+//! Totals of a node since it was built, for its heartbeats and its program.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::model::{Claim, NodeTotals, Outcome};
 use crate::time::{millis_between, to_millis};
 
-/// Counts what all runs of a node do.
+/// Counts the work of all runs of a node.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     begun: AtomicU64,
@@ -13,10 +13,10 @@ pub(super) struct Totals {
     succeeded: AtomicU64,
     failed: AtomicU64,
     retried: AtomicU64,
-    /// Slots of recurring definitions whose jobs this node made.
+    /// Jobs that this node created for slots of recurring definitions.
     pub(super) fired: AtomicU64,
     pub(super) maintained: Maintained,
-    /// By how many milliseconds the node's clock was last found ahead of the database's.
+    /// Milliseconds by which the node's clock was last ahead of the database's.
     pub(super) clock_skew_millis: AtomicI64,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Maintained {
 }
 
 impl Totals {
-    /// The body of a claim begins.
+    /// Counts a claim whose body begins.
     pub(super) fn began(&self, claim: &Claim) {
         let waited = millis_between(to_millis(claim.run_at), to_millis(claim.token.claimed_at));
         let waited = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
@@ -38,7 +38,7 @@ impl Totals {
         self.waited_ms.fetch_add(waited, Ordering::Relaxed);
     }
 
-    /// A claim has ended so.
+    /// Counts a claim that ended with this outcome.
     pub(super) fn ended(&self, outcome: &Outcome) {
         let counter = match outcome {
             Outcome::Succeeded { .. } => &self.succeeded,
