@@ -8,7 +8,7 @@ use ratchet_core::model::{
     PageRequest, PurgeRequest,
 };
 use ratchet_core::store::ArchiveStore;
-use ratchet_core::time::{duration_millis, from_millis};
+use ratchet_core::time::from_millis;
 use ratchet_core::{InvalidInput, JobId, Name, Result};
 use uuid::Uuid;
 
@@ -44,8 +44,11 @@ impl<D: Dialect> ArchiveStore for SqlStore<D> {
     }
 
     async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
-        self.call_once("purge_archive", || self.forget_archived(request))
-            .await
+        let (age, guard) = (request.older_than, request.guard.as_ref());
+        self.call_once("purge_archive", || {
+            self.delete_older(&self.sql().purge_archive, age, request.limit, guard)
+        })
+        .await
     }
 }
 
@@ -62,18 +65,14 @@ struct Documents {
 
 impl<D: Dialect> SqlStore<D> {
     async fn archive_jobs(&self, request: &PurgeRequest) -> Inner<Guarded<u64>> {
-        let mut lease = self.lease().await?;
-        lease.begin().await?;
-        let archived = async {
-            if !self.is_tenure(&mut lease, request.guard.as_ref()).await? {
-                return Ok(Guarded::Stale);
-            }
-            self.archive_inside(&mut lease, request)
-                .await
-                .map(Guarded::Done)
-        }
-        .await;
-        lease.end(archived).await
+        let Some(mut lease) = self
+            .begin_guarded(self.lease().await?, request.guard.as_ref())
+            .await?
+        else {
+            return Ok(Guarded::Stale);
+        };
+        let archived = self.archive_inside(&mut lease, request).await;
+        lease.end(archived.map(Guarded::Done)).await
     }
 
     /// Moves old finished jobs, which are locked, into the archive. Those that cannot be read stay,
@@ -173,24 +172,6 @@ impl<D: Dialect> SqlStore<D> {
         let rows = self.lease().await?.rows(list).await?;
         let jobs: Inner<_> = rows.iter().map(archived).collect();
         Ok(ArchivePage::cut(jobs?, page))
-    }
-
-    async fn forget_archived(&self, request: &ArchivePurge) -> Inner<Guarded<u64>> {
-        let mut lease = self.lease().await?;
-        lease.begin().await?;
-        let purged = async {
-            if !self.is_tenure(&mut lease, request.guard.as_ref()).await? {
-                return Ok(Guarded::Stale);
-            }
-            let purge = self.sql().purge_archive.query();
-            let purge = purge
-                // Longer ago than the clock can say is never.
-                .bind(duration_millis(request.older_than).min(i64::MAX / 2))
-                .bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
-            lease.execute(purge).await.map(Guarded::Done)
-        }
-        .await;
-        lease.end(purged).await
     }
 }
 

@@ -105,13 +105,22 @@ impl<D: Dialect> SqlStore<D> {
         })
     }
 
-    /// Whether the tenure lasts that a write is made in, and will until the transaction of this
-    /// connection ends; without a guard, always.
-    pub(crate) async fn is_tenure(
+    /// Begins the transaction of a guarded write; returns `None` if its tenure is over. Nobody can
+    /// take the lock over before the transaction ends. [guard.write]
+    pub(crate) async fn begin_guarded(
         &self,
-        lease: &mut D::Lease,
+        mut lease: D::Lease,
         guard: Option<&Guard>,
-    ) -> Inner<bool> {
+    ) -> Inner<Option<D::Lease>> {
+        lease.begin().await?;
+        match self.is_tenure(&mut lease, guard).await {
+            Ok(true) => Ok(Some(lease)),
+            over => lease.end(over.map(|_| None)).await,
+        }
+    }
+
+    /// Returns whether the tenure of the guard still lasts; true without a guard.
+    async fn is_tenure(&self, lease: &mut D::Lease, guard: Option<&Guard>) -> Inner<bool> {
         let Some(guard) = guard else {
             return Ok(true);
         };

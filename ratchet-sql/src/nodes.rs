@@ -107,18 +107,14 @@ impl<D: Dialect> SqlStore<D> {
     }
 
     async fn sweep(&self, sweep: &NodeSweep) -> Inner<Guarded<SweptNodes>> {
-        let mut lease = self.live().await?;
-        lease.begin().await?;
-        let swept = async {
-            if !self.is_tenure(&mut lease, sweep.guard.as_ref()).await? {
-                return Ok(Guarded::Stale);
-            }
-            self.sweep_inside(&mut lease, sweep)
-                .await
-                .map(Guarded::Done)
-        }
-        .await;
-        lease.end(swept).await
+        let Some(mut lease) = self
+            .begin_guarded(self.live().await?, sweep.guard.as_ref())
+            .await?
+        else {
+            return Ok(Guarded::Stale);
+        };
+        let swept = self.sweep_inside(&mut lease, sweep).await;
+        lease.end(swept.map(Guarded::Done)).await
     }
 
     async fn sweep_inside(&self, lease: &mut D::Lease, sweep: &NodeSweep) -> Inner<SweptNodes> {

@@ -1,15 +1,17 @@
 //! Deleting old finished jobs, and finding those that are to be deleted or archived.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use ratchet_core::JobId;
-use ratchet_core::model::{Guarded, JobFlags, PurgeRequest};
+use ratchet_core::model::{Guard, Guarded, JobFlags, PurgeRequest};
 use ratchet_core::time::duration_millis;
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::Result;
 use crate::row;
+use crate::statement::Statement;
 use crate::store::SqlStore;
 
 /// Old finished jobs, the longest finished first, taken a piece at a time.
@@ -36,20 +38,35 @@ impl<'a> OldJobs<'a> {
 }
 
 impl<D: Dialect> SqlStore<D> {
+    /// Runs a statement that deletes up to `limit` records older than `age`, and returns how many.
+    pub(crate) async fn delete_older(
+        &self,
+        purge: &Statement<D>,
+        age: Duration,
+        limit: usize,
+        guard: Option<&Guard>,
+    ) -> Result<Guarded<u64>> {
+        let Some(mut lease) = self.begin_guarded(self.lease().await?, guard).await? else {
+            return Ok(Guarded::Stale);
+        };
+        // An age beyond the range of the clock deletes nothing.
+        let age = duration_millis(age).min(i64::MAX / 2);
+        let purge = purge.query().bind(age);
+        let purge = purge.bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let deleted = lease.execute(purge).await;
+        lease.end(deleted.map(Guarded::Done)).await
+    }
+
     /// Deletes old finished jobs.
     pub(crate) async fn purge_jobs(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
-        let mut lease = self.lease().await?;
-        lease.begin().await?;
-        let purged = async {
-            if !self.is_tenure(&mut lease, request.guard.as_ref()).await? {
-                return Ok(Guarded::Stale);
-            }
-            self.purge_inside(&mut lease, request)
-                .await
-                .map(Guarded::Done)
-        }
-        .await;
-        lease.end(purged).await
+        let Some(mut lease) = self
+            .begin_guarded(self.lease().await?, request.guard.as_ref())
+            .await?
+        else {
+            return Ok(Guarded::Stale);
+        };
+        let purged = self.purge_inside(&mut lease, request).await;
+        lease.end(purged.map(Guarded::Done)).await
     }
 
     async fn purge_inside(&self, lease: &mut D::Lease, request: &PurgeRequest) -> Result<u64> {

@@ -250,12 +250,13 @@ impl<D: Dialect> SqlStore<D> {
     }
 
     async fn retire_definitions(&self, request: &RetireRecurring) -> Inner<Guarded<Vec<Name>>> {
-        let mut lease = self.lease().await?;
-        lease.begin().await?;
+        let Some(mut lease) = self
+            .begin_guarded(self.lease().await?, Some(&request.guard))
+            .await?
+        else {
+            return Ok(Guarded::Stale);
+        };
         let retired = async {
-            if !self.is_tenure(&mut lease, Some(&request.guard)).await? {
-                return Ok(Guarded::Stale);
-            }
             let declared = self.sql().declared_recurring.query();
             let declared = declared.bind(request.node.as_uuid());
             let mut retired = Vec::new();

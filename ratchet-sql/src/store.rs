@@ -124,15 +124,11 @@ impl<D: Dialect> SqlStore<D> {
     ///
     /// # Errors
     /// Those of `work`.
-    pub async fn call<T, Work>(
+    pub async fn call<T: Send, Work: Future<Output = Inner<T>> + Send>(
         &self,
         operation: &'static str,
         work: impl Fn() -> Work + Send + Sync,
-    ) -> Result<T>
-    where
-        Work: Future<Output = Inner<T>> + Send,
-        T: Send,
-    {
+    ) -> Result<T> {
         self.repeat_lost(work)
             .await
             .map_err(|failure| failure.during(operation))
@@ -143,15 +139,11 @@ impl<D: Dialect> SqlStore<D> {
     ///
     /// # Errors
     /// As [`call`](Self::call).
-    pub async fn call_once<T, Work>(
+    pub async fn call_once<T: Send, Work: Future<Output = Inner<T>> + Send>(
         &self,
         operation: &'static str,
         work: impl Fn() -> Work + Send + Sync,
-    ) -> Result<T>
-    where
-        Work: Future<Output = Inner<T>> + Send,
-        T: Send,
-    {
+    ) -> Result<T> {
         self.repeat_after(|loss| loss == Loss::Told, work)
             .await
             .map_err(|failure| failure.during(operation))
@@ -161,23 +153,18 @@ impl<D: Dialect> SqlStore<D> {
     ///
     /// # Errors
     /// Those of `work`.
-    pub async fn repeat_lost<T, Work>(&self, work: impl Fn() -> Work + Send + Sync) -> Inner<T>
-    where
-        Work: Future<Output = Inner<T>> + Send,
-        T: Send,
-    {
+    pub async fn repeat_lost<T: Send, Work: Future<Output = Inner<T>> + Send>(
+        &self,
+        work: impl Fn() -> Work + Send + Sync,
+    ) -> Inner<T> {
         self.repeat_after(|loss| loss != Loss::No, work).await
     }
 
-    async fn repeat_after<T, Work>(
+    async fn repeat_after<T: Send, Work: Future<Output = Inner<T>> + Send>(
         &self,
         repeat: impl Fn(Loss) -> bool + Send + Sync,
         work: impl Fn() -> Work + Send + Sync,
-    ) -> Inner<T>
-    where
-        Work: Future<Output = Inner<T>> + Send,
-        T: Send,
-    {
+    ) -> Inner<T> {
         let mut lost = 0;
         loop {
             let mut failure = match work().await {

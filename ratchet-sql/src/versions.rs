@@ -37,12 +37,10 @@ impl<D: Dialect> VersionStore for SqlStore<D> {
 
 impl<D: Dialect> SqlStore<D> {
     async fn bump_version(&self, namespace: &Name, guard: Option<&Guard>) -> Inner<Guarded<u64>> {
-        let mut lease = self.live().await?;
-        lease.begin().await?;
+        let Some(mut lease) = self.begin_guarded(self.live().await?, guard).await? else {
+            return Ok(Guarded::Stale);
+        };
         let bumped = async {
-            if !self.is_tenure(&mut lease, guard).await? {
-                return Ok(Guarded::Stale);
-            }
             let bump = self.sql().bump_version.query();
             let bump = bump.bind(namespace.as_str());
             let mut version = 0;

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use ratchet_core::model::{BatchClosed, BatchPurge, BatchRecord, Guarded, Link, Parent};
 use ratchet_core::store::{Changed, WorkflowStore};
-use ratchet_core::time::duration_millis;
 use ratchet_core::{BatchId, JobId, Result};
 use uuid::Uuid;
 
@@ -46,8 +45,11 @@ impl<D: Dialect> WorkflowStore for SqlStore<D> {
     }
 
     async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
-        self.call_once("purge_batches", || self.delete_batches(request))
-            .await
+        let (age, guard) = (request.older_than, request.guard.as_ref());
+        self.call_once("purge_batches", || {
+            self.delete_older(&self.sql().purge_batches, age, request.limit, guard)
+        })
+        .await
     }
 
     async fn parents_of(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
@@ -101,23 +103,5 @@ impl<D: Dialect> SqlStore<D> {
             found.insert(batch.id, batch);
         }
         Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
-    }
-
-    async fn delete_batches(&self, request: &BatchPurge) -> Inner<Guarded<u64>> {
-        let mut lease = self.lease().await?;
-        lease.begin().await?;
-        let purged = async {
-            if !self.is_tenure(&mut lease, request.guard.as_ref()).await? {
-                return Ok(Guarded::Stale);
-            }
-            let purge = self.sql().purge_batches.query();
-            let purge = purge
-                // Longer ago than the clock can say is never.
-                .bind(duration_millis(request.older_than).min(i64::MAX / 2))
-                .bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
-            lease.execute(purge).await.map(Guarded::Done)
-        }
-        .await;
-        lease.end(purged).await
     }
 }

@@ -9,13 +9,13 @@ use ratchet_core::model::{
     ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Guarded, PageRequest, PurgeRequest,
 };
 use ratchet_core::store::ArchiveStore;
-use ratchet_core::time::{duration_millis, from_millis};
+use ratchet_core::time::from_millis;
 use ratchet_core::{InvalidInput, JobId, Result};
 
 use crate::connection::Tx;
 use crate::error::Result as Inner;
 use crate::passes::Fate;
-use crate::pipelines::{LONGEST, code, ids};
+use crate::pipelines::{code, ids};
 use crate::purge::Gone;
 use crate::read::attempts;
 use crate::row;
@@ -47,9 +47,13 @@ impl ArchiveStore for MongoStore {
             .await
     }
 
+    /// [archive.purge]
     async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
-        self.call_once("purge_archive", || self.purge_archived(request))
-            .await
+        let (age, limit, guard) = (request.older_than, request.limit, request.guard.as_ref());
+        self.call_once("purge_archive", || {
+            self.delete_older(|side| &side.archive, "finished_at", age, limit, guard)
+        })
+        .await
     }
 }
 
@@ -152,31 +156,6 @@ impl MongoStore {
         let rows = side.plain().find(&side.archive, wanted, options).await?;
         let jobs: Inner<_> = rows.iter().map(|row| archived(row)).collect();
         Ok(ArchivePage::cut(jobs?, page))
-    }
-
-    /// [archive.purge]
-    async fn purge_archived(&self, request: &ArchivePurge) -> Inner<Guarded<u64>> {
-        let side = self.main();
-        let guard = request.guard.as_ref();
-        let now = self.millis(side).await?;
-        let before = now.saturating_sub(duration_millis(request.older_than).min(LONGEST));
-        let options = FindOptions::builder()
-            .sort(doc! { "finished_at": 1, "_id": 1 })
-            .limit(i64::try_from(request.limit).unwrap_or(i64::MAX))
-            .projection(doc! { "_id": 1 })
-            .build();
-        let Some(mut guarded) = self.begin_guarded(side, guard).await? else {
-            return Ok(Guarded::Stale);
-        };
-        let tx = &mut guarded.tx;
-        let purged = async {
-            let old = doc! { "finished_at": { "$lt": before } };
-            let rows = tx.find(&side.archive, old, options).await?;
-            let gone = doc! { "_id": { "$in": ids(&row::job_ids(&rows)) } };
-            tx.delete_many(&side.archive, gone).await
-        }
-        .await;
-        guarded.finish(self, purged).await
     }
 }
 

@@ -1,12 +1,16 @@
-//! Deleting old finished jobs.
+//! Deleting old jobs and documents.
 
-use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc};
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
+use mongodb::options::FindOptions;
 use ratchet_core::JobId;
-use ratchet_core::model::PurgeRequest;
+use ratchet_core::model::{Guard, Guarded, PurgeRequest};
+use ratchet_core::time::duration_millis;
 
-use crate::connection::Tx;
+use crate::connection::{Rows, Side, Tx};
 use crate::error::{Failure, Result};
-use crate::pipelines::{self, code};
+use crate::pipelines::{self, LONGEST, code};
 use crate::row;
 use crate::store::MongoStore;
 
@@ -29,6 +33,42 @@ impl MongoStore {
         }
         let done = self.forget(tx, &these, still).await?;
         Ok(usize::try_from(done).unwrap_or(old.len()))
+    }
+
+    /// Deletes up to `limit` documents whose time `field` is longer ago than `age`, the oldest
+    /// first, and returns how many.
+    pub(crate) async fn delete_older(
+        &self,
+        documents: fn(&Side) -> &Rows,
+        field: &str,
+        age: Duration,
+        limit: usize,
+        guard: Option<&Guard>,
+    ) -> Result<Guarded<u64>> {
+        let side = self.main();
+        let documents = documents(side);
+        let before = self.millis(side).await?;
+        let before = before.saturating_sub(duration_millis(age).min(LONGEST));
+        let options = FindOptions::builder()
+            .sort(doc! { field: 1, "_id": 1 })
+            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+            .projection(doc! { "_id": 1 })
+            .build();
+        let Some(mut guarded) = self.begin_guarded(side, guard).await? else {
+            return Ok(Guarded::Stale);
+        };
+        let tx = &mut guarded.tx;
+        let deleted = async {
+            let old = doc! { field: { "$lt": before } };
+            let mut ids: Vec<Bson> = Vec::new();
+            for row in tx.find(documents, old, options).await? {
+                ids.extend(row.get("_id")?.map(Bson::try_from).transpose()?);
+            }
+            tx.delete_many(documents, doc! { "_id": { "$in": ids } })
+                .await
+        }
+        .await;
+        guarded.finish(self, deleted).await
     }
 
     /// Deletes these jobs if they still match the filter, with everything they left except their

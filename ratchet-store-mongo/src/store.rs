@@ -235,14 +235,11 @@ impl MongoStore {
     }
 
     /// Runs a call that is safe to repeat. Repeats it after a server or a connection was lost.
-    pub(crate) async fn call<T, Work>(
+    pub(crate) async fn call<T, Work: Future<Output = Inner<T>>>(
         &self,
         operation: &'static str,
         work: impl Fn() -> Work,
-    ) -> Result<T>
-    where
-        Work: Future<Output = Inner<T>>,
-    {
+    ) -> Result<T> {
         let none = ContentionBackoff::new(0, Duration::ZERO);
         self.repeat(operation, none, |loss| loss != Loss::No, work)
             .await
@@ -250,14 +247,11 @@ impl MongoStore {
 
     /// As [`call`](Self::call), for work that would return something else when repeated: repeats it
     /// only if the server reports that it had no effect.
-    pub(crate) async fn call_once<T, Work>(
+    pub(crate) async fn call_once<T, Work: Future<Output = Inner<T>>>(
         &self,
         operation: &'static str,
         work: impl Fn() -> Work,
-    ) -> Result<T>
-    where
-        Work: Future<Output = Inner<T>>,
-    {
+    ) -> Result<T> {
         let none = ContentionBackoff::new(0, Duration::ZERO);
         self.repeat(operation, none, |loss| loss == Loss::Told, work)
             .await
@@ -266,30 +260,24 @@ impl MongoStore {
     /// As [`call_once`](Self::call_once), for work that keeps state between tries: what it has
     /// done, or when it must end. It is retried here after contention as well, since a retry by the
     /// core would lose that state.
-    pub(crate) async fn call_going_on<T, Work>(
+    pub(crate) async fn call_going_on<T, Work: Future<Output = Inner<T>>>(
         &self,
         operation: &'static str,
         work: impl Fn() -> Work,
-    ) -> Result<T>
-    where
-        Work: Future<Output = Inner<T>>,
-    {
+    ) -> Result<T> {
         let backoff = ContentionBackoff::new(RETRIES, self.0.deadline);
         self.repeat(operation, backoff, |loss| loss == Loss::Told, work)
             .await
     }
 
     /// Retries after contention as `backoff` decides, and after a loss as `repeat` decides.
-    async fn repeat<T, Work>(
+    async fn repeat<T, Work: Future<Output = Inner<T>>>(
         &self,
         operation: &'static str,
         mut backoff: ContentionBackoff,
         repeat: impl Fn(Loss) -> bool,
         work: impl Fn() -> Work,
-    ) -> Result<T>
-    where
-        Work: Future<Output = Inner<T>>,
-    {
+    ) -> Result<T> {
         let tries = async {
             let began = time::monotonic();
             let (mut lost, mut let_in) = (0, false);

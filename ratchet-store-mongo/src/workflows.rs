@@ -7,12 +7,10 @@ use mongodb::bson::{Bson, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
 use ratchet_core::model::{BatchClosed, BatchPurge, BatchRecord, Guarded, Link, Parent};
 use ratchet_core::store::{Changed, WorkflowStore};
-use ratchet_core::time::duration_millis;
 use ratchet_core::{BatchId, InvalidInput, JobId, Result};
 
 use crate::error::Result as Inner;
 use crate::links::batch_record;
-use crate::pipelines::LONGEST;
 use crate::row;
 use crate::store::MongoStore;
 
@@ -40,9 +38,13 @@ impl WorkflowStore for MongoStore {
             .await
     }
 
+    /// Index `ended`. [batch.purge]
     async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
-        self.call_once("purge_batches", || self.delete_batches(request))
-            .await
+        let (age, limit, guard) = (request.older_than, request.limit, request.guard.as_ref());
+        self.call_once("purge_batches", || {
+            self.delete_older(|side| &side.batches, "ended_at", age, limit, guard)
+        })
+        .await
     }
 
     async fn parents_of(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
@@ -133,33 +135,5 @@ impl MongoStore {
         let rows = side.plain().find(&side.batches, older, options).await?;
         let batches = rows.iter().map(|row| batch_record(row));
         Ok(batches.collect::<std::result::Result<_, InvalidInput>>()?)
-    }
-
-    /// Index `ended`. [batch.purge]
-    async fn delete_batches(&self, request: &BatchPurge) -> Inner<Guarded<u64>> {
-        let side = self.main();
-        let guard = request.guard.as_ref();
-        let now = self.millis(side).await?;
-        let before = now.saturating_sub(duration_millis(request.older_than).min(LONGEST));
-        let options = FindOptions::builder()
-            .sort(doc! { "ended_at": 1, "_id": 1 })
-            .limit(i64::try_from(request.limit).unwrap_or(i64::MAX))
-            .projection(doc! { "_id": 1 })
-            .build();
-        let Some(mut guarded) = self.begin_guarded(side, guard).await? else {
-            return Ok(Guarded::Stale);
-        };
-        let tx = &mut guarded.tx;
-        let purged = async {
-            let old = doc! { "ended_at": { "$lt": before } };
-            let mut gone: Vec<Bson> = Vec::new();
-            for row in tx.find(&side.batches, old, options).await? {
-                gone.extend(row.get("_id")?.map(Bson::try_from).transpose()?);
-            }
-            let gone = doc! { "_id": { "$in": gone } };
-            tx.delete_many(&side.batches, gone).await
-        }
-        .await;
-        guarded.finish(self, purged).await
     }
 }
