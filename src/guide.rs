@@ -1,4 +1,4 @@
-//! The examples of the guide, compiled and run as documentation tests.
+//! The examples of the README and the guide, compiled and run as documentation tests.
 
 macro_rules! pages {
     ($($name:ident $file:literal)*) => {$(
@@ -27,3 +27,6 @@ pages! {
     extending "extending.md"
     migrating "migrating.md"
 }
+
+#[doc = include_str!("../README.md")]
+mod readme {}

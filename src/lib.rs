@@ -1,10 +1,72 @@
-#![doc = include_str!("../README.md")]
+//! Durable background jobs, recurring schedules and cluster leadership for Rust services, on the
+//! database they already run.
 //!
-//! ## Where things are
+//! A job is a row of the database and a node is a task in your process: there is no broker and no
+//! extra service. [`connect`] opens the database of a URL, [`Ratchet`] builds a node, and a type that
+//! implements [`Job`] has a name, a payload and a body.
 //!
-//! The root has what an application uses: jobs, the client, nodes, limits, schedules, errors. Beside
-//! it, each behind its Cargo feature: `testing`, `config`, `http`, and a module for each backend, such
-//! as `sqlite`. [`metrics`] lists the metrics. Authors of stores and coordinators use [`store_api`].
+//! ```no_run
+//! use ratchet::{JobContext, JobResult, Ratchet};
+//!
+//! #[ratchet::job(kind = "greet")]
+//! async fn greet(name: String, ctx: &JobContext) -> JobResult<usize> {
+//!     println!("Hello {name}, this is attempt {}", ctx.attempt());
+//!     Ok(name.len()) // kept with the job; an error is a failed attempt, logged and retried
+//! }
+//!
+//! # #[cfg(not(feature = "sqlite"))] fn main() {}
+//! # #[cfg(feature = "sqlite")]
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let store = ratchet::connect("sqlite://jobs.db").await?; // the scheme chooses the backend
+//!     let node = Ratchet::builder(store).register::<Greet>().build()?;
+//!     node.enqueue(ratchet::Job::into_job(Greet { name: "Ada".into() })).await?;
+//!     node.run().await?; // until SIGTERM or Ctrl-C; then running jobs finish
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A process that only enqueues needs no node: [`Client::new`] takes the store.
+//!
+//! # What to look for where
+//!
+//! | task | begin with |
+//! |---|---|
+//! | define a job, report its progress, cancel it | [`Job`], [`JobContext`], [`JobError`] |
+//! | enqueue: delay, priority, unique key, tags | [`NewJob`], [`Client::enqueue`], [`Enqueued`] |
+//! | retry and give up | [`RetryPolicy`], [`Backoff`], [`Verdict`] |
+//! | run a node: queues, pools, shutdown | [`NodeBuilder`], [`Node`], [`Pool`], [`Aging`], [`Retention`] |
+//! | run jobs on a schedule | [`Recurring`], [`Schedule`], [`RecurringClient`] |
+//! | run jobs after others, wait for signals | [`Workflow`], [`Step`], [`Bulk`], [`Client::signal`] |
+//! | limit what runs at once, or per second | [`NodeBuilder::permits`], [`RateLimit`] |
+//! | do something on one node only | [`NodeBuilder::daemon`], [`NodeBuilder::active_passive`], [`Leader`] |
+//! | find, retry, cancel and delete jobs | [`Client`], [`JobFilter`], [`JobAction`], [`JobRecord`] |
+//! | hear of every attempt | [`NodeHook`], [`metrics`] |
+//! | test your own jobs | `testing`, [`MemoryStore`], [`ManualClock`] |
+//!
+//! Errors of the database are a [`StoreError`], whose [`kind`](StoreError::kind) says whether trying
+//! again helps; bad input is an [`InvalidInput`], which names the field.
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `sqlite` (default), `postgres`, `mongo`, `sqlserver` | a backend: a scheme for [`connect`] and a module with its builder |
+//! | `macros` (default) | the attribute [`job`](macro@job) |
+//! | `cron` (default) | cron expressions and time zones |
+//! | `sysinfo` (default) | processor and memory of each node |
+//! | `config` | settings from a file and the environment |
+//! | `http` | probes, an HTTP API and the dashboard |
+//! | `prometheus` | `http`, with `GET /metrics` |
+//! | `otel` | spans of OpenTelemetry |
+//! | `tower` | layers of tower around the bodies of jobs |
+//! | `testing` | help for tests of your own jobs |
+//! | `store-api` | what stores and coordinators of your own are written with |
+//!
+//! The guide, in the folder `docs/guide` of the repository, explains each topic with examples that
+//! run.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backends;
 #[cfg(feature = "config")]
@@ -13,6 +75,7 @@ pub mod configured;
 mod connect;
 #[cfg(doctest)]
 mod guide;
+#[cfg(feature = "store-api")]
 pub mod store_api;
 
 // Connecting to a database.
@@ -99,9 +162,9 @@ pub use ratchet_core::{
     ArchiveClient, Bulk, BulkCounts, Client, JobAction, JobRecord, JobState, StreamCounts,
     StreamError, VersionWatch, Wakes,
     model::{
-        Acted, ActionOutcome, ArchiveFilter, ArchivePage, ArchivedJob, Attempt, AttemptOutcome,
-        Detail, JobFilter, JobOrder, JobPage, JobSelector, JobSpec, PageRequest, PermitInfo,
-        Progress, QueueInfo, SignalRecord, StateCounts,
+        Acted, ActionOutcome, Among, ArchiveFilter, ArchivePage, ArchivedJob, Attempt,
+        AttemptOutcome, Detail, JobFilter, JobOrder, JobPage, JobSelector, JobSpec, PageRequest,
+        PermitInfo, Progress, QueueInfo, SignalRecord, StateCounts,
     },
     state::Response,
     store::Changed,
@@ -145,7 +208,7 @@ pub use ratchet_core::{
 pub use ratchet_core::{
     DueRoute, Leader,
     model::{Finding, NodeLoad, NodeProfile, NodeRecord, NodeStatus, NodeTotals, Severity},
-    store::{HeldLock, LockInfo},
+    store::{Acquired, HeldLock, LockInfo},
 };
 
 // Errors.

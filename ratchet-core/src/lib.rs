@@ -10,6 +10,8 @@
 //! Applications use the facade crate `ratchet`, which re-exports what they need; store authors use
 //! this crate, or `ratchet::store_api`, and `ratchet-conformance`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod claiming;
 pub mod client;
 pub mod cluster;

@@ -14,10 +14,10 @@ use std::io;
 /// If the system does not let the process listen, this is logged, and the call waits for ever.
 ///
 /// ```no_run
-/// # use ratchet_core::Node;
+/// # use ratchet::Node;
 /// # async fn serve(stop: impl Future<Output = ()>) {}
 /// # async fn example(node: Node) -> Result<(), Box<dyn std::error::Error>> {
-/// let (served, ran) = tokio::join!(serve(ratchet_core::shutdown_signal()), node.run());
+/// let (served, ran) = tokio::join!(serve(ratchet::shutdown_signal()), node.run());
 /// # let () = served; ran?;
 /// # Ok(()) }
 /// ```

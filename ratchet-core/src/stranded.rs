@@ -12,17 +12,17 @@ use crate::model::{DueRoute, NodeRecord};
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use ratchet_core::{Name, NodeId, Route};
+/// # use ratchet::{Name, NodeId, Route};
 /// # use ratchet_core::model::{DueRoute, Heartbeat, NodeProfile, NodeRecord, NodeStatus};
 /// # use ratchet_core::time::from_millis;
 /// use ratchet_core::stranded::stranded;
 ///
-/// # fn main() -> Result<(), ratchet_core::InvalidInput> {
+/// # fn main() -> Result<(), ratchet::InvalidInput> {
 /// let name = |text| Name::new("kind", text);
 /// let worker = NodeProfile::new(vec![name("worker")?], vec![]).kinds(vec![name("mail")?]);
 /// # let beat = Heartbeat::new(NodeId::new(), name("a")?, NodeStatus::Active, Duration::from_secs(5));
 /// # let node = NodeRecord::joined(&beat.profile(worker), from_millis(0));
-/// let due = |kind| -> Result<DueRoute, ratchet_core::InvalidInput> {
+/// let due = |kind| -> Result<DueRoute, ratchet::InvalidInput> {
 ///     let route = Route::from_texts("default", kind, "", "")?;
 ///     Ok(DueRoute::new(route, false, Duration::from_secs(60)))
 /// };

@@ -39,12 +39,12 @@ pub struct Throughput {
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use ratchet_core::{Name, NodeId};
+/// # use ratchet::{Name, NodeId};
 /// # use ratchet_core::model::{Heartbeat, NodeLoad, NodeRecord, NodeStatus, NodeTotals};
 /// # use ratchet_core::time::from_millis;
 /// use ratchet_core::throughput::Meter;
 ///
-/// # fn main() -> Result<(), ratchet_core::InvalidInput> {
+/// # fn main() -> Result<(), ratchet::InvalidInput> {
 /// # let (id, label) = (NodeId::new(), Name::new("label", "a")?);
 /// # let node = |seconds: i64, succeeded| {
 /// #     let mut load = NodeLoad::new(0, 1);

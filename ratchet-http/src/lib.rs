@@ -29,6 +29,8 @@
 //! # Ok(()) }
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod api;
 mod auth;
 mod client;

@@ -111,4 +111,5 @@ pub use migrate::Migration;
 pub use store::MongoStore;
 
 /// The driver, in the version used by this store.
+#[doc(no_inline)]
 pub use mongodb;

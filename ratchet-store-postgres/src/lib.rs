@@ -48,4 +48,5 @@ pub use ratchet_sql::Migration;
 pub use store::PostgresStore;
 
 /// The driver, in the version that this store uses.
+#[doc(no_inline)]
 pub use sqlx;

@@ -47,4 +47,5 @@ pub use ratchet_sql::Migration;
 pub use store::SqliteStore;
 
 /// The driver, in the version that this store uses.
+#[doc(no_inline)]
 pub use rusqlite;

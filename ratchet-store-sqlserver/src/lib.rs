@@ -50,4 +50,5 @@ pub use store::SqlServerStore;
 pub use transaction::Transaction;
 
 /// The driver, in the version that this store uses.
+#[doc(no_inline)]
 pub use tiberius;

@@ -12,11 +12,11 @@ impl Client {
     /// them. [`Bulk::run`] does it.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
     /// # use std::sync::Arc;
-    /// # use ratchet_core::{MemoryStore, Ratchet};
-    /// use ratchet_core::model::JobFilter;
-    /// use ratchet_core::{JobAction, Name, NewJob};
+    /// # use ratchet::{MemoryStore, Ratchet};
+    /// use ratchet::JobFilter;
+    /// use ratchet::{JobAction, Name, NewJob};
     ///
     /// # let client = Ratchet::client(Arc::new(MemoryStore::new()));
     /// client.enqueue(NewJob::new("mail", "hello").tag("tenant:7")).await?;
@@ -98,12 +98,12 @@ impl Bulk {
     /// least one pass is made. Called again, it goes on; the counts say how far it has come.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
     /// # use std::sync::Arc;
-    /// # use ratchet_core::{MemoryStore, NewJob, Ratchet};
+    /// # use ratchet::{MemoryStore, NewJob, Ratchet};
     /// use std::time::Duration;
-    /// use ratchet_core::JobAction;
-    /// use ratchet_core::model::JobFilter;
+    /// use ratchet::JobAction;
+    /// use ratchet::JobFilter;
     ///
     /// # let client = Ratchet::client(Arc::new(MemoryStore::new()));
     /// # client.enqueue_all(&[NewJob::new("mail", "a"), NewJob::new("mail", "b")]).await?;

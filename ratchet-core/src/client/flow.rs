@@ -13,9 +13,9 @@ use crate::model::{BatchCondition, Condition, Enqueued, NewJob};
 /// or for its end in whatever way, goes on.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
 /// use std::sync::Arc;
-/// use ratchet_core::{MemoryStore, NewJob, Ratchet, Workflow};
+/// use ratchet::{MemoryStore, NewJob, Ratchet, Workflow};
 ///
 /// let flow = Workflow::new();
 /// let fetch = flow.add(NewJob::new("fetch", "photo.png"));

@@ -51,9 +51,9 @@ use crate::store::{AppTransaction, Changed, SharedStore};
 /// taken effect.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
 /// use std::sync::Arc;
-/// use ratchet_core::{MemoryStore, NewJob, Ratchet};
+/// use ratchet::{MemoryStore, NewJob, Ratchet};
 ///
 /// let client = Ratchet::client(Arc::new(MemoryStore::new()));
 /// let id = client.enqueue(NewJob::new("greet", "world")).await?.id();

@@ -18,9 +18,9 @@ impl Client {
 /// On a store that keeps none every call fails with `Misconfigured`.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
 /// use std::sync::Arc;
-/// use ratchet_core::{MemoryStore, NewJob, Ratchet, Recurring};
+/// use ratchet::{MemoryStore, NewJob, Ratchet, Recurring};
 ///
 /// let client = Ratchet::client(Arc::new(MemoryStore::new()));
 /// let recurring = client.recurring();

@@ -45,7 +45,7 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::sync::Arc;
     /// use futures_util::stream;
-    /// use ratchet_core::{MemoryStore, NewJob, Ratchet};
+    /// use ratchet::{MemoryStore, NewJob, Ratchet};
     ///
     /// let client = Ratchet::client(Arc::new(MemoryStore::new()));
     /// let jobs = (0..2_500).map(|row| NewJob::new("import", &row));

@@ -47,7 +47,7 @@ impl Client {
     ///
     /// ```no_run
     /// # async fn load() {}
-    /// # async fn reload(client: ratchet_core::Client) -> ratchet_core::Result<()> {
+    /// # async fn reload(client: ratchet::Client) -> ratchet::Result<()> {
     /// let mut watch = client.watch("config")?;
     /// loop {
     ///     // At once the first time, then whenever somebody has bumped it.

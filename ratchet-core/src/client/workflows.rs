@@ -32,9 +32,9 @@ impl Client {
     /// [`NewJob::after_batch`](crate::NewJob::after_batch).
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
     /// use std::sync::Arc;
-    /// use ratchet_core::{BatchCondition, MemoryStore, NewJob, Ratchet};
+    /// use ratchet::{BatchCondition, MemoryStore, NewJob, Ratchet};
     ///
     /// let client = Ratchet::client(Arc::new(MemoryStore::new()));
     /// let batch = client.create_batch().await?;
@@ -67,9 +67,9 @@ impl Client {
     /// created anew.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
     /// # use std::sync::Arc;
-    /// use ratchet_core::{BatchId, MemoryStore, NewJob, Ratchet};
+    /// use ratchet::{BatchId, MemoryStore, NewJob, Ratchet};
     ///
     /// let client = Ratchet::client(Arc::new(MemoryStore::new()));
     /// let batch = BatchId::new(); // kept before it is used

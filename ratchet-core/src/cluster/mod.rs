@@ -36,14 +36,14 @@ use crate::name::Name;
 /// It is serializable, so a coordinator needs no message type of its own.
 ///
 /// ```
-/// use ratchet_core::Name;
+/// use ratchet::Name;
 /// use ratchet_core::cluster::Wakeup;
 ///
 /// let wakeup = Wakeup::queue(Name::new("queue", "mail")?);
 /// let message = serde_json::to_string(&wakeup)?;
 /// assert_eq!(message, r#"{"queue":"mail"}"#);
 /// assert_eq!(serde_json::from_str::<Wakeup>(&message)?, wakeup);
-/// # Ok::<(), ratchet_core::BoxError>(())
+/// # Ok::<(), ratchet::BoxError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -33,8 +33,8 @@ use crate::name::Name;
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicU64, Ordering};
-/// use ratchet_core::model::{Claim, Outcome, Settlement};
-/// use ratchet_core::{MemoryStore, NodeHook, Ratchet};
+/// use ratchet::{Claim, Outcome, Settlement};
+/// use ratchet::{MemoryStore, NodeHook, Ratchet};
 ///
 /// #[derive(Clone, Default)]
 /// struct DeadLetters(Arc<AtomicU64>);

@@ -23,7 +23,7 @@ use crate::shutdown::shutdown_signal;
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use ratchet_core::{Job, JobContext, JobResult, MemoryStore, Ratchet};
+/// use ratchet::{Job, JobContext, JobResult, MemoryStore, Ratchet};
 /// # use serde::{Deserialize, Serialize};
 ///
 /// #[derive(Serialize, Deserialize)]

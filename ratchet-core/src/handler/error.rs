@@ -15,7 +15,7 @@ pub type JobResult<T = ()> = Result<T, JobError>;
 ///
 /// ```
 /// use std::time::Duration;
-/// use ratchet_core::{JobError, JobResult};
+/// use ratchet::{JobError, JobResult};
 ///
 /// fn charge(balance: i64) -> JobResult<()> {
 ///     let limit: i64 = "100".parse()?;              // a failed attempt, retried by the policy

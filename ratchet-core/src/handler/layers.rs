@@ -53,7 +53,7 @@ impl JobResponse {
     /// # use std::sync::Arc;
     /// # use std::sync::atomic::{AtomicBool, Ordering};
     /// # use std::task::{Context, Poll};
-    /// # use ratchet_core::{JobRequest, JobResponse, JobService, MemoryStore, Ratchet, ServiceError};
+    /// # use ratchet::{JobRequest, JobResponse, JobService, MemoryStore, Ratchet, ServiceError};
     /// use futures_util::future::Either;
     /// use tower::{Layer, Service};
     ///

@@ -30,7 +30,7 @@ use crate::model::NewJob;
 /// A kind of job and the code that runs it: the fields are the arguments, stored as JSON.
 ///
 /// ```
-/// use ratchet_core::{Job, JobContext, JobResult};
+/// use ratchet::{Job, JobContext, JobResult};
 /// use serde::{Deserialize, Serialize};
 ///
 /// #[derive(Serialize, Deserialize)]
@@ -62,7 +62,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// not know the new name yet leave its jobs to those that do.
     ///
     /// ```
-    /// # use ratchet_core::{Job, JobContext, JobResult};
+    /// # use ratchet::{Job, JobContext, JobResult};
     /// # #[derive(serde::Serialize, serde::Deserialize)] struct ResizeImage;
     /// impl Job for ResizeImage {
     ///     const KIND: &'static str = "resize_image";
@@ -101,7 +101,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// stored, so it goes through all the changes since; what is stored stays as it is.
     ///
     /// ```
-    /// # use ratchet_core::{BoxError, Job, JobContext, JobResult};
+    /// # use ratchet::{BoxError, Job, JobContext, JobResult};
     /// use serde_json::{Value, json};
     /// # use serde::{Deserialize, Serialize};
     ///
@@ -170,7 +170,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// [`defaults`](Self::defaults), so nobody who enqueues the job can forget it.
     ///
     /// ```
-    /// # use ratchet_core::{Job, JobContext, JobResult, NewJob};
+    /// # use ratchet::{Job, JobContext, JobResult, NewJob};
     /// # #[derive(serde::Serialize, serde::Deserialize)]
     /// struct Charge {
     ///     order: u64,
@@ -208,7 +208,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
 ///
 /// ```
 /// # struct Pool; struct Mailer;
-/// use ratchet_core::Requires;
+/// use ratchet::Requires;
 ///
 /// let requires = Requires::nothing().state::<Pool>().state::<Mailer>();
 /// ```

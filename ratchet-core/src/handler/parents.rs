@@ -60,7 +60,7 @@ impl JobContext {
     /// enqueued [after a batch](crate::NewJob::after_batch) reports on.
     ///
     /// ```
-    /// # use ratchet_core::{Job, JobContext, JobResult};
+    /// # use ratchet::{Job, JobContext, JobResult};
     /// # #[derive(serde::Serialize, serde::Deserialize)] struct Report;
     /// impl Job for Report {
     ///     const KIND: &'static str = "report";

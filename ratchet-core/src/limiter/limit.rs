@@ -17,7 +17,7 @@ use crate::rate::Rate;
 /// they have keys ([`by`](Self::by)).
 ///
 /// ```
-/// # use ratchet_core::{Job, JobContext, JobResult};
+/// # use ratchet::{Job, JobContext, JobResult};
 /// # use serde::{Deserialize, Serialize};
 /// # #[derive(Serialize, Deserialize)]
 /// # struct Mail { tenant: String }
@@ -26,7 +26,7 @@ use crate::rate::Rate;
 /// #     type Output = ();
 /// #     async fn run(self, _: JobContext) -> JobResult<()> { Ok(()) }
 /// # }
-/// use ratchet_core::RateLimit;
+/// use ratchet::RateLimit;
 ///
 /// // All nodes together begin 10 a second, and 20 at once after a quiet time.
 /// let all = RateLimit::<Mail>::per_second(10).burst(20).strict();

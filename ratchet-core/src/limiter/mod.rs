@@ -29,9 +29,9 @@ use crate::rate::Rate;
 ///
 /// ```
 /// use async_trait::async_trait;
-/// use ratchet_core::Rate;
-/// use ratchet_core::limiter::{RateKey, RateLimiter};
-/// use ratchet_core::model::RateAnswer;
+/// use ratchet::Rate;
+/// use ratchet::{RateKey, RateLimiter};
+/// use ratchet::RateAnswer;
 ///
 /// /// Asks a service that all teams share.
 /// #[derive(Debug)]
@@ -39,7 +39,7 @@ use crate::rate::Rate;
 ///
 /// #[async_trait]
 /// impl RateLimiter for Quotas {
-///     async fn take(&self, key: &RateKey, rate: &Rate) -> ratchet_core::Result<RateAnswer> {
+///     async fn take(&self, key: &RateKey, rate: &Rate) -> ratchet::Result<RateAnswer> {
 ///         // Ask for one start of `key`, at `rate`.
 ///         # let _ = (key, rate);
 ///         Ok(RateAnswer::Granted)

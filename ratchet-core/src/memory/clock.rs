@@ -23,7 +23,7 @@ impl ManualClock {
     /// A clock that shows `start`, and only moves when told to.
     ///
     /// ```
-    /// use ratchet_core::memory::ManualClock;
+    /// use ratchet::ManualClock;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let clock = ManualClock::new("2026-01-15T12:00:00Z".parse()?);

@@ -44,10 +44,10 @@ use tables::Tables;
 /// node of a cluster.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
-/// use ratchet_core::model::Detail;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
+/// use ratchet::Detail;
 /// use ratchet_core::store::JobStore;
-/// use ratchet_core::{MemoryStore, NewJob};
+/// use ratchet::{MemoryStore, NewJob};
 ///
 /// let store = MemoryStore::new();
 /// let enqueued = store.enqueue(&[NewJob::new("greet", "world")]).await?;

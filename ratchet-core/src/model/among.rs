@@ -7,8 +7,8 @@ use crate::state::JobState;
 /// that other statements need, whatever is in front of them.
 ///
 /// ```
-/// use ratchet_core::JobState;
-/// use ratchet_core::model::{Among, JobFilter};
+/// use ratchet::JobState;
+/// use ratchet::{Among, JobFilter};
 ///
 /// let filter = JobFilter::all().state(JobState::Paused).state(JobState::Blocked);
 /// assert_eq!(Among::of(&filter), Among::Unfinished);

@@ -7,7 +7,7 @@ use super::JobSpec;
 /// A store keeps the bits beside the state of the job, so that it looks nothing up that is not there.
 ///
 /// ```
-/// use ratchet_core::NewJob;
+/// use ratchet::NewJob;
 /// use ratchet_core::model::JobFlags;
 ///
 /// let job = NewJob::new("mail", &()).tag("tenant:7");

@@ -16,14 +16,14 @@ use crate::state::JobState;
 /// How a job must have ended for those that wait for it.
 ///
 /// ```
-/// use ratchet_core::model::Condition;
-/// use ratchet_core::{JobState, Json};
+/// use ratchet::Condition;
+/// use ratchet::{JobState, Json};
 ///
 /// let large = Condition::result_is("/size", &"large");
 /// let result = Json::parse("result", r#"{"size": "large"}"#)?;
 /// assert!(large.met_by(JobState::Succeeded, Some(&result)));
 /// assert!(!large.met_by(JobState::Failed, None));
-/// # Ok::<(), ratchet_core::InvalidInput>(())
+/// # Ok::<(), ratchet::InvalidInput>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -120,7 +120,7 @@ impl JobSpec {
 ///
 /// ```
 /// use std::time::Duration;
-/// use ratchet_core::{NewJob, Priority};
+/// use ratchet::{NewJob, Priority};
 ///
 /// let job = NewJob::new("resize", &("cat.png", 640))
 ///     .queue("images")
@@ -297,7 +297,7 @@ impl NewJob {
     /// ([`wait_for`](Self::wait_for)) it is refused. What is to come before it can enqueue it as its last act.
     ///
     /// ```
-    /// use ratchet_core::NewJob;
+    /// use ratchet::NewJob;
     ///
     /// let jobs = ["open", "deposit", "close"]
     ///     .map(|step| NewJob::new("account", step).lane("customer-42"));
@@ -315,7 +315,7 @@ impl NewJob {
     /// They never change, and decide nothing about when and where the job runs.
     ///
     /// ```
-    /// use ratchet_core::NewJob;
+    /// use ratchet::NewJob;
     ///
     /// let job = NewJob::new("mail", "hello").tag("tenant:7").tag("import:2026-10");
     /// assert_eq!(job.spec().tags.len(), 2);
@@ -337,9 +337,9 @@ impl NewJob {
     /// at a time of each of many customers there are [lanes](Self::lane).
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
     /// # use std::sync::Arc;
-    /// use ratchet_core::{MemoryStore, NewJob, Ratchet};
+    /// use ratchet::{MemoryStore, NewJob, Ratchet};
     ///
     /// let client = Ratchet::client(Arc::new(MemoryStore::new()));
     /// client.set_permits("billing-api", 4).await?;
@@ -360,7 +360,7 @@ impl NewJob {
     /// `Cancelled`, which is an end like any other for those that wait for it.
     ///
     /// ```
-    /// use ratchet_core::{Condition, NewJob};
+    /// use ratchet::{Condition, NewJob};
     ///
     /// let build = NewJob::new("build", &());
     /// let deploy = NewJob::new("deploy", &()).after(build.id(), Condition::Succeeded);

@@ -31,7 +31,7 @@ impl Heartbeat {
     /// use ratchet_core::model::{Heartbeat, NodeRecord, NodeStatus, NodeTotals};
     /// use ratchet_core::{Name, NodeId, time};
     ///
-    /// # fn main() -> Result<(), ratchet_core::InvalidInput> {
+    /// # fn main() -> Result<(), ratchet::InvalidInput> {
     /// let label = Name::new("label", "web-1")?;
     /// let interval = Duration::from_secs(5);
     /// let mut beat = Heartbeat::new(NodeId::new(), label, NodeStatus::Active, interval);

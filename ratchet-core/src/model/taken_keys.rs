@@ -10,7 +10,7 @@ use crate::name::Name;
 ///
 /// ```
 /// use ratchet_core::model::{Enqueued, TakenKeys};
-/// use ratchet_core::{JobId, NewJob};
+/// use ratchet::{JobId, NewJob};
 ///
 /// let earlier = JobId::new();
 /// let mut taken = TakenKeys::default();

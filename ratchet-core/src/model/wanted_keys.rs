@@ -10,7 +10,7 @@ use crate::state::{JobAction, JobState, Response};
 /// ```
 /// use std::collections::HashMap;
 /// use ratchet_core::model::WantedKeys;
-/// use ratchet_core::{JobId, JobState};
+/// use ratchet::{JobId, JobState};
 ///
 /// let [first, second, holder] = [JobId::new(), JobId::new(), JobId::new()];
 /// let mut wanted = WantedKeys::default();

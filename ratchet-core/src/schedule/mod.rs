@@ -98,9 +98,9 @@ pub(crate) fn zone_data_in_use() -> Option<ZoneData> {
 /// It is checked when it is made, so every `Schedule` has a meaning.
 ///
 /// ```
-/// # fn main() -> Result<(), ratchet_core::InvalidInput> {
+/// # fn main() -> Result<(), ratchet::InvalidInput> {
 /// use std::time::Duration;
-/// use ratchet_core::schedule::Schedule;
+/// use ratchet::Schedule;
 ///
 /// let nightly = Schedule::cron("0 3 * * *", "Europe/Berlin")?;
 /// let often = Schedule::every(Duration::from_secs(90))?;
@@ -132,8 +132,8 @@ impl Schedule {
     /// that the expression never matches; or naming `zone`. Without the Cargo feature `cron`, always.
     ///
     /// ```
-    /// # fn main() -> Result<(), ratchet_core::InvalidInput> {
-    /// use ratchet_core::schedule::Schedule;
+    /// # fn main() -> Result<(), ratchet::InvalidInput> {
+    /// use ratchet::Schedule;
     ///
     /// let winter = Schedule::cron("*/15 22-6 * nov-mar mon-fri", "Europe/Berlin")?;
     /// let refused = Schedule::cron("0 24 * * *", "UTC").unwrap_err();

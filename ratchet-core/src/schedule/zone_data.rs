@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// is set, no other directory is read. Reading it needs the Cargo feature `cron`.
 ///
 /// ```
-/// use ratchet_core::schedule::ZoneData;
+/// use ratchet::ZoneData;
 ///
 /// # #[cfg(feature = "cron")]
 /// println!("time zones: {}", ZoneData::in_use());

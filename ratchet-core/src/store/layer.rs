@@ -46,7 +46,7 @@ macro_rules! layer {
         ///
         /// use async_trait::async_trait;
         /// use ratchet_core::store::{Checked, Layered, Store, StoreLayer};
-        /// use ratchet_core::{Enqueued, MemoryStore, NewJob, Result};
+        /// use ratchet::{Enqueued, MemoryStore, NewJob, Result};
         ///
         /// /// Counts the jobs that are enqueued.
         /// #[derive(Debug)]

@@ -26,9 +26,9 @@ use crate::time;
 /// another one is given.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
-/// use ratchet_core::testing::{TestContext, assert_enqueued};
-/// use ratchet_core::{CancelReason, Job, JobContext, JobResult};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
+/// use ratchet::testing::{TestContext, assert_enqueued};
+/// use ratchet::{CancelReason, Job, JobContext, JobResult};
 /// # use serde::{Deserialize, Serialize};
 ///
 /// #[derive(Serialize, Deserialize)]
@@ -260,8 +260,8 @@ impl ReportSink for Said {
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// use std::time::Duration;
-/// use ratchet_core::testing::perform;
-/// use ratchet_core::{Job, JobContext, JobError, JobResult, Requires, Verdict};
+/// use ratchet::testing::perform;
+/// use ratchet::{Job, JobContext, JobError, JobResult, Requires, Verdict};
 /// # use serde::{Deserialize, Serialize};
 ///
 /// struct Rate(u64);

@@ -35,8 +35,8 @@ const PAGE: usize = 500;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::time::Duration;
-/// use ratchet_core::testing::{drain, memory_store};
-/// use ratchet_core::{Job, JobContext, JobResult, Ratchet, RetryPolicy};
+/// use ratchet::testing::{drain, memory_store};
+/// use ratchet::{Job, JobContext, JobResult, Ratchet, RetryPolicy};
 /// # use serde::{Deserialize, Serialize};
 ///
 /// #[derive(Serialize, Deserialize)]
@@ -198,9 +198,9 @@ async fn next_due(
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use ratchet_core::testing::{advance_to_next, drain, memory_store};
-/// # use ratchet_core::{Job, JobContext, JobResult, Ratchet};
-/// use ratchet_core::Recurring;
+/// use ratchet::testing::{advance_to_next, drain, memory_store};
+/// # use ratchet::{Job, JobContext, JobResult, Ratchet};
+/// use ratchet::Recurring;
 /// # #[derive(serde::Serialize, serde::Deserialize)]
 /// # struct Report;
 /// # impl Job for Report {
@@ -246,8 +246,8 @@ pub async fn advance_to_next(
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use ratchet_core::testing::{drain_until, memory_store};
-/// # use ratchet_core::{Job, JobContext, JobResult, JobState, Ratchet};
+/// use ratchet::testing::{drain_until, memory_store};
+/// # use ratchet::{Job, JobContext, JobResult, JobState, Ratchet};
 /// # #[derive(serde::Serialize, serde::Deserialize)]
 /// # struct Flaky;
 /// # impl Job for Flaky {

@@ -44,10 +44,10 @@ const UNFINISHED: [JobState; 4] = [
 /// | `count = 2` | is one of exactly so many; otherwise there is at least one |
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
 /// # use std::sync::Arc;
-/// use ratchet_core::testing::{assert_enqueued, refute_enqueued};
-/// # use ratchet_core::{Job, JobContext, JobResult, MemoryStore, Ratchet};
+/// use ratchet::testing::{assert_enqueued, refute_enqueued};
+/// # use ratchet::{Job, JobContext, JobResult, MemoryStore, Ratchet};
 /// # use serde::{Deserialize, Serialize};
 /// # #[derive(Serialize, Deserialize)]
 /// # struct Resize { path: String, width: u32 }

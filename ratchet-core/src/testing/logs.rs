@@ -14,9 +14,9 @@ use tracing::{Event, Level, Metadata, Subscriber};
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use ratchet_core::testing::{Logs, drain, memory_store};
+/// use ratchet::testing::{Logs, drain, memory_store};
 /// use tracing::Level;
-/// # use ratchet_core::{Job, JobContext, JobResult, Ratchet};
+/// # use ratchet::{Job, JobContext, JobResult, Ratchet};
 /// # #[derive(serde::Serialize, serde::Deserialize)]
 /// # struct Charge;
 /// # impl Job for Charge {

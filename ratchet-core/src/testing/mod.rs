@@ -15,8 +15,8 @@
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::time::Duration;
-//! use ratchet_core::testing::{assert_enqueued, drain, memory_store, perform, refute_enqueued};
-//! use ratchet_core::{Job, JobContext, JobResult, NodeBuilder, Ratchet, SharedStore};
+//! use ratchet::testing::{assert_enqueued, drain, memory_store, perform, refute_enqueued};
+//! use ratchet::{Job, JobContext, JobResult, NodeBuilder, Ratchet, SharedStore};
 //! # use serde::{Deserialize, Serialize};
 //!
 //! // The application.

@@ -30,7 +30,7 @@ impl NodeBuilder {
     /// ```
     /// # use std::sync::Arc;
     /// # use std::time::Duration;
-    /// # use ratchet_core::{MemoryStore, Ratchet};
+    /// # use ratchet::{MemoryStore, Ratchet};
     /// use tower::limit::ConcurrencyLimitLayer;
     /// use tower::timeout::TimeoutLayer;
     ///

@@ -18,7 +18,7 @@ impl NodeBuilder {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use ratchet_core::{Job, JobContext, JobResult, MemoryStore, Ratchet};
+    /// # use ratchet::{Job, JobContext, JobResult, MemoryStore, Ratchet};
     /// # macro_rules! job {
     /// #     ($name:ident) => {
     /// #         #[derive(serde::Serialize, serde::Deserialize)]
@@ -33,7 +33,7 @@ impl NodeBuilder {
     /// # job!(Charge); job!(Ship); job!(Confirm);
     /// let builder = Ratchet::builder(Arc::new(MemoryStore::new()));
     /// let node = builder.register::<(Charge, Ship, Confirm)>().build()?;
-    /// # Ok::<(), ratchet_core::BuildError>(())
+    /// # Ok::<(), ratchet::BuildError>(())
     /// ```
     pub fn register<J: JobTypes>(self) -> Self {
         J::register_with(self)
@@ -89,7 +89,7 @@ impl NodeBuilder {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use ratchet_core::{Job, JobContext, JobResult, MemoryStore, Ratchet};
+    /// # use ratchet::{Job, JobContext, JobResult, MemoryStore, Ratchet};
     /// # #[derive(serde::Serialize, serde::Deserialize)]
     /// # struct Render;
     /// # impl Job for Render {
@@ -102,7 +102,7 @@ impl NodeBuilder {
     ///     .capabilities(["gpu"])
     ///     .untagged(false)
     ///     .build()?;
-    /// # Ok::<(), ratchet_core::BuildError>(())
+    /// # Ok::<(), ratchet::BuildError>(())
     /// ```
     pub fn untagged(mut self, taken: bool) -> Self {
         self.config.untagged = taken;

@@ -18,7 +18,7 @@ impl NodeBuilder {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use ratchet_core::{Job, JobContext, JobResult, MemoryStore, NewJob, Ratchet};
+    /// # use ratchet::{Job, JobContext, JobResult, MemoryStore, NewJob, Ratchet};
     /// # #[derive(serde::Serialize, serde::Deserialize)]
     /// # struct Charge;
     /// impl Job for Charge {
@@ -35,7 +35,7 @@ impl NodeBuilder {
     ///     .permits("card-gateway", 4)
     ///     .build()?;
     /// # let _ = node;
-    /// # Ok::<(), ratchet_core::BuildError>(())
+    /// # Ok::<(), ratchet::BuildError>(())
     /// ```
     pub fn permits(mut self, resource: &str, max: u32) -> Self {
         if let Some(resource) = self.keep(Name::new("permit", resource)) {

@@ -11,7 +11,7 @@ impl NodeBuilder {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use ratchet_core::{Job, JobContext, JobResult, MemoryStore, RateLimit, Ratchet};
+    /// # use ratchet::{Job, JobContext, JobResult, MemoryStore, Ratchet, RateLimit};
     /// # use serde::{Deserialize, Serialize};
     /// # #[derive(Serialize, Deserialize)]
     /// # struct Mail;
@@ -25,7 +25,7 @@ impl NodeBuilder {
     ///     .rate_limit::<Mail>(RateLimit::per_second(10).burst(20).strict())
     ///     .build()?;
     /// # let _ = node;
-    /// # Ok::<(), ratchet_core::BuildError>(())
+    /// # Ok::<(), ratchet::BuildError>(())
     /// ```
     pub fn rate_limit<J: Job>(mut self, limit: RateLimit<J>) -> Self {
         let limit = limit.erased();

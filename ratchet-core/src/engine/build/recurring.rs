@@ -15,7 +15,7 @@ impl NodeBuilder {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use ratchet_core::{MemoryStore, NewJob, Ratchet, Recurring};
+    /// # use ratchet::{MemoryStore, NewJob, Ratchet, Recurring};
     /// let builder = Ratchet::builder(Arc::new(MemoryStore::new())).recurring(
     ///     Recurring::cron("0 3 * * *")
     ///         .zone("Europe/Berlin")

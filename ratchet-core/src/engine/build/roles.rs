@@ -47,7 +47,7 @@ impl NodeBuilder {
     /// ```
     /// # use std::sync::Arc;
     /// # use std::time::Duration;
-    /// # use ratchet_core::{DaemonContext, MemoryStore, Ratchet};
+    /// # use ratchet::{DaemonContext, MemoryStore, Ratchet};
     /// let builder = Ratchet::builder(Arc::new(MemoryStore::new())).daemon(
     ///     "price_feed",
     ///     |ctx: DaemonContext| async move {

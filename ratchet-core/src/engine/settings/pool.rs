@@ -26,7 +26,7 @@ pub const SYSTEM_QUEUE: &str = "system";
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::sync::Arc;
-/// use ratchet_core::{Job, JobContext, JobResult, MemoryStore, Pool, Ratchet};
+/// use ratchet::{Job, JobContext, JobResult, MemoryStore, Pool, Ratchet};
 /// # use serde::{Deserialize, Serialize};
 ///
 /// #[derive(Serialize, Deserialize)]

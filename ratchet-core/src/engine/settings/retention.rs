@@ -20,7 +20,7 @@ const ARCHIVE: &str = "retention.archive";
 ///
 /// ```
 /// use std::time::Duration;
-/// use ratchet_core::{Retain, Retention};
+/// use ratchet::{Retain, Retention};
 ///
 /// const DAY: Duration = Duration::from_secs(86_400);
 /// // Successes for a day, dead letters for 90 and then in the archive, which keeps a year.

@@ -16,8 +16,8 @@ use crate::time::{self, Timestamp};
 /// then nothing is stored.
 ///
 /// ```
-/// use ratchet_core::schedule::{Misfire, Overlap};
-/// use ratchet_core::{NewJob, Recurring};
+/// use ratchet::{Misfire, Overlap};
+/// use ratchet::{NewJob, Recurring};
 ///
 /// let nightly = Recurring::cron("0 3 * * *")
 ///     .zone("Europe/Berlin")

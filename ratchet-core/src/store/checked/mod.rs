@@ -51,7 +51,7 @@ use crate::time;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// use ratchet_core::store::{Checked, JobStore};
-/// use ratchet_core::{MemoryStore, NewJob};
+/// use ratchet::{MemoryStore, NewJob};
 ///
 /// let store = Checked::new(MemoryStore::new());
 /// let error = store.enqueue(&[NewJob::new("greet", "world").queue("")]).await.unwrap_err();
