@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Without a file it makes one of 5,000 rows, some of which are bad. A row needs a `name` and an
-//! `email`. If it is killed and started again with the same file and database, it goes on with the batch
-//! whose id it kept beside the database, and stores no row twice; without a database of its own it
-//! begins anew.
+//! `email`. If it is killed and started again with the same file and database, it goes on with the
+//! batch whose id it kept beside the database, and stores no row twice; without a database of its
+//! own it begins anew.
 #![expect(clippy::print_stdout, reason = "it prints what happened")]
 
 use std::path::{Path, PathBuf};

@@ -1,11 +1,12 @@
-//! A node that can be looked after: probes, the cluster, jobs, metrics and the dashboard, on loopback.
+//! A node that can be looked after: probes, the cluster, jobs, metrics and the dashboard, on
+//! loopback.
 //!
 //! ```sh
 //! cargo run --release --example operated --features prometheus
 //! ```
 //!
-//! Then open <http://127.0.0.1:7077/>. Everybody who reaches the port may look; who acts is asked for a
-//! name and a password, `operator` and `operator`.
+//! Then open <http://127.0.0.1:7077/>. Everybody who reaches the port may look; who acts is asked
+//! for a name and a password, `operator` and `operator`.
 #![expect(clippy::print_stdout, reason = "it says where to look")]
 
 use std::time::Duration;
@@ -33,8 +34,8 @@ impl Job for Mail {
     }
 }
 
-/// Everybody may look, and who knows the password may act. It stands here for all to read; a service
-/// would ask its sessions, or read its secret from a file.
+/// Everybody may look, and who knows the password may act. It stands here for all to read; a
+/// service would ask its sessions, or read its secret from a file.
 struct Password;
 
 /// `operator` and `operator`, as a browser sends them.

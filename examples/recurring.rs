@@ -1,5 +1,5 @@
-//! Recurring jobs: two nodes on one database, definitions in code and made at run time, each slot run
-//! once.
+//! Recurring jobs: two nodes on one database, definitions in code and made at run time, each slot
+//! run once.
 //!
 //! ```text
 //! cargo run --example recurring
@@ -68,8 +68,9 @@ async fn node(url: &str, ran: &Ran) -> Result<Node> {
     let node = Ratchet::builder(ratchet::connect(url).await?)
         .register::<Report>()
         .state(ran.clone())
-        // At three in the morning, Berlin time, also on the days on which the clock skips or repeats
-        // an hour. After an outage of some days, the reports of up to a week are made up for.
+        // At three in the morning, Berlin time, also on the days on which the clock skips or
+        // repeats an hour. After an outage of some days, the reports of up to a week are made up
+        // for.
         .recurring(
             Recurring::cron("0 3 * * *")
                 .zone("Europe/Berlin")

@@ -1,4 +1,5 @@
-//! A workflow: a diamond with a branch for failure, run twice, once with a photo that cannot be read.
+//! A workflow: a diamond with a branch for failure, run twice, once with a photo that cannot be
+//! read.
 //!
 //! ```sh
 //! cargo run --example workflow

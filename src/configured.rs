@@ -51,8 +51,8 @@ pub struct Migration {
 /// ```
 ///
 /// # Errors
-/// [`ConnectError::NoUrl`] if the configuration has none; [`ConnectError::Setting`], with the key, if
-/// the backend refuses a setting; otherwise as for [`connect`](crate::connect).
+/// [`ConnectError::NoUrl`] if the configuration has none; [`ConnectError::Setting`], with the key,
+/// if the backend refuses a setting; otherwise as for [`connect`](crate::connect).
 ///
 /// # Cancel safety
 /// As for [`connect`](crate::connect).
@@ -61,7 +61,8 @@ pub async fn connect_configured(config: &StoreConfig) -> Result<SharedStore, Con
     store.map_err(|error| explained(config, error))
 }
 
-/// Lists every step, in order: together they make the schema in an empty database. Does not connect.
+/// Lists every step, in order: together they make the schema in an empty database. Does not
+/// connect.
 ///
 /// # Errors
 /// [`ConnectError::NoUrl`], or an error about the settings.

@@ -2,8 +2,8 @@
 //! database they already run.
 //!
 //! A job is a row of the database and a node is a task in your process: there is no broker and no
-//! extra service. [`connect`] opens the database of a URL, [`Ratchet`] builds a node, and a type that
-//! implements [`Job`] has a name, a payload and a body.
+//! extra service. [`connect`] opens the database of a URL, [`Ratchet`] builds a node, and a type
+//! that implements [`Job`] has a name, a payload and a body.
 //!
 //! ```no_run
 //! use ratchet::{JobContext, JobResult, Ratchet};
@@ -44,8 +44,8 @@
 //! | hear of every attempt | [`NodeHook`], [`metrics`] |
 //! | test your own jobs | `testing`, [`MemoryStore`], [`ManualClock`] |
 //!
-//! Errors of the database are a [`StoreError`], whose [`kind`](StoreError::kind) says whether trying
-//! again helps; bad input is an [`InvalidInput`], which names the field.
+//! Errors of the database are a [`StoreError`], whose [`kind`](StoreError::kind) says whether
+//! trying again helps; bad input is an [`InvalidInput`], which names the field.
 //!
 //! # Features
 //!
@@ -100,15 +100,15 @@ pub use ratchet_core::{
 pub use ratchet_core::{JobLayer, JobRequest, JobResponse, JobService, ServiceError};
 /// Turns an `async fn` into a job type: for jobs whose body is all there is to say.
 ///
-/// The arguments are the fields of the payload, in a struct with the name of the function in `CamelCase`
-/// that derives `Debug`, `Clone`, `Serialize` and `Deserialize`. A reference is shared state of the node;
-/// a node without that state does not build. Take state as a parameter: `ctx.state` of any other type
-/// panics. `&JobContext`, or a `JobContext`, is the context. The function stays what it was, for tests to
-/// call.
+/// The arguments are the fields of the payload, in a struct with the name of the function in
+/// `CamelCase` that derives `Debug`, `Clone`, `Serialize` and `Deserialize`. A reference is shared
+/// state of the node; a node without that state does not build. Take state as a parameter:
+/// `ctx.state` of any other type panics. `&JobContext`, or a `JobContext`, is the context. The
+/// function stays what it was, for tests to call.
 ///
-/// The struct has the visibility and the documentation of the function, and its fields are public; attributes
-/// of arguments, documentation or `#[serde(default)]`, go to the fields. Without arguments it is built as
-/// `Welcome {}`.
+/// The struct has the visibility and the documentation of the function, and its fields are public;
+/// attributes of arguments, documentation or `#[serde(default)]`, go to the fields. Without
+/// arguments it is built as `Welcome {}`.
 ///
 /// Where a job has more to say, such as defaults, a lane or older names, implement [`Job`].
 ///

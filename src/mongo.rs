@@ -18,8 +18,8 @@ pub fn configured(config: &StoreConfig) -> Result<Builder, ConnectError> {
     Ok(with_settings(builder, config))
 }
 
-/// Makes MongoDB's builder with the settings of a configuration, for a database of the application's own
-/// client. The configuration needs no URL then.
+/// Makes MongoDB's builder with the settings of a configuration, for a database of the
+/// application's own client. The configuration needs no URL then.
 ///
 /// ```no_run
 /// use ratchet::mongo::mongodb::Database;

@@ -18,8 +18,8 @@ pub fn configured(config: &StoreConfig) -> Result<Builder, ConnectError> {
     Ok(with_settings(builder, config))
 }
 
-/// Makes PostgreSQL's builder with the settings of a configuration, for a pool of the application's own.
-/// The configuration needs no URL then, and has no `max_connections`.
+/// Makes PostgreSQL's builder with the settings of a configuration, for a pool of the application's
+/// own. The configuration needs no URL then, and has no `max_connections`.
 ///
 /// ```no_run
 /// use ratchet::postgres::sqlx::PgPool;

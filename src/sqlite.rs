@@ -1,10 +1,11 @@
 //! Ratchet on SQLite.
 //!
-//! [`Client::enqueue_in`](crate::Client::enqueue_in) takes a transaction of [`rusqlite`], on a connection of the
-//! application to the same file, also where the store is a [`SharedStore`](crate::SharedStore); one of sqlx
-//! does not compile. In a task that may move between threads a transaction of rusqlite cannot be held across
-//! an `await`: open it, enqueue and commit inside `tokio::task::spawn_blocking`, where
-//! [`SqliteStore::enqueue_in_blocking`] returns the answers and no future.
+//! [`Client::enqueue_in`](crate::Client::enqueue_in) takes a transaction of [`rusqlite`], on a
+//! connection of the application to the same file, also where the store is a
+//! [`SharedStore`](crate::SharedStore); one of sqlx does not compile. In a task that may move
+//! between threads a transaction of rusqlite cannot be held across an `await`: open it, enqueue and
+//! commit inside `tokio::task::spawn_blocking`, where [`SqliteStore::enqueue_in_blocking`] returns
+//! the answers and no future.
 
 pub use ratchet_store_sqlite::*;
 

@@ -46,7 +46,8 @@ impl Job for Nothing {
     }
 }
 
-/// Which jobs ran, how often, and when. Jobs with higher numbers than it was made for are not noted.
+/// Which jobs ran, how often, and when. Jobs with higher numbers than it was made for are not
+/// noted.
 #[derive(Debug)]
 pub struct Ledger {
     clock: Clock,
@@ -184,8 +185,8 @@ impl Enqueue {
     }
 }
 
-/// Enqueues one job at each tick of `pace`, whether the calls before have returned or not, and notes
-/// in the ledger when they do.
+/// Enqueues one job at each tick of `pace`, whether the calls before have returned or not, and
+/// notes in the ledger when they do.
 ///
 /// # Errors
 /// The first failure of a call; the others are given up.

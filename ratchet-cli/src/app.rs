@@ -31,8 +31,8 @@ impl App {
         loader
     }
 
-    /// The configuration, checked as far as that can be done without the database: the settings of the
-    /// store too, by the rules of its backend.
+    /// The configuration, checked as far as that can be done without the database: the settings of
+    /// the store too, by the rules of its backend.
     pub(crate) fn load(&self) -> Result<Config, ConfigError> {
         let config = self.loader().load()?;
         ratchet::configured::check(&config)?;

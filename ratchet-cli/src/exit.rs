@@ -93,8 +93,8 @@ impl Failure {
         Self::new(Kind::Interrupted, message)
     }
 
-    /// The parser does not understand the command line. What it says to people first is the message,
-    /// and what follows on that is what to do.
+    /// The parser does not understand the command line. What it says to people first is the
+    /// message, and what follows on that is what to do.
     pub(crate) fn not_understood(error: &clap::Error) -> Self {
         if matches!(
             error.kind(),

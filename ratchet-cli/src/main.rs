@@ -40,8 +40,8 @@ fn main() -> ExitCode {
     conclude(ended, json)
 }
 
-/// Logs to stderr what the libraries say: errors, for a server warnings too, or what `-v` or `RUST_LOG`
-/// asks for.
+/// Logs to stderr what the libraries say: errors, for a server warnings too, or what `-v` or
+/// `RUST_LOG` asks for.
 fn log_to_stderr(verbose: u8, serves: bool) {
     let level = match verbose {
         0 if serves => "warn",

@@ -15,8 +15,8 @@ const URL: &str = "store.url";
 
 /// A checked configuration, as [`Loader`](crate::Loader) returns it.
 ///
-/// `Deserialize` alone checks nothing and ignores unknown keys, and a field that the program sets is not
-/// shown by the methods that show what is in effect: give the value to the loader.
+/// `Deserialize` alone checks nothing and ignores unknown keys, and a field that the program sets
+/// is not shown by the methods that show what is in effect: give the value to the loader.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -91,8 +91,8 @@ impl Config {
     }
 
     /// The URL alone, and with each one of the settings of the store that somebody has set: so that
-    /// a backend, which tells the first problem, tells them all. By the keys of the settings, the URL
-    /// first.
+    /// a backend, which tells the first problem, tells them all. By the keys of the settings, the
+    /// URL first.
     #[must_use]
     pub fn store_alone(&self) -> Vec<(String, StoreConfig)> {
         let set = self.set.keys().filter(|key| key.starts_with("store."));

@@ -208,8 +208,8 @@ impl Reading {
         self.refuse(places, rule);
     }
 
-    /// With the name that a pool or a resource has in the file, since variables have no small letters
-    /// and few signs.
+    /// With the name that a pool or a resource has in the file, since variables have no small
+    /// letters and few signs.
     fn with_known_name(&self, mut path: Vec<String>) -> Vec<String> {
         let plain = |name: &str| {
             let lower = name.to_ascii_lowercase();

@@ -37,8 +37,8 @@ const SHOWN: [&str; 27] = [
     "w",
 ];
 
-/// The parameters whose names are shown without their values. Others are hidden as a whole: they may
-/// be the end of a password.
+/// The parameters whose names are shown without their values. Others are hidden as a whole: they
+/// may be the end of a password.
 const NAMED: [&str; 4] = ["password", "pwd", "sslpassword", "authmechanismproperties"];
 
 /// What stands before the first colon, if that can be a scheme.
@@ -152,8 +152,8 @@ fn pairs(text: &str) -> String {
     list(text, if text.contains(';') { ';' } else { ' ' })
 }
 
-/// Pairs as far as they are harmless. What follows one that is not may be the rest of its value, and
-/// is hidden too.
+/// Pairs as far as they are harmless. What follows one that is not may be the rest of its value,
+/// and is hidden too.
 fn list(text: &str, between: char) -> String {
     let mut shown = Vec::new();
     let mut parts = text.split(between).map(str::trim);

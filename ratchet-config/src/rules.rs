@@ -82,8 +82,8 @@ const PLACES: [&str; 3] = [
     "store.mongo.database",
 ];
 
-/// Where a URL wins over the configured one, the rest of what led to the configured database is left
-/// aside: it would lead there still, migrations first.
+/// Where a URL wins over the configured one, the rest of what led to the configured database is
+/// left aside: it would lead there still, migrations first.
 fn elsewhere(reading: &mut Reading) {
     let url = reading.config.origin("store.url").rank();
     for key in PLACES {

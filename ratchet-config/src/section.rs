@@ -47,8 +47,8 @@ pub(crate) fn variable(path: &str) -> String {
 
 /// Makes a section, its defaults and its part of the table of keys.
 ///
-/// A setting names, in this order: a function that reads it for serde (`as`), its default, an example,
-/// the engine's name for it, and its value in code where nothing is set.
+/// A setting names, in this order: a function that reads it for serde (`as`), its default, an
+/// example, the engine's name for it, and its value in code where nothing is set.
 macro_rules! section {
     (
         $(#[doc = $about:literal])+

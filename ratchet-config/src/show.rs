@@ -25,8 +25,8 @@ pub struct Setting {
 }
 
 impl Config {
-    /// Every setting with its value in effect and where it came from, secrets hidden. Where a program
-    /// has set something on its builder, that is in effect in place of a default.
+    /// Every setting with its value in effect and where it came from, secrets hidden. Where a
+    /// program has set something on its builder, that is in effect in place of a default.
     #[must_use]
     pub fn settings(&self) -> Vec<Setting> {
         let sections = self.sections_of_interest().into_iter();
@@ -42,8 +42,8 @@ impl Config {
         settings.collect()
     }
 
-    /// The configuration in effect as TOML, secrets hidden, with where each value came from; what is
-    /// unset is left out.
+    /// The configuration in effect as TOML, secrets hidden, with where each value came from; what
+    /// is unset is left out.
     #[must_use]
     pub fn redacted(&self) -> String {
         let mut text = String::new();

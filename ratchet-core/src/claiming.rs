@@ -15,7 +15,8 @@ use crate::time;
 /// How long a claim that has jobs may look for more.
 pub const SEARCH_TIME: Duration = Duration::from_secs(1);
 
-/// The number of candidates that a claim looks at for each job it wants, learned from earlier claims.
+/// The number of candidates that a claim looks at for each job it wants, learned from earlier
+/// claims.
 ///
 /// It is 1 while no other node claims, and grows when others take the candidates first.
 #[derive(Debug)]
@@ -36,9 +37,9 @@ impl Default for Lookahead {
 
 impl Lookahead {
     const MOST: usize = 32;
-    /// How many claims in a row must find enough before the factor is lowered. Too many candidates cost
-    /// a longer index range; too few cost a whole round. When every such claim lowered the factor, one
-    /// claim in four was in vain among four nodes.
+    /// How many claims in a row must find enough before the factor is lowered. Too many candidates
+    /// cost a longer index range; too few cost a whole round. When every such claim lowered the
+    /// factor, one claim in four was in vain among four nodes.
     const UNTIL_LOWER: usize = 16;
 
     fn get(&self) -> usize {
@@ -46,8 +47,8 @@ impl Lookahead {
     }
 
     /// Raises the factor at once to what a claim needed beyond what it began with, and lowers it by
-    /// one after a row of claims that needed no more. Other claims learn at the same time: what this
-    /// one began with says nothing about what it needed.
+    /// one after a row of claims that needed no more. Other claims learn at the same time: what
+    /// this one began with says nothing about what it needed.
     fn learn(&self, began: usize, needed: usize) {
         if needed > began {
             let needed = needed.min(Self::MOST);
@@ -72,7 +73,8 @@ impl Lookahead {
 pub struct Persistence {
     /// The most rounds of a claim.
     pub rounds: usize,
-    /// Whether a round that [changed the conditions](RoundFound::conditions_changed) is not counted.
+    /// Whether a round that [changed the conditions](RoundFound::conditions_changed) is not
+    /// counted.
     pub free_repeats: bool,
     /// Whether a claim looks further after a round that permits bounded, if that round had more
     /// candidates than the last one after which it looked further.
@@ -94,8 +96,8 @@ pub struct RoundFound {
     pub taken: usize,
     /// Whether permits bounded the candidates.
     pub bounded: bool,
-    /// Whether the next round finds other candidates among the same number, because this one used up a
-    /// resource or gave permits back.
+    /// Whether the next round finds other candidates among the same number, because this one used
+    /// up a resource or gave permits back.
     pub conditions_changed: bool,
 }
 
@@ -144,8 +146,8 @@ impl<'a> Rounds<'a> {
         wanted.saturating_mul(self.factor)
     }
 
-    /// Returns whether to look again after a round that did not find all the jobs it wanted, or found
-    /// some that cannot be read.
+    /// Returns whether to look again after a round that did not find all the jobs it wanted, or
+    /// found some that cannot be read.
     #[must_use]
     pub fn looks_again(&mut self, found: RoundFound) -> bool {
         if found.conditions_changed {
@@ -183,7 +185,8 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// Waits for `work` until `end`, if there is one. `None` if it took longer; the work is dropped then.
+/// Waits for `work` until `end`, if there is one. `None` if it took longer; the work is dropped
+/// then.
 pub async fn until<T>(end: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
     match end {
         None => Some(work.await),

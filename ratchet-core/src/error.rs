@@ -79,9 +79,9 @@ impl SettingProblem {
         }
     }
 
-    /// The settings whose values are the problem, by the names that the builder has for them; a pool
-    /// is `pool.` and its name, and one of its settings has a slash before it. Empty if it has to do
-    /// with the program and not with a setting.
+    /// The settings whose values are the problem, by the names that the builder has for them; a
+    /// pool is `pool.` and its name, and one of its settings has a slash before it. Empty if it has
+    /// to do with the program and not with a setting.
     pub fn settings(&self) -> impl Iterator<Item = &str> {
         self.settings.iter().map(Cow::as_ref)
     }

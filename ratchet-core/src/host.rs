@@ -17,8 +17,8 @@ pub fn without_port(host: &str) -> &str {
     &host[..end]
 }
 
-/// Checks a host under which requests may arrive: a name or an address without a port, an IPv6 address in
-/// brackets.
+/// Checks a host under which requests may arrive: a name or an address without a port, an IPv6
+/// address in brackets.
 ///
 /// # Errors
 /// The rule that it breaks, with the host.

@@ -26,8 +26,8 @@ impl JobId {
         Self(next_in_order())
     }
 
-    /// The id of the job of one slot of a recurring definition: always the same, so that a slot that
-    /// is fired again makes no second job.
+    /// The id of the job of one slot of a recurring definition: always the same, so that a slot
+    /// that is fired again makes no second job.
     ///
     /// A UUID of version 8, which sorts among those of version 7 as if it had been made at the time
     /// of the slot: 48 bits of milliseconds, then bits of the SHA-1 of incarnation and slot.
@@ -158,9 +158,9 @@ uuid_id!(Incarnation);
 /// The fencing value of one claim of one job: every later write for the claim carries it, and a
 /// write whose token is no longer the job's current one changes nothing.
 ///
-/// The number alone is not enough. A database that fails over to a copy which lacks a claim gives that
-/// claim's number again, to another node or to the same one. So the token also has the node, and the time
-/// of the claim.
+/// The number alone is not enough. A database that fails over to a copy which lacks a claim gives
+/// that claim's number again, to another node or to the same one. So the token also has the node,
+/// and the time of the claim.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClaimToken {
     /// The claimed job.
@@ -170,8 +170,8 @@ pub struct ClaimToken {
     /// Who made the claim. `None` for a claim that was taken away from its node and waits to be
     /// settled (`[reclaim.exhausted]`).
     pub node: Option<NodeId>,
-    /// When the claim was made, by the database's clock. [`UNIX_EPOCH`](chrono::DateTime::UNIX_EPOCH) if the
-    /// store does not know.
+    /// When the claim was made, by the database's clock.
+    /// [`UNIX_EPOCH`](chrono::DateTime::UNIX_EPOCH) if the store does not know.
     pub claimed_at: Timestamp,
 }
 
@@ -202,8 +202,8 @@ pub struct Fence(pub u64);
 /// database does: `max(previous + 1, now_millis)`.
 ///
 /// Fences of locks and versions of namespaces are such numbers. If the database is replaced by an
-/// earlier state of itself, the time that has passed since is longer, in milliseconds, than the count of
-/// the numbers that were lost.
+/// earlier state of itself, the time that has passed since is longer, in milliseconds, than the
+/// count of the numbers that were lost.
 ///
 /// # Examples
 /// ```

@@ -12,8 +12,9 @@ pub const MAX_RESULT_BYTES: usize = 64 * 1024;
 pub const MAX_MESSAGE_BYTES: usize = 1_024;
 /// The most jobs and batches one job may wait for.
 pub const MAX_PARENTS: usize = 100;
-/// The most jobs and batches of one enqueue that may wait for each other one after the other: when the
-/// first ends, the last may end with it, and a store goes from one to the next in one transaction.
+/// The most jobs and batches of one enqueue that may wait for each other one after the other: when
+/// the first ends, the last may end with it, and a store goes from one to the next in one
+/// transaction.
 pub const MAX_GENERATIONS: usize = 1_000;
 /// The most bytes the JSON pointer and the value of a condition may have together.
 pub const MAX_CONDITION_BYTES: usize = 4_096;

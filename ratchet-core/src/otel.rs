@@ -14,17 +14,18 @@ use crate::trace::TraceContext;
 
 impl TraceContext {
     /// The trace that the caller is in: that of the current `tracing` span, if a layer of
-    /// `tracing-opentelemetry` is there, or else that of the current context of OpenTelemetry. Needs
-    /// the feature `otel`.
+    /// `tracing-opentelemetry` is there, or else that of the current context of OpenTelemetry.
+    /// Needs the feature `otel`.
     ///
-    /// Clients call it for every job that has no trace. It is for jobs that are enqueued by other means,
-    /// such as by a store.
+    /// Clients call it for every job that has no trace. It is for jobs that are enqueued by other
+    /// means, such as by a store.
     #[must_use]
     pub fn current() -> Option<Self> {
         of_span(&Span::current()).or_else(|| of(Context::current().span().span_context()))
     }
 
-    /// The same as OpenTelemetry has it; none if it was stored by something that writes it otherwise.
+    /// The same as OpenTelemetry has it; none if it was stored by something that writes it
+    /// otherwise.
     fn remote(&self) -> Option<SpanContext> {
         let mut parts = self.traceparent().split('-').skip(1);
         let trace = TraceId::from_hex(parts.next()?).ok()?;

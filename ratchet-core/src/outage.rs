@@ -34,8 +34,8 @@ impl Outage {
         self
     }
 
-    /// Counts a failure. The first of an outage is a warning, and so is the first of another kind; the
-    /// others are debug lines.
+    /// Counts a failure. The first of an outage is a warning, and so is the first of another kind;
+    /// the others are debug lines.
     pub(crate) fn failed(&mut self, error: &StoreError) {
         let (task, about, failures) = (self.task, self.shown(), self.failures);
         let (since, kind) = self.since.unwrap_or((time::monotonic(), error.kind()));

@@ -1,9 +1,9 @@
 //! Permits: of the jobs that need one resource, so many run at once in the cluster.
 //!
 //! Nothing is stored per holder. A permit is held exactly by a running job, so it is free again as
-//! soon as the job does not run any more, whatever ended its claim, and can neither leak nor be given
-//! back twice. What a store keeps is how many permits each resource has; before it claims it counts
-//! the running jobs, and [`Budget`] says which jobs are admitted.
+//! soon as the job does not run any more, whatever ended its claim, and can neither leak nor be
+//! given back twice. What a store keeps is how many permits each resource has; before it claims it
+//! counts the running jobs, and [`Budget`] says which jobs are admitted.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Priority, aging, and the one claim order.
 //!
-//! `effective = priority + floor(max(0, now − run_at) / aging interval)`, and a batch is claimed and
-//! returned in the order (effective descending, `run_at` ascending, id ascending).
+//! `effective = priority + floor(max(0, now − run_at) / aging interval)`, and a batch is claimed
+//! and returned in the order (effective descending, `run_at` ascending, id ascending).
 //!
 //! The expression need not be sorted by. Within one stored level a job that became due earlier has
 //! the higher or the same effective priority, so the order inside a level *is* `run_at, id`, which

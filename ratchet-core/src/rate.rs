@@ -1,10 +1,11 @@
 //! Rates: so many starts in a time, and the one rule that grants them.
 //!
 //! The rule is the generic cell rate algorithm. A rate is an interval between starts and a burst;
-//! what is remembered of a key is one number, its *theoretical arrival time* (`tat`): when the starts
-//! that were granted would all have been made, had they come one interval apart. A start is granted
-//! while that lies no more than `burst − 1` intervals in the future. It is a token bucket of `burst`
-//! tokens, one of which comes back each interval, without anything that has to be refilled.
+//! what is remembered of a key is one number, its *theoretical arrival time* (`tat`): when the
+//! starts that were granted would all have been made, had they come one interval apart. A start is
+//! granted while that lies no more than `burst − 1` intervals in the future. It is a token bucket
+//! of `burst` tokens, one of which comes back each interval, without anything that has to be
+//! refilled.
 
 use std::time::Duration;
 
@@ -101,8 +102,8 @@ impl Rate {
     /// microseconds.
     ///
     /// A `tat` that lies further ahead than this rate can bring it is from a slower rate, or from
-    /// before the clock was set back: it counts as an empty bucket, so that nobody waits for more than
-    /// an interval.
+    /// before the clock was set back: it counts as an empty bucket, so that nobody waits for more
+    /// than an interval.
     #[must_use]
     pub fn take(&self, tat: Option<i64>, now: i64) -> Taken {
         let interval = self.interval_micros();

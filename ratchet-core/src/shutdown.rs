@@ -5,11 +5,11 @@ use std::io;
 /// Waits until the process is asked to end: what [`Node::run`](crate::Node::run) listens to, for
 /// those who compose.
 ///
-/// On Unix that is SIGTERM, which Kubernetes, systemd and Docker send, or SIGINT, which Ctrl-C sends;
-/// on Windows it is Ctrl-C, Ctrl-Break, the close of the console or the shutdown of the system. It
-/// listens from the call on, not only once it is polled, and for the rest of the process. After the
-/// first signal, a second one ends the process at once, with the exit code 128 + its number (Windows:
-/// 1); nothing is cleaned up then, as after a crash.
+/// On Unix that is SIGTERM, which Kubernetes, systemd and Docker send, or SIGINT, which Ctrl-C
+/// sends; on Windows it is Ctrl-C, Ctrl-Break, the close of the console or the shutdown of the
+/// system. It listens from the call on, not only once it is polled, and for the rest of the
+/// process. After the first signal, a second one ends the process at once, with the exit code 128 +
+/// its number (Windows: 1); nothing is cleaned up then, as after a crash.
 ///
 /// If the system does not let the process listen, this is logged, and the call waits for ever.
 ///
@@ -26,9 +26,9 @@ use std::io;
 /// Outside of a Tokio runtime with I/O enabled.
 ///
 /// # Cancel safety
-/// A signal that came before the future was dropped is not seen by the next call. A process that goes on
-/// after its node has left, because an operator drained it, has to call this again: the signals are not
-/// given back, and without a listener they do nothing.
+/// A signal that came before the future was dropped is not seen by the next call. A process that
+/// goes on after its node has left, because an operator drained it, has to call this again: the
+/// signals are not given back, and without a listener they do nothing.
 pub fn shutdown_signal() -> impl Future<Output = ()> + Send + 'static {
     let signals = Signals::listen().inspect_err(|error| {
         tracing::error!(%error, "cannot listen for signals: graceful shutdown is not available");

@@ -25,8 +25,8 @@ use crate::priority::Priority;
 pub enum JobState {
     /// Waiting to be claimed: due, or due later.
     Pending = 0,
-    /// Waiting for something other than time: the jobs before it in its lane, the jobs and batches it
-    /// is linked to, or a signal.
+    /// Waiting for something other than time: the jobs before it in its lane, the jobs and batches
+    /// it is linked to, or a signal.
     Blocked = 1,
     /// Set aside by an operator.
     Paused = 2,
@@ -152,9 +152,9 @@ pub enum JobAction {
     /// instead, and that is what the answer says. So does one whose signal never came, which waits
     /// for it again for as long as at first.
     Requeue,
-    /// Set a pending job aside. If it is the head of a lane, the lane waits for it, and so do the jobs
-    /// that were linked to it. A job that is `Blocked` itself refuses: it can be paused once what it
-    /// waits for has come.
+    /// Set a pending job aside. If it is the head of a lane, the lane waits for it, and so do the
+    /// jobs that were linked to it. A job that is `Blocked` itself refuses: it can be paused once
+    /// what it waits for has come.
     Pause,
     /// Make a paused job pending again; it keeps its `run_at`.
     Resume,
@@ -166,9 +166,10 @@ pub enum JobAction {
     SetPriority(Priority),
     /// Forget an ended job, with its history and its tags. Its idempotency key stays used.
     ///
-    /// Unlike the passes of [`Retention`](crate::Retention) this does not wait for its children. What
-    /// its end decided for them stays decided, but those that have not run yet find no result of it,
-    /// [`ParentJob::record`](crate::handler::ParentJob::record) is none; and nothing new can be linked to it.
+    /// Unlike the passes of [`Retention`](crate::Retention) this does not wait for its children.
+    /// What its end decided for them stays decided, but those that have not run yet find no result
+    /// of it, [`ParentJob::record`](crate::handler::ParentJob::record) is none; and nothing new can
+    /// be linked to it.
     Delete,
 }
 

@@ -2,13 +2,13 @@
 
 use crate::model::{DueRoute, NodeRecord};
 
-/// The due routes whose jobs no live node can take: none of them runs the kind and has the capability
-/// that is required, so the jobs wait until one comes that does.
+/// The due routes whose jobs no live node can take: none of them runs the kind and has the
+/// capability that is required, so the jobs wait until one comes that does.
 ///
 /// Only what is certain is said. A live node that does not say which kinds it runs, as those of
 /// earlier versions do not, may run any of them, and then nothing is stranded. Without a live node
-/// nothing is either: then it is not the handler that is missing. Jobs of a paused queue wait because
-/// of the pause, and which queues a node polls is not known.
+/// nothing is either: then it is not the handler that is missing. Jobs of a paused queue wait
+/// because of the pause, and which queues a node polls is not known.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -120,8 +120,8 @@ mod tests {
     }
 
     proptest! {
-        /// A node that comes, whatever it is, strands nothing; and what is not stranded has a taker,
-        /// or is not known.
+        /// A node that comes, whatever it is, strands nothing; and what is not stranded has a
+        /// taker, or is not known.
         #[test]
         fn a_node_more_never_strands(
             nodes in proptest::collection::vec(any_node(), 1..5),

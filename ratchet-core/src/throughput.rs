@@ -7,8 +7,8 @@ use crate::NodeId;
 use crate::model::{NodeRecord, NodeTotals};
 use crate::time::{Timestamp, millis_between, to_millis};
 
-/// The shortest time of which a rate is told. Now and then a heartbeat follows the last one at once,
-/// and what happened in between says nothing.
+/// The shortest time of which a rate is told. Now and then a heartbeat follows the last one at
+/// once, and what happened in between says nothing.
 const SHORTEST: Duration = Duration::from_secs(3);
 
 /// How much is done, over all nodes, between the last two heartbeats of each.
@@ -29,13 +29,14 @@ pub struct Throughput {
 ///
 /// For each node by itself: what its [`totals`](crate::model::NodeLoad::totals) grew by between its
 /// last two heartbeats, divided by the seconds between these, by the database's clock
-/// ([`last_seen`](NodeRecord::last_seen)). The throughput of the cluster is the sum of that over its
-/// nodes. The average wait is all the time that jobs waited, divided by all bodies that began.
+/// ([`last_seen`](NodeRecord::last_seen)). The throughput of the cluster is the sum of that over
+/// its nodes. The average wait is all the time that jobs waited, divided by all bodies that began.
 ///
-/// So nodes count in full whose heartbeats come at different times and with different intervals, and
-/// a node counts on with its last two until the next arrives. One that comes, also back under another
-/// id, counts from its second heartbeat on, whatever it had done before; one that is gone counts no
-/// longer. A heartbeat less than 3 s behind the one before is left out, and the next covers its time.
+/// So nodes count in full whose heartbeats come at different times and with different intervals,
+/// and a node counts on with its last two until the next arrives. One that comes, also back under
+/// another id, counts from its second heartbeat on, whatever it had done before; one that is gone
+/// counts no longer. A heartbeat less than 3 s behind the one before is left out, and the next
+/// covers its time.
 ///
 /// ```
 /// # use std::time::Duration;

@@ -166,8 +166,8 @@ impl Api {
         recorder.map(PrometheusHandle::render)
     }
 
-    /// Lets the recorder put what was measured into its buckets now and then, also if nobody reads it:
-    /// it would keep every single measurement otherwise.
+    /// Lets the recorder put what was measured into its buckets now and then, also if nobody reads
+    /// it: it would keep every single measurement otherwise.
     #[cfg(feature = "prometheus")]
     fn keep_up(&self) {
         let Some(recorder) = self.0.prometheus.clone() else {
@@ -277,15 +277,16 @@ pub struct ApiBuilder {
 }
 
 impl ApiBuilder {
-    /// Speaks of this node in the probes and in `/cluster/status`. Without one there is no node of its
-    /// own: it is ready while the database answers and a live node can run the jobs that are due, and leads in
-    /// nothing.
+    /// Speaks of this node in the probes and in `/cluster/status`. Without one there is no node of
+    /// its own: it is ready while the database answers and a live node can run the jobs that are
+    /// due, and leads in nothing.
     pub fn node(mut self, node: &Node) -> Self {
         self.node = Some(node.clone());
         self
     }
 
-    /// Asks this before every request but the probes and the files of the dashboard. Without one the API only reads.
+    /// Asks this before every request but the probes and the files of the dashboard. Without one
+    /// the API only reads.
     pub fn authorize(mut self, authorizer: impl Authorizer) -> Self {
         self.takes_token = (&authorizer as &dyn Any).is::<Token>();
         self.authorizer = Some(Arc::new(authorizer));
@@ -304,10 +305,10 @@ impl ApiBuilder {
         self
     }
 
-    /// Answers only requests for one of these hosts, names or addresses without a port, and those on
-    /// loopback; the probes are answered for any. Without any, [`serve`](crate::serve) on loopback
-    /// answers only for loopback: a page of another site that has the name of that site point to this
-    /// machine must not read the jobs. Elsewhere hosts are then not looked at.
+    /// Answers only requests for one of these hosts, names or addresses without a port, and those
+    /// on loopback; the probes are answered for any. Without any, [`serve`](crate::serve) on
+    /// loopback answers only for loopback: a page of another site that has the name of that site
+    /// point to this machine must not read the jobs. Elsewhere hosts are then not looked at.
     pub fn hosts<I: IntoIterator<Item: Into<String>>>(mut self, hosts: I) -> Self {
         self.hosts = hosts.into_iter().map(Into::into).collect();
         self
@@ -320,9 +321,9 @@ impl ApiBuilder {
     }
 
     /// Believes these proxies when they name the client of a request in `X-Forwarded-For`, in
-    /// [`serve`](crate::serve). Without them all clients of a proxy count as one, which then share the
-    /// reads of the store and the allowance of wrong tokens. The bound of connections per peer does not
-    /// apply to a proxy.
+    /// [`serve`](crate::serve). Without them all clients of a proxy count as one, which then share
+    /// the reads of the store and the allowance of wrong tokens. The bound of connections per peer
+    /// does not apply to a proxy.
     pub fn proxies<I: IntoIterator<Item = IpAddr>>(mut self, proxies: I) -> Self {
         self.proxies = proxies.into_iter().collect();
         self
@@ -334,16 +335,17 @@ impl ApiBuilder {
         self
     }
 
-    /// Keeps `/ready` at 200 while jobs are due that no node in the cluster can run, or no node is live:
-    /// for programs that serve something else as well, which must go on whatever becomes of those jobs.
+    /// Keeps `/ready` at 200 while jobs are due that no node in the cluster can run, or no node is
+    /// live: for programs that serve something else as well, which must go on whatever becomes of
+    /// those jobs.
     pub fn ready_while_stranded(mut self) -> Self {
         self.ready_while_stranded = true;
         self
     }
 
-    /// Lets [`serve`](crate::serve) listen elsewhere than on loopback although there is no authorizer:
-    /// everybody who reaches the port may then read everything but payloads. On loopback without
-    /// [`hosts`](Self::hosts) it answers for any host.
+    /// Lets [`serve`](crate::serve) listen elsewhere than on loopback although there is no
+    /// authorizer: everybody who reaches the port may then read everything but payloads. On
+    /// loopback without [`hosts`](Self::hosts) it answers for any host.
     pub fn allow_remote(mut self) -> Self {
         self.allow_remote = true;
         self
@@ -356,8 +358,8 @@ impl ApiBuilder {
         self
     }
 
-    /// Builds the API. Inside a runtime it begins to read in the background; otherwise with the first
-    /// request.
+    /// Builds the API. Inside a runtime it begins to read in the background; otherwise with the
+    /// first request.
     ///
     /// # Errors
     /// [`BuildError`], with everything that cannot work.

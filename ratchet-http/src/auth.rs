@@ -10,11 +10,11 @@ use crate::problem::{Code, Problem};
 
 /// Decides who may read and who may act.
 ///
-/// It is asked before every request but the probes `/health`, `/ready` and `/leader` and the files of
-/// the dashboard, which hold nothing worth protecting; for a stream of events once, when it is opened.
-/// It sees the head of the request: its headers, its path, and the
-/// extensions that layers of the application put there. Without one, everybody who reaches the API
-/// may read it and nobody may change anything.
+/// It is asked before every request but the probes `/health`, `/ready` and `/leader` and the files
+/// of the dashboard, which hold nothing worth protecting; for a stream of events once, when it is
+/// opened. It sees the head of the request: its headers, its path, and the extensions that layers
+/// of the application put there. Without one, everybody who reaches the API may read it and nobody
+/// may change anything.
 ///
 /// ```
 /// use ratchet_http::{Access, Authorizer, Denied, same_secret};
@@ -48,8 +48,8 @@ pub trait Authorizer: Send + Sync + 'static {
     async fn authorize(&self, request: &Parts, access: Access) -> Result<(), Denied>;
 }
 
-/// Whether what was sent is the secret, found out in a time that does not tell where the two differ. It
-/// may tell how long the secret is.
+/// Whether what was sent is the secret, found out in a time that does not tell where the two
+/// differ. It may tell how long the secret is.
 ///
 /// ```
 /// use ratchet_http::same_secret;
@@ -70,8 +70,9 @@ pub fn same_secret(sent: impl AsRef<[u8]>, secret: impl AsRef<[u8]>) -> bool {
 pub enum Access {
     /// To read what has no payload in it.
     Read,
-    /// To read the payload and the result of a job. Asked for after `Read`, and only if payloads are
-    /// [shown](crate::Payloads::Shown) at all; if it is denied, the job is answered without them.
+    /// To read the payload and the result of a job. Asked for after `Read`, and only if payloads
+    /// are [shown](crate::Payloads::Shown) at all; if it is denied, the job is answered without
+    /// them.
     Payload,
     /// To change something.
     Write(Action),

@@ -7,9 +7,9 @@ use http::{Extensions, HeaderMap};
 
 /// The address a request comes from, as an extension of the request.
 ///
-/// [`serve`](crate::serve) sets it. An application that nests the [router](crate::Api::router) sets it
-/// in a layer of its own; without it all requests count as those of one client, which then share the
-/// reads of the store and the allowance of wrong tokens.
+/// [`serve`](crate::serve) sets it. An application that nests the [router](crate::Api::router) sets
+/// it in a layer of its own; without it all requests count as those of one client, which then share
+/// the reads of the store and the allowance of wrong tokens.
 ///
 /// ```
 /// use ratchet_http::ClientAddr;
@@ -21,8 +21,8 @@ use http::{Extensions, HeaderMap};
 pub struct ClientAddr(pub IpAddr);
 
 impl ClientAddr {
-    /// The client of a request that `peer` sent. Only a peer among `proxies` is believed: then it is
-    /// the last address of `X-Forwarded-For` that is not itself a proxy.
+    /// The client of a request that `peer` sent. Only a peer among `proxies` is believed: then it
+    /// is the last address of `X-Forwarded-For` that is not itself a proxy.
     pub(crate) fn behind(peer: IpAddr, headers: &HeaderMap, proxies: &[IpAddr]) -> Self {
         let mut client = peer.to_canonical();
         let values = headers.get_all(HeaderName::from_static("x-forwarded-for"));

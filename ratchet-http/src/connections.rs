@@ -1,9 +1,9 @@
 //! Which connections are open, and which one makes room for the next.
 //!
-//! A connection is busy from the head of a request until its buffer holds the end of the answer, and idle
-//! otherwise: also while half a head has arrived. When there is no room, the connection that has been idle
-//! longest is closed, so clients that hold connections without using them never keep anybody out, and a
-//! new connection waits for no timeout.
+//! A connection is busy from the head of a request until its buffer holds the end of the answer,
+//! and idle otherwise: also while half a head has arrived. When there is no room, the connection
+//! that has been idle longest is closed, so clients that hold connections without using them never
+//! keep anybody out, and a new connection waits for no timeout.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -53,8 +53,8 @@ impl Connections {
         }))
     }
 
-    /// Registers a connection, and closes another one if there are too many. A peer that has too many
-    /// loses its own idle ones; its busy ones count against the bound of all connections only.
+    /// Registers a connection, and closes another one if there are too many. A peer that has too
+    /// many loses its own idle ones; its busy ones count against the bound of all connections only.
     pub(crate) fn open(&self, peer: IpAddr, bounded: bool) -> Open {
         let mut table = self.0.table();
         if bounded {
@@ -84,8 +84,9 @@ impl Connections {
         }
     }
 
-    /// Closes the connection that has been idle longest, or a busy one if none is idle, and waits until
-    /// some connection has ended: the process has no more file descriptors. False if none is open.
+    /// Closes the connection that has been idle longest, or a busy one if none is idle, and waits
+    /// until some connection has ended: the process has no more file descriptors. False if none is
+    /// open.
     pub(crate) async fn make_room(&self) -> bool {
         let ended = self.0.ended.notified();
         tokio::pin!(ended);
@@ -130,7 +131,8 @@ impl Table {
         longest.map(|one| one.close.cancel()).is_some()
     }
 
-    /// Closes the one that has been busy longest of the peer that has most of them. False if there is none.
+    /// Closes the one that has been busy longest of the peer that has most of them. False if there
+    /// is none.
     fn close_busy(&self) -> bool {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for one in self.staying() {

@@ -1,7 +1,7 @@
 //! The pages of the dashboard: static files that are part of the program.
 //!
-//! Everybody may load them, since they hold nothing; what they show they read from the API. They refer
-//! to each other and to the API by relative addresses, so they work below any path.
+//! Everybody may load them, since they hold nothing; what they show they read from the API. They
+//! refer to each other and to the API by relative addresses, so they work below any path.
 
 use axum::Router;
 use axum::extract::OriginalUri;

@@ -75,8 +75,8 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
 fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let mut text = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut text).map_err(|error| {
-        // What is JSON and not what is wanted may still be a fault of syntax to serde: a null for an
-        // enum is.
+        // What is JSON and not what is wanted may still be a fault of syntax to serde: a null for
+        // an enum is.
         let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
         if is_json || error.inner().is_data() {
             invalid(&error)

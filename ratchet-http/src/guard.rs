@@ -56,8 +56,8 @@ pub(crate) async fn access(
 #[derive(Clone, Debug)]
 pub(crate) struct Detail(pub(crate) String);
 
-/// A write under way. When it is over, or given up because of its time limit or because the client has
-/// gone, it is logged with its client, and the sampler learns that it may have taken effect.
+/// A write under way. When it is over, or given up because of its time limit or because the client
+/// has gone, it is logged with its client, and the sampler learns that it may have taken effect.
 struct Write {
     api: Api,
     client: String,
@@ -80,8 +80,8 @@ impl Write {
         }
     }
 
-    /// Notes the name in the credentials of a request that [`Token`](crate::Token) has let pass. Elsewhere
-    /// the name may be the secret.
+    /// Notes the name in the credentials of a request that [`Token`](crate::Token) has let pass.
+    /// Elsewhere the name may be the secret.
     fn admitted(&mut self, parts: &Parts) {
         if self.api.takes_token() {
             let name = Credentials::of(&parts.headers).and_then(|sent| sent.name);
@@ -200,8 +200,8 @@ pub(crate) async fn host(State(hosts): State<Hosts>, request: Request, next: Nex
     .into_response()
 }
 
-/// Headers of every answer: nothing is run that is not of this origin, nothing is framed, nothing is
-/// guessed and, unless the handler said otherwise, nothing is kept.
+/// Headers of every answer: nothing is run that is not of this origin, nothing is framed, nothing
+/// is guessed and, unless the handler said otherwise, nothing is kept.
 fn secure(headers: &mut HeaderMap) {
     const ALWAYS: [(&str, &str); 5] = [
         ("x-content-type-options", "nosniff"),
@@ -244,8 +244,8 @@ impl Hosts {
         }
     }
 
-    /// Those that name this machine and nothing else can: a page of another site may have the name of
-    /// that site point to this machine, and then reads what it likes from whoever answers here.
+    /// Those that name this machine and nothing else can: a page of another site may have the name
+    /// of that site point to this machine, and then reads what it likes from whoever answers here.
     pub(crate) const fn loopback() -> Self {
         Self {
             allowed: Some(Vec::new()),

@@ -1,9 +1,9 @@
 //! Ratchet over HTTP: probes, the cluster, jobs and what can be done to them, metrics, live updates
 //! and a dashboard.
 //!
-//! [`Api`] is built from a [`Client`](ratchet_core::Client). Its [`router`](Api::router) nests in an
-//! application at any path; [`serve`] runs it alone. It only reads, shows no payloads, and is served
-//! on loopback only, unless the application says otherwise with an [`Authorizer`].
+//! [`Api`] is built from a [`Client`](ratchet_core::Client). Its [`router`](Api::router) nests in
+//! an application at any path; [`serve`] runs it alone. It only reads, shows no payloads, and is
+//! served on loopback only, unless the application says otherwise with an [`Authorizer`].
 //!
 //! ```
 //! # use ratchet_core::{Job, JobContext, JobResult};

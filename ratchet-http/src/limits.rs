@@ -21,12 +21,13 @@ pub struct Limits {
     pub body_bytes: usize,
     /// The most items on a page; 200. A request for more is refused with 422.
     pub page: usize,
-    /// How many clients may listen to `/api/events` at once; 200. More get 503, and so does one client
-    /// that has three quarters of the places.
+    /// How many clients may listen to `/api/events` at once; 200. More get 503, and so does one
+    /// client that has three quarters of the places.
     pub event_clients: usize,
-    /// How many requests read from the store at once; 8. Others wait for up to a second, and are then
-    /// answered with 503. Clients take turns, and one client has at most three quarters of the reads. The
-    /// probes, the overview, the queues and the nodes are answered from memory and do not count.
+    /// How many requests read from the store at once; 8. Others wait for up to a second, and are
+    /// then answered with 503. Clients take turns, and one client has at most three quarters of the
+    /// reads. The probes, the overview, the queues and the nodes are answered from memory and do
+    /// not count.
     pub reads: usize,
     /// How many writes are begun in a second, of all clients together; 20. More are answered with
     /// 429.
@@ -35,21 +36,22 @@ pub struct Limits {
     pub request_timeout: Duration,
     /// How long the body of a request may take to arrive; 10 s. Then the answer is 408.
     pub body_timeout: Duration,
-    /// How long the head of a request may take to arrive, and how long a connection may idle between
-    /// two requests; 20 s. Only [`serve`](crate::serve) can see to this.
+    /// How long the head of a request may take to arrive, and how long a connection may idle
+    /// between two requests; 20 s. Only [`serve`](crate::serve) can see to this.
     pub header_timeout: Duration,
     /// How long a client may leave what was written to it unread before it is dropped; 20 s.
     pub write_timeout: Duration,
-    /// The longest head of a request, in bytes, at least 8 KiB; 32 KiB. Longer ones are answered with
+    /// The longest head of a request, in bytes, at least 8 KiB; 32 KiB. Longer ones are answered
+    /// with
     /// 431. Only [`serve`](crate::serve) can see to this.
     pub head_bytes: usize,
-    /// How many connections [`serve`](crate::serve) keeps open at once; 1,024. The next one closes the
-    /// connection that has been without a request for longest.
+    /// How many connections [`serve`](crate::serve) keeps open at once; 1,024. The next one closes
+    /// the connection that has been without a request for longest.
     pub connections: usize,
-    /// How many connections of one peer [`serve`](crate::serve) keeps open at once; 256. The next one
-    /// closes the peer's own connection that has been without a request for longest. A peer that uses
-    /// all of its connections may open more, up to [`connections`](Self::connections), as may a
-    /// [proxy](crate::ApiBuilder::proxies).
+    /// How many connections of one peer [`serve`](crate::serve) keeps open at once; 256. The next
+    /// one closes the peer's own connection that has been without a request for longest. A peer
+    /// that uses all of its connections may open more, up to [`connections`](Self::connections), as
+    /// may a [proxy](crate::ApiBuilder::proxies).
     pub connections_per_peer: usize,
 }
 

@@ -4,15 +4,15 @@ pub use metrics_exporter_prometheus::PrometheusHandle;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
 use ratchet_core::metrics::{SECONDS, SIZES};
 
-/// Installs a recorder that keeps the metrics of this process, of Ratchet and of everything else that
-/// uses the `metrics` facade, and gives what reads it, for
+/// Installs a recorder that keeps the metrics of this process, of Ratchet and of everything else
+/// that uses the `metrics` facade, and gives what reads it, for
 /// [`ApiBuilder::prometheus`](crate::ApiBuilder::prometheus). To be called before a node runs.
 ///
-/// The API that is given the handle also runs the upkeep of the recorder, so memory stays bounded where
-/// nobody reads the metrics.
+/// The API that is given the handle also runs the upkeep of the recorder, so memory stays bounded
+/// where nobody reads the metrics.
 ///
-/// A program that has a recorder already, or wants other buckets, gives the handle of its own, built
-/// with [`recorder`].
+/// A program that has a recorder already, or wants other buckets, gives the handle of its own,
+/// built with [`recorder`].
 ///
 /// # Errors
 /// The process has a recorder already.

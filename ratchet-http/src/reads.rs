@@ -14,8 +14,8 @@ use crate::problem::{Code, Problem};
 ///
 /// A read that ends is followed by one of the client that has fewest under way, in the order of
 /// arrival between equals. No client has more than three quarters of the reads, so others need not
-/// wait for the end of its slow ones. Requests of unknown clients are those of one client without that
-/// bound.
+/// wait for the end of its slow ones. Requests of unknown clients are those of one client without
+/// that bound.
 #[derive(Clone, Debug)]
 pub(crate) struct Reads(Arc<Shared>);
 
@@ -36,7 +36,8 @@ struct Queue {
 
 type Client = Option<IpAddr>;
 
-/// Returns the most of so many places that one client may hold: three quarters, and not all of them.
+/// Returns the most of so many places that one client may hold: three quarters, and not all of
+/// them.
 pub(crate) fn share(most: usize) -> usize {
     (most - most / 4).min(most - usize::from(most > 1))
 }

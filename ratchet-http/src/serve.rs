@@ -37,11 +37,12 @@ const COMPLAINTS: Duration = Duration::from_secs(60);
 /// requests finish for up to 5 s, and returns.
 ///
 /// Clients are bounded: heads of requests, bodies and answers each have a timeout, and connections
-/// are counted ([`Limits`](crate::Limits)). When there are too many, the connection that has been without
-/// a request for longest is closed, and no client waits. Without an authorizer it listens on loopback
-/// only, unless [`allow_remote`](crate::ApiBuilder::allow_remote) was called. On loopback it answers only requests
-/// whose `Host` is this machine or one of [`hosts`](crate::ApiBuilder::hosts), the probes aside, with
-/// an authorizer too: it may let everybody read.
+/// are counted ([`Limits`](crate::Limits)). When there are too many, the connection that has been
+/// without a request for longest is closed, and no client waits. Without an authorizer it listens
+/// on loopback only, unless [`allow_remote`](crate::ApiBuilder::allow_remote) was called. On
+/// loopback it answers only requests whose `Host` is this machine or one of
+/// [`hosts`](crate::ApiBuilder::hosts), the probes aside, with an authorizer too: it may let
+/// everybody read.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -190,8 +191,8 @@ fn connection(
     }
 }
 
-/// Returns the protocol of a connection, with the bounds of what one client may send before its request
-/// is looked at.
+/// Returns the protocol of a connection, with the bounds of what one client may send before its
+/// request is looked at.
 fn protocol(limits: &Limits) -> http1::Builder {
     let mut protocol = http1::Builder::new();
     protocol
@@ -201,8 +202,8 @@ fn protocol(limits: &Limits) -> http1::Builder {
     protocol
 }
 
-/// The bytes of a head. The connection reads no more than twice the limit of them, and refuses a longer
-/// head by itself.
+/// The bytes of a head. The connection reads no more than twice the limit of them, and refuses a
+/// longer head by itself.
 fn length(request: &Request<Incoming>) -> usize {
     let fields = request.headers().iter();
     let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());

@@ -21,11 +21,11 @@ use crate::client::ClientAddr;
 /// browsers as the password of HTTP Basic, with any name.
 ///
 /// Writes and payloads always need the token, other reads only after
-/// [`protect_reads`](Self::protect_reads). The client that sends ten different wrong tokens gets 429,
-/// whatever it sends, except for one attempt every 10 s. The client that sends one wrong token ten times
-/// in a row gets 429 for this token only: a program with an old token does not lock out the others
-/// behind its address. [`ClientAddr`] tells clients apart. The authorizer logs every wrong token that it
-/// compared at `warn`.
+/// [`protect_reads`](Self::protect_reads). The client that sends ten different wrong tokens gets
+/// 429, whatever it sends, except for one attempt every 10 s. The client that sends one wrong token
+/// ten times in a row gets 429 for this token only: a program with an old token does not lock out
+/// the others behind its address. [`ClientAddr`] tells clients apart. The authorizer logs every
+/// wrong token that it compared at `warn`.
 ///
 /// ```
 /// use ratchet_http::Token;

@@ -39,8 +39,8 @@ fn read(path: &Path) -> String {
         .unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))
 }
 
-/// Returns the text to run for the statement with this name: `text`, unless the statement is the one to
-/// replace.
+/// Returns the text to run for the statement with this name: `text`, unless the statement is the
+/// one to replace.
 ///
 /// # Panics
 /// The variable is set and a file is missing: a run without the mutant would look like a survivor.
@@ -53,8 +53,8 @@ pub fn text<'a>(name: &str, text: &'a str) -> &'a str {
 }
 
 /// Creates the file [`REACHED`] if this text is the replacement. A store calls it with each text it
-/// is about to run. Where the file cannot be created, `cargo xtask mutants` reports the mutant as never
-/// reached, and not as killed or survived.
+/// is about to run. Where the file cannot be created, `cargo xtask mutants` reports the mutant as
+/// never reached, and not as killed or survived.
 pub fn note_use(rendered: &str) {
     static NOTED: Once = Once::new();
     if rendered.ends_with(MARK)

@@ -1,7 +1,8 @@
-//! Checks the boundaries of the core: it, the conformance suite and the API over HTTP know no backend by
-//! name, depend on no driver, and the traits they share with the stores stay small. No two types of the
-//! core have one name, and the modules of its engine have layers. The SQL stores have the same files of
-//! statements. (That dialects have the same statements, the compiler checks: `ratchet-sql` lists them.)
+//! Checks the boundaries of the core: it, the conformance suite and the API over HTTP know no
+//! backend by name, depend on no driver, and the traits they share with the stores stay small. No
+//! two types of the core have one name, and the modules of its engine have layers. The SQL stores
+//! have the same files of statements. (That dialects have the same statements, the compiler checks:
+//! `ratchet-sql` lists them.)
 
 mod cycles;
 mod source;

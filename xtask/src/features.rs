@@ -1,5 +1,5 @@
-//! Each feature of the facade, of the core and of the command must build by itself, and so must each of
-//! them without any.
+//! Each feature of the facade, of the core and of the command must build by itself, and so must
+//! each of them without any.
 
 use std::collections::BTreeSet;
 

@@ -45,12 +45,13 @@ enum Command {
     Features(features::Args),
     /// Runs the tests of the SQL stores with one wrong statement at a time.
     Mutants(mutants::Args),
-    /// Packages every crate that can be published, and runs the quickstart from the facade's archive.
+    /// Packages every crate that can be published, and runs the quickstart from the facade's
+    /// archive.
     Package,
     /// Checks the wording of comments and documents.
     Prose(prose::Args),
-    /// Checks that the core and the conformance suite know no backend, that traits stay small, that the
-    /// modules of the engine form no cycle, and that the SQL stores have the same statements.
+    /// Checks that the core and the conformance suite know no backend, that traits stay small, that
+    /// the modules of the engine form no cycle, and that the SQL stores have the same statements.
     Boundaries,
 }
 

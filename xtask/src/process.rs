@@ -37,8 +37,8 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// The package in this folder of the workspace, as the registry and cargo call it. The folders have the
-/// names of the libraries.
+/// The package in this folder of the workspace, as the registry and cargo call it. The folders have
+/// the names of the libraries.
 pub(crate) fn package(folder: &str) -> String {
     folder.replacen("ratchet", "ratchet-jobs", 1)
 }

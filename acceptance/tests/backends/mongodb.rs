@@ -77,8 +77,9 @@ async fn the_scheme_chooses_it(url: &str) {
     assert!(matches!(error.unwrap_err(), ConnectError::Store(_)));
 }
 
-/// With several drivers in one program, each with a rustls of its own features, there is no provider
-/// that rustls could choose by itself. The driver says which, so this is an error and no panic.
+/// With several drivers in one program, each with a rustls of its own features, there is no
+/// provider that rustls could choose by itself. The driver says which, so this is an error and no
+/// panic.
 async fn encryption_has_a_provider(url: &str) {
     let url = with_options(url, "tls=true&directConnection=true");
     let builder = MongoStore::builder(&url).deadline(Duration::from_secs(2));

@@ -64,8 +64,9 @@ async fn the_scheme_chooses_it(url: &str) {
     assert!(!error.unwrap_err().to_string().contains("secret"));
 }
 
-/// With several drivers in one program, each with a rustls of its own features, there is no provider
-/// that rustls could choose by itself. The driver says which, so this is an error and no panic.
+/// With several drivers in one program, each with a rustls of its own features, there is no
+/// provider that rustls could choose by itself. The driver says which, so this is an error and no
+/// panic.
 async fn encryption_has_a_provider() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

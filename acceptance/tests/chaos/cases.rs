@@ -256,8 +256,8 @@ async fn take(field: &Field) {
     sleep(Duration::from_millis(500)).await;
 }
 
-/// A stop without a checkpoint, as in a crash; a second without a server, or until another has taken
-/// over; then recovery.
+/// A stop without a checkpoint, as in a crash; a second without a server, or until another has
+/// taken over; then recovery.
 async fn stop_server(field: &mut Field) {
     sleep(Duration::from_millis(700)).await;
     let (port, others) = match field.order.backend {

@@ -13,8 +13,9 @@
 //! | `RATCHET_CHAOS_POSTGRES`, `RATCHET_CHAOS_FOLDER` | the prefix of a shell line that runs a program of PostgreSQL, and a directory for servers; without them the cases `topology::pair` are ignored |
 //! | `RATCHET_CHAOS_TOPOLOGY_ROUNDS` | how often each fault of [`topology`] is repeated; 3 |
 //!
-//! `cargo xtask chaos postgres`, `postgres-pair`, `mongodb` and `mongodb-set` set what they need; `cargo
-//! xtask chaos sqlserver` takes the server, and the lines that stop and start it, from the environment.
+//! `cargo xtask chaos postgres`, `postgres-pair`, `mongodb` and `mongodb-set` set what they need;
+//! `cargo xtask chaos sqlserver` takes the server, and the lines that stop and start it, from the
+//! environment.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 #![expect(clippy::print_stdout, reason = "it prints what happened")]
 

@@ -67,11 +67,12 @@ fn every_column_is_in_every_sql_store() {
     let mut sqlite = tables(&sqlite, "ratchet_");
     let mut postgres = tables(&postgres, "\"s\".");
     assert!(sqlite.len() >= 10, "{sqlite:?}");
-    // The first difference: the data of a job has a number of its own where that is the place of the
-    // row, and the job's id where a number would need a sequence.
+    // The first difference: the data of a job has a number of its own where that is the place of
+    // the row, and the job's id where a number would need a sequence.
     let jobs = sqlite.get_mut("jobs").map(|columns| columns.remove("data"));
     assert_eq!(jobs, Some(true));
-    // The second: a session of the server, which locks may end with, is something that a file has not.
+    // The second: a session of the server, which locks may end with, is something that a file has
+    // not.
     for column in ["session_pid", "session_start"] {
         let locks = postgres.get_mut("locks");
         assert_eq!(locks.map(|columns| columns.remove(column)), Some(true));

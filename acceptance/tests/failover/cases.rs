@@ -106,8 +106,8 @@ async fn stop(cluster: &mut Cluster, ttl: Duration) -> Seen {
         if cluster.can_be_written().await {
             break (leader, since);
         }
-        // Within a write, it keeps the file of SQLite locked: then nobody can take over, nor write at
-        // all. Another moment will do.
+        // Within a write, it keeps the file of SQLite locked: then nobody can take over, nor write
+        // at all. Another moment will do.
         cluster.processes[leader].signal("-CONT");
         sleep(Duration::from_millis(20)).await;
     };

@@ -95,8 +95,8 @@ pub(crate) fn promotion(samples: &[Sample], since: i64) -> Option<Duration> {
 }
 
 /// The lines of steps that began after a later step of their lane had begun, without those that the
-/// process `stopped` wrote. It is stopped between its last look at the clock and the first line of a body,
-/// and writes that line when it goes on; its claim was taken back meanwhile.
+/// process `stopped` wrote. It is stopped between its last look at the clock and the first line of
+/// a body, and writes that line when it goes on; its claim was taken back meanwhile.
 pub(crate) fn inversions(bodies: &str, stopped: Option<u32>) -> Vec<&str> {
     let stopped = stopped.map(|process| process.to_string());
     let mut last: BTreeMap<&str, u64> = BTreeMap::new();
@@ -119,8 +119,8 @@ pub(crate) fn inversions(bodies: &str, stopped: Option<u32>) -> Vec<&str> {
     inversions
 }
 
-/// Every acknowledged job succeeded, and began again only under a new claim after one that was lost.
-/// Says how many began again.
+/// Every acknowledged job succeeded, and began again only under a new claim after one that was
+/// lost. Says how many began again.
 pub(crate) async fn judge_jobs(client: &Client, acknowledged: &[JobId], bodies: &str) -> usize {
     let mut begun: BTreeMap<&str, usize> = BTreeMap::new();
     for line in bodies.lines() {

@@ -8,8 +8,8 @@
 //! `cargo xtask failover` does: on a busy machine they would fail for no reason.
 //!
 //! One more case, on PostgreSQL: the leader is killed where locks end with the session of their
-//! holder, and would last forty times longer otherwise. There it is required always that the lock did
-//! not end by time.
+//! holder, and would last forty times longer otherwise. There it is required always that the lock
+//! did not end by time.
 //!
 //! | variable | meaning |
 //! |---|---|

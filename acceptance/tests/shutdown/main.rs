@@ -1,5 +1,5 @@
-//! The end of a process by signals: `Node::run` drains at the first one, and the second one ends the
-//! process at once.
+//! The end of a process by signals: `Node::run` drains at the first one, and the second one ends
+//! the process at once.
 #![cfg_attr(not(unix), allow(dead_code, reason = "signals are those of Unix"))]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

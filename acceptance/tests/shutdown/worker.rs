@@ -7,7 +7,8 @@ use std::time::Duration;
 use ratchet::{Job, JobContext, JobResult, Ratchet};
 use serde::{Deserialize, Serialize};
 
-/// The variables that make this program a worker: its database, and the seconds for which a drain waits.
+/// The variables that make this program a worker: its database, and the seconds for which a drain
+/// waits.
 const URL: &str = "RATCHET_SHUTDOWN_URL";
 const GRACE: &str = "RATCHET_SHUTDOWN_GRACE";
 

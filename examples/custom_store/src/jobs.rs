@@ -1,4 +1,5 @@
-//! Jobs: look the rule up in the core, and write what it says. Input is checked before it comes here.
+//! Jobs: look the rule up in the core, and write what it says. Input is checked before it comes
+//! here.
 
 use std::convert::Infallible;
 

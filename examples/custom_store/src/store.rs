@@ -13,9 +13,9 @@ use crate::tables::Tables;
 
 /// A store in maps behind one mutex: the five required traits, and no optional power.
 ///
-/// Clones share the data, as the connections of several nodes share a database. A node puts the door
-/// of the core ([`Checked`](ratchet_core::store::Checked)) in front of every store that has none: it
-/// refuses bad input, ends calls at their deadline, and repeats them after contention.
+/// Clones share the data, as the connections of several nodes share a database. A node puts the
+/// door of the core ([`Checked`](ratchet_core::store::Checked)) in front of every store that has
+/// none: it refuses bad input, ends calls at their deadline, and repeats them after contention.
 #[derive(Clone)]
 pub struct MapStore {
     tables: Arc<Mutex<Tables>>,
@@ -59,8 +59,8 @@ impl fmt::Debug for MapStore {
     }
 }
 
-/// What is not overridden here is a power that the store does not have: no recurring definitions, no
-/// workflows, no permits. The suite skips the cases of those.
+/// What is not overridden here is a power that the store does not have: no recurring definitions,
+/// no workflows, no permits. The suite skips the cases of those.
 impl Store for MapStore {
     fn info(&self) -> StoreInfo {
         StoreInfo {

@@ -1,7 +1,7 @@
 //! What is stored, and the changes that several calls make.
 //!
-//! Every question is answered by reading all rows: a store for a real load keeps indexes, for pending
-//! jobs by route, priority and time; for running jobs; for keys; and for lanes.
+//! Every question is answered by reading all rows: a store for a real load keeps indexes, for
+//! pending jobs by route, priority and time; for running jobs; for keys; and for lanes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -89,8 +89,8 @@ impl Db {
         }
     }
 
-    /// Runs an insert and enqueues the jobs in one transaction. An insert that adds no row enqueues nothing;
-    /// the answer says whether it added one.
+    /// Runs an insert and enqueues the jobs in one transaction. An insert that adds no row enqueues
+    /// nothing; the answer says whether it added one.
     ///
     /// # Errors
     /// The database fails, or a job is invalid: then nothing has changed.

@@ -33,8 +33,8 @@ pub fn approval(order: &str) -> String {
 }
 
 impl Order {
-    /// Writes the order down and enqueues its charge, in one transaction. The answer is false for an order
-    /// that was placed before.
+    /// Writes the order down and enqueues its charge, in one transaction. The answer is false for
+    /// an order that was placed before.
     ///
     /// # Errors
     /// The database fails, or the order is invalid.

@@ -1,5 +1,5 @@
-//! What operators see: metrics as Prometheus reads them, and a job's span in the trace of the request
-//! that enqueued it.
+//! What operators see: metrics as Prometheus reads them, and a job's span in the trace of the
+//! request that enqueued it.
 //!
 //! ```sh
 //! cargo run --release -p telemetry-example

@@ -27,7 +27,8 @@ pub(crate) struct Cli {
 /// What every command takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Global {
-    /// The configuration file; `ratchet.toml` in the present directory unless given, if there is one
+    /// The configuration file; `ratchet.toml` in the present directory unless given, if there is
+    /// one
     #[arg(
         long,
         global = true,
@@ -207,8 +208,8 @@ fn with_codes(command: clap::Command) -> clap::Command {
     command.after_long_help(CODES).mut_subcommands(with_codes)
 }
 
-/// The command line of this process. What asks for help or the version gets it, and a bad one is said
-/// to people here: both end the process, with exit code 0 and 2.
+/// The command line of this process. What asks for help or the version gets it, and a bad one is
+/// said to people here: both end the process, with exit code 0 and 2.
 ///
 /// # Errors
 /// What is wrong with it, if programs are to be told.

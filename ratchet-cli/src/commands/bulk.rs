@@ -235,8 +235,8 @@ impl Found {
         self.count == 0 && !self.more
     }
 
-    /// How many may be acted on: as many as were asked for, and if somebody was asked and told an exact
-    /// count, no more than that.
+    /// How many may be acted on: as many as were asked for, and if somebody was asked and told an
+    /// exact count, no more than that.
     fn agreed(&self, limit: Option<u64>, yes: bool) -> u64 {
         let limit = limit.unwrap_or(u64::MAX);
         match yes || self.more {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use chrono::{DateTime, SecondsFormat, Utc};
 
 /// Replaces what a terminal would obey or hide: line ends and tabs become spaces; other control
-/// characters, those that turn the direction of writing, zero-width ones and tags become U+FFFD. A visible
-/// sign keeps two names apart that differ only in such a character.
+/// characters, those that turn the direction of writing, zero-width ones and tags become U+FFFD. A
+/// visible sign keeps two names apart that differ only in such a character.
 pub(crate) fn clean(text: &str) -> String {
     let one = |c: char| match c {
         '\n' | '\r' | '\t' => ' ',
@@ -21,8 +21,8 @@ const fn turns(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Reports whether the character takes no room: zero-width spaces and joiners, the soft hyphen, the byte
-/// order mark, invisible operators and fillers, and tags.
+/// Reports whether the character takes no room: zero-width spaces and joiners, the soft hyphen, the
+/// byte order mark, invisible operators and fillers, and tags.
 const fn is_invisible(c: char) -> bool {
     matches!(
         c,

@@ -27,27 +27,29 @@ section! {
         listen: SocketAddr, default "127.0.0.1:8080", initially SocketAddr::from(([127, 0, 0, 1], 8080));
 
         /// The token for payloads, for reads with `protect_reads`, and for writes with
-        /// `ratchet serve --allow-writes`. Programs send it as `Authorization: Bearer …`, browsers as
-        /// the password of HTTP Basic, with any name.
+        /// `ratchet serve --allow-writes`. Programs send it as `Authorization: Bearer …`, browsers
+        /// as the password of HTTP Basic, with any name.
         token: Option<Secret<String>>, example "\"…\"";
 
         /// A file with the token in its first line. Not together with `token`.
         token_file: Option<PathBuf>, example "\"/run/secrets/ratchet-token\"";
 
-        /// Whether all reads need the token, the probes aside. Unset: unless `listen` is an address of
-        /// the loopback.
+        /// Whether all reads need the token, the probes aside. Unset: unless `listen` is an address
+        /// of the loopback.
         protect_reads: Option<bool>, example "true";
 
         /// Answers requests for these hosts, names or addresses without a port, an IPv6 address in
-        /// brackets, besides the loopback: the names under which a proxy serves. Unset, a loopback address
-        /// answers for the loopback only, another address for any host.
+        /// brackets, besides the loopback: the names under which a proxy serves. Unset, a loopback
+        /// address answers for the loopback only, another address for any host.
         hosts: Option<Vec<String>>, example "[\"ops.example.com\"]";
 
-        /// The single addresses, not networks, of proxies whose `X-Forwarded-For` names the client. Clients share reads fairly,
-        /// and each is throttled for its own wrong tokens. All clients of another proxy count as one.
+        /// The single addresses, not networks, of proxies whose `X-Forwarded-For` names the client.
+        /// Clients share reads fairly, and each is throttled for its own wrong tokens. All clients
+        /// of another proxy count as one.
         proxies: Option<Vec<String>>, example "[\"127.0.0.1\"]";
 
-        /// Whether payloads, results and checkpoints of jobs are shown to clients that send the token.
+        /// Whether payloads, results and checkpoints of jobs are shown to clients that send the
+        /// token.
         payloads: Payloads, default "hidden", initially Payloads::Hidden;
 
         /// The largest body of a request, in bytes.
@@ -63,8 +65,8 @@ section! {
         /// without a request for longest.
         max_connections: Option<usize>, default 1024;
 
-        /// How many connections of one peer are open at once, `proxies` aside. The next one closes the
-        /// peer's own connection that has been without a request for longest.
+        /// How many connections of one peer are open at once, `proxies` aside. The next one closes
+        /// the peer's own connection that has been without a request for longest.
         max_connections_per_peer: Option<usize>, default 256;
 
         /// How many changes are taken in one second, of all clients together.

@@ -14,8 +14,8 @@ section! {
         /// The node also runs jobs that require one of these capabilities.
         capabilities: Option<Vec<String>>, example "[\"gpu\", \"ffmpeg\"]", setting "capability";
 
-        /// A file with the capabilities, separated by commas or new lines; `#` begins a comment. Not
-        /// together with `capabilities`.
+        /// A file with the capabilities, separated by commas or new lines; `#` begins a comment.
+        /// Not together with `capabilities`.
         capabilities_file: Option<PathBuf>, example "\"/etc/ratchet/capabilities\"";
 
         /// Takes part in these roles only: `worker` runs jobs, `maintenance` looks after the

@@ -24,7 +24,8 @@ section! {
         /// only for free slots.
         prefetch: Option<usize>, default 960;
 
-        /// How long a prefetched claim may wait for a slot; at most half of `cluster.start_timeout`.
+        /// How long a prefetched claim may wait for a slot; at most half of
+        /// `cluster.start_timeout`.
         prefetch_ttl: Option<Duration> as "duration", default "5s";
 
         /// Whether payloads are read when bodies are about to begin and not with the claim: for
@@ -56,8 +57,8 @@ section! {
         /// Takes the jobs that require one of these capabilities.
         capabilities: Option<Vec<String>>, example "[\"gpu\"]";
 
-        /// Whether the pool takes jobs that require no capability; unset, yes. With `false` the node
-        /// leaves those of the pool's queues or kinds to other nodes.
+        /// Whether the pool takes jobs that require no capability; unset, yes. With `false` the
+        /// node leaves those of the pool's queues or kinds to other nodes.
         untagged: Option<bool>, example "false";
 
         /// How many claims are held beyond the running ones. Unset, 30 for each slot, but no more

@@ -42,10 +42,11 @@ impl Client {
 
 /// An action on many jobs, from the oldest to the newest, in passes of a bounded size.
 ///
-/// It is *not* one transaction: each pass is, and each job is changed as a whole or not at all. What
-/// a pass did stays done, whatever becomes of the next. A job that is enqueued, or comes to match,
-/// behind the place that was reached is found; one before that place is not. Jobs that cannot take the
-/// action are passed over and not counted, those that somebody else changes meanwhile among them.
+/// It is *not* one transaction: each pass is, and each job is changed as a whole or not at all.
+/// What a pass did stays done, whatever becomes of the next. A job that is enqueued, or comes to
+/// match, behind the place that was reached is found; one before that place is not. Jobs that
+/// cannot take the action are passed over and not counted, those that somebody else changes
+/// meanwhile among them.
 #[derive(Debug)]
 pub struct Bulk {
     client: Client,
@@ -93,9 +94,10 @@ impl Bulk {
         Ok(self.counts)
     }
 
-    /// As [`run`](Self::run), but begins no pass once this time is over, and returns after the one that
-    /// goes on then: for callers that cannot wait for the end. Unless it is [over](Self::is_over), at
-    /// least one pass is made. Called again, it goes on; the counts say how far it has come.
+    /// As [`run`](Self::run), but begins no pass once this time is over, and returns after the one
+    /// that goes on then: for callers that cannot wait for the end. Unless it is
+    /// [over](Self::is_over), at least one pass is made. Called again, it goes on; the counts say
+    /// how far it has come.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {

@@ -20,8 +20,8 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// How much longer than the store a client waits that belongs to no node, so that the store says why
-    /// a call failed.
+    /// How much longer than the store a client waits that belongs to no node, so that the store
+    /// says why a call failed.
     const LAST_WORDS: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(store: SharedStore, deadline: Duration) -> Self {

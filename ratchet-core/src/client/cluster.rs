@@ -25,9 +25,9 @@ impl Client {
         list.await
     }
 
-    /// Lists the roles that have ever had a leader, and who leads in them now, by role. Of `nodes`, as
-    /// they were read just before, those that have ended lead no more ([`Leader::unless_ended`]); with
-    /// none given, whoever has the lock leads.
+    /// Lists the roles that have ever had a leader, and who leads in them now, by role. Of `nodes`,
+    /// as they were read just before, those that have ended lead no more
+    /// ([`Leader::unless_ended`]); with none given, whoever has the lock leads.
     ///
     /// # Errors
     /// A failure of the store.

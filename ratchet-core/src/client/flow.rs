@@ -9,8 +9,8 @@ use crate::model::{BatchCondition, Condition, Enqueued, NewJob};
 /// Jobs that wait for each other, to be submitted together: a chain, a tree, a diamond.
 ///
 /// All of them are stored at once, and each becomes due when those before it have ended as it says.
-/// A failure of one cancels those that wait for its success, and theirs; what waits for its failure,
-/// or for its end in whatever way, goes on.
+/// A failure of one cancels those that wait for its success, and theirs; what waits for its
+/// failure, or for its end in whatever way, goes on.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -52,8 +52,8 @@ impl Workflow {
         }
     }
 
-    /// The jobs in the order in which they were added, to be enqueued by other means, such as inside
-    /// a transaction.
+    /// The jobs in the order in which they were added, to be enqueued by other means, such as
+    /// inside a transaction.
     #[must_use]
     pub fn jobs(&self) -> Vec<NewJob> {
         let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -161,8 +161,8 @@ impl Client {
     ///
     /// # Errors
     /// As for [`enqueue_all`](Self::enqueue_all): a workflow whose steps wait for each other in a
-    /// circle, more than [`MAX_GENERATIONS`](crate::limits::MAX_GENERATIONS) one after the other, or for a
-    /// step of another one that is not submitted, is `Invalid` and names `parent`.
+    /// circle, more than [`MAX_GENERATIONS`](crate::limits::MAX_GENERATIONS) one after the other,
+    /// or for a step of another one that is not submitted, is `Invalid` and names `parent`.
     ///
     /// # Cancel safety
     /// Dropped, the jobs may or may not have been enqueued.

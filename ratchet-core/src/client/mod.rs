@@ -73,8 +73,8 @@ struct Inner {
     permits: Arc<DeclaredPermits>,
 }
 
-/// Which enqueued jobs other nodes are woken up for. The rest are found by their next poll: with the
-/// defaults up to 1 s later on an idle node, up to 0.1 s on one that is at work.
+/// Which enqueued jobs other nodes are woken up for. The rest are found by their next poll: with
+/// the defaults up to 1 s later on an idle node, up to 0.1 s on one that is at work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wakes {
     /// Those that are due at once.
@@ -229,8 +229,8 @@ impl Client {
         Ok(answers)
     }
 
-    /// Enqueues one job inside a transaction of the application: it exists once the transaction commits; a
-    /// rollback leaves no trace of it. See [`enqueue_all_in`](Self::enqueue_all_in).
+    /// Enqueues one job inside a transaction of the application: it exists once the transaction
+    /// commits; a rollback leaves no trace of it. See [`enqueue_all_in`](Self::enqueue_all_in).
     ///
     /// ```no_run
     /// # use ratchet_core::{Client, NewJob, Result, store::AppTransaction};
@@ -255,18 +255,19 @@ impl Client {
 
     /// Enqueues jobs inside a transaction of the application, all of them or none.
     ///
-    /// The transaction is one of the store's driver, in the version that Ratchet re-exports, on the same
-    /// database. The store's `TransactionStore::enqueue_on` documents what else it must be, who is woken up when it
-    /// commits, and what it holds up until then. Nobody is woken up for jobs that this client
-    /// [wakes](Self::with_wakes) nobody for.
+    /// The transaction is one of the store's driver, in the version that Ratchet re-exports, on the
+    /// same database. The store's `TransactionStore::enqueue_on` documents what else it must be,
+    /// who is woken up when it commits, and what it holds up until then. Nobody is woken up for
+    /// jobs that this client [wakes](Self::with_wakes) nobody for.
     ///
-    /// On SQLite the work is done when the method is called, on the calling thread, and the returned
-    /// future is ready. A transaction of rusqlite cannot be held across an `await` in a task that moves
-    /// between threads: there, use `SqliteStore::enqueue_in_blocking` inside `spawn_blocking`.
+    /// On SQLite the work is done when the method is called, on the calling thread, and the
+    /// returned future is ready. A transaction of rusqlite cannot be held across an `await` in a
+    /// task that moves between threads: there, use `SqliteStore::enqueue_in_blocking` inside
+    /// `spawn_blocking`.
     ///
     /// # Errors
-    /// `Invalid`, naming what is wrong with the first bad job, or `transaction` if that is of another
-    /// backend than the store; `Misconfigured` if the store takes no transactions, such as
+    /// `Invalid`, naming what is wrong with the first bad job, or `transaction` if that is of
+    /// another backend than the store; `Misconfigured` if the store takes no transactions, such as
     /// [`MemoryStore`](crate::MemoryStore); otherwise as the store documents.
     ///
     /// # Cancel safety
@@ -303,8 +304,8 @@ impl Client {
         self.notify(wakeup, Self::NOTIFY).await;
     }
 
-    /// Hints to other nodes, and not to the one this client belongs to, that there may be work of any
-    /// kind.
+    /// Hints to other nodes, and not to the one this client belongs to, that there may be work of
+    /// any kind.
     pub(crate) async fn wake_others(&self, patience: Duration) {
         let wakeup = Wakeup::any();
         let wakeup = match &self.0.node {
@@ -335,7 +336,8 @@ impl Client {
     /// Reads jobs, one answer per id, in their order; `None` for one that is not stored.
     ///
     /// # Errors
-    /// `Invalid` for more than [`MAX_BATCH`](crate::limits::MAX_BATCH) ids, or a failure of the store.
+    /// `Invalid` for more than [`MAX_BATCH`](crate::limits::MAX_BATCH) ids, or a failure of the
+    /// store.
     pub async fn jobs(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
         let calls = &self.0.calls;
         calls

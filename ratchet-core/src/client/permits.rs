@@ -10,13 +10,14 @@ use crate::name::Name;
 use crate::store::{Changed, IfKnown};
 
 impl Client {
-    /// Sets how many jobs with the [permit](crate::NewJob::permit) of this resource may run at once in
-    /// the cluster; the first time it also makes the resource known. 0 lets none run.
+    /// Sets how many jobs with the [permit](crate::NewJob::permit) of this resource may run at once
+    /// in the cluster; the first time it also makes the resource known. 0 lets none run.
     ///
     /// Jobs that run already go on, also if there are more of them than are allowed from now on.
     ///
     /// # Errors
-    /// `Invalid` for a bad name, or if the store has no permits (`permit`); or a failure of the store.
+    /// `Invalid` for a bad name, or if the store has no permits (`permit`); or a failure of the
+    /// store.
     pub async fn set_permits(&self, resource: &str, max: u32) -> Result<Changed> {
         let resource = &Name::new("permit", resource)?;
         let set = self.0.calls.call("set_permits", |store| async move {

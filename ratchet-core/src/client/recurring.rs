@@ -41,8 +41,8 @@ impl RecurringClient {
     /// when such a node starts.
     ///
     /// # Errors
-    /// `Invalid`, naming what is wrong with the definition, and then nothing is stored; or a failure
-    /// of the store, after which the call can be repeated.
+    /// `Invalid`, naming what is wrong with the definition, and then nothing is stored; or a
+    /// failure of the store, after which the call can be repeated.
     pub async fn put(&self, recurring: Recurring) -> Result<PutOutcome> {
         let definition = recurring
             .check()

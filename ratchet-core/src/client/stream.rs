@@ -26,8 +26,9 @@ pub struct StreamCounts {
 #[error("after {} jobs: {source}", .before.created + .before.duplicates)]
 #[non_exhaustive]
 pub struct StreamError {
-    /// The jobs of the calls that succeeded. After a timeout the jobs of the failed call, which are the
-    /// next 1,000 at most, may be stored as well: with idempotency keys they can be enqueued again.
+    /// The jobs of the calls that succeeded. After a timeout the jobs of the failed call, which are
+    /// the next 1,000 at most, may be stored as well: with idempotency keys they can be enqueued
+    /// again.
     pub before: StreamCounts,
     /// Why the call failed.
     #[source]
@@ -35,11 +36,12 @@ pub struct StreamError {
 }
 
 impl Client {
-    /// Enqueues any number of jobs, as fast as the store takes them: in calls of up to 1,000 jobs and
-    /// about 4 MiB of payloads, one after the other, so that only so many are in memory.
+    /// Enqueues any number of jobs, as fast as the store takes them: in calls of up to 1,000 jobs
+    /// and about 4 MiB of payloads, one after the other, so that only so many are in memory.
     ///
-    /// Each call is all or nothing where [`enqueue_all`](Self::enqueue_all) is; the whole is not. A job
-    /// with an [idempotency key](crate::NewJob::idempotency_key) can be enqueued again after a failure.
+    /// Each call is all or nothing where [`enqueue_all`](Self::enqueue_all) is; the whole is not. A
+    /// job with an [idempotency key](crate::NewJob::idempotency_key) can be enqueued again after a
+    /// failure.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -59,8 +61,8 @@ impl Client {
     /// [`enqueue_all`](Self::enqueue_all) does. The rest of the stream is not read.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the jobs of earlier calls are stored, and those of the present call all
-    /// or not at all.
+    /// If the future is dropped, the jobs of earlier calls are stored, and those of the present
+    /// call all or not at all.
     pub async fn enqueue_stream(
         &self,
         jobs: impl Stream<Item = NewJob>,

@@ -80,10 +80,10 @@ pub struct VersionWatch {
 }
 
 impl VersionWatch {
-    /// Waits for a version that this watch has not returned yet: at first the present one, 0 if there
-    /// was no bump yet. Bumps that follow each other quickly are seen as one. A bump is seen after one
-    /// second at the latest, at once where a coordinator carries it. While the database is away it
-    /// waits.
+    /// Waits for a version that this watch has not returned yet: at first the present one, 0 if
+    /// there was no bump yet. Bumps that follow each other quickly are seen as one. A bump is seen
+    /// after one second at the latest, at once where a coordinator carries it. While the database
+    /// is away it waits.
     ///
     /// Read what the version is about after this has returned, and not before: then nothing that
     /// changed meanwhile is missed.

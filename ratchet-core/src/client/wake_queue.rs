@@ -3,8 +3,9 @@ use tokio::sync::Notify;
 use crate::name::Name;
 use crate::route::Selection;
 
-/// Wakes the loops of a node from within its process: its pollers, and the loop that fires recurring
-/// definitions. A wakeup that comes while a loop is busy is kept for it; several are kept as one.
+/// Wakes the loops of a node from within its process: its pollers, and the loop that fires
+/// recurring definitions. A wakeup that comes while a loop is busy is kept for it; several are kept
+/// as one.
 #[derive(Debug)]
 pub(crate) struct WakeQueue {
     pollers: Vec<(Selection, Notify)>,

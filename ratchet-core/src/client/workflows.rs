@@ -50,21 +50,21 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// `Invalid`, naming `batch`, if the store has no batches, or a failure of the store: then there
-    /// may be a batch that nobody knows of. [`open_batch`](Self::open_batch) is for who wants to go on
-    /// with it.
+    /// `Invalid`, naming `batch`, if the store has no batches, or a failure of the store: then
+    /// there may be a batch that nobody knows of. [`open_batch`](Self::open_batch) is for who wants
+    /// to go on with it.
     pub async fn create_batch(&self) -> Result<BatchId> {
         let batch = BatchId::new();
         self.open_batch(batch).await.map(|_| batch)
     }
 
-    /// Creates the batch of this id, or takes it up as it stands: an application that chose the id and
-    /// kept it, in a file or a table of its own, goes on with its batch after a crash. Jobs with
-    /// [idempotency keys](crate::NewJob::idempotency_key) can be enqueued into it again; those that are
-    /// there are not stored twice, also once it is closed.
+    /// Creates the batch of this id, or takes it up as it stands: an application that chose the id
+    /// and kept it, in a file or a table of its own, goes on with its batch after a crash. Jobs
+    /// with [idempotency keys](crate::NewJob::idempotency_key) can be enqueued into it again; those
+    /// that are there are not stored twice, also once it is closed.
     ///
-    /// `Changed` if this call created it. A batch that was [purged](crate::Retention) with its jobs is
-    /// created anew.
+    /// `Changed` if this call created it. A batch that was [purged](crate::Retention) with its jobs
+    /// is created anew.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -87,8 +87,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// `Invalid`, naming `batch`, if the store has no batches, or a failure of the store; the call can
-    /// be repeated.
+    /// `Invalid`, naming `batch`, if the store has no batches, or a failure of the store; the call
+    /// can be repeated.
     pub async fn open_batch(&self, batch: BatchId) -> Result<Changed> {
         let mut backoff = RetryDelays::of("batch");
         let mut tries = 1;
@@ -109,8 +109,8 @@ impl Client {
 
     /// Lets no more jobs join a batch. It ends when all that are in it have, perhaps at once.
     ///
-    /// Repeats a transient failure, as an enqueue does. Returns `Closed` if this call may have closed
-    /// the batch.
+    /// Repeats a transient failure, as an enqueue does. Returns `Closed` if this call may have
+    /// closed the batch.
     ///
     /// # Errors
     /// `Invalid` if the store has no batches, or a failure of the store; the call can be repeated.
@@ -154,13 +154,13 @@ impl Client {
         read.await
     }
 
-    /// Closes a batch and cancels what has not ended of it, a bounded pass at a time: who waits ends
-    /// at once, and the bodies of who runs are told within a heartbeat. What waits for the batch is
-    /// decided as by every end.
+    /// Closes a batch and cancels what has not ended of it, a bounded pass at a time: who waits
+    /// ends at once, and the bodies of who runs are told within a heartbeat. What waits for the
+    /// batch is decided as by every end.
     ///
     /// # Errors
-    /// `Invalid` if the store has no batches, or a failure of the store; some may have been cancelled
-    /// then, and the call can be repeated.
+    /// `Invalid` if the store has no batches, or a failure of the store; some may have been
+    /// cancelled then, and the call can be repeated.
     pub async fn cancel_batch(&self, batch: BatchId) -> Result<BulkCounts> {
         self.close_batch(batch).await?;
         let children = JobFilter::all().batch(batch);
@@ -236,8 +236,8 @@ impl Client {
         read.await
     }
 
-    /// Who waits, or waited, for a job or a batch: up to `limit` links, in order of child, only those
-    /// of children with ids above `after` if it is given.
+    /// Who waits, or waited, for a job or a batch: up to `limit` links, in order of child, only
+    /// those of children with ids above `after` if it is given.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0, or if the store has no links; or a failure of the store.

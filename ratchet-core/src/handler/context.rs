@@ -99,8 +99,8 @@ impl JobContext {
         self.parts.claim.run_at
     }
 
-    /// The slot that the job is for, if it is one of a recurring definition that was not made out of
-    /// turn: unlike [`run_at`](Self::run_at), it stays the same through all attempts.
+    /// The slot that the job is for, if it is one of a recurring definition that was not made out
+    /// of turn: unlike [`run_at`](Self::run_at), it stays the same through all attempts.
     #[must_use]
     pub fn slot(&self) -> Option<Timestamp> {
         self.job_id().slot()
@@ -127,9 +127,10 @@ impl JobContext {
     /// The shared state of this type, as given to the node's builder.
     ///
     /// # Panics
-    /// In a body, if its job does not declare the type in [`Job::requires`](super::Job::requires), whether
-    /// or not the node has it: so the first run of a body finds what was forgotten, and a node that lacks
-    /// what is declared does not build. Anywhere, if the node has none. A panic fails the attempt.
+    /// In a body, if its job does not declare the type in [`Job::requires`](super::Job::requires),
+    /// whether or not the node has it: so the first run of a body finds what was forgotten, and a
+    /// node that lacks what is declared does not build. Anywhere, if the node has none. A panic
+    /// fails the attempt.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(&self) -> &T {
         if let Some(requires) = self.requires

@@ -16,8 +16,8 @@ use super::error::{BoxError, JobError, Verdict};
 use super::registry::Body;
 use crate::json::Json;
 
-/// A job whose body is about to run, on its way through the layers. It cannot be cloned: a body runs
-/// once for each claim, and repeating it is for the job's [`RetryPolicy`](crate::RetryPolicy).
+/// A job whose body is about to run, on its way through the layers. It cannot be cloned: a body
+/// runs once for each claim, and repeating it is for the job's [`RetryPolicy`](crate::RetryPolicy).
 pub struct JobRequest {
     context: JobContext,
     body: Body,
@@ -111,11 +111,12 @@ impl JobResponse {
     }
 }
 
-/// A body that did not succeed, on its way back: a [`JobError`] as a [`std::error::Error`], which is
-/// what layers expect.
+/// A body that did not succeed, on its way back: a [`JobError`] as a [`std::error::Error`], which
+/// is what layers expect.
 ///
-/// A layer may return any other error instead, which is a failed attempt; or a `JobError` of its own,
-/// `JobError::snooze(…).into()`, which means what it says. One that wraps this error keeps its verdict.
+/// A layer may return any other error instead, which is a failed attempt; or a `JobError` of its
+/// own, `JobError::snooze(…).into()`, which means what it says. One that wraps this error keeps its
+/// verdict.
 pub struct ServiceError(JobError);
 
 impl ServiceError {
@@ -269,9 +270,9 @@ where
     }
 }
 
-/// A layer of tower that can go around the bodies of jobs: every `tower::Layer` that makes a service
-/// of [`JobRequest`] and [`JobResponse`] out of a [`JobService`], which can be cloned and sent. Its
-/// error can be any error.
+/// A layer of tower that can go around the bodies of jobs: every `tower::Layer` that makes a
+/// service of [`JobRequest`] and [`JobResponse`] out of a [`JobService`], which can be cloned and
+/// sent. Its error can be any error.
 pub trait JobLayer: Send + 'static {
     /// The layer around what is inside it.
     fn around(self, inside: JobService) -> JobService;

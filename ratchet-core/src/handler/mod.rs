@@ -51,15 +51,15 @@ use crate::model::NewJob;
 /// # assert!(job.validate().is_ok());
 /// ```
 pub trait Job: Serialize + DeserializeOwned + Send + 'static {
-    /// The name under which jobs of this type are stored. Whoever changes it keeps the old one among
-    /// the [`ALIASES`](Self::ALIASES).
+    /// The name under which jobs of this type are stored. Whoever changes it keeps the old one
+    /// among the [`ALIASES`](Self::ALIASES).
     const KIND: &'static str;
 
     /// Names that jobs of this type were stored under before: those jobs run too, and count as this
     /// kind for the [pools](crate::Pool) of a node. New jobs are stored under [`KIND`](Self::KIND).
     ///
-    /// A node whose types claim one name twice does not build. While a deploy goes on, nodes that do
-    /// not know the new name yet leave its jobs to those that do.
+    /// A node whose types claim one name twice does not build. While a deploy goes on, nodes that
+    /// do not know the new name yet leave its jobs to those that do.
     ///
     /// ```
     /// # use ratchet::{Job, JobContext, JobResult};
@@ -73,12 +73,13 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// ```
     const ALIASES: &'static [&'static str] = &[];
 
-    /// Which form the payload has, at least 1: stored with each job, and raised when the form changes
-    /// so that what is stored does not decode any more. A new name does not begin a new count.
+    /// Which form the payload has, at least 1: stored with each job, and raised when the form
+    /// changes so that what is stored does not decode any more. A new name does not begin a new
+    /// count.
     ///
-    /// An older payload goes through [`upcast`](Self::upcast) first. A newer one, which a node of the
-    /// next release has enqueued, is left to such a node: it is put off, at first for a second and by
-    /// and by for up to a minute, at no attempt, and never failed.
+    /// An older payload goes through [`upcast`](Self::upcast) first. A newer one, which a node of
+    /// the next release has enqueued, is left to such a node: it is put off, at first for a second
+    /// and by and by for up to a minute, at no attempt, and never failed.
     const VERSION: u32 = 1;
 
     /// What a successful body returns; kept as the job's result unless it serializes to `null`, as
@@ -166,8 +167,8 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
         job
     }
 
-    /// What follows from the arguments of this job: its lane, keys, tags, priority. It is applied to the
-    /// [`defaults`](Self::defaults), so nobody who enqueues the job can forget it.
+    /// What follows from the arguments of this job: its lane, keys, tags, priority. It is applied
+    /// to the [`defaults`](Self::defaults), so nobody who enqueues the job can forget it.
     ///
     /// ```
     /// # use ratchet::{Job, JobContext, JobResult, NewJob};

@@ -56,8 +56,8 @@ pub struct ParentBatch {
 }
 
 impl JobContext {
-    /// The batches that this job waited for, in the order in which they were given: what a job that is
-    /// enqueued [after a batch](crate::NewJob::after_batch) reports on.
+    /// The batches that this job waited for, in the order in which they were given: what a job that
+    /// is enqueued [after a batch](crate::NewJob::after_batch) reports on.
     ///
     /// ```
     /// # use ratchet::{Job, JobContext, JobResult};
@@ -95,7 +95,8 @@ impl JobContext {
             .collect())
     }
 
-    /// The jobs that this one waited for, in the order in which they were given, with their results.
+    /// The jobs that this one waited for, in the order in which they were given, with their
+    /// results.
     ///
     /// # Errors
     /// A failure of the store.

@@ -151,8 +151,8 @@ impl Registry {
         Some(self.handlers.get(kind)?.version())
     }
 
-    /// The body for a payload of this kind, with the node's layers around it, not yet begun. None if
-    /// there is no handler; an error says why there is no body.
+    /// The body for a payload of this kind, with the node's layers around it, not yet begun. None
+    /// if there is no handler; an error says why there is no body.
     pub(crate) fn body(
         &self,
         kind: &Name,

@@ -45,8 +45,8 @@ pub struct Label {
 pub enum Values {
     /// One of these.
     OneOf(&'static [&'static str]),
-    /// A kind that is registered at the node; of enqueued jobs, one of the first [`MAX_KINDS`] kinds
-    /// that the process enqueues. Every other kind is [`OTHER`].
+    /// A kind that is registered at the node; of enqueued jobs, one of the first [`MAX_KINDS`]
+    /// kinds that the process enqueues. Every other kind is [`OTHER`].
     Kinds,
     /// A pool of the node.
     Pools,

@@ -121,7 +121,8 @@ pub(crate) fn wakeup_lost(count: u64) {
     WAKEUPS_LOST.counter([]).increment(count);
 }
 
-/// Sets the gauge `ratchet_nothing_runs`. The HTTP interface calls this after each reading of the cluster.
+/// Sets the gauge `ratchet_nothing_runs`. The HTTP interface calls this after each reading of the
+/// cluster.
 pub fn nothing_runs(nothing_runs: bool) {
     NOTHING_RUNS
         .gauge([])
@@ -129,7 +130,8 @@ pub fn nothing_runs(nothing_runs: bool) {
 }
 
 /// Counts that a coordinator lost its transport: for the implementations of
-/// [`ClusterCoordinator`](crate::cluster::ClusterCoordinator), which call this once for each outage.
+/// [`ClusterCoordinator`](crate::cluster::ClusterCoordinator), which call this once for each
+/// outage.
 pub fn coordinator_outage() {
     COORDINATOR_OUTAGES.counter([]).increment(1);
 }

@@ -1,5 +1,5 @@
-//! What is counted with every job. The handles are looked up once a run, or when a kind is first seen
-//! in a pool, since a look-up costs more than the counting.
+//! What is counted with every job. The handles are looked up once a run, or when a kind is first
+//! seen in a pool, since a look-up costs more than the counting.
 
 use std::sync::OnceLock;
 use std::time::Duration;

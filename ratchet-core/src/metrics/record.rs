@@ -28,9 +28,9 @@ impl Metric {
         ::metrics::with_recorder(|recorder| recorder.register_histogram(&key, &METADATA))
     }
 
-    /// Lets the counter begin at 0 with every value that its labels can have, and these values of the
-    /// labels that are not bounded by the catalog. Nothing begins if any of those is left out. What is
-    /// not there before its first event has no increase when that comes.
+    /// Lets the counter begin at 0 with every value that its labels can have, and these values of
+    /// the labels that are not bounded by the catalog. Nothing begins if any of those is left out.
+    /// What is not there before its first event has no increase when that comes.
     pub(super) fn begin(&self, unbounded: &[SharedString]) {
         let mut unbounded = unbounded.iter();
         let mut series: Vec<Vec<Label>> = vec![Vec::new()];
@@ -78,8 +78,8 @@ impl Metric {
     }
 }
 
-/// The part of one owner in a gauge. Owners add up, such as several nodes of one process, and what is
-/// left of a part goes when its owner does.
+/// The part of one owner in a gauge. Owners add up, such as several nodes of one process, and what
+/// is left of a part goes when its owner does.
 pub(crate) struct Amount {
     gauge: Gauge,
     told: AtomicI64,

@@ -252,9 +252,9 @@ impl ReportSink for Said {
 
 /// Runs the body of one job, without a store and without an engine: for what the body itself does.
 ///
-/// The job goes through its stored form and back first, and what it returns is checked as the engine
-/// does, so that what cannot be stored shows here. A panic of the body is a panic of the test. For
-/// everything around the body (timeouts, retries, layers, hooks) there is
+/// The job goes through its stored form and back first, and what it returns is checked as the
+/// engine does, so that what cannot be stored shows here. A panic of the body is a panic of the
+/// test. For everything around the body (timeouts, retries, layers, hooks) there is
 /// [`run_job`](super::run_job).
 ///
 /// ```

@@ -22,15 +22,15 @@ const PAGE: usize = 500;
 /// enqueue meanwhile, and what is retried without a delay.
 ///
 /// Claims, layers, timeouts, retries and settlements are those of the node, on whichever store it
-/// has; hooks have heard of everything when this returns. The node must not be running, and for this
-/// time it is a member of the cluster. It runs what it may claim: jobs of other kinds, of paused
-/// queues or for other capabilities stay where they are, and so do those that a
-/// [rate limit](crate::NodeBuilder::rate_limit) holds up; the next drain tries those again.
+/// has; hooks have heard of everything when this returns. The node must not be running, and for
+/// this time it is a member of the cluster. It runs what it may claim: jobs of other kinds, of
+/// paused queues or for other capabilities stay where they are, and so do those that a [rate
+/// limit](crate::NodeBuilder::rate_limit) holds up; the next drain tries those again.
 ///
-/// Recurring definitions whose slots are due are fired first, those that the node declares among them,
-/// and jobs whose signal did not come in time fail. What else a running node does does not happen:
-/// nothing is reclaimed and nothing old is deleted. Daemons do not run, and the node does not wait to
-/// lead where it is an [active-passive](crate::NodeBuilder::active_passive) one.
+/// Recurring definitions whose slots are due are fired first, those that the node declares among
+/// them, and jobs whose signal did not come in time fail. What else a running node does does not
+/// happen: nothing is reclaimed and nothing old is deleted. Daemons do not run, and the node does
+/// not wait to lead where it is an [active-passive](crate::NodeBuilder::active_passive) one.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -103,14 +103,16 @@ impl<'a> Drain<'a> {
         self
     }
 
-    /// Runs at most this many jobs, so that one that enqueues itself comes to an end. Default 1,000.
+    /// Runs at most this many jobs, so that one that enqueues itself comes to an end. Default
+    /// 1,000.
     pub const fn limit(mut self, jobs: usize) -> Self {
         self.limit = jobs;
         self
     }
 
-    /// Runs what becomes due within this span too: the clock of the node's store is moved to the due time
-    /// of each job, each slot and each deadline of a signal in turn, and at last to the end of the span.
+    /// Runs what becomes due within this span too: the clock of the node's store is moved to the
+    /// due time of each job, each slot and each deadline of a signal in turn, and at last to the
+    /// end of the span.
     pub const fn through(mut self, clock: &'a ManualClock, span: Duration) -> Self {
         self.through = Some((clock, span));
         self
@@ -165,8 +167,8 @@ impl Drain<'_> {
     }
 }
 
-/// When the next waiting job is due after `now`, or the deadline of its signal comes, or the next slot,
-/// in `next_slot`.
+/// When the next waiting job is due after `now`, or the deadline of its signal comes, or the next
+/// slot, in `next_slot`.
 async fn next_due(
     node: &Node,
     queue: Option<&Name>,
@@ -193,8 +195,9 @@ async fn next_due(
     }
 }
 
-/// Moves the clock of the node's store to when the next waiting job is due, the next slot comes, or the
-/// next deadline of a signal, and returns that time. `None` if nothing comes; the clock then stays.
+/// Moves the clock of the node's store to when the next waiting job is due, the next slot comes, or
+/// the next deadline of a signal, and returns that time. `None` if nothing comes; the clock then
+/// stays.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -241,8 +244,8 @@ pub async fn advance_to_next(
     Ok(next)
 }
 
-/// Drains, and moves the clock of the node's store to what comes next, again and again, until `done`
-/// says so: for what needs several steps, such as retries or a workflow.
+/// Drains, and moves the clock of the node's store to what comes next, again and again, until
+/// `done` says so: for what needs several steps, such as retries or a workflow.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -342,10 +345,10 @@ impl Drained {
 /// Runs one stored job now, through everything a node does with it: claim, layers, timeout, body,
 /// settlement; see [`drain`].
 ///
-/// The job must be due. Jobs of the same queue, kind and capability that come before it in the claim
-/// order are claimed too and handed back, which their history shows. If it needs a
-/// [permit](crate::NewJob::permit), they take the permits that are free before it does: then it can be
-/// run once fewer of them are left.
+/// The job must be due. Jobs of the same queue, kind and capability that come before it in the
+/// claim order are claimed too and handed back, which their history shows. If it needs a
+/// [permit](crate::NewJob::permit), they take the permits that are free before it does: then it can
+/// be run once fewer of them are left.
 ///
 /// # Errors
 /// [`TestingError::NotFound`], [`TestingError::NotRunnable`], or a failure of the store.

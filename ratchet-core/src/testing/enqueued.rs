@@ -27,8 +27,8 @@ const UNFINISHED: [JobState; 4] = [
 /// first.
 ///
 /// The first argument is a [`Client`](crate::Client), a [`Node`](crate::Node) or a
-/// [`TestContext`](crate::testing::TestContext). Then comes a pattern of a job type, with a guard if
-/// need be, and after it, or instead of it, conditions:
+/// [`TestContext`](crate::testing::TestContext). Then comes a pattern of a job type, with a guard
+/// if need be, and after it, or instead of it, conditions:
 ///
 /// | condition | the job |
 /// |---|---|

@@ -9,8 +9,8 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Captures the current thread's log lines until it is dropped. Other subscribers of the thread see nothing
-/// meanwhile.
+/// Captures the current thread's log lines until it is dropped. Other subscribers of the thread see
+/// nothing meanwhile.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

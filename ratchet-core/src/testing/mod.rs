@@ -9,8 +9,8 @@
 //! | what is logged | [`Logs`] |
 //! | what happens later | [`memory_store`] and its clock, [`advance_to_next`], [`drain_until`] |
 //!
-//! All of it works on every store whose clock can be set, and all but what moves the clock on every store. The
-//! memory store has such a clock, and SQLite has one with `Builder::manual_clock`.
+//! All of it works on every store whose clock can be set, and all but what moves the clock on every
+//! store. The memory store has such a clock, and SQLite has one with `Builder::manual_clock`.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -129,9 +129,9 @@ pub enum TestingError {
     /// There is no such job.
     #[error("there is no job {0}")]
     NotFound(JobId),
-    /// The node cannot claim the job: it is not pending, not due, in a paused queue, of a queue, kind
-    /// or capability that the node does not take, or needs a permit that running jobs, or jobs before
-    /// it in the claim order, leave it none of.
+    /// The node cannot claim the job: it is not pending, not due, in a paused queue, of a queue,
+    /// kind or capability that the node does not take, or needs a permit that running jobs, or jobs
+    /// before it in the claim order, leave it none of.
     #[error(
         "the job {} cannot be claimed by this node: it is {}, due at {}, a {} in queue {}, with the \
          required capability {:?} and the permit {:?}",

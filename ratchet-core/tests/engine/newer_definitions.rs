@@ -60,7 +60,8 @@ async fn a_node_that_cannot_read_a_definition_leaves_it_to_those_that_can() {
     let page = PageRequest::first(1_000);
     let jobs = client.list(&JobFilter::all(), &page).await.unwrap().jobs;
     assert_eq!(jobs.len(), SLOTS, "every slot has its job");
-    // It may meet the definition again once a minute, where it would otherwise win every second race.
+    // It may meet the definition again once a minute, where it would otherwise win every second
+    // race.
     let met = met.load(Ordering::SeqCst);
     assert!((1..=SLOTS / 6 + 1).contains(&met), "{met}");
     old.stop().await.unwrap();

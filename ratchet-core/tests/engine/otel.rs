@@ -1,4 +1,5 @@
-//! Spans of jobs in the traces of those who enqueued them, as an exporter of OpenTelemetry gets them.
+//! Spans of jobs in the traces of those who enqueued them, as an exporter of OpenTelemetry gets
+//! them.
 
 use std::time::Duration;
 

@@ -53,10 +53,10 @@ async fn an_idle_pool_asks_once_per_poll_interval_also_while_jobs_are_not_due() 
         let claims = after.claim_calls - before.claim_calls;
         assert!((90..=112).contains(&claims), "{claims} claims in 100 s");
     }
-    // Liveness: a heartbeat every five seconds, a heartbeat and a look for orphans (two calls) every
-    // five seconds, a purge of three states, of batches and of rates every minute, a renewal of its
-    // leadership every three seconds, a look for recurring definitions and one for signals that did
-    // not come every five. Nothing else.
+    // Liveness: a heartbeat every five seconds, a heartbeat and a look for orphans (two calls)
+    // every five seconds, a purge of three states, of batches and of rates every minute, a renewal
+    // of its leadership every three seconds, a look for recurring definitions and one for signals
+    // that did not come every five. Nothing else.
     let others: usize = calls.values().sum::<usize>() - claims;
     assert!(others <= 20 + 3 * 23 + 5 * 2 + 34 + 2 * 23, "{calls:?}");
 }

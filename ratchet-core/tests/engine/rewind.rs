@@ -1,5 +1,5 @@
-//! What a cluster does when the database goes back to an earlier state, as it does in a failover to a
-//! copy that lags, or in a restore.
+//! What a cluster does when the database goes back to an earlier state, as it does in a failover to
+//! a copy that lags, or in a restore.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -166,7 +166,8 @@ async fn an_end_that_waits_to_be_stored_does_not_end_the_same_claim_of_the_new_h
     let before = world.read(id).await;
     assert_eq!(before.state, JobState::Running);
     world.store.rewind(&copy);
-    // The same node claims the job under the same number, and only then stores the end of its first body.
+    // The same node claims the job under the same number, and only then stores the end of its first
+    // body.
     let after = world.until(id, |job| job.state == JobState::Running).await;
     assert_eq!(
         (after.claim_seq, after.node),

@@ -42,8 +42,8 @@ fn the_tables_are_those_of_the_catalog() {
     assert_eq!(rows.len(), expected.len(), "there are rows of no metric");
 }
 
-/// The words of a text that look like metrics, as they are in the catalog: without the endings that an
-/// exporter adds to histograms.
+/// The words of a text that look like metrics, as they are in the catalog: without the endings that
+/// an exporter adds to histograms.
 fn metrics_in(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     let named = words.filter(|word| word.starts_with("ratchet_"));

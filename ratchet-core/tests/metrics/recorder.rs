@@ -100,7 +100,8 @@ impl Metrics {
         told.map(|((name, _), _)| name.clone()).collect()
     }
 
-    /// Whether everything that was told is in the catalog as it was told, with labels in their bounds.
+    /// Whether everything that was told is in the catalog as it was told, with labels in their
+    /// bounds.
     pub(crate) fn check(&self) {
         for ((name, labels), (kind, _)) in &*self.series.lock().unwrap() {
             let metric = CATALOG.iter().find(|metric| metric.name == name);

@@ -1,5 +1,5 @@
-//! Expressions as they stand in crontabs, Quartz configurations and documentation, and the first slot
-//! of each after Thursday, 2026-01-15 10:17:30 UTC.
+//! Expressions as they stand in crontabs, Quartz configurations and documentation, and the first
+//! slot of each after Thursday, 2026-01-15 10:17:30 UTC.
 
 use ratchet_core::Schedule;
 

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use proptest::strategy::Union;
 use ratchet_core::Schedule;
 
-/// An item of a field that croner reads alike: a value, a range that does not wrap, a step through one.
+/// An item of a field that croner reads alike: a value, a range that does not wrap, a step through
+/// one.
 fn item(first: u32, last: u32) -> impl Strategy<Value = String> {
     let range = move || (first..=last).prop_flat_map(move |low| (Just(low), low..=last));
     prop_oneof![

@@ -2,9 +2,9 @@
 //! faults, partitions, kills and restarts, from a seed.
 //!
 //! Checked throughout: terminal states absorb, claim numbers only grow, nobody else's end is
-//! overwritten, each lane has one head, and no job runs before what it waits for. Checked at the end:
-//! every acknowledged enqueue is a job that ended, in a state its history explains, with every claim
-//! accounted for, no lane was overtaken, and the batch has counted each child once.
+//! overwritten, each lane has one head, and no job runs before what it waits for. Checked at the
+//! end: every acknowledged enqueue is a job that ended, in a state its history explains, with every
+//! claim accounted for, no lane was overtaken, and the batch has counted each child once.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

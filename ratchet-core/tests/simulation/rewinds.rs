@@ -1,10 +1,10 @@
-//! Clusters whose store goes back to an earlier state again and again, as in a failover to a copy that
-//! lags or in a restore, and whose clock steps forward. Calls fail and hang; no node dies.
+//! Clusters whose store goes back to an earlier state again and again, as in a failover to a copy
+//! that lags or in a restore, and whose clock steps forward. Calls fail and hang; no node dies.
 //!
 //! Checked throughout: no node runs two bodies of one job at once, no node is buried, no crash is
 //! counted, and no term is led by two. Checked once the faults have ended: every claim has a holder
-//! within [`HOLDER_BOUND`], every job that the store still knows ends within [`END_BOUND`], and each
-//! result is that of a body that held the claim under which it was stored.
+//! within [`HOLDER_BOUND`], every job that the store still knows ends within [`END_BOUND`], and
+//! each result is that of a body that held the claim under which it was stored.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,8 +28,8 @@ use crate::seeds;
 const SECOND: Duration = Duration::from_secs(1);
 /// The default interval of heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// How long after the last fault a claim may have no holder: the longest interval of heartbeats, and
-/// as long again for what waits for its slot.
+/// How long after the last fault a claim may have no holder: the longest interval of heartbeats,
+/// and as long again for what waits for its slot.
 const HOLDER_BOUND: Duration = Duration::from_secs(60);
 /// How long after the last fault a job may take to its end.
 const END_BOUND: Duration = Duration::from_secs(900);
@@ -341,8 +341,8 @@ fn faulty(store: &MemoryStore, chaos: &Arc<AtomicBool>, seed: u64) -> MemoryStor
         match fault {
             0..20 => Fault::ErrorBeforeCommit,
             20..40 => Fault::ErrorAfterCommit,
-            // A node that cannot be heard may be taken for dead, and so may one of which a pass reads
-            // an earlier state than the heartbeat before it.
+            // A node that cannot be heard may be taken for dead, and so may one of which a pass
+            // reads an earlier state than the heartbeat before it.
             _ if ["heartbeat", "sweep_nodes", "reclaim"].contains(&operation) => Fault::None,
             40..80 => Fault::Delay(Duration::from_millis(random.u64(0..2_000))),
             80..90 => Fault::Delay(hang),

@@ -1,8 +1,8 @@
 //! Which seeds are simulated, each on a runtime of its own with paused time.
 //!
 //! `RATCHET_SIM_SEEDS=N` runs more seeds, `RATCHET_SIM_FROM=S` starts elsewhere, and
-//! `RATCHET_SIM_SEED=S` replays one. With `RATCHET_SIM_KEEP_GOING=1` a failed seed does not end the run:
-//! the failures are counted by kind.
+//! `RATCHET_SIM_SEED=S` replays one. With `RATCHET_SIM_KEEP_GOING=1` a failed seed does not end the
+//! run: the failures are counted by kind.
 
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! How many jobs match, counted no further than a bound: for the filters of a page, and for what a bulk
-//! action is about to do.
+//! How many jobs match, counted no further than a bound: for the filters of a page, and for what a
+//! bulk action is about to do.
 
 use std::time::Duration;
 

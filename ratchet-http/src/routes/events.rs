@@ -21,8 +21,8 @@ use crate::problem::{Code, Problem};
 use crate::sampler::{Listener, Seat, frame};
 use crate::view::Lagged;
 
-/// After this long without an event a comment is sent, so that nobody in between takes the connection
-/// for dead.
+/// After this long without an event a comment is sent, so that nobody in between takes the
+/// connection for dead.
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// How many events wait for the connection of one client.

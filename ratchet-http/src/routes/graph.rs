@@ -66,8 +66,8 @@ async fn graph(
     Ok(Json(walk.draw()))
 }
 
-/// A walk from a job outwards, in both directions, the nearest first. For all that are as near it reads
-/// the jobs and what those wait for at once; who waits for each, one by one.
+/// A walk from a job outwards, in both directions, the nearest first. For all that are as near it
+/// reads the jobs and what those wait for at once; who waits for each, one by one.
 struct Walk {
     limit: usize,
     /// Those that were found, in that order, and how many of them were left behind.

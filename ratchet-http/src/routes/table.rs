@@ -183,7 +183,8 @@ impl Route {
     /// Every reason for which it may refuse.
     pub(crate) fn all_codes(&self) -> Vec<Code> {
         let mut codes = self.codes.clone();
-        // Of a request that cannot be right, for every route; the store or the time may fail as well.
+        // Of a request that cannot be right, for every route; the store or the time may fail as
+        // well.
         codes.extend([Code::Invalid, Code::Internal, Code::Timeout]);
         if self.access.is_some() {
             codes.extend([Code::WrongHost, Code::Unauthorized]);

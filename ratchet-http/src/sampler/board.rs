@@ -24,8 +24,8 @@ const STRANDED_FOR: Duration = Duration::from_secs(30);
 /// How many readings in a row must fail before the database counts as away: one may lose a race.
 pub(super) const AWAY_AFTER: u32 = 2;
 
-/// How old a reading of the nodes may be for the database to count as there: more than the longest pause
-/// between two of them. Readings may also stop without failing.
+/// How old a reading of the nodes may be for the database to count as there: more than the longest
+/// pause between two of them. Readings may also stop without failing.
 const TRUSTED: Duration = Duration::from_secs(30);
 
 /// The nodes and who leads, at one moment.
@@ -70,8 +70,8 @@ pub(super) struct Board {
     due_failures: u32,
     stranded: Vec<DueRoute>,
     stranded_since: Option<Instant>,
-    /// Judged with each reading of the nodes, by what was known to be due: a node may have joined between
-    /// an older reading of the nodes and a newer one of what is due.
+    /// Judged with each reading of the nodes, by what was known to be due: a node may have joined
+    /// between an older reading of the nodes and a newer one of what is due.
     nothing_runs: bool,
     queues: Queues,
     dead: Failures,
@@ -182,8 +182,8 @@ impl Board {
         }
     }
 
-    /// Reports whether jobs of queues that are not paused are due while no node is live. The overview,
-    /// readiness and the gauge all use this judgement.
+    /// Reports whether jobs of queues that are not paused are due while no node is live. The
+    /// overview, readiness and the gauge all use this judgement.
     pub(super) const fn nothing_runs(&self) -> bool {
         self.nothing_runs
     }

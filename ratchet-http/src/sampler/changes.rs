@@ -114,7 +114,8 @@ impl Changes {
         changed
     }
 
-    /// Follows the newest unfinished jobs, and remembers as many ended ones as the next look may list.
+    /// Follows the newest unfinished jobs, and remembers as many ended ones as the next look may
+    /// list.
     fn forget(&mut self) {
         let (mut unfinished, mut ended) = (0, 0);
         let mut keep = BTreeMap::new();

@@ -16,8 +16,8 @@ pub(super) const READ: usize = 200;
 /// How many kinds of them are kept: equal ones are shown as one.
 const KEPT: usize = 8;
 
-/// They are read again after this time although nothing is known to have happened: one may have been
-/// retried or deleted elsewhere, or have become one without a node.
+/// They are read again after this time although nothing is known to have happened: one may have
+/// been retried or deleted elsewhere, or have become one without a node.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// What is known of the newest dead letters.

@@ -37,8 +37,8 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// Adds a listener, unless there are `most` already or the client has its share of them. Requests of
-    /// unknown clients have no share.
+    /// Adds a listener, unless there are `most` already or the client has its share of them.
+    /// Requests of unknown clients have no share.
     pub(super) fn listen(&self, client: Option<IpAddr>, most: usize) -> Option<Listener> {
         {
             let mut listeners = self.listeners();

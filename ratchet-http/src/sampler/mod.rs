@@ -1,10 +1,10 @@
 //! What is read in the background, once for all who look.
 //!
-//! While nobody looks only what readiness depends on is read: the nodes, and which routes are due. A
-//! minute after the last look it is back to that. Jobs are counted, and the newest dead letters read,
-//! only while somebody looks, and the longer it takes the less often, whoever comes and goes; the
-//! newest jobs are read only while somebody listens. Each kind of reading has one loop, so it is never
-//! under way twice, and who looks does not wait for it: what is known is shown at once.
+//! While nobody looks only what readiness depends on is read: the nodes, and which routes are due.
+//! A minute after the last look it is back to that. Jobs are counted, and the newest dead letters
+//! read, only while somebody looks, and the longer it takes the less often, whoever comes and goes;
+//! the newest jobs are read only while somebody listens. Each kind of reading has one loop, so it
+//! is never under way twice, and who looks does not wait for it: what is known is shown at once.
 
 mod board;
 mod changes;
@@ -182,8 +182,8 @@ impl Sampler {
         self.shared.board().failures().acted();
     }
 
-    /// Adds a listener of this client, unless there are `most` already or the client has its share of
-    /// them. It must [leave](Seat).
+    /// Adds a listener of this client, unless there are `most` already or the client has its share
+    /// of them. It must [leave](Seat).
     pub(crate) fn listen(
         &self,
         client: Option<ClientAddr>,

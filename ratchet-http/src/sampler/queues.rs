@@ -1,5 +1,5 @@
-//! What is known of the queues: their jobs when they were last counted, and whether they are paused,
-//! which is read more often of those that have jobs that are due.
+//! What is known of the queues: their jobs when they were last counted, and whether they are
+//! paused, which is read more often of those that have jobs that are due.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -41,7 +41,8 @@ struct Pause {
 }
 
 impl Queues {
-    /// Takes in the jobs of all queues. Those that are not among them have no jobs and are not paused.
+    /// Takes in the jobs of all queues. Those that are not among them have no jobs and are not
+    /// paused.
     pub(super) fn read_counts(&mut self, counted: Counted) {
         self.pauses.retain(|_, pause| pause.since > counted.began);
         for queue in &counted.queues {
@@ -75,8 +76,8 @@ impl Queues {
         }
     }
 
-    /// Takes in that a queue is paused or not, as was asked at this time. What was asked before what is
-    /// known is no news.
+    /// Takes in that a queue is paused or not, as was asked at this time. What was asked before
+    /// what is known is no news.
     fn learn(&mut self, queue: &Name, paused: bool, since: Instant) {
         let made = false;
         let new = Pause {
@@ -91,8 +92,8 @@ impl Queues {
         }
     }
 
-    /// The jobs by state, all of them or those of a queue, and when they were counted; none: they were
-    /// not yet.
+    /// The jobs by state, all of them or those of a queue, and when they were counted; none: they
+    /// were not yet.
     pub(super) fn totals(&self, of: Option<&Name>) -> Option<(Counts, At)> {
         let counted = self.counted.as_ref()?;
         let mut total = StateCounts::new();

@@ -57,7 +57,8 @@ pub struct Node {
     pub clock_skew_ms: Option<i64>,
     /// What it has done since it was built; null: an older node, which does not say.
     pub totals: Option<Totals>,
-    /// The time-zone data that it computes recurring jobs by; null: an older node, which does not say.
+    /// The time-zone data that it computes recurring jobs by; null: an older node, which does not
+    /// say.
     pub zone_data: Option<ZoneData>,
 }
 

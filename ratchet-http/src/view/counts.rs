@@ -37,8 +37,8 @@ impl Matching {
 pub struct MatchingByState {
     /// By state. A state is missing if the time for counting was over.
     pub counts: BTreeMap<State, Matching>,
-    /// The time of the background count that these numbers are from; null: they were counted for this
-    /// request.
+    /// The time of the background count that these numbers are from; null: they were counted for
+    /// this request.
     pub counts_at: Option<At>,
 }
 

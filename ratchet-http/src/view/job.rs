@@ -158,8 +158,8 @@ impl From<&JobPage> for Jobs {
     }
 }
 
-/// Whether what only the handler needs to know is shown: payload, result, checkpoint and the payload
-/// of a signal.
+/// Whether what only the handler needs to know is shown: payload, result, checkpoint and the
+/// payload of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hidden {
     /// It is shown.

@@ -8,8 +8,8 @@ use super::{At, Counts, State};
 pub struct Queues {
     /// By name: all that have jobs or are paused, as far as they are known.
     pub queues: Vec<Queue>,
-    /// When the jobs were counted, which finds every queue; null: they were not yet, and only queues
-    /// with jobs that are due are known.
+    /// When the jobs were counted, which finds every queue; null: they were not yet, and only
+    /// queues with jobs that are due are known.
     pub counts_at: Option<At>,
     /// When it was read what is due; null: it is not known.
     pub due_at: Option<At>,
@@ -26,8 +26,8 @@ pub struct Queue {
     pub paused: bool,
     /// Its jobs by state, when they were last counted; null: the queue was not known then.
     pub counts: Option<Counts>,
-    /// For how long its longest-overdue job has been due; null: none is due, or, if `due_at` is null
-    /// as well, it is not known.
+    /// For how long its longest-overdue job has been due; null: none is due, or, if `due_at` is
+    /// null as well, it is not known.
     pub overdue_ms: Option<u64>,
 }
 

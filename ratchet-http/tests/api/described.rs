@@ -59,7 +59,8 @@ impl Described {
         operations.collect()
     }
 
-    /// The path of the document that a request is for: the one with the most parts that are the same.
+    /// The path of the document that a request is for: the one with the most parts that are the
+    /// same.
     fn template(&self, path: &str) -> Option<&str> {
         let asked: Vec<&str> = path.split('/').collect();
         let paths = self.document["paths"].as_object().unwrap().keys();

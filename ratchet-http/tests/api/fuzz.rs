@@ -1,5 +1,5 @@
-//! Requests that nobody thought of: whatever comes, the API answers as its document says, and no job
-//! is lost or made but by what it says it did.
+//! Requests that nobody thought of: whatever comes, the API answers as its document says, and no
+//! job is lost or made but by what it says it did.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What the tests share: a world of a store, a node and a router, each answer of which is compared with
-//! the OpenAPI document.
+//! What the tests share: a world of a store, a node and a router, each answer of which is compared
+//! with the OpenAPI document.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -332,8 +332,8 @@ async fn the_lineage_is_read_in_few_calls() {
         (count("children_of"), count("get"), count("parents_of")),
         (22, 3, 2)
     );
-    // Once there is no room for more, nobody else is asked who waits for it; the links between those
-    // that are shown are there all the same.
+    // Once there is no room for more, nobody else is asked who waits for it; the links between
+    // those that are shown are there all the same.
     let (graph, calls) = asked(format!("/api/jobs/{last}/graph?limit=21")).await;
     assert_eq!(graph["truncated"], true);
     assert_eq!(graph["edges"].as_array().unwrap().len(), 20);

@@ -111,8 +111,8 @@ const MEASURE: &str = "
     })()";
 
 /// Presses keys as long as the flood lasts, and says what the page measured meanwhile. It must have
-/// heard every key and must not have frozen. The bounds are those of a freeze and not of good looks, since
-/// the machine may be busy.
+/// heard every key and must not have frozen. The bounds are those of a freeze and not of good
+/// looks, since the machine may be busy.
 async fn press_keys(page: &Page) -> Result<String> {
     const LONGEST: Duration = Duration::from_secs(5);
     let (begun, mut slowest) = (monotonic(), Duration::ZERO);

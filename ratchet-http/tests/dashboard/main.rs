@@ -1,4 +1,5 @@
-//! The dashboard in a browser: headless Chromium on a node that works, on every store that is there.
+//! The dashboard in a browser: headless Chromium on a node that works, on every store that is
+//! there.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -7,8 +8,9 @@
 //! | `RATCHET_REQUIRE` | `chromium`, `postgres`, or `1`: being absent is a failure, not a reason to ignore |
 //! | `RATCHET_DASHBOARD_PICTURES` | a directory for the pictures of the documentation; without it none are made |
 //!
-//! The browser is spoken to in the DevTools protocol over a WebSocket. The crates that wrap it compile all
-//! of the protocol, which is a hundred thousand lines; a dozen of its methods are used here.
+//! The browser is spoken to in the DevTools protocol over a WebSocket. The crates that wrap it
+//! compile all of the protocol, which is a hundred thousand lines; a dozen of its methods are used
+//! here.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod actions;

@@ -114,7 +114,8 @@ pub(crate) async fn counts(stage: &mut Stage) -> Result<()> {
     page.until(&shows("pending", "2")).await
 }
 
-/// Holds every count back, keeps its signal in `counts`, and lets `again` stand for the page's timer.
+/// Holds every count back, keeps its signal in `counts`, and lets `again` stand for the page's
+/// timer.
 const HOLD: &str = "(() => {
     const [real, every] = [window.fetch, window.setInterval];
     window.counts = [];

@@ -37,8 +37,8 @@ async fn beat(stage: &Stage, node: NodeId, label: &str, kind: &str) -> Result<()
     Ok(())
 }
 
-/// The only node falls silent while a job is due that it cannot run: the stranded job makes way for the
-/// greater trouble.
+/// The only node falls silent while a job is due that it cannot run: the stranded job makes way for
+/// the greater trouble.
 pub(crate) async fn nothing_runs(stage: &mut Stage) -> Result<()> {
     stage.client.enqueue(NewJob::new("lonely", &0)).await?;
     let page = &stage.page;

@@ -196,8 +196,8 @@ impl Page {
         Ok(())
     }
 
-    /// What the console complained of: errors, broken policies, exceptions. Answers with an error status
-    /// are none: whether they are right is for the cases to say.
+    /// What the console complained of: errors, broken policies, exceptions. Answers with an error
+    /// status are none: whether they are right is for the cases to say.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let exceptions = self.0.told("Runtime.exceptionThrown");
         let mut all: Vec<String> = exceptions.iter().map(ToString::to_string).collect();

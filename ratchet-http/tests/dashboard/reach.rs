@@ -300,7 +300,8 @@ pub(crate) async fn phone(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// The contrast of every text with what lies behind it, by the formula of WCAG 2: those below 4.5 to 1.
+/// The contrast of every text with what lies behind it, by the formula of WCAG 2: those below 4.5
+/// to 1.
 const DIM: &str = "(() => {
     const parse = (text) => { const m = text.match(/[\\d.]+/g).map(Number); return text.startsWith('color(srgb') ? [m[0] * 255, m[1] * 255, m[2] * 255, m[3] ?? 1] : [m[0], m[1], m[2], m[3] ?? 1]; };
     const light = ([r, g, b]) => { const f = (c) => ((c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4); return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };

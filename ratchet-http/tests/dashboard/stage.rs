@@ -61,8 +61,8 @@ struct Server {
     task: JoinHandle<()>,
 }
 
-/// Runs a case on a fresh stage. A case fails, too, if the console complained or if anything but the API
-/// was asked for.
+/// Runs a case on a fresh stage. A case fails, too, if the console complained or if anything but
+/// the API was asked for.
 pub(crate) fn run(store: &Store, body: Body) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

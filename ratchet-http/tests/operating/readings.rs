@@ -72,7 +72,8 @@ async fn nobody_waits_for_a_count_and_who_comes_again_starts_none_too_soon() {
     let counted = |answer: &Value| answer["counts_at"].is_string();
     until(&router, "/api/overview", counted).await;
     assert_eq!(watched.calls("queues"), 1);
-    // The rest is the longest there is, 120 s: also for those who come and go, each after a quiet while.
+    // The rest is the longest there is, 120 s: also for those who come and go, each after a quiet
+    // while.
     tokio::time::sleep(62 * SECOND).await;
     look(&router, "/api/queues", 50).await;
     assert_eq!(watched.calls("queues"), 1);

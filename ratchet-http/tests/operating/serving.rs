@@ -277,7 +277,8 @@ async fn connections_without_requests_do_not_starve_the_probes() {
             held.extend(half_open(served.address).await);
         }
         if held.len() <= most {
-            // The process may open no more files, which the server has found out too. Room for the probes.
+            // The process may open no more files, which the server has found out too. Room for the
+            // probes.
             held.truncate(held.len() - 16);
         }
         for (path, status) in [("/health", "200"), ("/ready", "200"), ("/leader", "503")] {
@@ -334,8 +335,8 @@ async fn long_heads_are_refused() {
     }
 }
 
-/// Stops the clock of a test that starts paused, until this is dropped: while a blocking task runs, the
-/// runtime does not move its clock on.
+/// Stops the clock of a test that starts paused, until this is dropped: while a blocking task runs,
+/// the runtime does not move its clock on.
 fn stopped_clock() -> std::sync::mpsc::Sender<()> {
     let (hold, held) = std::sync::mpsc::channel();
     tokio::task::spawn_blocking(move || held.recv());

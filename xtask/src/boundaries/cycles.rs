@@ -1,16 +1,17 @@
 //! Finds cycles between the modules of the engine.
 //!
 //! # What counts
-//! The modules of a folder, files and folders alike, must have an order in which each uses only those
-//! before it, so that the folder can be drawn in layers. A module uses another if its code names it: in
-//! an import, or in a path that begins with `super`, `self`, `crate::engine` or the name of a child.
-//! Comments, strings and unit tests do not count.
+//! The modules of a folder, files and folders alike, must have an order in which each uses only
+//! those before it, so that the folder can be drawn in layers. A module uses another if its code
+//! names it: in an import, or in a path that begins with `super`, `self`, `crate::engine` or the
+//! name of a child. Comments, strings and unit tests do not count.
 //!
-//! - A use between two folders counts for the two folders that lie beside each other, whichever of their
-//!   files has it: `claim/poller.rs` that names `settle::buffer` makes `claim` use `settle`.
+//! - A use between two folders counts for the two folders that lie beside each other, whichever of
+//!   their files has it: `claim/poller.rs` that names `settle::buffer` makes `claim` use `settle`.
 //! - A name that a parent re-exports counts as a use of the child that declares it.
-//! - A parent that only declares and re-exports its children is not part of the picture. A parent with
-//!   code of its own is one more module beside its children: it may use them, or they it, not both.
+//! - A parent that only declares and re-exports its children is not part of the picture. A parent
+//!   with code of its own is one more module beside its children: it may use them, or they it, not
+//!   both.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
@@ -44,8 +45,8 @@ pub(super) struct Modules {
 pub(super) struct Cycle {
     /// All files with a part in it.
     pub(super) files: BTreeSet<String>,
-    /// A shortest cycle: a file, the file it uses, and so on. Where a folder is entered by one file and
-    /// left by another, both are there.
+    /// A shortest cycle: a file, the file it uses, and so on. Where a folder is entered by one file
+    /// and left by another, both are there.
     pub(super) chain: Vec<String>,
 }
 
@@ -96,8 +97,8 @@ impl Modules {
         cycles
     }
 
-    /// For each parent, which of the modules below it uses which other, each with one pair of files as
-    /// the proof. The empty name is the parent's own code.
+    /// For each parent, which of the modules below it uses which other, each with one pair of files
+    /// as the proof. The empty name is the parent's own code.
     fn levels(&self) -> BTreeMap<Module, Uses> {
         let mut levels: BTreeMap<Module, Uses> = BTreeMap::new();
         for (user, used) in self.uses() {

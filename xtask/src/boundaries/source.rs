@@ -1,5 +1,5 @@
-//! Reads Rust sources as far as the checks of the boundaries need: code without comments, strings and
-//! unit tests, and the paths in it.
+//! Reads Rust sources as far as the checks of the boundaries need: code without comments, strings
+//! and unit tests, and the paths in it.
 
 /// The code of a file: comments, the contents of strings and the unit tests at its end are blank.
 pub(super) fn code_of(source: &str) -> String {

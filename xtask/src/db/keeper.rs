@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 /// Runs a line of shell when it is dropped, and also when this process ends without dropping
 /// anything: at an interrupt, or killed.
 ///
-/// It is a waiting shell at the end of a pipe: when nobody holds the other end any more, it goes on.
+/// It is a waiting shell at the end of a pipe: when nobody holds the other end any more, it goes
+/// on.
 pub(super) struct Keeper {
     waiting: Child,
 }

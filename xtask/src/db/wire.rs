@@ -82,8 +82,8 @@ pub(super) fn run(port: u16, command: Document) -> Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// Makes a replica set of the servers on these ports, and waits until one of them is the primary. An
-/// election begins after two seconds without a primary, and not after ten, as it would.
+/// Makes a replica set of the servers on these ports, and waits until one of them is the primary.
+/// An election begins after two seconds without a primary, and not after ten, as it would.
 pub(super) fn initiate(ports: &[u16], set: &str) -> Result<()> {
     let member = |(number, port): (i32, &u16)| {
         Document::default()

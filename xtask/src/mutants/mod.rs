@@ -1,8 +1,9 @@
-//! Mutation testing of the SQL stores: runs the tests of a store with one wrong statement at a time,
-//! and prints the mutants that no case notices.
+//! Mutation testing of the SQL stores: runs the tests of a store with one wrong statement at a
+//! time, and prints the mutants that no case notices.
 //!
 //! A store is built once, with its feature `mutants`, which replaces the text of a statement at run
-//! time (`ratchet-mutant`). The mutants are data, in `mutants.toml` beside the manifest of the store.
+//! time (`ratchet-mutant`). The mutants are data, in `mutants.toml` beside the manifest of the
+//! store.
 
 mod report;
 mod set;
@@ -140,8 +141,8 @@ fn try_all(
     Ok(outcomes.map(outcome).collect())
 }
 
-/// Runs `work` on each item, at most `jobs` at a time, and returns the results in order. Begins no other
-/// item once one has failed.
+/// Runs `work` on each item, at most `jobs` at a time, and returns the results in order. Begins no
+/// other item once one has failed.
 fn at_once<T: Sync, R: Send>(
     jobs: usize,
     items: &[T],

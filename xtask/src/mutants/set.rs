@@ -112,8 +112,8 @@ fn parse(text: &str, statements: &BTreeMap<String, String>) -> Result<Vec<Mutant
     Ok(mutants)
 }
 
-/// The statement without its comments, with the one occurrence of `find` replaced, and with the mark
-/// by which the hook recognizes it.
+/// The statement without its comments, with the one occurrence of `find` replaced, and with the
+/// mark by which the hook recognizes it.
 fn replacement(original: &str, find: &str, replace: &str) -> Result<String> {
     let lines = original.lines().filter(|line| !line.starts_with("--"));
     let text = lines.collect::<Vec<_>>().join("\n");

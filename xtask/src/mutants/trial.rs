@@ -1,4 +1,5 @@
-//! Builds the tests of a store with the hook, and runs groups of their cases with a mutant or without.
+//! Builds the tests of a store with the hook, and runs groups of their cases with a mutant or
+//! without.
 
 use std::collections::BTreeMap;
 use std::fs;

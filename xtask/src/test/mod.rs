@@ -25,8 +25,8 @@ use crate::process::{self, Stopwatch};
 /// What to test.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only what needs no server and little time: unit tests, the engine, and the conformance suite on
-    /// memory and SQLite
+    /// Only what needs no server and little time: unit tests, the engine, and the conformance suite
+    /// on memory and SQLite
     #[arg(long)]
     quick: bool,
     /// Runs many random histories of the conformance suite on each store, for hours
@@ -38,8 +38,8 @@ pub(crate) struct Args {
     /// Keeps the processors and the disk busy beside the tests
     #[arg(long)]
     under_load: bool,
-    /// Passed on to the test runner, such as the name of a test; then documentation tests and examples
-    /// are left out
+    /// Passed on to the test runner, such as the name of a test; then documentation tests and
+    /// examples are left out
     #[arg(last = true)]
     runner: Vec<String>,
 }
@@ -53,11 +53,11 @@ enum Runner {
     Cargo,
 }
 
-/// How many tests run at the same time, for each processor: they wait for servers, the disk and each
-/// other a good part of their time.
+/// How many tests run at the same time, for each processor: they wait for servers, the disk and
+/// each other a good part of their time.
 const TESTS_PER_PROCESSOR: usize = 2;
-/// How many tests run at the same time at most: each may have a dozen connections, and the PostgreSQL of
-/// the tests has 200.
+/// How many tests run at the same time at most: each may have a dozen connections, and the
+/// PostgreSQL of the tests has 200.
 const MOST_TESTS: usize = 16;
 /// The packages of a quick run.
 const QUICK: [&str; 4] = [
@@ -66,8 +66,8 @@ const QUICK: [&str; 4] = [
     "ratchet-jobs-conformance",
     "ratchet-jobs-store-sqlite",
 ];
-/// A deep run: how many random histories each store has, how long the cases that run them may take, in
-/// seconds, how many seeds each simulation has, and how many cases each property.
+/// A deep run: how many random histories each store has, how long the cases that run them may take,
+/// in seconds, how many seeds each simulation has, and how many cases each property.
 const DEEP: [(&str, &str); 4] = [
     ("RATCHET_HISTORIES", "1000"),
     ("RATCHET_HISTORY_SECONDS", "14000"),
@@ -218,15 +218,15 @@ fn build(args: &Args, runner: Runner) -> Result<Done> {
         Runner::Cargo => process::cargo(&["test", "--no-run"]),
     };
     process::run(tests.args(selection(args)))?;
-    // Examples have the features of development dependencies, as tests have; programs alone would not,
-    // and half of the dependencies would be compiled again without them.
+    // Examples have the features of development dependencies, as tests have; programs alone would
+    // not, and half of the dependencies would be compiled again without them.
     let mut programs = process::cargo(&["build", "--bins", "--examples"]);
     process::run(programs.args(selection(args)))?;
     Ok(Done::new(true, ""))
 }
 
-/// Runs the tests as often as asked for, under load if asked for. A case that failed in one of the runs
-/// has failed in the report.
+/// Runs the tests as often as asked for, under load if asked for. A case that failed in one of the
+/// runs has failed in the report.
 fn repeated(
     args: &Args,
     runner: Runner,
@@ -355,8 +355,8 @@ fn examples(target: &Path, servers: &Servers) -> Result<Vec<Step>> {
     Ok(runs.into_iter().filter_map(run).collect())
 }
 
-/// Makes a small directory for `index-files-example` to read, fresh at each run, and leaves room for
-/// its database beside it.
+/// Makes a small directory for `index-files-example` to read, fresh at each run, and leaves room
+/// for its database beside it.
 fn index_files_input(target: &Path) -> Result<PathBuf> {
     let input = target.join("xtask").join("index_files");
     if input.is_dir() {

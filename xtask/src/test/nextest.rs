@@ -40,8 +40,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Takes a line, and returns what a person should see of it, if anything: all but the tests that
-    /// passed, and now and then how far the run is.
+    /// Takes a line, and returns what a person should see of it, if anything: all but the tests
+    /// that passed, and now and then how far the run is.
     pub(super) fn read(&mut self, line: &str) -> Option<String> {
         let line = line.trim_end();
         if line.trim_start().starts_with("Summary [") {

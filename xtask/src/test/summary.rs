@@ -121,7 +121,8 @@ fn dashboard(summary: &mut Summary) {
     }
 }
 
-/// Writes down how long each test took, the slowest first: seconds, binary and name, with tabs between.
+/// Writes down how long each test took, the slowest first: seconds, binary and name, with tabs
+/// between.
 pub(super) fn write_times(steps: &[Step], file: &Path) -> Result<()> {
     let tests = by_time(steps.iter().flat_map(|step| &step.tests));
     let line = |test: &&Ended| format!("{}\t{}\t{}\n", test.seconds, test.binary, test.name);
@@ -193,7 +194,8 @@ mod tests {
         }
     }
 
-    /// The longest summary there is: every phase, every server missing, more failures than are listed.
+    /// The longest summary there is: every phase, every server missing, more failures than are
+    /// listed.
     #[test]
     fn a_summary_has_at_most_25_lines() {
         let tests: Vec<Ended> = (0..40_u8)

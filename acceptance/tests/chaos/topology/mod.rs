@@ -1,8 +1,9 @@
-//! Faults of the database itself: failover, restore, lost connections. The worker processes survive.
+//! Faults of the database itself: failover, restore, lost connections. The worker processes
+//! survive.
 //!
 //! Each round has its own schema, four workers, and producers of plain jobs, jobs in lanes and jobs
-//! with permits: two on Ratchet's connections, one on the application's own pool. They continue after
-//! the fault. Every job in the database must end within a minute of it.
+//! with permits: two on Ratchet's connections, one on the application's own pool. They continue
+//! after the fault. Every job in the database must end within a minute of it.
 //!
 //! | figure | meaning |
 //! |---|---|

@@ -20,10 +20,11 @@ use super::now;
 use crate::field::spawn;
 use crate::worker::{Backend, Order};
 
-/// The number of endpoints. The test's own clients use the first; each worker has one of the others.
+/// The number of endpoints. The test's own clients use the first; each worker has one of the
+/// others.
 pub(crate) const ENDPOINTS: usize = 5;
-/// The first endpoint that stays on the old primary with a stale endpoint. A producer shares the last
-/// endpoint with a worker.
+/// The first endpoint that stays on the old primary with a stale endpoint. A producer shares the
+/// last endpoint with a worker.
 pub(crate) const STALE: usize = 3;
 /// The number of producers before the fault.
 pub(crate) const PRODUCERS: u64 = 3;
@@ -32,8 +33,8 @@ pub(crate) const LANES: usize = 12;
 const PERMITS: u32 = 8;
 /// How often each producer enqueues, and the jobs of each kind per tick.
 const TICK: Duration = Duration::from_millis(100);
-/// How many times as long a tick is on a replica set. Jobs in lanes need transactions there, and what is
-/// judged is no backlog.
+/// How many times as long a tick is on a replica set. Jobs in lanes need transactions there, and
+/// what is judged is no backlog.
 const SLOWER: u32 = 5;
 const BATCH: usize = 2;
 /// The jobs stored at once just before the fault.

@@ -46,8 +46,8 @@ impl Lock {
         }
     }
 
-    /// Takes the lock for a lease from now, also one that has run out and is free, or says for how long
-    /// somebody else has it.
+    /// Takes the lock for a lease from now, also one that has run out and is free, or says for how
+    /// long somebody else has it.
     async fn acquire(&mut self, client: &Client) -> Result<Option<Duration>, Failure> {
         let locks = client.store().locks();
         let (fence, left) = match locks.acquire(&self.name, &self.owner, LEASE).await? {
@@ -94,8 +94,8 @@ impl Lock {
     async fn keep(&mut self, client: &Client) {
         while self.fence.is_some() {
             tokio::time::sleep(RENEWAL).await;
-            // A renewal that failed is followed by another. Meanwhile the lock may be free, and is then
-            // taken again unless somebody was quicker.
+            // A renewal that failed is followed by another. Meanwhile the lock may be free, and is
+            // then taken again unless somebody was quicker.
             drop(self.acquire(client).await);
         }
     }

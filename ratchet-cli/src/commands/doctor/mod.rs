@@ -88,8 +88,8 @@ async fn look(client: &Client) -> Result<Seen, Failure> {
     })
 }
 
-/// How far this host's clock is ahead of the database's, in milliseconds, how exactly that is known,
-/// and the database's time. The answer is taken to be from the middle of the round trip.
+/// How far this host's clock is ahead of the database's, in milliseconds, how exactly that is
+/// known, and the database's time. The answer is taken to be from the middle of the round trip.
 async fn compare_clocks(client: &Client) -> Result<(i64, Duration, time::Timestamp), Failure> {
     let mut best: Option<(i64, Duration, time::Timestamp)> = None;
     for _ in 0..LOOKS {

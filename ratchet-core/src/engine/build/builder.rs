@@ -79,13 +79,13 @@ impl NodeBuilder {
         }
     }
 
-    /// [Closes](crate::Store::close) the store when the node's run ends: for programs that have no other
-    /// use for it. The node cannot run again, and its clients fail. If the future of the run is dropped,
-    /// the store stays open.
+    /// [Closes](crate::Store::close) the store when the node's run ends: for programs that have no
+    /// other use for it. The node cannot run again, and its clients fail. If the future of the run
+    /// is dropped, the store stays open.
     ///
-    /// Where the program also serves requests that use the store, let the node end after the server:
-    /// `node.run_until(async { serve.await })`. Side by side, as with `join!(serve, node.run())`, the node closes
-    /// the store while requests are still answered.
+    /// Where the program also serves requests that use the store, let the node end after the
+    /// server: `node.run_until(async { serve.await })`. Side by side, as with
+    /// `join!(serve, node.run())`, the node closes the store while requests are still answered.
     pub fn owns_store(mut self) -> Self {
         self.owns_store = true;
         self

@@ -14,8 +14,8 @@ use crate::route::Selection;
 
 impl NodeBuilder {
     /// What is wrong with the settings so far, whatever the program registers later: for those who
-    /// check settings that are not of the program. Before a job or a daemon is registered, kinds and
-    /// roles that a setting names count as known.
+    /// check settings that are not of the program. Before a job or a daemon is registered, kinds
+    /// and roles that a setting names count as known.
     #[must_use]
     pub fn check_settings(&self) -> Vec<SettingProblem> {
         let mut problems = self.problems.clone();

@@ -17,15 +17,16 @@ impl NodeBuilder {
     /// [`JobResponse`](crate::JobResponse). Needs the feature `tower`.
     ///
     /// The layer that was added first is the outermost. Layers of one kind
-    /// ([`layer_for`](Self::layer_for)) are inside those of all kinds. A layer is made once, when the
-    /// node is built, and its service is cloned for every job: what its clones share, such as the
-    /// permits of a `ConcurrencyLimit`, they share for all jobs of the node.
+    /// ([`layer_for`](Self::layer_for)) are inside those of all kinds. A layer is made once, when
+    /// the node is built, and its service is cloned for every job: what its clones share, such as
+    /// the permits of a `ConcurrencyLimit`, they share for all jobs of the node.
     ///
     /// # What a layer is part of
-    /// Layers run where the body runs: in its slot, its tracing span and its timeout, whose end drops
-    /// them together with the body. What waits in a layer therefore keeps a slot; limits by queue or
-    /// kind are better kept by a [`Pool`](crate::Pool). The error of a layer is a failed attempt like
-    /// that of a body, its panic too. Jobs whose payload does not decode never come to a layer.
+    /// Layers run where the body runs: in its slot, its tracing span and its timeout, whose end
+    /// drops them together with the body. What waits in a layer therefore keeps a slot; limits by
+    /// queue or kind are better kept by a [`Pool`](crate::Pool). The error of a layer is a failed
+    /// attempt like that of a body, its panic too. Jobs whose payload does not decode never come to
+    /// a layer.
     ///
     /// ```
     /// # use std::sync::Arc;

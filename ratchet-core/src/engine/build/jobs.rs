@@ -13,8 +13,8 @@ use crate::priority::Aging;
 use crate::route::Selection;
 
 impl NodeBuilder {
-    /// Lets the node run jobs of this type, or of these types, under all their names; jobs of other kinds
-    /// are left to other nodes.
+    /// Lets the node run jobs of this type, or of these types, under all their names; jobs of other
+    /// kinds are left to other nodes.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -47,7 +47,8 @@ impl NodeBuilder {
     }
 
     /// Gives the bodies a value, which they get by its type from
-    /// [`JobContext::state`](crate::JobContext::state). A second value of a type replaces the first.
+    /// [`JobContext::state`](crate::JobContext::state). A second value of a type replaces the
+    /// first.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.state.insert(value);
         self
@@ -80,10 +81,10 @@ impl NodeBuilder {
         }
     }
 
-    /// Sets whether the node takes jobs that require no capability, which is the default. A node with
-    /// rare hardware sets `false`: it then leaves the jobs that any node can run to the others, and
-    /// takes only those that require one of its [`capabilities`](Self::capabilities). The slots of
-    /// [`SYSTEM_QUEUE`](crate::SYSTEM_QUEUE) take its jobs either way, unless
+    /// Sets whether the node takes jobs that require no capability, which is the default. A node
+    /// with rare hardware sets `false`: it then leaves the jobs that any node can run to the
+    /// others, and takes only those that require one of its [`capabilities`](Self::capabilities).
+    /// The slots of [`SYSTEM_QUEUE`](crate::SYSTEM_QUEUE) take its jobs either way, unless
     /// [`system_concurrency`](Self::system_concurrency) is 0. [`Pool::untagged`] sets it for one
     /// pool.
     ///

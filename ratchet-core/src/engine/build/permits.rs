@@ -5,16 +5,16 @@ use crate::error::SettingProblem;
 use crate::name::Name;
 
 impl NodeBuilder {
-    /// Declares that at most `max` jobs with the [permit](crate::NewJob::permit) of this resource run at
-    /// once in the cluster. The node makes the resource known before its first enqueue and when it joins,
-    /// unless it is known. An [`enqueue_in`](crate::Client::enqueue_in) does not: call
-    /// [`Node::declare_permits`](crate::Node::declare_permits) first, in a program that enqueues before it
-    /// runs the node.
+    /// Declares that at most `max` jobs with the [permit](crate::NewJob::permit) of this resource
+    /// run at once in the cluster. The node makes the resource known before its first enqueue and
+    /// when it joins, unless it is known. An [`enqueue_in`](crate::Client::enqueue_in) does not:
+    /// call [`Node::declare_permits`](crate::Node::declare_permits) first, in a program that
+    /// enqueues before it runs the node.
     ///
     /// The first declaration wins: what an operator has set since
-    /// ([`Client::set_permits`](crate::Client::set_permits)) stays, and so does the number of an earlier
-    /// release. A node logs that its program declares another one. A second number for a resource replaces
-    /// the first in this builder.
+    /// ([`Client::set_permits`](crate::Client::set_permits)) stays, and so does the number of an
+    /// earlier release. A node logs that its program declares another one. A second number for a
+    /// resource replaces the first in this builder.
     ///
     /// ```
     /// # use std::sync::Arc;

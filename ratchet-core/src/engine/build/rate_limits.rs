@@ -6,8 +6,8 @@ use crate::limiter::RateLimit;
 use crate::name::Name;
 
 impl NodeBuilder {
-    /// Begins bodies of this type no faster than the limit says. Those that have to wait keep no slot
-    /// from others, and it costs them no attempt.
+    /// Begins bodies of this type no faster than the limit says. Those that have to wait keep no
+    /// slot from others, and it costs them no attempt.
     ///
     /// ```
     /// # use std::sync::Arc;

@@ -6,8 +6,8 @@ use super::builder::NodeBuilder;
 use crate::model::Recurring;
 
 impl NodeBuilder {
-    /// Declares a recurring job: it is put whenever the node starts, in place of what is stored under
-    /// its name. Any node of the cluster fires it, and any that has the kind runs its jobs.
+    /// Declares a recurring job: it is put whenever the node starts, in place of what is stored
+    /// under its name. Any node of the cluster fires it, and any that has the kind runs its jobs.
     ///
     /// While different versions of a program are being started, the one that started last has its
     /// way. What is not declared any more stays, unless the node
@@ -42,8 +42,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Deletes, when the node starts, the definitions that a node declared before this one began and
-    /// that this program does not declare. Definitions made at run time stay. No unless set.
+    /// Deletes, when the node starts, the definitions that a node declared before this one began
+    /// and that this program does not declare. Definitions made at run time stay. No unless set.
     ///
     /// Only for clusters in which all nodes run the same program: a node cannot know what another
     /// program declares. A node that restarts with an older version deletes what a newer one has

@@ -14,10 +14,11 @@ impl NodeBuilder {
     /// back its jobs at once. The default is made from the node's random id, which is a new one at
     /// each start and cannot be set.
     ///
-    /// Two processes with one label, such as copies of one deployment, displace each other: the older
-    /// loses its claims and its roles and stops with [`RunError::Displaced`](crate::RunError), "another
-    /// node runs under the label …". One that is started again then displaces the other. Give
-    /// each a label of its own (a stateful set's pod name, host and port), or none.
+    /// Two processes with one label, such as copies of one deployment, displace each other: the
+    /// older loses its claims and its roles and stops with
+    /// [`RunError::Displaced`](crate::RunError), "another node runs under the label …". One that is
+    /// started again then displaces the other. Give each a label of its own (a stateful set's pod
+    /// name, host and port), or none.
     pub fn label(mut self, label: &str) -> Self {
         self.label = self.keep(Name::new("label", label));
         self
@@ -32,16 +33,16 @@ impl NodeBuilder {
         self
     }
 
-    /// Runs one instance of this body in the whole cluster: on the node that leads in the role of this
-    /// name, for which every node with the daemon stands.
+    /// Runs one instance of this body in the whole cluster: on the node that leads in the role of
+    /// this name, for which every node with the daemon stands.
     ///
     /// It is told to stop ([`DaemonContext::stopped`]) when the node drains or ceases to lead, and
-    /// dropped if it does not; another node then starts its own. A body that fails or panics is started
-    /// again after a growing delay; if it fails five times in a row, its node leaves it to others for
-    /// five minutes. A body that returns `Ok` is started again in the next term only.
+    /// dropped if it does not; another node then starts its own. A body that fails or panics is
+    /// started again after a growing delay; if it fails five times in a row, its node leaves it to
+    /// others for five minutes. A body that returns `Ok` is started again in the next term only.
     ///
-    /// For a moment after its node has lost leadership without knowing it, two instances may run. What
-    /// only one may write needs the [`guard`](DaemonContext::guard) or the
+    /// For a moment after its node has lost leadership without knowing it, two instances may run.
+    /// What only one may write needs the [`guard`](DaemonContext::guard) or the
     /// [`term`](DaemonContext::term).
     ///
     /// ```
@@ -72,9 +73,9 @@ impl NodeBuilder {
         self
     }
 
-    /// Claims only while the node leads in this role, which is added if it is not there: one node of
-    /// the cluster works, the others stand by, warm. What a node claimed and has not begun goes back
-    /// when it ceases to lead.
+    /// Claims only while the node leads in this role, which is added if it is not there: one node
+    /// of the cluster works, the others stand by, warm. What a node claimed and has not begun goes
+    /// back when it ceases to lead.
     pub fn active_passive(mut self, role: &str) -> Self {
         if let Some(role) = self.keep(Name::new("active_passive", role)) {
             if !self.leads.contains(&role) {
@@ -85,17 +86,17 @@ impl NodeBuilder {
         self
     }
 
-    /// Takes part in these roles only; all unless set. `worker` runs jobs, `maintenance` looks after
-    /// the cluster, the others are those of [`role`](Self::role), [`daemon`](Self::daemon) and
-    /// [`active_passive`](Self::active_passive).
+    /// Takes part in these roles only; all unless set. `worker` runs jobs, `maintenance` looks
+    /// after the cluster, the others are those of [`role`](Self::role), [`daemon`](Self::daemon)
+    /// and [`active_passive`](Self::active_passive).
     pub fn roles<'a>(mut self, roles: impl IntoIterator<Item = &'a str>) -> Self {
         self.roles = Some(self.names("role", roles));
         self
     }
 
-    /// Whether the node may lead at all, in roles of the application or of the engine (which has one,
-    /// `maintenance`: taking back what dead nodes held, and deleting what is old). Yes unless set;
-    /// a cluster needs one node that may.
+    /// Whether the node may lead at all, in roles of the application or of the engine (which has
+    /// one, `maintenance`: taking back what dead nodes held, and deleting what is old). Yes unless
+    /// set; a cluster needs one node that may.
     pub fn promotable(mut self, promotable: bool) -> Self {
         self.promotable = promotable;
         self
@@ -119,7 +120,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Leaves it for so long to others to take over from a leader that vanished. Default: not at all.
+    /// Leaves it for so long to others to take over from a leader that vanished. Default: not at
+    /// all.
     pub fn takeover_delay(mut self, delay: Duration) -> Self {
         self.config.takeover_delay = delay;
         self

@@ -49,17 +49,17 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets what becomes of finished jobs. Default: successes are deleted after a day, dead letters and
-    /// cancelled jobs after 90 days.
+    /// Sets what becomes of finished jobs. Default: successes are deleted after a day, dead letters
+    /// and cancelled jobs after 90 days.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.config.retention = retention;
         self
     }
 
     /// Names the queues whose backlog the cluster's leader reports as the gauges
-    /// `ratchet_queue_due_jobs` and `ratchet_queue_oldest_due_seconds`, for autoscalers. Default none;
-    /// at most 50, because each queue is two time series. Set the same list on every node that may
-    /// lead: only the leader of `maintenance` measures, about every 15 s.
+    /// `ratchet_queue_due_jobs` and `ratchet_queue_oldest_due_seconds`, for autoscalers. Default
+    /// none; at most 50, because each queue is two time series. Set the same list on every node
+    /// that may lead: only the leader of `maintenance` measures, about every 15 s.
     pub fn measured_queues<'a>(mut self, queues: impl IntoIterator<Item = &'a str>) -> Self {
         let mut queues = self.names("measured_queues", queues);
         queues.sort();

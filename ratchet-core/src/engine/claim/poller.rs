@@ -37,10 +37,10 @@ use crate::time;
 const GROWTH: f64 = 1.5;
 /// By how much a wait is moved at random, either way.
 const JITTER: f64 = 0.1;
-/// The most jobs to ask for at once: enough to spread the cost of a call, and a third of what a node
-/// may hold by default, so that one batch is claimed while another runs and a third is settled. On
-/// PostgreSQL 256 drained 0.68 of the floor, 320 reached 0.73, and 512, where claims and settlements
-/// wait for each other, 0.50.
+/// The most jobs to ask for at once: enough to spread the cost of a call, and a third of what a
+/// node may hold by default, so that one batch is claimed while another runs and a third is
+/// settled. On PostgreSQL 256 drained 0.68 of the floor, 320 reached 0.73, and 512, where claims
+/// and settlements wait for each other, 0.50.
 const MAX_CLAIM: usize = 320;
 
 /// The handles that the pollers use.
@@ -181,8 +181,8 @@ impl Poller {
         next.saturating_duration_since(time::monotonic())
     }
 
-    /// Asks for jobs of these kinds; how many there were, if the store answered, and how long to wait
-    /// before asking for more of them.
+    /// Asks for jobs of these kinds; how many there were, if the store answered, and how long to
+    /// wait before asking for more of them.
     async fn poll(
         &mut self,
         run: &PollerHandles,

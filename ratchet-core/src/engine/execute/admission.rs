@@ -1,5 +1,5 @@
-//! Admits claimed jobs under the rate limits of their kinds, and decides what becomes of those that have
-//! to wait.
+//! Admits claimed jobs under the rate limits of their kinds, and decides what becomes of those that
+//! have to wait.
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,8 +24,8 @@ const FARTHEST: Duration = Duration::from_secs(86_400);
 const LONGEST: Duration = Duration::from_secs(600);
 /// From how many keys on those are forgotten that nothing is put off for any more.
 const MANY: usize = 1_024;
-/// By which part of an interval a job of a limited key is put off for longer than needed at most, so
-/// that those of several nodes do not come back together.
+/// By which part of an interval a job of a limited key is put off for longer than needed at most,
+/// so that those of several nodes do not come back together.
 const JITTER: f64 = 0.1;
 
 /// The rate limits of a node, and the jobs that they hold up during one run.
@@ -51,9 +51,9 @@ impl Admission {
     }
 }
 
-/// Whether the body of a claim may begin; the settlement of the claim if not. If all of its kind have
-/// to wait, it goes back to its place and the poller leaves the kind alone; otherwise it is put off
-/// behind those of its key that were put off before it.
+/// Whether the body of a claim may begin; the settlement of the claim if not. If all of its kind
+/// have to wait, it goes back to its place and the poller leaves the kind alone; otherwise it is
+/// put off behind those of its key that were put off before it.
 pub(crate) async fn admit(
     admission: &Admission,
     pool: &RunPool,

@@ -189,11 +189,11 @@ async fn execute(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Ready) {
     run.claims.settle_ended(pool, &claim, settlement);
 }
 
-/// Whether the body of a claim may begin: the node still holds the claim, as far as it can know, and still
-/// runs jobs. Otherwise the claim is lost or released.
+/// Whether the body of a claim may begin: the node still holds the claim, as far as it can know,
+/// and still runs jobs. Otherwise the claim is lost or released.
 ///
-/// A process that was stopped, or cut off from its database, may hold claims that other nodes took back.
-/// It waits for a heartbeat, which says so.
+/// A process that was stopped, or cut off from its database, may hold claims that other nodes took
+/// back. It waits for a heartbeat, which says so.
 async fn is_cleared(run: &ExecutorHandles, pool: &RunPool, claim: &Claim, node: NodeId) -> bool {
     let alive = run.liveness.wait_until_alive().await;
     if node != run.identity.node() {
@@ -208,8 +208,8 @@ async fn is_cleared(run: &ExecutorHandles, pool: &RunPool, claim: &Claim, node: 
     true
 }
 
-/// Notes that the body of a claim begins, once an earlier body of its job is gone: the poller has told it
-/// to stop. `None` if the claim was lost or released before that.
+/// Notes that the body of a claim begins, once an earlier body of its job is gone: the poller has
+/// told it to stop. `None` if the claim was lost or released before that.
 async fn begin(
     run: &ExecutorHandles,
     pool: &RunPool,

@@ -1,5 +1,5 @@
-//! Postpones jobs whose payload has a newer version than this node knows, so that a node of the next
-//! release can take them while a deploy is under way.
+//! Postpones jobs whose payload has a newer version than this node knows, so that a node of the
+//! next release can take them while a deploy is under way.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

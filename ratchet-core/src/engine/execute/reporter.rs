@@ -136,8 +136,8 @@ pub(crate) async fn run(reporter: Arc<Reporter>) {
     }
 }
 
-/// Sends what there is to tell, and returns how many reports that were. A failure keeps them for the next
-/// time.
+/// Sends what there is to tell, and returns how many reports that were. A failure keeps them for
+/// the next time.
 async fn tick(reporter: &Reporter) -> Result<usize> {
     let now = time::monotonic();
     let (mut jobs, mut reports) = (Vec::new(), Vec::new());

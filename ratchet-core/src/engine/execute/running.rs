@@ -136,8 +136,8 @@ impl RunningSet {
         job.gone.cancel();
     }
 
-    /// Has the store asked about each body that began before `asked` and whose claim it did not list
-    /// then. The list alone is no proof: it may lack a claim that another call is writing.
+    /// Has the store asked about each body that began before `asked` and whose claim it did not
+    /// list then. The list alone is no proof: it may lack a claim that another call is writing.
     pub(crate) fn doubt_unlisted(&self, listed: &HashSet<ClaimToken>, asked: Instant) {
         for job in self.jobs().values() {
             if job.begun < asked && !listed.contains(&job.claim.token) {

@@ -2,9 +2,10 @@
 //!
 //! A body of such a job begins only after the store knows that it does, so that a further loss
 //! counts against the jobs that were running and no others. From
-//! [`Config::isolate_from`](crate::engine::settings::config::Config::isolate_from) losses on, at most one of them
-//! runs on a node at a time: then a job that kills its process kills it alone, and uses up its own
-//! crash budget only. The others are put off, at no cost, and any node may run them meanwhile.
+//! [`Config::isolate_from`](crate::engine::settings::config::Config::isolate_from) losses on, at
+//! most one of them runs on a node at a time: then a job that kills its process kills it alone, and
+//! uses up its own crash budget only. The others are put off, at no cost, and any node may run them
+//! meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -98,8 +98,8 @@ impl DaemonContext {
 
     /// Whether the body is to stop: the node drains, or leads no more in this [`term`](Self::term).
     /// Synchronous, and without I/O. Like [`Leadership::is_leader`] it compares the deadline of the
-    /// tenure with the clock, so a process that was stopped past that deadline sees it at once, before
-    /// [`stopped`](Self::stopped) resolves.
+    /// tenure with the clock, so a process that was stopped past that deadline sees it at once,
+    /// before [`stopped`](Self::stopped) resolves.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stop.is_cancelled() || self.leadership.term() != Some(self.term)

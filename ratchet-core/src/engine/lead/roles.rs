@@ -9,8 +9,8 @@ use crate::cluster::{Election, Leadership};
 use crate::model::Guard;
 use crate::store::Store;
 
-/// The role whose leader looks after the cluster: marks silent nodes dead, takes back what they held,
-/// deletes what is old.
+/// The role whose leader looks after the cluster: marks silent nodes dead, takes back what they
+/// held, deletes what is old.
 pub(crate) const MAINTENANCE: &str = "maintenance";
 
 /// A role that the node may lead in.
@@ -82,8 +82,9 @@ impl Roles {
         self.0.iter().any(|one| one.leadership.is_leader())
     }
 
-    /// Returns the guard of what the leader of the maintenance role writes. `None` while this node does
-    /// not lead in it, and on a store without guards: then only what is safe for all may be written.
+    /// Returns the guard of what the leader of the maintenance role writes. `None` while this node
+    /// does not lead in it, and on a store without guards: then only what is safe for all may be
+    /// written.
     pub(crate) fn maintenance_guard(&self, store: &dyn Store) -> Option<Guard> {
         let leadership = self.leadership(MAINTENANCE)?;
         let guards = leadership.is_leader() && store.guards();

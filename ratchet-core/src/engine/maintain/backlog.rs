@@ -1,7 +1,7 @@
 //! Measures the backlog of the queues named by `measured_queues`, for autoscalers.
 //!
-//! Only the leader of the maintenance role does it. A pass makes one call for all queues and one for each
-//! queue with due jobs, which counts no further than [`COUNTED`].
+//! Only the leader of the maintenance role does it. A pass makes one call for all queues and one
+//! for each queue with due jobs, which counts no further than [`COUNTED`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -88,8 +88,8 @@ async fn measure(run: &BacklogHandles, leadership: &Leadership) {
     }
 }
 
-/// Reads how many jobs of each queue are due, and how long the oldest has been. Changes no gauge, so a
-/// pass that fails midway leaves figures of one time.
+/// Reads how many jobs of each queue are due, and how long the oldest has been. Changes no gauge,
+/// so a pass that fails midway leaves figures of one time.
 async fn pass(
     run: &BacklogHandles,
     queues: impl Iterator<Item = &Name>,

@@ -1,9 +1,9 @@
 //! The heartbeat: keeps the node alive and carries orders to it.
 //!
-//! The reply lists the claims that the store has under this node, with the cancel requests for their
-//! jobs. It may order the node to drain, or say that the cluster took the node for dead. A node that
-//! was only slow then drops what it held and goes on under a new id; other nodes take those jobs. A
-//! node that was displaced by another node with its label stops.
+//! The reply lists the claims that the store has under this node, with the cancel requests for
+//! their jobs. It may order the node to drain, or say that the cluster took the node for dead. A
+//! node that was only slow then drops what it held and goes on under a new id; other nodes take
+//! those jobs. A node that was displaced by another node with its label stops.
 //!
 //! [`HeartbeatInterval`] decides how often it beats.
 
@@ -51,7 +51,8 @@ pub(crate) struct HeartbeatHandles {
     pub(crate) profile: NodeProfile,
     /// How many bodies the node may run at once.
     pub(crate) capacity: usize,
-    /// Held during a heartbeat and what it leads to: two at a time could both change who the node is.
+    /// Held during a heartbeat and what it leads to: two at a time could both change who the node
+    /// is.
     pub(crate) beating: Mutex<()>,
     /// Cancelled when the run stops claiming.
     pub(crate) draining: CancellationToken,
@@ -111,8 +112,8 @@ pub(crate) async fn tick(run: &HeartbeatHandles) -> Result<()> {
     Ok(())
 }
 
-/// Sends one heartbeat with this status, after the one that is under way, if there is one: two at once
-/// would take each other's `last_seen` for a rewind.
+/// Sends one heartbeat with this status, after the one that is under way, if there is one: two at
+/// once would take each other's `last_seen` for a rewind.
 pub(crate) async fn announce(run: &HeartbeatHandles, status: NodeStatus) -> Result<HeartbeatReply> {
     let _beating = run.beating.lock().await;
     beat(run, status).await
@@ -154,8 +155,8 @@ pub(crate) async fn beat(run: &HeartbeatHandles, status: NodeStatus) -> Result<H
     Ok(reply)
 }
 
-/// Whether no node would wait for the death of this one to be noticed: it holds nothing, leads in nothing,
-/// and neither comes nor goes.
+/// Whether no node would wait for the death of this one to be noticed: it holds nothing, leads in
+/// nothing, and neither comes nor goes.
 fn is_at_rest(run: &HeartbeatHandles) -> bool {
     let idle = run.running.len() == 0 && !run.claims.has_waiting();
     idle && run.identity.status() == NodeStatus::Active && !run.roles.any_leads()

@@ -1,12 +1,12 @@
 //! The reclaimer: marks silent nodes dead and takes back what they held.
 //!
-//! The leader of the maintenance role does this, the first time as soon as it is elected; every node
-//! once when it starts, to take back its own, and then seldom, in case nobody leads. Passes that
-//! overlap reclaim each claim once. A pass begins with a heartbeat: a node that was asleep must not
-//! find itself among the dead. After an outage of the database, or a step of its clock, the others get
-//! `dead_after` to be heard again before their silence counts. A job whose crash budget is used up is
-//! settled here as failed, through the same fenced write as every other end. Jobs whose signal did not
-//! come in time are failed in the same passes.
+//! The leader of the maintenance role does this, the first time as soon as it is elected; every
+//! node once when it starts, to take back its own, and then seldom, in case nobody leads. Passes
+//! that overlap reclaim each claim once. A pass begins with a heartbeat: a node that was asleep
+//! must not find itself among the dead. After an outage of the database, or a step of its clock,
+//! the others get `dead_after` to be heard again before their silence counts. A job whose crash
+//! budget is used up is settled here as failed, through the same fenced write as every other end.
+//! Jobs whose signal did not come in time are failed in the same passes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,7 +116,8 @@ async fn tick(run: &ReclaimerHandles) -> Result<()> {
             );
             run.wake_queue.wake(None);
         }
-        // Claims that could not be settled are found again: in the next pass, so that this one ends.
+        // Claims that could not be settled are found again: in the next pass, so that this one
+        // ends.
         let moved = reclaimed.iter().any(|lost| !lost.exhausted);
         let more = reclaimed.len() == request.limit && (moved || matches!(failed, Ok(1..)));
         if failed.is_err() || !more {

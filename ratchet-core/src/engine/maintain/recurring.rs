@@ -1,11 +1,11 @@
-//! Recurring definitions: puts those that the program declares when the node starts, and fires those
-//! whose slots have come.
+//! Recurring definitions: puts those that the program declares when the node starts, and fires
+//! those whose slots have come.
 //!
-//! Every node does this, and no node has to: nodes race for what is due, the store decides what that
-//! is, and the token of a claim lets one of them fire it. A node that dies between claim and firing
-//! delays these slots by the rest of its lease; more of them may be overdue then, and what becomes of
-//! those says the misfire policy. Between looks the loop sleeps until the next slot; waking early
-//! costs a look and nothing else.
+//! Every node does this, and no node has to: nodes race for what is due, the store decides what
+//! that is, and the token of a claim lets one of them fire it. A node that dies between claim and
+//! firing delays these slots by the rest of its lease; more of them may be overdue then, and what
+//! becomes of those says the misfire policy. Between looks the loop sleeps until the next slot;
+//! waking early costs a look and nothing else.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,13 +36,13 @@ use crate::time::{self, Timestamp, millis_between, to_millis};
 const BATCH: usize = 100;
 /// The most jobs that one call makes, unless a single definition makes more.
 const JOBS: usize = 500;
-/// How long the others leave a claimed definition to this node. It only saves them the work of planning
-/// what this node fires already, so it is short: slots that wait for its end come late.
+/// How long the others leave a claimed definition to this node. It only saves them the work of
+/// planning what this node fires already, so it is short: slots that wait for its end come late.
 const LEASE: Duration = Duration::from_secs(3);
 /// The least time between two looks that others ask for.
 const APART: Duration = Duration::from_millis(100);
-/// How much later than the others a node looks that met a definition it cannot read, perhaps one of the
-/// next release, and for how long: each time it claims it, it keeps it from them for a lease.
+/// How much later than the others a node looks that met a definition it cannot read, perhaps one of
+/// the next release, and for how long: each time it claims it, it keeps it from them for a lease.
 const BEHIND: Duration = Duration::from_millis(500);
 const BEHIND_FOR: Duration = Duration::from_secs(60);
 /// By how much at most nodes that wait for one slot come one after the other.
@@ -193,8 +193,8 @@ fn part_of(firings: &[RecurringFiring]) -> usize {
     fits.count().max(1)
 }
 
-/// Fires definitions in one call, or, if that fails, each in its own: perhaps it is one of them that
-/// cannot be fired, and the others shall not suffer.
+/// Fires definitions in one call, or, if that fails, each in its own: perhaps it is one of them
+/// that cannot be fired, and the others shall not suffer.
 async fn fire_part(run: &RecurringHandles, part: &[RecurringFiring]) -> Result<()> {
     let tried = fire(run, part, TRIES).await;
     let (Err(error), true) = (&tried, part.len() > 1) else {
@@ -322,8 +322,9 @@ async fn idle(
     }
 }
 
-/// Puts what the program declares, waiting for the database if it is away; then retires what it does
-/// not declare any more, if that is wanted. What needs a permit that nobody has set yet is returned.
+/// Puts what the program declares, waiting for the database if it is away; then retires what it
+/// does not declare any more, if that is wanted. What needs a permit that nobody has set yet is
+/// returned.
 pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
     let mut waiting = Vec::new();
     for definition in run.declared.iter() {

@@ -1,7 +1,8 @@
 //! Hands back the claims that the store lists under this node and the node never received.
 //!
-//! The heartbeat finds them; they are settled here, beside the heartbeat, so that a store that settles
-//! slowly keeps no node silent. What cannot be handed back is found again by the next heartbeat.
+//! The heartbeat finds them; they are settled here, beside the heartbeat, so that a store that
+//! settles slowly keeps no node silent. What cannot be handed back is found again by the next
+//! heartbeat.
 
 use std::sync::Arc;
 

@@ -1,9 +1,10 @@
 //! Detects steps of the database's clock.
 //!
 //! The store reads the database's time of a heartbeat reply between sending and receiving. So two
-//! readings bound the time between them without any estimate of the network: at least from the receipt
-//! of the first reply to the sending of the second heartbeat, at most from the sending of the first to
-//! the receipt of the second. If the database's clock moved by more or by less than that, it stepped.
+//! readings bound the time between them without any estimate of the network: at least from the
+//! receipt of the first reply to the sending of the second heartbeat, at most from the sending of
+//! the first to the receipt of the second. If the database's clock moved by more or by less than
+//! that, it stepped.
 //!
 //! A suspended process sees a step forward, because Linux stops the monotonic clock during suspend.
 //! That process cannot know how long the other nodes were silent, so it must take the same care.

@@ -1,8 +1,9 @@
 //! How often the node sends a heartbeat.
 //!
 //! Often while something can depend on it: the node holds claims, leads, drains, or others come and
-//! go. Otherwise seldom: nobody waits for the death of a node that holds nothing to be noticed. Each
-//! heartbeat says how long the next may be away, and a node counts as dead only after three of these.
+//! go. Otherwise seldom: nobody waits for the death of a node that holds nothing to be noticed.
+//! Each heartbeat says how long the next may be away, and a node counts as dead only after three of
+//! these.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -57,14 +58,15 @@ impl HeartbeatInterval {
         self.due.notified().await;
     }
 
-    /// Publishes the short interval and beats now, so that the store's list of claims arrives: a claim
-    /// call whose answer was lost may have claimed jobs.
+    /// Publishes the short interval and beats now, so that the store's list of claims arrives: a
+    /// claim call whose answer was lost may have claimed jobs.
     pub(crate) fn doubt_claims(&self) {
         self.hurry();
         self.beat_now();
     }
 
-    /// Notes that the node has something to lose from now on: the other nodes must hear of it often.
+    /// Notes that the node has something to lose from now on: the other nodes must hear of it
+    /// often.
     pub(crate) fn at_work(&self) {
         self.state().has_worked = true;
         if self.is_slow() {

@@ -1,5 +1,5 @@
-//! How long the node's heartbeats have come through, and what that says about it, about the other nodes
-//! and about the database's clock.
+//! How long the node's heartbeats have come through, and what that says about it, about the other
+//! nodes and about the database's clock.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -61,8 +61,8 @@ impl Liveness {
         }
     }
 
-    /// Takes note of the reply to `heartbeat`, which was sent at `sent`. A step of the database's clock
-    /// is a gap, and so is a rewind: the row is older than what was written, or missing.
+    /// Takes note of the reply to `heartbeat`, which was sent at `sent`. A step of the database's
+    /// clock is a gap, and so is a rewind: the row is older than what was written, or missing.
     pub(crate) fn heard(&self, heartbeat: &Heartbeat, sent: Instant, reply: &HeartbeatReply) {
         let (node, database) = (heartbeat.node, reply.database_time);
         let alive = reply.status.is_live();
@@ -132,8 +132,8 @@ impl Liveness {
         NodeRecord::patience(interval, self.common.config.dead_after)
     }
 
-    /// Waits until no other node can have taken this one for dead because of its silence, if all nodes
-    /// have this one's `dead_after`. Returns `false` if the node drains before that.
+    /// Waits until no other node can have taken this one for dead because of its silence, if all
+    /// nodes have this one's `dead_after`. Returns `false` if the node drains before that.
     pub(crate) async fn wait_until_alive(&self) -> bool {
         loop {
             let heard = self.heard.notified();
@@ -155,8 +155,9 @@ impl Liveness {
         }
     }
 
-    /// The database went back to an earlier state: it failed over to a copy that lags, or was restored.
-    /// What the rows say of the other nodes is old, and so is what this node was told of its claims.
+    /// The database went back to an earlier state: it failed over to a copy that lags, or was
+    /// restored. What the rows say of the other nodes is old, and so is what this node was told of
+    /// its claims.
     fn rewound(&self) {
         metrics::database_rewound();
         let again = self.common.config.dead_after;

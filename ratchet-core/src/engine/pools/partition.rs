@@ -1,7 +1,7 @@
 //! The partition: which of a node's jobs each of its pools takes.
 //!
-//! A job's route has a queue, a kind and perhaps a capability, and a pool takes by one of the three.
-//! So what is left after any number of pools is still "these queues, these kinds, these
+//! A job's route has a queue, a kind and perhaps a capability, and a pool takes by one of the
+//! three. So what is left after any number of pools is still "these queues, these kinds, these
 //! capabilities", which one claim request can say: every share is such a box, no two of them
 //! overlap, and together they are all that the node may run.
 

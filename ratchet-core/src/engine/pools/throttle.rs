@@ -1,9 +1,10 @@
-//! Throttles: kinds that a poller asks for by little, or not at all, since a rate limit holds them up.
+//! Throttles: kinds that a poller asks for by little, or not at all, since a rate limit holds them
+//! up.
 //!
 //! A claim of jobs that may not begin would only be handed back, so a kind that has to wait is left
-//! out of the ordinary requests of its pool. When the wait is over the poller asks for this kind alone,
-//! and for no more jobs than are about to be allowed; so the others keep their place in the claim
-//! order. The kind is back among the others once there are fewer of its jobs than that.
+//! out of the ordinary requests of its pool. When the wait is over the poller asks for this kind
+//! alone, and for no more jobs than are about to be allowed; so the others keep their place in the
+//! claim order. The kind is back among the others once there are fewer of its jobs than that.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -51,8 +52,8 @@ impl Throttles {
         self.kinds().insert(kind.clone(), throttle);
     }
 
-    /// The limiter of this kind failed: nothing may begin until it was asked again, after a delay that
-    /// grows from one failure to the next.
+    /// The limiter of this kind failed: nothing may begin until it was asked again, after a delay
+    /// that grows from one failure to the next.
     pub(crate) fn fail(&self, kind: &Name, random: f64, now: Instant) {
         let mut kinds = self.kinds();
         let earlier = kinds.remove(kind).and_then(|throttle| throttle.failing);

@@ -52,8 +52,8 @@ pub(crate) struct Config {
     pub(crate) measured_queues: Vec<Name>,
     /// How often old jobs are looked for. 1 min.
     pub(crate) maintenance_interval: Duration,
-    /// How long the loop that fires recurring definitions sleeps at most. 5 s: how late a definition
-    /// may come into effect that another process put, without wakeups.
+    /// How long the loop that fires recurring definitions sleeps at most. 5 s: how late a
+    /// definition may come into effect that another process put, without wakeups.
     pub(crate) recurring_interval: Duration,
     /// Whether definitions are deleted that were declared once and are not any more. No: what this
     /// program does not have another may.

@@ -10,13 +10,13 @@ const ARCHIVE: &str = "retention.archive";
 
 /// What becomes of jobs once they have ended.
 ///
-/// Ages count from the end of the job, by the database's clock. A job stays until all jobs that were
-/// linked to it have ended too, however old it is: they may read its result.
+/// Ages count from the end of the job, by the database's clock. A job stays until all jobs that
+/// were linked to it have ended too, however old it is: they may read its result.
 ///
 /// An ended [batch](crate::Client::create_batch), which is a row with counts, is deleted when it is
 /// older than the longest of the ages set here for jobs, so not before those of its jobs that go.
-/// Jobs that stay for ever stay without it. If all jobs stay for ever, so do batches. Nothing of a batch
-/// is archived but its id with each job.
+/// Jobs that stay for ever stay without it. If all jobs stay for ever, so do batches. Nothing of a
+/// batch is archived but its id with each job.
 ///
 /// ```
 /// use std::time::Duration;

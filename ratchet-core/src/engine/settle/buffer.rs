@@ -34,8 +34,8 @@ pub(super) struct Of {
     pub(super) kind: JobPlace,
     /// The claim, if the hooks are to hear of its end.
     pub(super) told: Option<Arc<Claim>>,
-    /// Whether other jobs wait for this end, in its lane or by links, so that the store has to write
-    /// what others write too.
+    /// Whether other jobs wait for this end, in its lane or by links, so that the store has to
+    /// write what others write too.
     pub(super) awaited: bool,
     /// Whether the store has refused it before.
     pub(super) refused: bool,

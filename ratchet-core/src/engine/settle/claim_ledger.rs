@@ -1,8 +1,8 @@
 //! The claims that a run holds, compared with those that the store lists under its node.
 //!
 //! A claim call whose answer is lost may have claimed jobs: they are `Running` under a node that
-//! knows nothing of them. Each heartbeat lists the node's claims. A listed claim is undelivered if the
-//! node does not hold it and no claim call under way can return it.
+//! knows nothing of them. Each heartbeat lists the node's claims. A listed claim is undelivered if
+//! the node does not hold it and no claim call under way can return it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 use crate::id::ClaimToken;
 use crate::model::OwnedClaim;
 
-/// How many lists in a row must lack a claim that the node gave up before it is forgotten: a list may
-/// lack a claim that another call is writing.
+/// How many lists in a row must lack a claim that the node gave up before it is forgotten: a list
+/// may lack a claim that another call is writing.
 const ABSENCES: u32 = 3;
 
 /// Which claims the node holds, and which claim calls are under way.
@@ -104,8 +104,8 @@ impl ClaimLedger {
         !self.entries().unreceived.is_empty()
     }
 
-    /// Returns how many claims the last two lists had that the node neither holds nor gave up. One list
-    /// alone often has a claim whose answer is under way.
+    /// Returns how many claims the last two lists had that the node neither holds nor gave up. One
+    /// list alone often has a claim whose answer is under way.
     pub(crate) fn unheld(&self) -> usize {
         let entries = self.entries();
         entries.unheld.values().filter(|lists| **lists > 1).count()

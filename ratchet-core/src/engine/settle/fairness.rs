@@ -1,10 +1,10 @@
 //! Keeps a node from always reclaiming the permit that it just released.
 //!
-//! The node that releases a permit is the first to ask for it again: with enough jobs of its own it would
-//! keep the permit for ever. So it sends the other nodes a hint by
-//! [`Client::wake_others`](crate::client::Client), at most once in [`TELL`], since each hint costs every other node a claim call;
-//! and since a hint takes time, its pollers rest for [`PAUSE`], at most once in [`APART`]. A node that is
-//! alone in the cluster does neither.
+//! The node that releases a permit is the first to ask for it again: with enough jobs of its own it
+//! would keep the permit for ever. So it sends the other nodes a hint by
+//! [`Client::wake_others`](crate::client::Client), at most once in [`TELL`], since each hint costs
+//! every other node a claim call; and since a hint takes time, its pollers rest for [`PAUSE`], at
+//! most once in [`APART`]. A node that is alone in the cluster does neither.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

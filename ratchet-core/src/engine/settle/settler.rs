@@ -1,12 +1,12 @@
 //! The settler: ends claims, many at a time.
 //!
 //! Settlements gather in a buffer and go to the store in one call: at once when no other claim of
-//! their pools is ready to run, since then nothing is about to join them; otherwise when there are enough of them
-//! or [`LINGER`] is over. While one call is under way the next batch gathers. A store that fails is
-//! tried again until it works; meanwhile the claims count as held, so that the poller takes no
-//! more. What a store refuses for good, though it takes others, waits apart. So does what contends
-//! with a transaction that stays open, such as the end of a job whose lane a killed producer holds:
-//! each such end has calls of its own, and holds up nothing else.
+//! their pools is ready to run, since then nothing is about to join them; otherwise when there are
+//! enough of them or [`LINGER`] is over. While one call is under way the next batch gathers. A
+//! store that fails is tried again until it works; meanwhile the claims count as held, so that the
+//! poller takes no more. What a store refuses for good, though it takes others, waits apart. So
+//! does what contends with a transaction that stays open, such as the end of a job whose lane a
+//! killed producer holds: each such end has calls of its own, and holds up nothing else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,8 +34,8 @@ use crate::time;
 const LINGER: Duration = Duration::from_millis(2);
 /// How long settlements wait until the transport has taken the hint that permits are free.
 pub(crate) const TELL: Duration = Duration::from_millis(20);
-/// How often a batch may take longer than the store's deadline before its settlements are sent one by
-/// one: one of them may be too much for it, such as the end of a job that very many wait for.
+/// How often a batch may take longer than the store's deadline before its settlements are sent one
+/// by one: one of them may be too much for it, such as the end of a job that very many wait for.
 const TIMEOUTS: u32 = 1;
 /// How many contended settlements are sent at once, each in a call of its own: fewer than the
 /// connections of a store's default pool, since each may wait for the length of a deadline.
@@ -198,9 +198,9 @@ impl Settler {
         }
     }
 
-    /// Settles each by itself, so that one that the store refuses, or has no time for, harms only its
-    /// own job. One that is invalid is failed with the reason; the others are tried again later. If
-    /// the store fails meanwhile, the rest goes back to where it came from.
+    /// Settles each by itself, so that one that the store refuses, or has no time for, harms only
+    /// its own job. One that is invalid is failed with the reason; the others are tried again
+    /// later. If the store fails meanwhile, the rest goes back to where it came from.
     async fn one_by_one(&mut self, run: &SettlerHandles, batch: Batch) {
         let mut batch = batch.into_iter();
         let mut timeouts_in_a_row = 0;
@@ -273,10 +273,10 @@ async fn send(run: &SettlerHandles, batch: &[Settlement]) -> Result<Vec<Fenced>>
     answers
 }
 
-/// Settles claims that this node does not hold. If one of them contends, or takes too long, each is settled
-/// by itself, so that the caller learns which have ended: they are not returned to it again. That takes no
-/// longer than two deadlines; what is left then is a timeout. On any other failure, the error is the only
-/// answer.
+/// Settles claims that this node does not hold. If one of them contends, or takes too long, each is
+/// settled by itself, so that the caller learns which have ended: they are not returned to it
+/// again. That takes no longer than two deadlines; what is left then is a timeout. On any other
+/// failure, the error is the only answer.
 pub(crate) async fn settle_each(common: &Common, ends: &[Settlement]) -> Vec<Result<Fenced>> {
     let all = common
         .calls
@@ -327,9 +327,9 @@ fn failed(settlement: &Settlement, error: &StoreError) -> Settlement {
     }
 }
 
-/// What follows when a batch was written: its claims are let go, and whoever may have a job to claim
-/// now is woken. The others come first where permits were freed, since this node asks as soon as it
-/// has room.
+/// What follows when a batch was written: its claims are let go, and whoever may have a job to
+/// claim now is woken. The others come first where permits were freed, since this node asks as soon
+/// as it has room.
 async fn wind_up(run: &SettlerHandles, batch: &Batch, answers: &[Fenced]) {
     if batch.makes_room == MakesRoom::ForAnybody
         && !run.interval.is_alone()
