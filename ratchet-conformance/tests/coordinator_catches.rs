@@ -19,6 +19,7 @@ enum Sabotage {
     None,
     ForgetsTheSource,
     SignsForTheSender,
+    ForgetsTheAddress,
     KeepsEchoesBack,
     WaitsForTheSlowest,
     StopsAtADeadListener,
@@ -38,6 +39,10 @@ const CATCHES: &[(Sabotage, &str)] = &[
     (
         Sabotage::SignsForTheSender,
         "wakeup::a_subscriber_knows_its_own_echoes_by_their_source",
+    ),
+    (
+        Sabotage::ForgetsTheAddress,
+        "wakeup::a_wakeup_says_which_node_it_is_for",
     ),
     (
         Sabotage::KeepsEchoesBack,
@@ -146,6 +151,7 @@ impl ClusterCoordinator for End {
         let is_cut = self.lines.lock().unwrap().is_cut;
         match self.sabotage {
             Sabotage::ForgetsTheSource => wakeup.source = None,
+            Sabotage::ForgetsTheAddress => wakeup.to = None,
             Sabotage::SignsForTheSender => wakeup.source = Some(self.me),
             Sabotage::WaitsForTheSlowest => {
                 while self.is_full() {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::future::BoxFuture;
 use mongodb::ClientSession;
 use mongodb::error::ErrorKind;
+use ratchet_core::cluster::JobWakeups;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{AppConnection, AppTransaction, Store, TransactionStore};
 use ratchet_core::{Result, StoreErrorKind};
@@ -67,7 +68,7 @@ impl TransactionStore for MongoStore {
         &'a self,
         connection: AppConnection<'a>,
         jobs: Vec<NewJob>,
-        _wake: bool,
+        _wakeups: JobWakeups,
     ) -> BoxFuture<'a, Result<Vec<Enqueued>>> {
         let session = connection.exclusive::<ClientSession>();
         Box::pin(async move { self.enqueue_through(session?, &jobs).await })

@@ -122,12 +122,12 @@ impl ClusterCoordinator for MongoCoordinator {
 /// Sends wakeups until the channel is closed.
 async fn send_all(clients: Arc<Clients>, mut unsent: mpsc::Receiver<Wakeup>) {
     while let Some(first) = unsent.recv().await {
-        let mut waiting = HashSet::from([key(&first)]);
+        let mut waiting = HashSet::from([first]);
         while let Ok(next) = unsent.try_recv() {
-            waiting.insert(key(&next));
+            waiting.insert(next);
         }
-        for (queue, source) in waiting {
-            let send = send(&clients.current().live, &queue, source);
+        for wakeup in waiting {
+            let send = send(&clients.current().live, &wakeup);
             match tokio::time::timeout(PATIENCE, send).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::debug!(%error, "a wakeup could not be sent"),
@@ -138,23 +138,13 @@ async fn send_all(clients: Arc<Clients>, mut unsent: mpsc::Receiver<Wakeup>) {
     }
 }
 
-type Source = Option<[u8; 16]>;
-
-fn key(wakeup: &Wakeup) -> (String, Source) {
-    let queue = wakeup.queue.as_ref().map_or(EVERYWHERE, Name::as_str);
-    (queue.to_owned(), wakeup.source.map(|node| *node.as_bytes()))
-}
-
 /// Writes a wakeup. The mark makes each write a change. It waits for a majority like every write:
 /// the stream only delivers what a majority has.
-async fn send(side: &Side, queue: &str, source: Source) -> Result<()> {
-    let mut row = doc! { "_id": queue, "mark": ObjectId::new() };
-    if let Some(source) = source {
-        row.insert("source", row::id(ratchet_core::NodeId::from_bytes(source)));
-    }
-    let row = RawDocumentBuf::try_from(&row)?;
+async fn send(side: &Side, wakeup: &Wakeup) -> Result<()> {
+    let row = document(wakeup);
+    let all_of_queue = doc! { "_id": row.get("_id") };
     side.wakeups
-        .replace_one(doc! { "_id": queue }, row)
+        .replace_one(all_of_queue, RawDocumentBuf::try_from(&row)?)
         .upsert(true)
         .await?;
     Ok(())
@@ -255,6 +245,18 @@ async fn follow(
     }
 }
 
+/// Returns the document of a wakeup.
+fn document(wakeup: &Wakeup) -> Document {
+    let queue = wakeup.queue.as_ref().map_or(EVERYWHERE, Name::as_str);
+    let mut row = doc! { "_id": queue, "mark": ObjectId::new() };
+    for (field, node) in [("source", wakeup.source), ("to", wakeup.to)] {
+        if let Some(node) = node {
+            row.insert(field, row::id(node));
+        }
+    }
+    row
+}
+
 /// Reads the wakeup of a document.
 fn wakeup(row: &RawDocument) -> Result<Wakeup, InvalidInput> {
     let queue = row::text(row, "_id")?.unwrap_or(EVERYWHERE);
@@ -264,6 +266,7 @@ fn wakeup(row: &RawDocument) -> Result<Wakeup, InvalidInput> {
         Wakeup::queue(Name::new("queue", queue)?)
     };
     wakeup.source = row::node_id(row, "source")?;
+    wakeup.to = row::node_id(row, "to")?;
     Ok(wakeup)
 }
 
@@ -277,12 +280,11 @@ mod tests {
     fn wakeups_are_read_as_they_were_written() {
         let node = NodeId::new();
         let raw = |row: Document| RawDocumentBuf::try_from(&row).unwrap();
-        let row = raw(doc! { "_id": "größe", "mark": ObjectId::new(), "source": row::id(node) });
         let queue = Name::new("queue", "größe").unwrap();
-        assert_eq!(wakeup(&row), Ok(Wakeup::queue(queue).from_node(node)));
-        let row = raw(doc! { "_id": "", "mark": ObjectId::new() });
-        assert_eq!(wakeup(&row), Ok(Wakeup::any()));
+        let addressed = Wakeup::queue(queue).from_node(node).to(NodeId::new());
+        for sent in [addressed, Wakeup::any()] {
+            assert_eq!(wakeup(&raw(document(&sent))), Ok(sent));
+        }
         assert!(wakeup(&raw(doc! { "_id": 7 })).is_err());
-        assert_eq!(key(&Wakeup::any()).0, EVERYWHERE);
     }
 }

@@ -2,6 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use ratchet_core::Result;
+use ratchet_core::cluster::JobWakeups;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{AppConnection, AppTransaction, TransactionStore};
 use ratchet_sql::{Connections as _, Failure};
@@ -64,7 +65,7 @@ impl TransactionStore for PostgresStore {
         &'a self,
         connection: AppConnection<'a>,
         jobs: Vec<NewJob>,
-        wake: bool,
+        wakeups: JobWakeups,
     ) -> BoxFuture<'a, Result<Vec<Enqueued>>> {
         const OPERATION: &str = "enqueue_in";
         let connection = connection.exclusive::<PgConnection>();
@@ -73,7 +74,7 @@ impl TransactionStore for PostgresStore {
             if self.shared().pools().is_closed() {
                 return Err(Failure::closed().during(OPERATION));
             }
-            let enqueued = self.enqueue_through(connection, &jobs, wake).await;
+            let enqueued = self.enqueue_through(connection, &jobs, wakeups).await;
             enqueued.map_err(|failure| failure.during(OPERATION))
         })
     }

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_core::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
-use ratchet_core::{Name, NodeId};
 use ratchet_sql::Failure;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions};
 use sqlx::{Acquire, Connection};
@@ -129,40 +127,15 @@ impl ClusterCoordinator for PostgresCoordinator {
     }
 }
 
-/// A wakeup as it is sent.
-#[derive(Serialize, Deserialize)]
-struct Payload<'a> {
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    queue: Option<std::borrow::Cow<'a, str>>,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    source: Option<std::borrow::Cow<'a, str>>,
-}
-
-/// What is sent for a wakeup. At most 128 bytes of a queue's name, some of them escaped, stay far
-/// below the 8,000 bytes that a notification may have.
+/// Returns what is sent for a wakeup. At most 128 bytes of a queue's name, some of them escaped,
+/// stay far below the 8,000 bytes that a notification may have.
 pub(crate) fn payload(wakeup: &Wakeup) -> String {
-    let payload = Payload {
-        queue: wakeup.queue.as_ref().map(|queue| queue.as_str().into()),
-        source: wakeup.source.map(|source| source.to_string().into()),
-    };
-    serde_json::to_string(&payload).unwrap_or_default()
+    serde_json::to_string(wakeup).unwrap_or_default()
 }
 
-/// The wakeup of a payload; none if it is not one of ours.
+/// Returns the wakeup of a payload; `None` for the payload of another program.
 fn wakeup(payload: &str) -> Option<Wakeup> {
-    let payload: Payload<'_> = serde_json::from_str(payload).ok()?;
-    let mut wakeup = everywhere();
-    if let Some(queue) = payload.queue {
-        wakeup.queue = Some(Name::new("queue", queue).ok()?);
-    }
-    if let Some(source) = payload.source {
-        wakeup.source = Some(source.parse::<NodeId>().ok()?);
-    }
-    Some(wakeup)
-}
-
-fn everywhere() -> Wakeup {
-    Wakeup::any()
+    serde_json::from_str(payload).ok()
 }
 
 /// The task that has the connection.
@@ -187,7 +160,7 @@ impl Transport {
                     }
                     if lost.take().is_some() {
                         // Nobody listens: that is fine.
-                        let _ = self.incoming.send(everywhere());
+                        let _ = self.incoming.send(Wakeup::any());
                     }
                     pause = FIRST_PAUSE;
                     if self.carry(&mut listener).await.is_ok() {
@@ -344,6 +317,8 @@ async fn call_from_elsewhere(
 
 #[cfg(test)]
 mod tests {
+    use ratchet_core::{Name, NodeId};
+
     use super::*;
 
     #[test]
@@ -354,10 +329,10 @@ mod tests {
             let sent = payload(&plain);
             assert!(sent.len() < 1_000);
             assert_eq!(wakeup(&sent), Some(plain.clone()));
-            let signed = plain.from_node(NodeId::new());
+            let signed = plain.from_node(NodeId::new()).to(NodeId::new());
             assert_eq!(wakeup(&payload(&signed)), Some(signed));
         }
-        assert_eq!(wakeup(&payload(&everywhere())), Some(everywhere()));
+        assert_eq!(wakeup(&payload(&Wakeup::any())), Some(Wakeup::any()));
         assert_eq!(wakeup("{\"queue\": \"\"}"), None);
         assert_eq!(wakeup("trial 0b1c"), None);
     }

@@ -4,6 +4,7 @@ use std::future::ready;
 
 use futures_util::future::BoxFuture;
 use ratchet_core::Result;
+use ratchet_core::cluster::JobWakeups;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{AppConnection, AppTransaction, TransactionStore};
 use rusqlite::{Connection, Transaction};
@@ -22,7 +23,7 @@ impl TransactionStore for SqliteStore {
         &'a self,
         connection: AppConnection<'a>,
         jobs: Vec<NewJob>,
-        _wake: bool,
+        _wakeups: JobWakeups,
     ) -> BoxFuture<'a, Result<Vec<Enqueued>>> {
         let connection = connection.shared::<Connection>();
         let enqueued = connection.and_then(|connection| self.enqueue_through(connection, &jobs));

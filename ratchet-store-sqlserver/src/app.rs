@@ -2,6 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use ratchet_core::Result;
+use ratchet_core::cluster::JobWakeups;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{AppConnection, AppTransaction, TransactionStore};
 
@@ -47,7 +48,7 @@ impl TransactionStore for SqlServerStore {
         &'a self,
         connection: AppConnection<'a>,
         jobs: Vec<NewJob>,
-        _wake: bool,
+        _wakeups: JobWakeups,
     ) -> BoxFuture<'a, Result<Vec<Enqueued>>> {
         let transaction = connection.exclusive::<Transaction>();
         Box::pin(async move { transaction?.enqueue(self, &jobs).await })

@@ -1,6 +1,5 @@
 //! Wakeups over Redis: a coordinator of your own.
 
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +7,6 @@ use anyhow::{Context, Result};
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use ratchet::store_api::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
-use ratchet::{Name, NodeId};
-use serde::{Deserialize, Serialize};
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -76,7 +73,9 @@ async fn publish(redis: redis::Client, channel: String, mut hints: mpsc::Receive
             connection = redis.get_multiplexed_async_connection().await.ok();
         }
         let mut publish = redis::cmd("PUBLISH");
-        publish.arg(&channel).arg(Message::from(&hint).to_text());
+        publish
+            .arg(&channel)
+            .arg(serde_json::to_string(&hint).unwrap_or_default());
         let sent = match &mut connection {
             Some(connection) => publish.query_async::<()>(connection).await.is_ok(),
             None => false,
@@ -105,9 +104,10 @@ async fn receive(
         let mut messages = subscription.on_message();
         while let Some(message) = messages.next().await {
             let text = message.get_payload::<String>().unwrap_or_default();
-            if let Some(message) = Message::of_text(&text) {
-                // An error only says that nobody listens.
-                let _ = incoming.send(message.into());
+            // What another program published into the channel is not a wakeup.
+            if let Ok(hint) = serde_json::from_str::<Wakeup>(&text) {
+                // An error only means that there are no subscribers.
+                let _ = incoming.send(hint);
             }
         }
         drop(messages);
@@ -119,47 +119,5 @@ async fn receive(
         };
         // Whatever was published in between is lost: look everywhere.
         let _ = incoming.send(Wakeup::any());
-    }
-}
-
-/// A wakeup on its way.
-#[derive(Serialize, Deserialize)]
-struct Message {
-    queue: Option<String>,
-    source: Option<String>,
-}
-
-impl Message {
-    fn to_text(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
-    }
-
-    /// None for what somebody else wrote into the channel.
-    fn of_text(text: &str) -> Option<Self> {
-        serde_json::from_str(text).ok()
-    }
-}
-
-impl From<&Wakeup> for Message {
-    fn from(wakeup: &Wakeup) -> Self {
-        Self {
-            queue: wakeup.queue.as_ref().map(ToString::to_string),
-            source: wakeup.source.map(|node| node.to_string()),
-        }
-    }
-}
-
-impl From<Message> for Wakeup {
-    fn from(message: Message) -> Self {
-        // A name that is none here means any queue.
-        let queue = message
-            .queue
-            .and_then(|name| Name::new("queue", &name).ok());
-        let source = message.source.and_then(|id| NodeId::from_str(&id).ok());
-        let mut wakeup = queue.map_or_else(Self::any, Self::queue);
-        if let Some(source) = source {
-            wakeup = wakeup.from_node(source);
-        }
-        wakeup
     }
 }

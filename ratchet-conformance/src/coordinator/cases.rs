@@ -219,6 +219,17 @@ cases! {
         }
     }
 
+    #[proves("wakeup.to")]
+    #[needs(Delivery)]
+    async fn a_wakeup_says_which_node_it_is_for(transport: &Transport) {
+        let (a, b) = (transport.connect().await, transport.connect().await);
+        let mut streams = [a.subscribe(), b.subscribe()];
+        reach(&*a, &about("images").to(NodeId::new()), &mut streams).await;
+        let signed = about("images").from_node(NodeId::new());
+        reach(&*b, &signed.clone().to(NodeId::new()), &mut streams).await;
+        reach(&*b, &signed, &mut streams).await;
+    }
+
     #[proves("wakeup.isolated", "wakeup.everyone")]
     #[needs(Delivery)]
     async fn a_listener_that_panics_or_never_looks_harms_nobody(transport: &Transport) {

@@ -6,16 +6,17 @@ mod call;
 mod cluster;
 mod diagnostics;
 mod flow;
+mod peers;
 mod permits;
 mod recurring;
 mod stream;
 mod versions;
 mod wake_queue;
+mod wakes;
 mod workflows;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -25,14 +26,16 @@ pub(crate) use archive::archive;
 pub use bulk::{Bulk, BulkCounts};
 pub(crate) use call::{Calls, RetryDelays};
 pub use flow::{Step, Workflow};
+use peers::Peers;
 use permits::DeclaredPermits;
 pub use recurring::RecurringClient;
 pub(crate) use recurring::recurring;
 pub use stream::{StreamCounts, StreamError};
 pub use versions::VersionWatch;
-pub(crate) use wake_queue::WakeQueue;
+pub(crate) use wake_queue::{Seat, WakeQueue};
+pub use wakes::Wakes;
 
-use crate::cluster::{ClusterCoordinator, NoopCoordinator, Wakeup};
+use crate::cluster::{ClusterCoordinator, JobWakeups, NoopCoordinator, Wakeup};
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::id::{JobId, NodeId};
 use crate::metrics;
@@ -63,47 +66,18 @@ use crate::store::{AppTransaction, Changed, SharedStore};
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Inner>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Inner {
     calls: Arc<Calls>,
     coordinator: Arc<dyn ClusterCoordinator>,
     /// The node this client belongs to, and what wakes its pollers.
     node: Option<(NodeId, Arc<WakeQueue>)>,
     wakes: Wakes,
+    peers: Arc<Peers>,
     permits: Arc<DeclaredPermits>,
 }
 
-/// Which enqueued jobs other nodes are woken up for. The rest are found by their next poll: with
-/// the defaults up to 1 s later on an idle node, up to 0.1 s on one that is at work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wakes {
-    /// Those that are due at once.
-    #[default]
-    Due,
-    /// Those that are due at once and of priority [`Critical`](Priority::Critical): where so many
-    /// processes enqueue that their wakeups would cost more than they bring.
-    Critical,
-    /// None.
-    Never,
-}
-
-impl Wakes {
-    /// Whether nodes are woken up for this job.
-    fn wakes(self, job: &NewJob) -> bool {
-        let due = matches!(job.due(), RunAt::Now | RunAt::In(Duration::ZERO));
-        // What waits for others only may find that they have ended.
-        due && job.spec().signal.is_none()
-            && match self {
-                Self::Due => true,
-                Self::Critical => job.spec().priority == Priority::Critical,
-                Self::Never => false,
-            }
-    }
-}
-
 impl Client {
-    /// How long a wakeup may hold its sender up.
-    const NOTIFY: Duration = Duration::from_millis(100);
     /// How often an enqueue is tried before a transient failure is returned.
     const ENQUEUE_TRIES: u32 = 3;
 
@@ -114,6 +88,7 @@ impl Client {
             coordinator: coordinator.unwrap_or_else(|| Arc::new(NoopCoordinator)),
             node: None,
             wakes: Wakes::default(),
+            peers: Arc::default(),
             permits: Arc::default(),
         }))
     }
@@ -130,6 +105,7 @@ impl Client {
             coordinator,
             node: Some((node, wake_queue)),
             wakes: Wakes::default(),
+            peers: Arc::default(),
             permits: Arc::new(DeclaredPermits::new(permits)),
         }))
     }
@@ -138,11 +114,8 @@ impl Client {
     #[must_use]
     pub fn with_coordinator(&self, coordinator: impl ClusterCoordinator) -> Self {
         Self(Arc::new(Inner {
-            calls: Arc::clone(&self.0.calls),
             coordinator: Arc::new(coordinator),
-            node: self.0.node.clone(),
-            wakes: self.0.wakes,
-            permits: Arc::clone(&self.0.permits),
+            ..Inner::clone(&self.0)
         }))
     }
 
@@ -150,11 +123,8 @@ impl Client {
     #[must_use]
     pub fn with_wakes(&self, wakes: Wakes) -> Self {
         Self(Arc::new(Inner {
-            calls: Arc::clone(&self.0.calls),
-            coordinator: Arc::clone(&self.0.coordinator),
-            node: self.0.node.clone(),
             wakes,
-            permits: Arc::clone(&self.0.permits),
+            ..Inner::clone(&self.0)
         }))
     }
 
@@ -215,17 +185,10 @@ impl Client {
             }
         };
         metrics::enqueued(jobs, &answers);
-        let queues: BTreeSet<&Name> = jobs
-            .iter()
-            .zip(&answers)
-            .filter(|(job, answer)| {
-                self.0.wakes.wakes(job) && matches!(answer, Enqueued::Created(_))
-            })
-            .map(|(job, _)| &job.spec().route.queue)
-            .collect();
-        for queue in queues {
-            self.wake(Wakeup::queue(queue.clone())).await;
-        }
+        let created = jobs.iter().zip(&answers);
+        let created = created.filter(|(_, answer)| matches!(answer, Enqueued::Created(_)));
+        let created = created.map(|(job, _)| job);
+        self.wake_for(created.filter(|job| self.wakes(job))).await;
         Ok(answers)
     }
 
@@ -283,44 +246,16 @@ impl Client {
         let jobs = &*traced;
         match self.store().transactions() {
             Some(store) => {
-                let wake = jobs.iter().any(|job| self.0.wakes.wakes(job));
-                store.enqueue_on(transaction.connection(), jobs.to_vec(), wake)
+                let mut due = self.wakeups(jobs.iter().filter(|job| self.wakes(job)));
+                let wakeup = |job| self.wakes(job).then(|| due.next()).flatten();
+                let wakeups: JobWakeups = jobs.iter().map(wakeup).collect();
+                store.enqueue_on(transaction.connection(), jobs.to_vec(), wakeups)
             }
             None => async {
                 Err(StoreError::new(StoreErrorKind::Misconfigured, "enqueue_in")
                     .with_source("the store takes no transactions of the application"))
             }
             .boxed(),
-        }
-    }
-
-    /// Hints that there is work. The jobs are stored, so a transport that hangs must not make the
-    /// caller wait.
-    pub(crate) async fn wake(&self, mut wakeup: Wakeup) {
-        if let Some((node, wake_queue)) = &self.0.node {
-            wake_queue.wake(wakeup.queue.as_ref());
-            wakeup = wakeup.from_node(*node);
-        }
-        self.notify(wakeup, Self::NOTIFY).await;
-    }
-
-    /// Hints to other nodes, and not to the one this client belongs to, that there may be work of
-    /// any kind.
-    pub(crate) async fn wake_others(&self, patience: Duration) {
-        let wakeup = Wakeup::any();
-        let wakeup = match &self.0.node {
-            Some((node, _)) => wakeup.from_node(*node),
-            None => wakeup,
-        };
-        self.notify(wakeup, patience).await;
-    }
-
-    async fn notify(&self, wakeup: Wakeup, patience: Duration) {
-        let notify = self.0.coordinator.notify(wakeup);
-        let sent = tokio::time::timeout(patience, notify).await.is_ok();
-        metrics::wakeup_sent(sent);
-        if !sent {
-            tracing::debug!("a wakeup was given up: the coordinator hangs");
         }
     }
 

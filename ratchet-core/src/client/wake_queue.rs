@@ -1,38 +1,68 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use tokio::sync::Notify;
 
+use crate::model::ClaimRequest;
 use crate::name::Name;
-use crate::route::Selection;
+use crate::route::Route;
 
 /// Wakes the loops of a node from within its process: its pollers, and the loop that fires
 /// recurring definitions. A wakeup that comes while a loop is busy is kept for it; several are kept
 /// as one.
 #[derive(Debug)]
 pub(crate) struct WakeQueue {
-    pollers: Vec<(Selection, Notify)>,
+    pollers: Vec<Poller>,
     recurring: Notify,
 }
 
+#[derive(Debug)]
+struct Poller {
+    /// Which jobs it takes.
+    takes: ClaimRequest,
+    /// How many slots it has free; 0 while it does not claim.
+    room: AtomicUsize,
+    notify: Notify,
+}
+
 impl WakeQueue {
-    /// Builds a queue for pollers of these queues, in this order.
-    pub(crate) fn new(queues: impl IntoIterator<Item = Selection>) -> Self {
+    /// Builds a queue for pollers that take these jobs, in this order.
+    pub(crate) fn new(pollers: impl IntoIterator<Item = ClaimRequest>) -> Self {
+        let poller = |takes| Poller {
+            takes,
+            room: AtomicUsize::new(0),
+            notify: Notify::new(),
+        };
         Self {
-            pollers: queues.into_iter().map(|of| (of, Notify::new())).collect(),
+            pollers: pollers.into_iter().map(poller).collect(),
             recurring: Notify::new(),
         }
     }
 
     /// Wakes the pollers of this queue; `None` wakes all.
     pub(crate) fn wake(&self, queue: Option<&Name>) {
-        for (queues, notify) in &self.pollers {
-            if queue.is_none_or(|queue| queues.contains(queue)) {
-                notify.notify_one();
+        for poller in &self.pollers {
+            if queue.is_none_or(|queue| poller.takes.queues.contains(queue)) {
+                poller.notify.notify_one();
             }
         }
     }
 
-    /// Waits until this poller is woken.
-    pub(crate) async fn woken(&self, poller: usize) {
-        self.pollers[poller].1.notified().await;
+    /// Reserves slots for this many jobs of a route, and returns whether a poller has them. The
+    /// reservation lasts until that poller counts its slots again.
+    pub(crate) fn reserve(&self, route: &Route, jobs: usize) -> bool {
+        self.pollers.iter().any(|poller| {
+            let fits = |room: usize| room.checked_sub(jobs);
+            route.matches(&poller.takes)
+                && poller
+                    .room
+                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits)
+                    .is_ok()
+        })
+    }
+
+    /// Returns the seat of a poller, for as long as it runs.
+    pub(crate) fn seat(&self, poller: usize) -> Seat<'_> {
+        Seat(&self.pollers[poller])
     }
 
     /// Wakes the loop that fires recurring definitions: their slots have changed.
@@ -43,5 +73,26 @@ impl WakeQueue {
     /// Waits until the loop that fires recurring definitions is woken.
     pub(crate) async fn recurring_woken(&self) {
         self.recurring.notified().await;
+    }
+}
+
+/// The place of a running poller in the queue. It has no room after this is dropped.
+pub(crate) struct Seat<'a>(&'a Poller);
+
+impl Seat<'_> {
+    /// Notes for how many more jobs the poller has slots now.
+    pub(crate) fn set_room(&self, slots: usize) {
+        self.0.room.store(slots, Ordering::SeqCst);
+    }
+
+    /// Waits until the poller is woken.
+    pub(crate) async fn woken(&self) {
+        self.0.notify.notified().await;
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        self.set_room(0);
     }
 }

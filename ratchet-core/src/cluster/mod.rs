@@ -8,6 +8,7 @@
 
 mod election;
 mod in_process;
+mod job_wakeups;
 mod leaders;
 mod leadership;
 mod noop;
@@ -21,6 +22,7 @@ use tokio::sync::broadcast;
 
 pub use election::{Election, ElectionOutcome};
 pub use in_process::InProcessCoordinator;
+pub use job_wakeups::JobWakeups;
 pub use leaders::Leader;
 pub(crate) use leaders::PREFIX as LEADER_PREFIX;
 pub use leadership::{Leadership, LeadershipWatch};
@@ -45,7 +47,7 @@ use crate::name::Name;
 /// assert_eq!(serde_json::from_str::<Wakeup>(&message)?, wakeup);
 /// # Ok::<(), ratchet::BoxError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Wakeup {
     /// The queue that has work. `None` means any queue.
@@ -54,6 +56,9 @@ pub struct Wakeup {
     /// The node that sent it, so that this node can ignore its own wakeups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<NodeId>,
+    /// The only node that is to look. `None` means every node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<NodeId>,
 }
 
 impl Wakeup {
@@ -63,6 +68,7 @@ impl Wakeup {
         Self {
             queue: Some(queue),
             source: None,
+            to: None,
         }
     }
 
@@ -72,6 +78,7 @@ impl Wakeup {
         Self {
             queue: None,
             source: None,
+            to: None,
         }
     }
 
@@ -79,6 +86,13 @@ impl Wakeup {
     #[must_use]
     pub const fn from_node(mut self, node: NodeId) -> Self {
         self.source = Some(node);
+        self
+    }
+
+    /// Addresses one node: the others ignore the wakeup.
+    #[must_use]
+    pub const fn to(mut self, node: NodeId) -> Self {
+        self.to = Some(node);
         self
     }
 
@@ -100,6 +114,8 @@ impl Wakeup {
 ///   know which of them subscribed.
 /// - **[wakeup.echo]** A wakeup arrives with the `source` it was sent with, or without one if it
 ///   had none. So each subscriber can ignore its own echoes: [`Wakeup::is_echo_of`].
+/// - **[wakeup.to]** A wakeup arrives with the `to` it was sent with, or without one if it had
+///   none. So one enqueue wakes one node, and not all of them.
 /// - **[wakeup.harmless]** `notify` never fails and never blocks on a slow or dead transport or
 ///   subscriber: it drops the hint.
 /// - **[wakeup.isolated]** A subscriber that panics, falls behind or goes away does not affect the

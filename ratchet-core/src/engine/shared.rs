@@ -87,8 +87,8 @@ impl Shared {
     pub(super) fn new(settings: Settings) -> Self {
         let calls = Arc::new(Calls::new(settings.store, settings.config.store_deadline));
         let source = NodeId::new();
-        let queues = settings.pools.iter().map(|pool| pool.queues.clone());
-        let wake_queue = Arc::new(WakeQueue::new(queues));
+        let pollers = settings.pools.iter().map(|pool| pool.request(source));
+        let wake_queue = Arc::new(WakeQueue::new(pollers));
         let client = Client::of_node(
             Arc::clone(&calls),
             Arc::clone(&settings.coordinator),

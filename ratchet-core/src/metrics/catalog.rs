@@ -290,7 +290,8 @@ catalog! {
 
     // Wakeups.
     WAKEUPS_SENT: Counter "ratchet_wakeups_sent_total" [one_of("outcome", &["sent", "given_up"])]
-        "Hints to other nodes that were handed to the coordinator; `given_up`: it hung.";
+        "Hints to other nodes that were handed to the coordinator; `given_up`: it hung. A node with a \
+         free slot wakes itself and sends none.";
     WAKEUPS_RECEIVED: Counter "ratchet_wakeups_received_total" [POOL]
         "Hints of others that cut the wait of a poller.";
     WAKEUPS_LOST: Counter "ratchet_wakeups_lost_total" []

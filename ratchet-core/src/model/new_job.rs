@@ -434,6 +434,13 @@ impl NewJob {
         self.run_at
     }
 
+    /// Returns whether it is due when it is enqueued, as far as it waits for other jobs only: they
+    /// may have ended.
+    #[must_use]
+    pub const fn is_due_at_once(&self) -> bool {
+        matches!(self.run_at, RunAt::Now | RunAt::In(Duration::ZERO)) && self.spec.signal.is_none()
+    }
+
     /// Whether a setter was given something that cannot be stored.
     ///
     /// # Errors

@@ -2,6 +2,7 @@ use std::any::{Any, type_name};
 
 use futures_util::future::BoxFuture;
 
+use crate::cluster::JobWakeups;
 use crate::error::{InvalidInput, Result, StoreError, StoreErrorKind};
 use crate::model::{Enqueued, NewJob};
 
@@ -10,8 +11,8 @@ use crate::model::{Enqueued, NewJob};
 /// Applications call [`Client::enqueue_in`](crate::Client::enqueue_in).
 pub trait TransactionStore: Send + Sync {
     /// Stores jobs inside the transaction that is open on this connection: they are there if and when
-    /// it commits. Without `wake` the commit wakes nobody up, also where the database could carry a
-    /// wakeup. The clauses of [`JobStore::enqueue`](super::JobStore::enqueue) hold; the conformance suite
+    /// it commits. A database that carries wakeups sends [`JobWakeups::of_created`] with the commit.
+    /// The clauses of [`JobStore::enqueue`](super::JobStore::enqueue) hold; the conformance suite
     /// cannot begin a transaction of a driver, so a store tests them itself.
     ///
     /// Not an `async fn`, since some drivers' transactions may not move to another thread: what needs
@@ -24,7 +25,7 @@ pub trait TransactionStore: Send + Sync {
         &'a self,
         connection: AppConnection<'a>,
         jobs: Vec<NewJob>,
-        wake: bool,
+        wakeups: JobWakeups,
     ) -> BoxFuture<'a, Result<Vec<Enqueued>>>;
 }
 

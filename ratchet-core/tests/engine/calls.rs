@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ratchet_core::MemoryStore;
 use ratchet_core::memory::Fault;
+use ratchet_core::model::{Heartbeat, NodeLoad, NodeProfile, NodeStatus};
+use ratchet_core::store::NodeStore;
+use ratchet_core::{Client, JobState, MemoryStore, Name, NewJob, NodeId, Ratchet, time};
+use tokio::sync::Barrier;
 use tokio::time::sleep;
 
 use crate::kit::{Started, World};
@@ -65,4 +68,142 @@ async fn candidates_write_nothing_while_another_node_leads() {
     for node in others.into_iter().chain([leader]) {
         node.stop().await.unwrap();
     }
+}
+
+/// Polls so rarely that a job is only found soon if its node is woken.
+const RARE: Duration = Duration::from_secs(600);
+
+#[tokio::test(start_paused = true)]
+async fn one_enqueue_wakes_one_of_any_number_of_nodes() {
+    for count in [1, 10, 100] {
+        let calls = Calls::default();
+        let world = calls.counted();
+        let nodes: Vec<Started> = (0..count)
+            .map(|_| Started::new(world.builder().poll_interval(RARE, RARE).build().unwrap()))
+            .collect();
+        sleep(Duration::from_secs(30)).await;
+        let client = Ratchet::client(Arc::new(world.store.clone()));
+        let job = world.job("short", |_| async { Ok(()) });
+        let enqueued = async |client: &Client| client.enqueue(job.another()).await.unwrap().id();
+        // The first enqueue wakes all: its client does not know the nodes yet.
+        calls.take("claim_next_batch");
+        world.ended(enqueued(&client).await).await;
+        assert_eq!(calls.take("claim_next_batch"), count);
+        for client in [&client, nodes[0].node.client()] {
+            for _ in 0..20 {
+                let id = enqueued(client).await;
+                assert_eq!(world.ended(id).await.state, JobState::Succeeded);
+            }
+            assert_eq!(calls.take("claim_next_batch"), 20, "{count} nodes");
+        }
+        for node in nodes {
+            node.stop().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_jobs_than_one_node_can_run_wake_all_nodes() {
+    let world = World::new();
+    let nodes = [0, 1].map(|_| {
+        let node = world.builder().concurrency(4).poll_interval(RARE, RARE);
+        Started::new(node.build().unwrap())
+    });
+    sleep(Duration::from_secs(30)).await;
+    let together = Arc::new(Barrier::new(8));
+    let job = world.job("together", move |_| {
+        let together = Arc::clone(&together);
+        async move {
+            together.wait().await;
+            Ok(())
+        }
+    });
+    let client = Ratchet::client(Arc::new(world.store.clone()));
+    let jobs: Vec<NewJob> = (0..8).map(|_| job.another()).collect();
+    // The second time the client knows the nodes.
+    for _ in 0..2 {
+        let jobs: Vec<NewJob> = jobs.iter().map(NewJob::another).collect();
+        for answer in client.enqueue_all(&jobs).await.unwrap() {
+            world.ended(answer.id()).await;
+        }
+    }
+    for node in nodes {
+        node.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_node_wakes_another_for_what_it_enqueues() {
+    let world = World::new();
+    let nodes = [0, 1].map(|_| {
+        let node = world.builder().concurrency(1).prefetch(0);
+        Started::new(node.poll_interval(RARE, RARE).build().unwrap())
+    });
+    sleep(Duration::from_secs(30)).await;
+    let together = Arc::new(Barrier::new(2));
+    let job = world.job("together", move |_| {
+        let together = Arc::clone(&together);
+        async move {
+            together.wait().await;
+            Ok(())
+        }
+    });
+    for _ in 0..3 {
+        let client = nodes[0].node.client();
+        let first = client.enqueue(job.another()).await.unwrap().id();
+        world
+            .until(first, |job| job.state == JobState::Running)
+            .await;
+        let second = client.enqueue(job.another()).await.unwrap().id();
+        world.ended(second).await;
+        world.ended(first).await;
+    }
+    for node in nodes {
+        node.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_node_has_died_is_found_by_the_next_poll() {
+    let world = World::new();
+    // A node that never looks, and that the cluster still believes to live.
+    let name = |text| Name::new("name", text).unwrap();
+    let profile = NodeProfile::new(vec![], vec![]).kinds(vec![name("scripted")]);
+    let silent = Heartbeat::new(NodeId::new(), name("silent"), NodeStatus::Active, RARE);
+    let silent = silent.profile(profile).load(NodeLoad::new(0, 10));
+    world.store.heartbeat(&silent).await.unwrap();
+    let client = Ratchet::client(Arc::new(world.store.clone()));
+    let job = world.job("short", |_| async { Ok(()) });
+    client.enqueue(job.another()).await.unwrap();
+    sleep(Duration::from_millis(100)).await;
+    let node = world.start();
+    let began = time::monotonic();
+    sleep(Duration::from_secs(5)).await;
+    let id = client.enqueue(job.another()).await.unwrap().id();
+    world.ended(id).await;
+    let waited = began.elapsed() - Duration::from_secs(5);
+    let bound = Duration::from_millis(1_200);
+    assert!(
+        waited > Duration::from_millis(20) && waited < bound,
+        "{waited:?}"
+    );
+    node.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_woken_for_its_jobs_polls_no_more_often_for_that() {
+    let calls = Calls::default();
+    let world = calls.counted();
+    // One poller.
+    let node = world.builder().system_concurrency(0).build().unwrap();
+    let node = Started::new(node);
+    sleep(Duration::from_secs(30)).await;
+    let job = world.job("short", |_| async { Ok(()) });
+    calls.take("claim_next_batch");
+    for _ in 0..100 {
+        node.node.enqueue(job.another()).await.unwrap();
+        sleep(Duration::from_millis(800)).await;
+    }
+    assert_eq!(calls.take("claim_next_batch"), 100);
+    node.stop().await.unwrap();
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_core::cluster::{Wakeup, WakeupStream};
+use ratchet_core::cluster::{JobWakeups, Wakeup, WakeupStream};
 use ratchet_core::model::Enqueued;
 use ratchet_core::store::{AppTransaction, Checked, Store, TransactionStore};
 use ratchet_core::{Ratchet, StoreErrorKind, Wakes};
@@ -75,7 +75,7 @@ pub(crate) async fn a_commit_brings_both(schema: Arc<Schema>) {
     }
     let mut tx = application.begin().await.unwrap();
     store
-        .enqueue_on(tx.connection(), vec![job()], false)
+        .enqueue_on(tx.connection(), vec![job()], JobWakeups::none())
         .await
         .unwrap();
     tx.commit().await.unwrap();
@@ -163,7 +163,9 @@ pub(crate) async fn a_closed_store_refuses_and_connects_no_more(schema: Arc<Sche
     let new = [job().queue("never seen")];
     for refused in [
         store.enqueue_in(&mut tx, &new).await,
-        store.enqueue_on(tx.connection(), new.to_vec(), false).await,
+        store
+            .enqueue_on(tx.connection(), new.to_vec(), JobWakeups::none())
+            .await,
     ] {
         assert_kind(&refused.unwrap_err(), StoreErrorKind::Unavailable);
     }

@@ -1,9 +1,10 @@
 //! The poller: claims what there is room for. Every pool has one.
 //!
 //! It asks for no more than the pool can hold, and not at all when there is no room. After a full
-//! batch it asks again at once; after a short one nothing more is due, so it waits: first
-//! `poll_interval.min`, then longer up to `poll_interval.max`, each delay moved a little at random.
-//! A wakeup cuts the wait. A store that fails is asked again with growing delays.
+//! batch it asks again at once; after a short one nothing more is due, so it waits: after jobs that
+//! had been due for a while `poll_interval.min`, then longer up to `poll_interval.max`, each delay
+//! moved a little at random. A wakeup cuts the wait. A store that fails is asked again with growing
+//! delays.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::prefetch::FinishRate;
-use crate::client::{RetryDelays, WakeQueue};
+use crate::client::{RetryDelays, Seat, WakeQueue};
 use crate::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
 use crate::engine::common::Common;
 use crate::engine::execute::running::RunningSet;
@@ -28,10 +29,10 @@ use crate::engine::settle::held_claims::HeldClaims;
 use crate::error::Result;
 use crate::id::NodeId;
 use crate::metrics;
-use crate::model::{ClaimRequest, ClaimedJob};
+use crate::model::{Claim, ClaimRequest, ClaimedJob};
 use crate::name::Name;
 use crate::route::Selection;
-use crate::time;
+use crate::time::{self, millis_between, to_millis};
 
 /// How much longer each wait of an idle poller is than the one before.
 const GROWTH: f64 = 1.5;
@@ -65,7 +66,9 @@ pub(crate) async fn run(run: Arc<PollerHandles>, pool: usize) {
     let pool = &run.claims.pools[pool];
     let mut poller = Poller::new(&run, pool);
     let mut wakeups = run.coordinator.subscribe();
+    let seat = run.wake_queue.seat(pool.index);
     while !run.draining.is_cancelled() {
+        seat.set_room(0);
         if let Some(gate) = run.gate.closed() {
             let mut watch = gate.watch();
             tokio::select! {
@@ -93,12 +96,15 @@ pub(crate) async fn run(run: Arc<PollerHandles>, pool: usize) {
             }
             continue;
         };
+        let free = || pool.share().concurrency.saturating_sub(pool.held());
+        seat.set_room(free());
         wakeups.clear();
         let wait = poller.tick(&run, pool, limit).await;
         if !wait.is_zero() {
             pool.metrics.poll_delay(wait);
         }
-        if !wait.is_zero() && idle(&run, pool, wait, poller.failing, &mut wakeups).await {
+        seat.set_room(if poller.failing { 0 } else { free() });
+        if !wait.is_zero() && idle(&run, pool, &seat, wait, poller.failing, &mut wakeups).await {
             poller.wake();
         }
     }
@@ -136,7 +142,7 @@ impl Poller {
         self.due_at = time::monotonic();
     }
 
-    /// How many jobs to ask for; none while there is too little room to be worth a call.
+    /// Returns how many jobs to ask for; `None` while there is too little room to be worth a call.
     fn room(&mut self, pool: &RunPool) -> Option<usize> {
         let share = pool.share();
         let finished = Counters::read(&pool.counters().finished);
@@ -181,8 +187,8 @@ impl Poller {
         next.saturating_duration_since(time::monotonic())
     }
 
-    /// Asks for jobs of these kinds; how many there were, if the store answered, and how long to
-    /// wait before asking for more of them.
+    /// Asks for jobs of these kinds. Returns how many there were, if the store answered, and how
+    /// long to wait before asking for more of them.
     async fn poll(
         &mut self,
         run: &PollerHandles,
@@ -209,16 +215,16 @@ impl Poller {
                 if std::mem::take(&mut self.failing) || run.claims.ledger.awaits_calls() {
                     run.interval.doubt_claims();
                 }
+                // A job that a wakeup announced is found at once, and no sooner by more polls.
+                let late = batch
+                    .iter()
+                    .any(|ready| was_due_for(&ready.claim) >= config.poll_min);
                 accept(run, pool, batch);
                 if claimed == limit {
                     self.delay = config.poll_min;
                     return (Some(claimed), Duration::ZERO);
                 }
-                let delay = if claimed > 0 {
-                    config.poll_min
-                } else {
-                    self.delay
-                };
+                let delay = if late { config.poll_min } else { self.delay };
                 self.delay = delay.mul_f64(GROWTH).min(config.poll_max);
                 let jitter = 1.0 + JITTER * (2.0 * run.common.random() - 1.0);
                 let wait = delay.mul_f64(jitter).min(config.poll_max);
@@ -234,6 +240,12 @@ impl Poller {
             }
         }
     }
+}
+
+/// Returns how long the job was due when it was claimed.
+fn was_due_for(claim: &Claim) -> Duration {
+    let (due, claimed) = (to_millis(claim.run_at), to_millis(claim.token.claimed_at));
+    millis_between(due, claimed)
 }
 
 /// Claims a batch.
@@ -279,6 +291,7 @@ fn accept(run: &PollerHandles, pool: &RunPool, batch: Vec<Ready>) {
 async fn idle(
     run: &PollerHandles,
     pool: &RunPool,
+    seat: &Seat<'_>,
     wait: Duration,
     failing: bool,
     wakeups: &mut WakeupStream,
@@ -289,7 +302,7 @@ async fn idle(
         tokio::select! {
             biased;
             () = run.draining.cancelled() => return false,
-            () = run.wake_queue.woken(pool.index), if !failing => return true,
+            () = seat.woken(), if !failing => return true,
             wakeup = wakeups.next(), if !failing => {
                 if concerns(run, pool, &wakeup) {
                     metrics::wakeup_received(&pool.share().name);
@@ -301,10 +314,15 @@ async fn idle(
     }
 }
 
-/// Whether a wakeup is from somebody else and about a queue that this pool takes from.
+/// Returns whether a wakeup is for this node, or from another one for all, and about a queue of
+/// this pool.
 fn concerns(run: &PollerHandles, pool: &RunPool, wakeup: &Wakeup) -> bool {
     let queues = &pool.share().queues;
-    !wakeup.is_echo_of(run.source)
+    let is_for_this_node = match wakeup.to {
+        Some(to) => to == run.source || to == run.identity.node(),
+        None => !wakeup.is_echo_of(run.source),
+    };
+    is_for_this_node
         && wakeup
             .queue
             .as_ref()

@@ -140,13 +140,14 @@ pub(crate) async fn beat(run: &HeartbeatHandles, status: NodeStatus) -> Result<H
     let call = calls.call_within(config.heartbeat_deadline(), "heartbeat", |store| {
         store.nodes().heartbeat(&heartbeat)
     });
+    let list = run.claims.ledger.begin_list();
     let asked = time::monotonic();
     run.liveness.beats(interval, asked);
     let reply = call.await;
     metrics::heartbeat(asked.elapsed(), reply.is_ok());
     let reply = reply?;
     run.liveness.heard(&heartbeat, asked, &reply);
-    run.claims.ledger.compare(&reply.claims);
+    list.compare(&reply.claims);
     run.identity
         .metrics
         .unheld_claims(run.claims.ledger.unheld());

@@ -7,7 +7,6 @@
 //! becomes of those says the misfire policy. Between looks the loop sleeps until the next slot;
 //! waking early costs a look and nothing else.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::client::{Client, RetryDelays, WakeQueue, recurring};
-use crate::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
+use crate::cluster::{ClusterCoordinator, WakeupStream};
 use crate::engine::common::Common;
 use crate::engine::membership::identity::Identity;
 use crate::engine::pools::counters::Counters;
@@ -245,17 +244,14 @@ async fn fire(run: &RecurringHandles, firings: &[RecurringFiring], most_tries: u
             answers => break answers?,
         }
     };
-    let mut queues = BTreeSet::new();
+    let mut fired = Vec::new();
     for (firing, answer) in firings.iter().zip(&answers) {
         note(run, firing, answer);
         if tries > 1 || matches!(answer, Fired::Applied(_)) {
-            let jobs = firing.jobs.iter();
-            queues.extend(jobs.map(|job| &job.spec().route.queue));
+            fired.extend(&firing.jobs);
         }
     }
-    for queue in queues {
-        run.client.wake(Wakeup::queue(queue.clone())).await;
-    }
+    run.client.wake_for(fired.iter().copied()).await;
     Ok(())
 }
 

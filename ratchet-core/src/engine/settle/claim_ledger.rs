@@ -41,6 +41,10 @@ struct Entries {
     undelivered: Vec<ClaimToken>,
     /// Listed, and neither held nor given up, each with the number of lists in a row that had it.
     unheld: HashMap<ClaimToken, u32>,
+    /// How many lists are under way.
+    lists: usize,
+    /// Settled while a list was under way, which may have them still.
+    settled: HashSet<ClaimToken>,
 }
 
 /// A claim call under way. Dropping it ends the call without an answer.
@@ -65,7 +69,34 @@ impl Drop for ClaimCall<'_> {
     }
 }
 
+/// A list of the node's claims under way. Dropping it ends the list without an answer.
+#[derive(Debug)]
+pub(crate) struct ClaimList<'a>(&'a ClaimLedger);
+
+impl ClaimList<'_> {
+    /// Compares what the node holds with all that the store listed under it.
+    pub(crate) fn compare(self, listed: &[OwnedClaim]) {
+        self.0.compare(listed);
+    }
+}
+
+impl Drop for ClaimList<'_> {
+    fn drop(&mut self) {
+        let mut entries = self.0.entries();
+        entries.lists -= 1;
+        if entries.lists == 0 {
+            entries.settled.clear();
+        }
+    }
+}
+
 impl ClaimLedger {
+    /// Begins a list of the node's claims.
+    pub(crate) fn begin_list(&self) -> ClaimList<'_> {
+        self.entries().lists += 1;
+        ClaimList(self)
+    }
+
     /// Begins a claim call.
     pub(crate) fn begin_call(&self) -> ClaimCall<'_> {
         let mut entries = self.entries();
@@ -84,6 +115,9 @@ impl ClaimLedger {
         let mut entries = self.entries();
         for token in tokens {
             entries.held.remove(&token);
+            if entries.lists > 0 {
+                entries.settled.insert(token);
+            }
         }
     }
 
@@ -111,8 +145,7 @@ impl ClaimLedger {
         entries.unheld.values().filter(|lists| **lists > 1).count()
     }
 
-    /// Compares what the node holds with all that the store lists under it.
-    pub(crate) fn compare(&self, listed: &[OwnedClaim]) {
+    fn compare(&self, listed: &[OwnedClaim]) {
         let mut entries = self.entries();
         let Entries {
             held,
@@ -122,6 +155,8 @@ impl ClaimLedger {
             unreceived,
             undelivered,
             unheld,
+            settled,
+            ..
         } = &mut *entries;
         let listed: HashSet<ClaimToken> = listed.iter().map(|claim| claim.token).collect();
         given_up.retain(|token, absences| {
@@ -133,8 +168,9 @@ impl ClaimLedger {
             *absences < ABSENCES
         });
         unreceived.retain(|token, _| listed.contains(token) && !held.contains(token));
-        let is_unreceived =
-            |token: &&ClaimToken| !held.contains(token) && !given_up.contains_key(token);
+        let is_unreceived = |token: &&ClaimToken| {
+            !held.contains(*token) && !given_up.contains_key(*token) && !settled.contains(*token)
+        };
         unheld.retain(|token, _| listed.contains(token) && is_unreceived(&token));
         for token in listed.iter().filter(is_unreceived) {
             unreceived.entry(*token).or_insert(*next_call);
@@ -177,7 +213,7 @@ mod tests {
     /// What a list with these claims shows to be undelivered.
     fn undelivered(ledger: &ClaimLedger, listed: &[ClaimToken]) -> Vec<ClaimToken> {
         let listed = listed.iter().map(|token| OwnedClaim::new(*token, false));
-        ledger.compare(&listed.collect::<Vec<_>>());
+        ledger.begin_list().compare(&listed.collect::<Vec<_>>());
         ledger.take_undelivered()
     }
 
@@ -223,6 +259,25 @@ mod tests {
         assert_eq!(ledger.unheld(), 1);
         undelivered(&ledger, &[late]);
         assert_eq!(ledger.unheld(), 0);
+    }
+
+    #[test]
+    fn a_claim_that_was_settled_while_it_was_listed_is_not_undelivered() {
+        let ledger = ClaimLedger::default();
+        let token = token();
+        ledger.begin_call().deliver([token]);
+        let listed = [OwnedClaim::new(token, false)];
+        let (early, late) = (ledger.begin_list(), ledger.begin_list());
+        ledger.settled([token]);
+        early.compare(&listed);
+        assert_eq!(ledger.take_undelivered(), []);
+        late.compare(&listed);
+        assert_eq!(ledger.take_undelivered(), []);
+        assert_eq!(
+            undelivered(&ledger, &[token]),
+            [token],
+            "it was listed afterwards"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::{Checked, check_enqueue, part};
+use crate::cluster::JobWakeups;
 use crate::error::Result;
 use crate::model::{Enqueued, NewJob};
 use crate::store::{AppConnection, AppTransaction, Store, TransactionStore};
@@ -12,12 +13,12 @@ impl<S: Store + ?Sized> TransactionStore for Checked<S> {
         &'a self,
         connection: AppConnection<'a>,
         jobs: Vec<NewJob>,
-        wake: bool,
+        wakeups: JobWakeups,
     ) -> BoxFuture<'a, Result<Vec<Enqueued>>> {
         let store = part("enqueue_in", self.store.transactions())
             .and_then(|store| check_enqueue("enqueue_in", &*self.store, &jobs).map(|()| store));
         match store {
-            Ok(store) => store.enqueue_on(connection, jobs, wake),
+            Ok(store) => store.enqueue_on(connection, jobs, wakeups),
             Err(error) => async { Err(error) }.boxed(),
         }
     }
@@ -37,6 +38,7 @@ impl<S: Store> Checked<S> {
         transaction: &'a mut (impl AppTransaction<S> + ?Sized),
         jobs: &[NewJob],
     ) -> BoxFuture<'a, Result<Vec<Enqueued>>> {
-        self.enqueue_on(transaction.connection(), jobs.to_vec(), true)
+        let wakeups = JobWakeups::of_every_node(jobs);
+        self.enqueue_on(transaction.connection(), jobs.to_vec(), wakeups)
     }
 }
