@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 /// How many jobs an enqueue stores.
 const CHUNK: usize = 500;
-/// So many refused rows are worth an alarm before the import has ended.
+/// This many refused rows are worth an alarm before the import has ended.
 const TOO_MANY: u64 = 20;
 
 /// Imports one row.
@@ -70,7 +70,7 @@ impl Job for Report {
     }
 }
 
-/// Wakes somebody up.
+/// Sends an alarm.
 #[derive(Serialize, Deserialize)]
 struct Alarm;
 

@@ -168,7 +168,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Waits until so many reports of a name were written.
+/// Waits until this many reports of a name were written.
 async fn wait_for(ran: &Ran, report: &str, count: usize) -> Result<()> {
     let written = async {
         while ran.of(report).len() < count {

@@ -1,8 +1,8 @@
-//! Configuration that every node reloads when somebody changes it.
+//! Configuration that every node reloads when it changes.
 //!
-//! The configuration is a file here, and would be a table or a bucket elsewhere. Whoever changes it
-//! bumps its version afterwards; every node watches the version and reads again. Losing a wakeup
-//! costs a second.
+//! The configuration is a file here, and would be a table or a bucket elsewhere. The program that
+//! changes it bumps its version afterwards; every node watches the version and reads again. Losing
+//! a wakeup costs a second.
 //!
 //! ```text
 //! cargo run --example reload_configuration

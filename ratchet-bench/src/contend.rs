@@ -18,7 +18,7 @@ const CLAIM: usize = 50;
 #[derive(Default)]
 struct Tally {
     jobs: usize,
-    /// How many jobs may have been claimed by somebody who has not been told of them yet.
+    /// How many jobs may have been claimed by a node that has not received them yet.
     on_their_way: usize,
     claimed: AtomicUsize,
     settled: AtomicUsize,

@@ -35,7 +35,7 @@ pub(crate) struct Dashboards {
 }
 
 impl Dashboards {
-    /// Serves the API of the node on loopback and waits until so many dashboards are open on it.
+    /// Serves the API of the node on loopback and waits until this many dashboards are open on it.
     pub(crate) async fn open(node: &Node, count: usize) -> Result<Self> {
         // All of them are one client, which may have three quarters of the places at most.
         let limits = Limits::default()

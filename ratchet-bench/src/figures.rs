@@ -75,7 +75,7 @@ pub fn per_second(jobs: usize, took: Duration) -> f64 {
 pub fn percentiles(mut latencies: Vec<Duration>) -> Option<[f64; 4]> {
     latencies.sort_unstable();
     let last = latencies.len().checked_sub(1)?;
-    // The nearest rank: the smallest latency that so many percent of all do not exceed.
+    // The nearest rank: the smallest latency that this percentage of all do not exceed.
     let at = |percent: usize| {
         let rank = (latencies.len() * percent).div_ceil(100);
         let latency = latencies[rank.saturating_sub(1).min(last)];

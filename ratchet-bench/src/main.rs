@@ -32,7 +32,7 @@ enum Scenario {
     Latency(Options),
     /// Measure claims of 50 at a backlog, priorities mixed, aging on
     Claim(Options),
-    /// Claim 50 and settle them, again and again, by so many claimers (--nodes) at once
+    /// Claim 50 and settle them, again and again, by this many claimers (--nodes) at once
     Contend(Options),
     /// The dashboards of a run, which starts this as a process of its own
     #[command(hide = true)]
@@ -72,10 +72,13 @@ struct Options {
     /// Enqueue where no node hears of it, so that only polling finds the jobs (latency)
     #[arg(long)]
     unheard: bool,
+    /// Enqueue from a client that belongs to no node (latency)
+    #[arg(long)]
+    outside: bool,
     /// Pending jobs before the claims are measured
     #[arg(long, default_value_t = 1_000)]
     backlog: usize,
-    /// Deal the jobs out to so many lanes (claim, drain); only the head of each is pending
+    /// Deal the jobs out to this many lanes (claim, drain); only the head of each is pending
     #[arg(long, default_value_t = 0)]
     lanes: usize,
     /// Make a database on the server for this run, and drop it at the end (PostgreSQL,
@@ -85,7 +88,7 @@ struct Options {
     /// Count the statements; needs --fresh, and a server with pg_stat_statements loaded
     #[arg(long, requires = "fresh")]
     count: bool,
-    /// Have so many dashboards open on the first node, in a process of their own (drain, latency)
+    /// Have this many dashboards open on the first node, in a process of their own (drain, latency)
     #[arg(long, default_value_t = 0)]
     dashboards: usize,
     /// Keep a REPEATABLE READ transaction open during the run (PostgreSQL)

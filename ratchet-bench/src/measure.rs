@@ -20,7 +20,7 @@ impl Meter {
         Ok(Self { counters, clock })
     }
 
-    /// The run of so many jobs has ended.
+    /// Notes the end of a run of this many jobs.
     pub(crate) async fn stop(self, outcome: &mut Outcome, jobs: usize) -> Result<()> {
         outcome.timed(jobs, self.clock.elapsed());
         if let Some(counters) = self.counters {

@@ -133,7 +133,7 @@ impl Nodes {
         usize::try_from(finished).unwrap_or(usize::MAX)
     }
 
-    /// Waits until so many jobs have ended.
+    /// Waits until this many jobs have ended.
     async fn wait_for(&mut self, jobs: usize) -> Result<()> {
         let bar = progress("drain", jobs);
         wait_for(jobs, STUCK, || {
@@ -182,12 +182,13 @@ async fn drain(store: SharedStore, options: &Options) -> Result<Outcome> {
 async fn latency(store: SharedStore, options: &Options) -> Result<Outcome> {
     let total = options.rate as usize * options.seconds as usize;
     let ledger = Ledger::new(total);
-    let unheard = Arc::clone(&store);
+    let without_node = Arc::clone(&store);
     let mut nodes = Nodes::build(stores(store, options).await?, options, &ledger).await?;
     nodes.start();
-    let client = match options.unheard {
-        true => Ratchet::client(unheard).with_coordinator(NoopCoordinator),
-        false => nodes.nodes[0].client().clone(),
+    let client = match (options.unheard, options.outside) {
+        (true, _) => Ratchet::client(without_node).with_coordinator(NoopCoordinator),
+        (_, true) => Ratchet::client(without_node),
+        _ => nodes.nodes[0].client().clone(),
     };
     let bar = progress("latency", total);
     let meter = Meter::start(&options.url).await?;
@@ -253,7 +254,7 @@ async fn claim(store: SharedStore, options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Enqueues `count` jobs before the measurement, dealt out to so many lanes if there are any.
+/// Enqueues `count` jobs before the measurement, dealt out to this many lanes if there are any.
 async fn load(
     client: &Client,
     count: usize,

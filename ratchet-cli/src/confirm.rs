@@ -8,7 +8,7 @@ use crate::output::clean;
 /// Goes on if `yes` was said on the command line, or is said now.
 ///
 /// # Errors
-/// [`Failure::unconfirmed`] if there is nobody to ask, or the answer is anything but yes.
+/// [`Failure::unconfirmed`] if there is no terminal to ask on, or the answer is anything but yes.
 pub(crate) async fn confirm(what: &str, yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());

@@ -31,7 +31,7 @@ pub(crate) struct Failure {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Whoever read the output has gone; that is not an error.
+    /// The reader of the output has gone; that is not an error.
     Closed = 0,
     Failed = 1,
     Usage = 2,
@@ -73,7 +73,7 @@ impl Failure {
         Self::new(Kind::Refused, message)
     }
 
-    /// Nobody said yes.
+    /// The user did not confirm.
     pub(crate) fn unconfirmed(message: impl Into<String>) -> Self {
         Self::new(Kind::Unconfirmed, message)
     }
@@ -158,7 +158,7 @@ impl Failure {
             }})
             .to_string();
         }
-        // There is nobody left to tell if this fails.
+        // If this fails, no reader is left.
         drop(writeln!(anstream::stderr(), "{text}"));
     }
 }
@@ -169,11 +169,11 @@ pub(crate) fn warn(message: &str, json: bool) {
         true => serde_json::json!({ "warning": message }).to_string(),
         false => format!("{} {message}", paint(WARN.bold(), "warning:")),
     };
-    // There is nobody left to tell if this fails.
+    // If this fails, no reader is left.
     drop(writeln!(anstream::stderr(), "{text}"));
 }
 
-/// What a command found out, which stays so whoever reads it.
+/// What a command found out, even if its output is not read.
 pub(crate) trait Verdict {
     /// The verdict, unless it is good and could not be told.
     ///

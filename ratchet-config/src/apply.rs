@@ -20,7 +20,7 @@ macro_rules! set {
 }
 
 impl Config {
-    /// Sets on the builder what the configuration sets, and nothing else: what nobody configured
+    /// Sets on the builder what the configuration sets, and nothing else: what is not configured
     /// stays as the program has it. Pools are added behind those of the program.
     ///
     /// ```

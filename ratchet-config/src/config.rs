@@ -80,7 +80,7 @@ impl Config {
         crate::sample::sample()
     }
 
-    /// What somebody else refuses of this configuration, such as a backend its settings: keys with
+    /// What another part refuses in this configuration, such as a backend its settings: keys with
     /// what is wrong.
     pub fn refused(&self, refused: impl IntoIterator<Item = (String, String)>) -> ConfigError {
         let problems = refused.into_iter().map(|(key, rule)| Problem {
@@ -90,7 +90,7 @@ impl Config {
         ConfigError::new(self.file.clone(), problems.collect())
     }
 
-    /// The URL alone, and with each one of the settings of the store that somebody has set: so that
+    /// The URL alone, and with each setting of the store that is set: so that
     /// a backend, which tells the first problem, tells them all. By the keys of the settings, the
     /// URL first.
     #[must_use]

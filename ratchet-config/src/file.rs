@@ -44,7 +44,7 @@ pub(crate) fn read(path: &Path, text: &str) -> (Vec<Entry<Raw>>, Vec<Problem>) {
     (entries.collect(), problems.collect())
 }
 
-/// The one mistake at which the parser stops, so that nothing behind it would be seen.
+/// The one mistake at which the parser stops, so that no later one would be found.
 const STOPS: &str = "key with no value";
 
 /// The text with nothing in this line.

@@ -2,9 +2,9 @@
 //! program says.
 //!
 //! Defaults give way to the file, the file to variables, variables to arguments. Keys that do not
-//! exist are refused, and every problem is told at once, with the key, its value unless that is
+//! exist are refused, and every problem is reported at once, with the key, its value unless that is
 //! secret, and where it came from. The rules are the engine's own; the defaults too, so a key that
-//! nobody set changes nothing of what the program has set on its builder.
+//! is not set changes nothing that the program has set on its builder.
 //!
 //! ```
 //! use ratchet_config::Config;

@@ -231,7 +231,7 @@ impl Reading {
         path
     }
 
-    /// A key that does not exist. Its value is shown to nobody: it may be a password under a
+    /// A key that does not exist. Its value is never shown: it may be a password under a
     /// misspelt name.
     fn refuse_unknown(&mut self, key: String, origin: Origin) {
         let near = nearest(&key);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// Nobody set it.
+    /// It is not set.
     Default,
     /// This line of the file, counted from 1.
     File {
@@ -16,7 +16,7 @@ pub enum Origin {
     },
     /// The variable of this name.
     Variable(String),
-    /// Whoever loaded the configuration: an argument such as `--url`.
+    /// The program that loaded the configuration: an argument such as `--url`.
     Argument(String),
 }
 

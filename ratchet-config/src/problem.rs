@@ -11,14 +11,14 @@ use crate::origin::Origin;
 pub struct Place {
     /// The key, as `cluster.ttl`.
     pub key: String,
-    /// The value as it would stand in a file; none if it is not set, or hidden.
+    /// The value as it is written in a file; `None` if it is not set, or hidden.
     pub value: Option<String>,
     /// Where it came from.
     pub origin: Origin,
 }
 
 impl Place {
-    /// A place whose value nobody is shown.
+    /// A place whose value is never shown.
     pub(crate) const fn unseen(key: String, origin: Origin) -> Self {
         Self {
             key,

@@ -49,7 +49,7 @@ pub(crate) fn scheme(url: &str) -> Option<&str> {
     fits.then_some(scheme)
 }
 
-/// A database URL, or a connection string of pairs, as it may be shown to anybody.
+/// A database URL, or a connection string of pairs, as it may be shown in logs.
 #[must_use]
 pub fn redact_url(url: &str) -> String {
     let Some(scheme) = scheme(url) else {
@@ -73,7 +73,7 @@ pub fn redact_url(url: &str) -> String {
 /// `user:password@host:port/database?parameters`.
 fn remote(rest: &str) -> String {
     // To the last `@`, since passwords may hold one; but they may also hold what ends a login, or
-    // stand in a parameter, and then nobody can tell where they end.
+    // stand in a parameter, and then where they end is not known.
     let (login, rest) = match rest.rfind('@') {
         Some(at) if rest[..at].contains(['?', ';', '/', '#']) => return HIDDEN.to_owned(),
         Some(at) => (Some(&rest[..at]), &rest[at + 1..]),

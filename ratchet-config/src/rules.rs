@@ -122,7 +122,7 @@ fn backends(reading: &mut Reading) {
             }
             _ => continue,
         };
-        // Somebody goes to another database for once: what belongs to the other one has no meaning.
+        // An argument chose another database: settings of the configured one have no meaning.
         if reading.config.origin(&key).rank() < origin.rank() {
             reading.config.set.remove(&key);
         } else {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize, Serializer};
 /// What stands for a secret wherever one would be shown.
 pub const HIDDEN: &str = "***";
 
-/// A value that nobody is shown: `Debug`, `Display` and serialization say [`HIDDEN`].
+/// A value that is never shown: `Debug`, `Display` and serialization say [`HIDDEN`].
 ///
 /// ```
 /// use ratchet_config::Secret;

@@ -12,7 +12,7 @@ pub struct Key {
     pub name: &'static str,
     /// What it does, line by line.
     pub doc: &'static [&'static str],
-    /// The value without it, as it would stand in a file; none if it is then unset.
+    /// The value without it, as it is written in a file; `None` if it is then unset.
     pub default: Option<&'static str>,
     /// A value for a setting without a default, as it would stand in a file.
     pub example: Option<&'static str>,

@@ -17,8 +17,8 @@ use crate::value::DatabaseUrl;
 pub struct Setting {
     /// The key, as `cluster.ttl`.
     pub key: String,
-    /// The value as it would stand in a file, with secrets hidden; none if there is neither a value
-    /// nor a default.
+    /// The value as it is written in a file, with secrets hidden; `None` if there is neither a
+    /// value nor a default.
     pub value: Option<String>,
     /// Where it came from: `ratchet.toml:12`, a variable, an argument, or `default`.
     pub origin: String,

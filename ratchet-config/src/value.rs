@@ -68,9 +68,9 @@ pub(crate) enum Kind {
     List,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// A text: what people are told to write, and how it would stand in a file.
+    /// A text: what the documentation asks for, and how it is written in a file.
     Text(&'static str, fn(&str) -> Result<String, String>),
-    /// A secret: what people are told to write, and what is shown of it.
+    /// A secret: what the documentation asks for, and what is shown of it.
     Secret(&'static str, fn(&str) -> String),
 }
 

@@ -138,6 +138,7 @@ mod fixture;
 mod memory;
 mod node;
 mod notes;
+mod place;
 mod recorder;
 mod repeat;
 pub mod report;
@@ -157,6 +158,7 @@ pub use coordinator::{
 pub use cx::Cx;
 pub use fixture::{BoxError, Factory, Fixture, Power, Provision, Residue, TestClock, Vandal};
 pub use memory::MemoryFixture;
+pub use place::{Place, PlaceTest, run_in_place};
 pub use required::is_required;
 pub use runner::Failure;
 pub use slot::Slot;

@@ -140,7 +140,7 @@ impl<'a> Rounds<'a> {
         more
     }
 
-    /// Returns how many candidates the round looks at if it wants so many jobs.
+    /// Returns how many candidates the round looks at if it wants this many jobs.
     #[must_use]
     pub const fn candidates_for(&self, wanted: usize) -> usize {
         wanted.saturating_mul(self.factor)

@@ -7,12 +7,20 @@ use crate::limits::{MAX_DELAY, MAX_RUN_AT};
 use crate::time::{self, Timestamp};
 
 /// When a job becomes due.
+///
+/// ```
+/// use std::time::Duration;
+/// use ratchet::{NewJob, RunAt};
+///
+/// let job = NewJob::new("remind", &7).delay(Duration::from_secs(3_600));
+/// assert_eq!(job.due(), RunAt::In(Duration::from_secs(3_600)));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RunAt {
     /// At once: when it is enqueued or rescheduled, by the database's clock.
     #[default]
     Now,
-    /// So long after that, by the database's clock.
+    /// This long after that, by the database's clock.
     In(Duration),
     /// At this time, by the database's clock; the past is as good as now, but ages the job.
     At(Timestamp),

@@ -10,6 +10,15 @@ pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 type Source = Box<dyn StdError + Send + Sync + 'static>;
 
 /// Input that was refused before anything was changed.
+///
+/// ```
+/// use ratchet::{Name, NewJob};
+///
+/// let error = NewJob::new("mail", &1).queue("").validate().unwrap_err();
+/// assert_eq!(error.field(), "queue");
+/// assert!(error.to_string().contains("queue"));
+/// # let _: Option<Name> = None;
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {problem}")]
 pub struct InvalidInput {
@@ -115,6 +124,13 @@ pub enum SchemaProblem {
 }
 
 /// What kind of failure a [`StoreError`] is.
+///
+/// ```
+/// use ratchet::StoreErrorKind;
+///
+/// assert!(StoreErrorKind::Unavailable.is_transient());
+/// assert!(!StoreErrorKind::Invalid.is_transient());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
@@ -142,7 +158,7 @@ pub enum StoreErrorKind {
 }
 
 impl StoreErrorKind {
-    /// Whether the same call may succeed later without anybody changing the program or its
+    /// Whether the same call may succeed later without a change of the program or its
     /// settings. The engine waits and repeats transient failures; it reports the others at once
     /// and still carries on.
     #[must_use]
@@ -172,6 +188,17 @@ impl StoreErrorKind {
 /// A call of a store that failed. Losing a race is never this: it is a value of the call's result.
 ///
 /// `Display` is one line, `operation: kind: cause`, without credentials and without parameters.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet::{NewJob, Ratchet, StoreErrorKind};
+///
+/// let client = Ratchet::client(ratchet::connect("memory:").await?);
+/// let error = client.enqueue(NewJob::new("", &1)).await.unwrap_err();
+/// assert_eq!(error.kind(), StoreErrorKind::Invalid);
+/// assert_eq!(error.invalid_input().map(|input| input.field()), Some("kind"));
+/// # Ok(()) }
+/// ```
 pub struct StoreError {
     kind: StoreErrorKind,
     operation: &'static str,

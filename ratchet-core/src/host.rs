@@ -1,6 +1,6 @@
 //! Hosts that clients of a server may ask for.
 
-/// Returns a `Host` without the port behind it. An IPv6 address stands in brackets.
+/// Returns a `Host` header without its port. An IPv6 address stands in brackets.
 ///
 /// ```
 /// use ratchet_core::host::without_port;

@@ -15,6 +15,14 @@ use crate::time::{self, Timestamp};
 ///
 /// A UUID of version 7: ids made by one process sort in the order in which they were made, which is
 /// the last tie-break of the claim order.
+///
+/// ```
+/// use ratchet::JobId;
+///
+/// let id = JobId::new();
+/// assert_eq!(id.to_string().parse::<JobId>()?, id);
+/// # Ok::<(), ratchet::BoxError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobId(Uuid);
 

@@ -39,6 +39,15 @@ pub(crate) fn misfit(error: &serde_json::Error) -> String {
 /// A JSON document, kept as text: a payload, a checkpoint or a result.
 ///
 /// Cheap to clone. Its `Debug` shows the size only, since payloads may hold what logs must not.
+///
+/// ```
+/// use ratchet::Json;
+///
+/// let result = Json::encode("result", &["a", "b"])?;
+/// assert_eq!(result.as_str(), r#"["a","b"]"#);
+/// assert_eq!(result.decode::<Vec<String>>()?, ["a", "b"]);
+/// # Ok::<(), ratchet::BoxError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Json(Arc<str>);
 

@@ -15,6 +15,15 @@ use crate::error::InvalidInput;
 /// backend.
 ///
 /// In JSON it is a string; what `Name::new` refuses does not decode.
+///
+/// ```
+/// use ratchet::Name;
+///
+/// let queue = Name::new("queue", "mail")?;
+/// assert_eq!(queue.as_str(), "mail");
+/// assert_eq!(Name::new("queue", "").unwrap_err().field(), "queue");
+/// # Ok::<(), ratchet::InvalidInput>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(Arc<str>);

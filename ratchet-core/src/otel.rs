@@ -24,7 +24,7 @@ impl TraceContext {
         of_span(&Span::current()).or_else(|| of(Context::current().span().span_context()))
     }
 
-    /// The same as OpenTelemetry has it; none if it was stored by something that writes it
+    /// Returns it in OpenTelemetry's form; `None` if it was stored by something that writes it
     /// otherwise.
     fn remote(&self) -> Option<SpanContext> {
         let mut parts = self.traceparent().split('-').skip(1);

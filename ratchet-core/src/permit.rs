@@ -1,4 +1,4 @@
-//! Permits: of the jobs that need one resource, so many run at once in the cluster.
+//! Permits: how many jobs that need a resource run at once in the cluster.
 //!
 //! Nothing is stored per holder. A permit is held exactly by a running job, so it is free again as
 //! soon as the job does not run any more, whatever ended its claim, and can neither leak nor be
@@ -29,7 +29,7 @@ impl Budget {
         Self(permits.into_iter().map(rest).collect())
     }
 
-    /// How many jobs of this route it still admits; none: any number, since they need no permit.
+    /// Returns how many jobs of this route it still admits; `None` if they need no permit.
     #[must_use]
     pub fn rest(&self, route: &Route) -> Option<u64> {
         let resource = route.permit.as_ref()?;

@@ -19,6 +19,14 @@ use crate::id::JobId;
 use crate::time::duration_millis;
 
 /// The stored priority of a job. Aging never rewrites it.
+///
+/// ```
+/// use ratchet::{NewJob, Priority};
+///
+/// let job = NewJob::new("reset-password", &42).priority(Priority::Critical);
+/// assert!(Priority::Critical > Priority::Normal);
+/// # let _ = job;
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Priority {
@@ -76,6 +84,16 @@ impl fmt::Display for Priority {
 }
 
 /// The rule that raises the effective priority of a waiting job: one level per interval.
+///
+/// ```
+/// use std::time::Duration;
+/// use ratchet::{Aging, Priority};
+///
+/// // A job rises by one level for each minute that it has waited.
+/// let aging = Aging::every(Duration::from_secs(60));
+/// let low = aging.effective(Priority::Low, 120_000);
+/// assert_eq!(low, aging.effective(Priority::High, 0));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aging {
     interval: Duration,

@@ -1,4 +1,4 @@
-//! Rates: so many starts in a time, and the one rule that grants them.
+//! Rates: a number of starts in a time, and the one rule that grants them.
 //!
 //! The rule is the generic cell rate algorithm. A rate is an interval between starts and a burst;
 //! what is remembered of a key is one number, its *theoretical arrival time* (`tat`): when the
@@ -17,7 +17,7 @@ use crate::time;
 /// Microseconds in a millisecond: times of rates are microseconds, those of stores milliseconds.
 pub const MICROS: i64 = 1_000;
 
-/// At most so many starts in a time.
+/// At most this many starts in a time.
 ///
 /// In any stretch of time `t` there are at most `burst` and `t / per · limit` more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,7 +102,7 @@ impl Rate {
     /// microseconds.
     ///
     /// A `tat` that lies further ahead than this rate can bring it is from a slower rate, or from
-    /// before the clock was set back: it counts as an empty bucket, so that nobody waits for more
+    /// before the clock was set back: it counts as an empty bucket, so that no job waits for more
     /// than an interval.
     #[must_use]
     pub fn take(&self, tat: Option<i64>, now: i64) -> Taken {
@@ -136,15 +136,15 @@ pub enum Taken {
     },
     /// It has to wait.
     Wait {
-        /// How long, if nobody else comes first.
+        /// How long, if no other comes first.
         wait: Duration,
-        /// What to remember of the key; none: what is known stays.
+        /// What to store for the key; `None` to keep what is stored.
         tat: Option<i64>,
     },
 }
 
 impl Taken {
-    /// What is told to who asked: the wait is in whole milliseconds, as stores count time.
+    /// Returns the answer for the caller: the wait is in whole milliseconds, as stores count time.
     #[must_use]
     pub fn answer(self) -> RateAnswer {
         match self {
@@ -202,7 +202,7 @@ mod tests {
             ),
             // The burst is the limit unless it was set.
             (Rate::new(2, SECOND), &[0, 0, 0, 499, 500], &[0, 0, 500]),
-            // A clock that was set back: nobody waits for more than an interval.
+            // A clock that was set back: no job waits for more than an interval.
             (
                 Rate::new(10, SECOND).burst(1),
                 &[9_000, 1_000, 1_099, 1_100],

@@ -12,6 +12,18 @@ use crate::time::whole_millis;
 /// How long to wait between attempts, before jitter.
 ///
 /// Durations are kept to the millisecond.
+///
+/// ```
+/// use std::time::Duration;
+/// use ratchet::{Backoff, RetryPolicy};
+///
+/// let backoff = Backoff::Linear {
+///     base: Duration::from_secs(10),
+///     cap: Duration::from_secs(60),
+/// };
+/// let policy = RetryPolicy::new(5, backoff);
+/// assert_eq!(policy.delay(3, 0.5), Duration::from_secs(30));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -45,6 +57,18 @@ pub enum Backoff {
 }
 
 /// When a failed job is tried again, and how often. Stored with the job.
+///
+/// ```
+/// use std::time::Duration;
+/// use ratchet::{NewJob, RetryPolicy};
+///
+/// let (base, cap) = (Duration::from_secs(1), Duration::from_secs(60));
+/// // Up to five attempts, after 1, 2, 4 and 8 s, each moved by up to 10 %.
+/// let policy = RetryPolicy::exponential(5, base, cap).with_jitter(10);
+/// assert_eq!(policy.delay(4, 0.5), Duration::from_secs(8));
+/// let job = NewJob::new("charge", &42).retry(policy);
+/// # let _ = job;
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryPolicy {
     max_attempts: u32,
@@ -144,7 +168,7 @@ impl RetryPolicy {
     const UNSTORED: Self =
         Self::exponential(10, Duration::from_secs(1), Duration::from_secs(300)).with_jitter(25);
 
-    /// The text in which stores keep the policy; none for the one nearly every job has.
+    /// Returns the text in which stores keep the policy; `None` for the default.
     ///
     /// # Errors
     /// If it cannot be written as text.

@@ -13,9 +13,9 @@ pub struct Route {
     pub queue: Name,
     /// The kind of the job.
     pub kind: Name,
-    /// The capability a node must advertise to run it; none: any node may.
+    /// The capability that a node must have to run it; `None` if any node may.
     pub capability: Option<Name>,
-    /// The resource of which a running job holds one permit; none: it needs no permit. See
+    /// The resource of which a running job holds one permit; `None` if it needs none. See
     /// [`permit`](crate::permit).
     pub permit: Option<Name>,
 }

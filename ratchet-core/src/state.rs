@@ -20,6 +20,13 @@ use crate::error::InvalidInput;
 use crate::priority::Priority;
 
 /// Where a job stands.
+///
+/// ```
+/// use ratchet::JobState;
+///
+/// assert!(JobState::Failed.is_terminal());
+/// assert_eq!(JobState::Failed.to_string(), "failed");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum JobState {
@@ -140,6 +147,18 @@ impl fmt::Display for JobState {
 }
 
 /// What an operator may do to a job.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet::{JobAction, JobSelector, NewJob, Priority, Ratchet};
+///
+/// let client = Ratchet::client(ratchet::connect("memory:").await?);
+/// let id = client.enqueue(NewJob::new("mail", &1)).await?.id();
+/// let selector = JobSelector::Ids(vec![id]);
+/// client.act(&selector, JobAction::SetPriority(Priority::High)).await?;
+/// client.act(&selector, JobAction::Cancel).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JobAction {
@@ -212,7 +231,7 @@ impl JobAction {
 pub enum Response {
     /// The job changes to this state at once.
     Become(JobState),
-    /// The job keeps its state; the node running it is told to cancel it.
+    /// The job keeps its state; the node that runs it gets the request to cancel it.
     RequestCancel,
     /// The job keeps its state and has what the action gives it.
     Change,

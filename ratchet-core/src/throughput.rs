@@ -7,8 +7,8 @@ use crate::NodeId;
 use crate::model::{NodeRecord, NodeTotals};
 use crate::time::{Timestamp, millis_between, to_millis};
 
-/// The shortest time of which a rate is told. Now and then a heartbeat follows the last one at
-/// once, and what happened in between says nothing.
+/// The shortest time over which a rate is computed. Now and then a heartbeat follows the last one
+/// at once, and what happened in between says nothing.
 const SHORTEST: Duration = Duration::from_secs(3);
 
 /// How much is done, over all nodes, between the last two heartbeats of each.
@@ -21,7 +21,7 @@ pub struct Throughput {
     pub failed_per_s: f64,
     /// Failed attempts that another is to follow, per second.
     pub retried_per_s: f64,
-    /// How long jobs that began had been due, on average, in whole milliseconds; none: none began.
+    /// How long jobs that began had been due, on average, in milliseconds; `None` if none began.
     pub wait: Option<Duration>,
 }
 
@@ -70,7 +70,7 @@ pub struct Meter(BTreeMap<NodeId, Reading>);
 struct Reading {
     totals: NodeTotals,
     said_at: Timestamp,
-    /// What was done from one heartbeat to the next; none: there was only one so far.
+    /// Returns what was done between two heartbeats; `None` while there was only one.
     window: Option<Window>,
 }
 
@@ -99,7 +99,7 @@ impl Meter {
         self.0 = read.collect();
     }
 
-    /// The throughput of all nodes together; none: of none there were two heartbeats yet.
+    /// Returns the throughput of all nodes; `None` while no node has sent two heartbeats.
     #[must_use]
     pub fn throughput(&self) -> Option<Throughput> {
         let mut all: Option<Throughput> = None;

@@ -132,7 +132,7 @@ impl Api {
         self.has_authorizer() && !self.0.read_only
     }
 
-    /// Whether jobs that nobody can run count against readiness.
+    /// Whether jobs that no live node can run count against readiness.
     pub(crate) fn minds_stranded(&self) -> bool {
         !self.0.ready_while_stranded
     }
@@ -166,8 +166,8 @@ impl Api {
         recorder.map(PrometheusHandle::render)
     }
 
-    /// Lets the recorder put what was measured into its buckets now and then, also if nobody reads
-    /// it: it would keep every single measurement otherwise.
+    /// Lets the recorder put what was measured into its buckets now and then, even if no program
+    /// reads it: it would keep every single measurement otherwise.
     #[cfg(feature = "prometheus")]
     fn keep_up(&self) {
         let Some(recorder) = self.0.prometheus.clone() else {
@@ -253,7 +253,7 @@ pub enum Payloads {
     /// Never: they may hold what operators are not meant to see.
     #[default]
     Hidden,
-    /// To those whom the [`Authorizer`] lets see them; to nobody without one.
+    /// To callers that the [`Authorizer`] lets see them; without one, to none.
     Shown,
 }
 
@@ -293,7 +293,7 @@ impl ApiBuilder {
         self
     }
 
-    /// Sets whether payloads and results are shown; hidden unless said otherwise.
+    /// Sets whether payloads and results are shown; by default they are hidden.
     pub fn payloads(mut self, payloads: Payloads) -> Self {
         self.payloads = payloads;
         self

@@ -13,8 +13,8 @@ use crate::problem::{Code, Problem};
 /// It is asked before every request but the probes `/health`, `/ready` and `/leader` and the files
 /// of the dashboard, which hold nothing worth protecting; for a stream of events once, when it is
 /// opened. It sees the head of the request: its headers, its path, and the extensions that layers
-/// of the application put there. Without one, everybody who reaches the API may read it and nobody
-/// may change anything.
+/// of the application put there. Without one, every caller that reaches the API may read it and
+/// none may change anything.
 ///
 /// ```
 /// use ratchet_http::{Access, Authorizer, Denied, same_secret};
@@ -78,7 +78,7 @@ pub enum Access {
     Write(Action),
 }
 
-/// What is to be changed.
+/// What the call changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Action {

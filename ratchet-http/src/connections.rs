@@ -3,7 +3,7 @@
 //! A connection is busy from the head of a request until its buffer holds the end of the answer,
 //! and idle otherwise: also while half a head has arrived. When there is no room, the connection
 //! that has been idle longest is closed, so clients that hold connections without using them never
-//! keep anybody out, and a new connection waits for no timeout.
+//! keep others out, and a new connection waits for no timeout.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -114,7 +114,7 @@ impl Table {
         self.next
     }
 
-    /// The connections that nobody has closed yet.
+    /// The connections that are open.
     fn staying(&self) -> impl Iterator<Item = &Connection> {
         let open = self.open.values();
         open.filter(|one| !one.close.is_cancelled())

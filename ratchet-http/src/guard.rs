@@ -245,7 +245,7 @@ impl Hosts {
     }
 
     /// Those that name this machine and nothing else can: a page of another site may have the name
-    /// of that site point to this machine, and then reads what it likes from whoever answers here.
+    /// of that site point to this machine, and then reads any answer of this machine.
     pub(crate) const fn loopback() -> Self {
         Self {
             allowed: Some(Vec::new()),

@@ -14,7 +14,7 @@ use tokio::time::Sleep;
 pub(crate) struct Patient<S> {
     stream: S,
     patience: Duration,
-    /// When patience ends; none: nothing waits to be written.
+    /// When patience ends; `None` while nothing waits to be written.
     end: Option<Pin<Box<Sleep>>>,
 }
 

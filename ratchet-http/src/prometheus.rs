@@ -9,7 +9,7 @@ use ratchet_core::metrics::{SECONDS, SIZES};
 /// [`ApiBuilder::prometheus`](crate::ApiBuilder::prometheus). To be called before a node runs.
 ///
 /// The API that is given the handle also runs the upkeep of the recorder, so memory stays bounded
-/// where nobody reads the metrics.
+/// where no program reads the metrics.
 ///
 /// A program that has a recorder already, or wants other buckets, gives the handle of its own,
 /// built with [`recorder`].

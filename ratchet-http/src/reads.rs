@@ -36,7 +36,7 @@ struct Queue {
 
 type Client = Option<IpAddr>;
 
-/// Returns the most of so many places that one client may hold: three quarters, and not all of
+/// Returns how many of this many places one client may hold: three quarters, and not all of
 /// them.
 pub(crate) fn share(most: usize) -> usize {
     (most - most / 4).min(most - usize::from(most > 1))

@@ -220,7 +220,7 @@ fn too_long() -> Response {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Others could read the jobs, and nobody said that they may.
+    /// Others could read the jobs, which was not allowed explicitly.
     #[error(
         "{address} is not on loopback, and the API has no authorizer; give it one or call allow_remote"
     )]

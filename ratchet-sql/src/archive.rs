@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::Result as Inner;
-use crate::purge::OldJobs;
+use crate::purge::{self, OldJobs};
 use crate::read::beginning;
 use crate::row;
 use crate::store::SqlStore;
@@ -44,9 +44,11 @@ impl<D: Dialect> ArchiveStore for SqlStore<D> {
     }
 
     async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
-        let (age, guard) = (request.older_than, request.guard.as_ref());
         self.call_once("purge_archive", || {
-            self.delete_older(&self.sql().purge_archive, age, request.limit, guard)
+            let purge = self.sql().purge_archive.query();
+            let purge = purge.bind(purge::age(request.older_than));
+            let purge = purge.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
+            self.delete_guarded(purge, request.guard.as_ref())
         })
         .await
     }
@@ -175,7 +177,7 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// The archived job of a row; none if its document cannot be read.
+/// Returns the archived job of a row; `None` if its document cannot be read.
 fn archived(row: &impl Row) -> Inner<(JobId, Option<ArchivedJob>)> {
     let id = row::job_id(row, 0)?;
     let read = || {

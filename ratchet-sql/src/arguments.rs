@@ -4,9 +4,9 @@ use uuid::Uuid;
 
 /// A value of a parameter, or a list.
 ///
-/// A text or an id cannot be NULL, because not every driver can bind a NULL without a type. Bind an empty
-/// text, [`Uuid::nil`] or [`Uuid::max`], and a truth value beside it where that value has a meaning.
-/// Lists may contain NULL.
+/// A text or an id cannot be NULL, because not every driver can bind a NULL without a type. Bind an
+/// empty text, [`Uuid::nil`] or [`Uuid::max`], and a truth value beside it where that value has a
+/// meaning. Lists may contain NULL.
 #[derive(Clone, Copy, Debug)]
 pub enum Argument<'a> {
     /// A truth value.

@@ -14,8 +14,8 @@ use crate::routes::Chosen;
 use crate::row;
 use crate::store::SqlStore;
 
-/// How persistently a claim looks for jobs. After a round that must be repeated a resource is used up,
-/// so these rounds come to an end by themselves.
+/// How persistently a claim looks for jobs. After a round that must be repeated a resource is used
+/// up, so these rounds come to an end by themselves.
 const PERSISTENCE: Persistence = Persistence {
     rounds: 12,
     free_repeats: true,
@@ -93,8 +93,8 @@ impl<D: Dialect> SqlStore<D> {
                 candidates: round.candidates,
                 taken: round.claimed.len() + round.unreadable.len() + round.refused,
                 bounded: round.bounded,
-                // The next round leaves the resources out that this one used up; and what could not be
-                // read has given its permits back.
+                // The next round leaves the resources out that this one used up; and what could not
+                // be read has given its permits back.
                 conditions_changed: round.refused > 0
                     || (round.bounded && !round.unreadable.is_empty()),
             };
@@ -140,8 +140,8 @@ impl<D: Dialect> SqlStore<D> {
         lease.end(taken).await
     }
 
-    /// Claims jobs of which some need permits, in a transaction: whoever has their permits locked is
-    /// the only one to claim by them.
+    /// Claims jobs of which some need permits, in a transaction: the one that has their permits
+    /// locked is the only one to claim by them.
     async fn take_permitted(
         &self,
         lease: &mut D::Lease,
@@ -175,8 +175,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(round)
     }
 
-    /// Claims what is due. A route whose permits are bounded gives at most as many candidates as the
-    /// round looks at for the permits that are left; the caller gives back what is too much.
+    /// Claims what is due. A route whose permits are bounded gives at most as many candidates as
+    /// the round looks at for the permits that are left; the caller gives back what is too much.
     async fn take(
         &self,
         lease: &mut D::Lease,

@@ -16,8 +16,8 @@ pub fn add_finding(findings: &mut Findings, what: &str, found: Result<Vec<Findin
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Begins the findings with those on migrations, tables and routes. Returns them, and how many of
-    /// the steps are applied: all, if that cannot be seen, so that everything is looked for.
+    /// Begins the findings with those on migrations, tables and routes. Returns them, and how many
+    /// of the steps are applied: all, if that cannot be seen, so that everything is looked for.
     ///
     /// # Errors
     /// The first failure for which trying again may help.
@@ -67,8 +67,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(Finding::lost_routes(&lost, &repair).into_iter().collect())
     }
 
-    /// Returns what the rows of a statement say. On a lease of its own, so that one that fails keeps no
-    /// other from being run.
+    /// Returns what the rows of a statement say. On a lease of its own, so that one that fails
+    /// keeps no other from being run.
     ///
     /// # Errors
     /// Those of the statement and of `read`.

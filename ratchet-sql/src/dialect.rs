@@ -13,9 +13,9 @@ use crate::value::Value;
 
 /// A server and its driver.
 ///
-/// A statement is text with parameters that returns rows: one statement on PostgreSQL, a T-SQL batch on
-/// SQL Server. Dialects share the names, the parameters and the columns of statements; their SQL may
-/// differ.
+/// A statement is text with parameters that returns rows: one statement on PostgreSQL, a T-SQL
+/// batch on SQL Server. Dialects share the names, the parameters and the columns of statements;
+/// their SQL may differ.
 pub trait Dialect: Sized + Send + Sync + 'static {
     /// What [`StoreInfo::backend`](ratchet_core::store::StoreInfo) is.
     const BACKEND: &'static str;
@@ -54,8 +54,8 @@ pub trait Dialect: Sized + Send + Sync + 'static {
     fn identifier_problem(name: &str) -> Option<&'static str>;
 }
 
-/// A statement with what is bound to it. Each method binds the next parameter, or the next ones where
-/// that is said, in the order of the calls.
+/// A statement with what is bound to it. Each method binds the next parameter, or the next ones
+/// where that is said, in the order of the calls.
 pub trait Query: Sized + Send {
     /// Binds a value, or a list.
     #[must_use]
@@ -73,8 +73,8 @@ pub trait Query: Sized + Send {
     #[must_use]
     fn table(self, columns: &[(&'static str, &dyn Column)]) -> Self;
 
-    /// Binds the only row of a table, for the statement `enqueue_job`: as [`table`](Self::table) does,
-    /// unless the dialect binds single values there.
+    /// Binds the only row of a table, for the statement `enqueue_job`: as [`table`](Self::table)
+    /// does, unless the dialect binds single values there.
     #[must_use]
     fn row(self, columns: &[(&'static str, &dyn Column)]) -> Self {
         self.table(columns)
@@ -87,12 +87,12 @@ pub trait Query: Sized + Send {
     }
 }
 
-/// A row. Columns count from 0. A column must have exactly the type that is read; a dialect may accept
-/// numbers of another width.
+/// A row. Columns count from 0. A column must have exactly the type that is read; a dialect may
+/// accept numbers of another width.
 ///
 /// # Errors
-/// Each method fails with `Corrupt` for a value of another type, and with `SchemaMismatch` if there is
-/// no such column.
+/// Each method fails with `Corrupt` for a value of another type, and with `SchemaMismatch` if there
+/// is no such column.
 #[expect(clippy::missing_errors_doc, reason = "said above of all methods")]
 pub trait Row: Send + Sync + Sized + 'static {
     /// Reads a truth value.
@@ -119,16 +119,17 @@ pub trait Run<D: Dialect>: Send {
     /// Runs a statement and reads all that it returns.
     fn rows(&mut self, query: D::Query) -> impl Future<Output = Result<Vec<D::Row>>> + Send;
 
-    /// Runs a statement; returns the driver's count of changed rows, which is right for a statement with
-    /// a single part that writes.
+    /// Runs a statement; returns the driver's count of changed rows, which is right for a statement
+    /// with a single part that writes.
     fn execute(&mut self, query: D::Query) -> impl Future<Output = Result<u64>> + Send;
 }
 
-/// A connection in use. If its use ends in the middle of a statement or of a transaction, or with the
-/// loss of the connection, it is closed and never used again. Dropping a call midway is safe.
+/// A connection in use. If its use ends in the middle of a statement or of a transaction, or with
+/// the loss of the connection, it is closed and never used again. Dropping a call midway is safe.
 pub trait Lease<D: Dialect>: Run<D> + Sized + 'static {
     /// Runs `pause_queue`, `set_permits` or `enqueue_jobs`; returns how many rows it changed: the
-    /// driver's count, or what the statement returns as its first column where it has several parts.
+    /// driver's count, or what the statement returns as its first column where it has several
+    /// parts.
     fn changed(&mut self, query: D::Query) -> impl Future<Output = Result<u64>> + Send {
         self.execute(query)
     }
@@ -150,8 +151,8 @@ pub trait Lease<D: Dialect>: Run<D> + Sized + 'static {
         async move { self.finish(result).await }
     }
 
-    /// Binds the session of this connection if the lock is `held`, and none if it is released. Binds
-    /// nothing in a dialect whose locks are never bound to a session.
+    /// Binds the session of this connection if the lock is `held`, and none if it is released.
+    /// Binds nothing in a dialect whose locks are never bound to a session.
     #[must_use]
     fn bind_session(&self, query: D::Query, held: bool) -> D::Query {
         let _ = held;

@@ -15,12 +15,12 @@ use crate::statement::{OwnStatements as _, Statement};
 use crate::store::SqlStore;
 
 impl<D: Dialect> SqlStore<D> {
-    /// Stores the jobs of one call, in one statement; before it, one looks keys up if there are any.
-    /// Jobs with lanes, links, batches or signals need a transaction.
+    /// Stores the jobs of one call, in one statement; before it, one looks keys up if there are
+    /// any. Jobs with lanes, links, batches or signals need a transaction.
     ///
     /// Jobs without either, without tags and without a recurring definition, are taken for new. If
-    /// some are not, which happens when a call is repeated whose answer was lost, the statement fails
-    /// as a whole and they go the way of jobs with keys.
+    /// some are not, which happens when a call is repeated whose answer was lost, the statement
+    /// fails as a whole and they go the way of jobs with keys.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let routes = self.marks_of(jobs).await?;
         let mut lease = self.lease().await?;
@@ -56,7 +56,7 @@ impl<D: Dialect> SqlStore<D> {
 
     /// Stores the jobs of one call that are new; in a transaction if some have more than keys.
     ///
-    /// The lanes are locked before it is looked which jobs are new: somebody who repeats a call at
+    /// The lanes are locked before looking which jobs are new: a caller that repeats a call at
     /// the same time waits there, and then sees what was stored.
     ///
     /// # Errors
@@ -90,8 +90,8 @@ impl<D: Dialect> SqlStore<D> {
             }
             let stored = self.insert_keyed(on, &insert).await?;
             if stored < new.len() && jobs.iter().any(needs_transaction) {
-                // Somebody stored one of them in this moment. As a parent it would not know of its
-                // children: the whole is done again, and finds it.
+                // Another call stored one of them in this moment. As a parent it would not know of
+                // its children: the whole is done again, and finds it.
                 return Err(Failure::new(
                     StoreErrorKind::Contention,
                     "a job of the call was stored meanwhile",
@@ -103,8 +103,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(answers)
     }
 
-    /// Stores new jobs that need no more than an insert, in one statement that passes over those that
-    /// are stored.
+    /// Stores new jobs that need no more than an insert, in one statement that passes over those
+    /// that are stored.
     ///
     /// # Errors
     /// Failures of the database; of kind `Contention` if the routes are missing.
@@ -132,8 +132,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(stored)
     }
 
-    /// The failure of a statement that stored nothing because this route is missing where it ran: the
-    /// call is to be repeated, with the routes that are there.
+    /// The failure of a statement that stored nothing because this route is missing where it ran:
+    /// the call is to be repeated, with the routes that are there.
     async fn refute(&self, on: &mut impl Run<D>, mark: Mark) -> Failure {
         let renewed = match self.routes().refute(mark, on, self.sql()).await {
             Ok(true) => self.pools().renew_live().await,

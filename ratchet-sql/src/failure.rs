@@ -5,8 +5,8 @@ use ratchet_core::{InvalidInput, StoreError, StoreErrorKind};
 /// A result without the name of the operation.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// A failure without the operation that failed. The text never has values that were stored or bound,
-/// nor credentials.
+/// A failure without the operation that failed. The text never has values that were stored or
+/// bound, nor credentials.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {

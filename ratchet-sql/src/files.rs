@@ -136,11 +136,11 @@ pub fn split(file: &str) -> impl Iterator<Item = (&str, &str)> {
 
 /// Fills in the words that the stores share.
 ///
-/// - The direction of a template: `{behind}` becomes `>` or `<`, and `{descending}` becomes nothing or
-///   ` DESC`. A statement whose name ends with `_newest` reads from the newest row to the oldest, any other
-///   one from the oldest to the newest.
-/// - The flags of a job: `{awaited}` becomes the bits of [`JobFlags::AWAITED`], and so on for each of
-///   [`JobFlags::WORDS`].
+/// - The direction of a template: `{behind}` becomes `>` or `<`, and `{descending}` becomes nothing
+///   or ` DESC`. A statement whose name ends with `_newest` reads from the newest row to the
+///   oldest, any other one from the oldest to the newest.
+/// - The flags of a job: `{awaited}` becomes the bits of [`JobFlags::AWAITED`], and so on for each
+///   of [`JobFlags::WORDS`].
 ///
 /// ```
 /// let text = "SELECT id FROM jobs WHERE id {behind} $1 AND flags & {tags} <> 0 ORDER BY id{descending}";
@@ -165,8 +165,8 @@ pub fn render(name: &str, text: &str) -> String {
     })
 }
 
-/// Returns what is wrong with the files of a store: the names in them that are not listed, and those
-/// that occur more than once. A test of each store expects nothing.
+/// Returns what is wrong with the files of a store: the names in them that are not listed, and
+/// those that occur more than once. A test of each store expects nothing.
 ///
 /// `files` are the names, the texts and the listed statements of the files.
 #[must_use]
@@ -187,8 +187,8 @@ pub fn unlisted(files: &[(&str, &str, &[&str])]) -> Vec<String> {
     problems
 }
 
-/// Lists the statements of a store by file, and loads them from `sql/<file>.sql` beside the file that
-/// calls the macro.
+/// Lists the statements of a store by file, and loads them from `sql/<file>.sql` beside the file
+/// that calls the macro.
 ///
 /// ```text
 /// ratchet_sql::statements! {
@@ -197,9 +197,9 @@ pub fn unlisted(files: &[(&str, &str, &[&str])]) -> Vec<String> {
 /// }
 /// ```
 ///
-/// The macro makes `Named<T>`, one `T` for each statement; `TEXTS`, the statements as they are in their
-/// files, which fails to compile if a file lacks one; and a test that each statement of a file is
-/// listed once.
+/// The macro makes `Named<T>`, one `T` for each statement; `TEXTS`, the statements as they are in
+/// their files, which fails to compile if a file lacks one; and a test that each statement of a
+/// file is listed once.
 #[macro_export]
 macro_rules! statements {
     ($($file:ident: $($name:ident)*;)*) => {

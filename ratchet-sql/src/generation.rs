@@ -7,15 +7,15 @@ use std::time::Duration;
 use ratchet_core::time;
 use tokio::time::Instant;
 
-/// How long a connection is used unless configured otherwise, so that what goes on in its session does not
-/// grow without end and a network that forgets connections meets young ones.
+/// How long a connection is used unless configured otherwise, so that what goes on in its session
+/// does not grow without end and a network that forgets connections meets young ones.
 pub const LIFETIME: Duration = Duration::from_secs(30 * 60);
 
 /// How long a connection stays idle. Load balancers and NAT gateways forget connections on which
 /// nothing was sent for some minutes, and tell neither side.
 const REST: Duration = Duration::from_secs(3 * 60);
 
-/// Counts how often the server turned out to let nobody write. It may do so for some seconds only,
+/// Counts how often the server refused all writes. It may do so for some seconds only,
 /// or another one may have taken its place, but a session keeps what it began with: none that was
 /// made in an earlier generation is used again.
 #[derive(Clone, Debug)]

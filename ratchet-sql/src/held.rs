@@ -1,11 +1,12 @@
-//! Jobs that somebody holds: an application's transaction that has linked new jobs to them, and stays
-//! open, keeps their rows until it ends.
+//! Jobs that another transaction holds: one of an application that has linked new jobs to them, and
+//! stays open, keeps their rows until it ends.
 //!
-//! A statement on many jobs does not wait for one of them for long. It is given up then, and done for
-//! those that nobody holds; the others are done, or left to a later call, by themselves.
+//! A statement on many jobs does not wait for one of them for long. It is given up then, and done
+//! for those that no other transaction holds; the others are done, or left to a later call, by
+//! themselves.
 //!
-//! On SQL Server such a statement says how long by `SET LOCK_TIMEOUT` at its beginning, and sets at its
-//! end what the session began with. An error ends it before: then the lease sees to that.
+//! On SQL Server such a statement says how long by `SET LOCK_TIMEOUT` at its beginning, and sets at
+//! its end what the session began with. An error ends it before: then the lease sees to that.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub(crate) fn held_too_long() -> Failure {
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Locks those of these jobs that nobody holds, until the transaction ends.
+    /// Locks those of these jobs that no other transaction holds, until the transaction ends.
     pub(crate) async fn lock_free(
         &self,
         lease: &mut D::Lease,

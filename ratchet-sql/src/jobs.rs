@@ -48,8 +48,8 @@ impl<D: Dialect> JobStore for SqlStore<D> {
         from: &[JobState],
         action: JobAction,
     ) -> Result<Vec<Acted>> {
-        // An action whose answer was lost may have been done: the second answer would be that it was
-        // refused.
+        // An action whose answer was lost may have been done: the second answer would be that it
+        // was refused.
         self.call_once("act", || self.act_on_jobs(jobs, from, action))
             .await
     }

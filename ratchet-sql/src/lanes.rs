@@ -1,6 +1,6 @@
-//! Lanes: who waits for whom. Whoever changes which jobs are unfinished in a lane locks the row of
-//! the lane in one statement and looks at the lane in a later one, which sees everything that was
-//! committed before the lock was had.
+//! Lanes: which job waits for which. A transaction that changes which jobs are unfinished in a lane
+//! locks the row of the lane in one statement and looks at the lane in a later one, which sees
+//! everything that was committed before the lock was had.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,8 +57,8 @@ impl Places {
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Locks lanes, in their order, waiting for who has them; each may be named for several jobs,
-    /// which can then take a place in it.
+    /// Locks lanes, in their order, waiting for those that have them; each may be named for several
+    /// jobs, which can then take a place in it.
     pub(crate) async fn enter_lanes(
         &self,
         on: &mut impl Run<D>,
@@ -89,8 +89,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(places)
     }
 
-    /// Locks the lanes of unfinished jobs as far as nobody else has them; the jobs whose lanes were
-    /// to be had.
+    /// Locks the lanes of unfinished jobs as far as no other transaction has them; the jobs whose
+    /// lanes were to be had.
     pub(crate) async fn lock_lanes(
         &self,
         on: &mut impl Run<D>,
@@ -136,7 +136,7 @@ impl<D: Dialect> SqlStore<D> {
             ]))
             .await?;
         }
-        // With nobody gone, a lane needs nothing unless it was empty and still is.
+        // If no job has left it, a lane needs nothing unless it was empty and still is.
         if places.entered.has_empty() || !ended.is_empty() {
             let lanes = places.entered.lanes().chain(&places.left);
             let queues = column(lanes.clone(), |lane| &lane.queue);

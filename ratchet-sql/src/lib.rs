@@ -1,8 +1,8 @@
 //! The Ratchet store for SQL servers, generic over a [`Dialect`].
 //!
 //! [`SqlStore`] is the store; a dialect is what a server and its driver have of their own: how
-//! values are bound and read, how a connection is leased, how errors are classified, and the text of
-//! each statement. A crate for a server brings a dialect, connections, settings, migrations and
+//! values are bound and read, how a connection is leased, how errors are classified, and the text
+//! of each statement. A crate for a server brings a dialect, connections, settings, migrations and
 //! diagnostics, and wraps the store in a type of its own with [`store!`].
 //!
 //! For the stores of this workspace only: nothing here is stable.

@@ -1,9 +1,9 @@
 //! Links and batches: what new jobs wait for, and what ends do to others.
 //!
-//! Whoever decides links locks the children in one statement, in order of id, and looks at their
-//! links in a later one, which sees all that was committed before the locks were had. Whoever links
-//! new jobs to stored ones changes the rows of those, so that an end at the same time waits for it or
-//! is seen by it. Batches are locked after all jobs.
+//! A transaction that decides links locks the children in one statement, in order of id, and looks
+//! at their links in a later one, which sees all that was committed before it got the locks. A
+//! transaction that links new jobs to stored ones changes the rows of those, so that an end at the
+//! same time waits for it or is seen by it. Batches are locked after all jobs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -35,8 +35,8 @@ impl Linked<'_> {
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Finds out what the new jobs of an enqueue wait for, and keeps the stored ones among that from
-    /// ending before the transaction does.
+    /// Finds out what the new jobs of an enqueue wait for, and keeps the stored ones among that
+    /// from ending before the transaction does.
     pub(crate) async fn lock_parents<'a>(
         &self,
         on: &mut impl Run<D>,
@@ -65,7 +65,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(Linked { links, ended })
     }
 
-    /// Links new jobs, which are stored, to what they wait for, and decides what is decided already.
+    /// Links new jobs, which are stored, to what they wait for, and decides what is decided
+    /// already.
     pub(crate) async fn link(&self, on: &mut impl Run<D>, linked: Linked<'_>) -> Result<()> {
         let (sql, Linked { links, ended }) = (self.sql(), linked);
         let mut columns = (vec![], vec![], vec![], vec![], vec![]);
@@ -174,7 +175,8 @@ impl<D: Dialect> SqlStore<D> {
         self.follow(on, ended, Vec::new()).await
     }
 
-    /// Does to others what the ends of these jobs do, and how these batches, which are locked, stand.
+    /// Does to others what the ends of these jobs do, and how these batches, which are locked,
+    /// stand.
     pub(crate) async fn follow(
         &self,
         on: &mut impl Run<D>,
@@ -241,7 +243,7 @@ impl<D: Dialect> SqlStore<D> {
         if waiting.is_empty() {
             return Ok(Vec::new());
         }
-        // As they are now that nobody else changes them.
+        // As they are now, when no other transaction changes them.
         let children: Vec<Uuid> = waiting.keys().map(JobId::as_uuid).collect();
         let undecided = sql.undecided_links.query().bind(&children);
         for row in on.rows(undecided).await? {
@@ -255,7 +257,7 @@ impl<D: Dialect> SqlStore<D> {
                 });
             }
         }
-        // Somebody else has decided what the others waited for.
+        // Another transaction has decided what the others waited for.
         waiting.retain(|_, child| !child.open.is_empty());
         Ok(waiting.into_values().collect())
     }

@@ -14,8 +14,8 @@ use crate::failure::{Failure, Result as Inner};
 use crate::row;
 use crate::store::SqlStore;
 
-/// The longest time to live, in milliseconds: far beyond every calendar, and two of it added to a time are
-/// still a number that the database can hold.
+/// The longest time to live, in milliseconds: far beyond every calendar, and two of it added to a
+/// time are still a number that the database can hold.
 const LONGEST: i64 = i64::MAX / 4;
 
 /// What `move_expiry` sets the expiry of a lock to that is released.
@@ -88,7 +88,7 @@ impl<D: Dialect> SqlStore<D> {
         let acquire = lease.bind_session(acquire, true);
         let rows = lease.rows(acquire).await?;
         let Some(row) = rows.first() else {
-            // Who has it was not committed yet when this statement began.
+            // Its holder was not committed yet when this statement began.
             return Err(Failure::new(
                 StoreErrorKind::Contention,
                 "the lock changed hands meanwhile",
@@ -142,7 +142,8 @@ impl<D: Dialect> SqlStore<D> {
         after: Option<&Name>,
         limit: usize,
     ) -> Inner<Vec<(Name, LockInfo)>> {
-        // Not where heartbeats wait: who asks may be anybody, and go away in the middle.
+        // Not on the connection of heartbeats: the caller may be any program, and go away in the
+        // middle.
         let mut lease = self.lease().await?;
         let mut page = LockPage::new(after, limit);
         while let Some((behind, count)) = page.wants() {

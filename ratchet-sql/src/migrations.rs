@@ -51,8 +51,9 @@ impl Step {
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Returns what to run in one transaction: `first`, if this is the first step; its text, in which
-    /// `fill` fills in the words; and a note in `table` that it was applied `now`, an expression.
+    /// Returns what to run in one transaction: `first`, if this is the first step; its text, in
+    /// which `fill` fills in the words; and a note in `table` that it was applied `now`, an
+    /// expression.
     #[must_use]
     pub fn script(
         &self,
@@ -132,8 +133,8 @@ pub fn check_versions(
     Ok(())
 }
 
-/// The problem of a schema that lacks migrations which the program may not apply. `store` is the type
-/// that lists them.
+/// The problem of a schema that lacks migrations which the program may not apply. `store` is the
+/// type that lists them.
 #[must_use]
 pub fn behind(place: &str, store: &str) -> Mismatch {
     let text = format!(
@@ -200,8 +201,8 @@ impl<D: Dialect> Schema<'_, D> {
             stored.push((version.into(), row.try_get(1)?, row.try_get(2)?));
         }
         check_versions(&place, self.steps, &stored)?;
-        // Another program may have applied a migration since the objects were listed, so one that is
-        // missing is looked for again.
+        // Another program may have applied a migration since the objects were listed, so one that
+        // is missing is looked for again.
         if !self.missing(stored.len(), &own).is_empty() {
             let own = self.own_objects(lease).await?;
             let missing = self.missing(stored.len(), &own);
@@ -212,7 +213,8 @@ impl<D: Dialect> Schema<'_, D> {
         Ok(stored.len())
     }
 
-    /// Returns which of the objects with names of ours there are, as far as `own_objects` lists them.
+    /// Returns which of the objects with names of ours there are, as far as `own_objects` lists
+    /// them.
     ///
     /// # Errors
     /// Those of the statement.

@@ -150,8 +150,8 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Binds what a node says of itself, the first 13 parameters. What it does not say is an empty text; a
-/// node may well say that it runs no kinds, so the twelfth is whether it says which.
+/// Binds what a node says of itself, the first 13 parameters. What it does not say is an empty
+/// text; a node may well say that it runs no kinds, so the twelfth is whether it says which.
 fn bind_words<Q: Query>(query: Q, heartbeat: &Heartbeat) -> Q {
     let (load, kinds) = (&heartbeat.load, heartbeat.profile.kinds.as_deref());
     let bytes = load
@@ -182,7 +182,7 @@ fn node_of(row: &impl Row) -> Inner<Option<NodeRecord>> {
     Ok(node)
 }
 
-/// The answer of the rows of `beat_node`; none if the node is unknown.
+/// Returns the answer in the rows of `beat_node`; `None` if the node is unknown.
 fn reply(rows: &[impl Row], node: NodeId) -> Inner<Option<HeartbeatReply>> {
     let Some(first) = rows.first() else {
         return Ok(None);

@@ -1,10 +1,10 @@
 //! Names in the order of their bytes, as contracts have it.
 //!
-//! SQL Server compares the units of UTF-16, of which those of characters beyond the Basic Multilingual
-//! Plane are less than those of U+E000 to U+FFFF. So two names may be the other way round where both
-//! have a character above U+D7FF at the place at which they begin to differ. Of such names, those that
-//! are alike up to there stand together in either order, and in the same place among all others: they
-//! are read together, and sorted here.
+//! SQL Server compares the units of UTF-16, of which those of characters beyond the Basic
+//! Multilingual Plane are less than those of U+E000 to U+FFFF. So two names may be the other way
+//! round where both have a character above U+D7FF at the place at which they begin to differ. Of
+//! such names, those that are alike up to there stand together in either order, and in the same
+//! place among all others: they are read together, and sorted here.
 
 use crate::dialect::{Dialect, Row, Run};
 use crate::failure::Result;
@@ -15,8 +15,8 @@ const LAST: char = '\u{D7FF}';
 /// How many rows are read at once of names that stand together.
 const TOGETHER: usize = 1_000;
 
-/// The first rows behind a name, at most so many. `list` is the statement that reads rows behind a
-/// name, in the order of the server; the names are in `column`.
+/// Returns the first rows after a name, up to a limit. `list` is the statement that reads rows
+/// behind a name, in the order of the server; the names are in `column`.
 pub(crate) async fn by_bytes<D: Dialect>(
     lease: &mut D::Lease,
     list: impl Fn(&str, i64) -> D::Query + Send,
@@ -40,7 +40,8 @@ pub(crate) async fn by_bytes<D: Dialect>(
 struct Walk<'a, R> {
     after: &'a str,
     limit: usize,
-    /// What to read next: the rows behind this, and how many. None: all that is needed was read.
+    /// What to read next: the rows after this, and how many. `None` when all that is needed was
+    /// read.
     next: Option<(String, usize)>,
     found: Vec<(String, R)>,
 }
@@ -49,7 +50,7 @@ impl<'a, R> Walk<'a, R> {
     fn new(after: &'a str, limit: usize) -> Self {
         let behind = match after.find(|c| c > LAST) {
             None => after.to_owned(),
-            // Any of those that stand together with it may be behind it.
+            // Any name that compares equal to it may come after it.
             Some(start) => format!("{}{LAST}", &after[..start]),
         };
         Self {

@@ -15,8 +15,8 @@ use crate::routes::Chosen;
 use crate::row;
 use crate::store::SqlStore;
 
-/// A change that is repeated because its answer was lost says `Unchanged` of what it changed itself the
-/// first time, as that of a queue does.
+/// A change that is repeated because its answer was lost says `Unchanged` of what it changed itself
+/// the first time, as that of a queue does.
 #[async_trait]
 impl<D: Dialect> PermitStore for SqlStore<D> {
     async fn set_permits(&self, resource: &Name, max: u32, if_known: IfKnown) -> Result<Changed> {
@@ -62,7 +62,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(permits)
     }
 
-    /// Leaves out the routes that need a permit for nothing: because none is free, or no job is due.
+    /// Leaves out the routes that need a permit for nothing: because none is free, or no job is
+    /// due.
     pub(crate) async fn leave_used_up_out(
         &self,
         lease: &mut D::Lease,
@@ -82,8 +83,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(())
     }
 
-    /// Locks the permits that jobs of these routes need, until the transaction ends, and says what is
-    /// left of them. Routes that need one of those that are used up are left out.
+    /// Locks the permits that jobs of these routes need, until the transaction ends, and says what
+    /// is left of them. Routes that need one of those that are used up are left out.
     pub(crate) async fn lock_permits(
         &self,
         lease: &mut D::Lease,

@@ -11,7 +11,6 @@ use uuid::Uuid;
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::Result;
 use crate::row;
-use crate::statement::Statement;
 use crate::store::SqlStore;
 
 /// Old finished jobs, the longest finished first, taken a piece at a time.
@@ -37,22 +36,21 @@ impl<'a> OldJobs<'a> {
     }
 }
 
+/// Returns an age in milliseconds; one beyond the range of the clock is never reached.
+pub(crate) fn age(age: Duration) -> i64 {
+    duration_millis(age).min(i64::MAX / 2)
+}
+
 impl<D: Dialect> SqlStore<D> {
-    /// Runs a statement that deletes up to `limit` records older than `age`, and returns how many.
-    pub(crate) async fn delete_older(
+    /// Runs a statement that deletes records, and returns how many.
+    pub(crate) async fn delete_guarded(
         &self,
-        purge: &Statement<D>,
-        age: Duration,
-        limit: usize,
+        purge: D::Query,
         guard: Option<&Guard>,
     ) -> Result<Guarded<u64>> {
         let Some(mut lease) = self.begin_guarded(self.lease().await?, guard).await? else {
             return Ok(Guarded::Stale);
         };
-        // An age beyond the range of the clock deletes nothing.
-        let age = duration_millis(age).min(i64::MAX / 2);
-        let purge = purge.query().bind(age);
-        let purge = purge.bind(i64::try_from(limit).unwrap_or(i64::MAX));
         let deleted = lease.execute(purge).await;
         lease.end(deleted.map(Guarded::Done)).await
     }
@@ -82,7 +80,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(done as u64)
     }
 
-    /// Locks at most so many of the old jobs that were not looked at before, until the transaction
+    /// Locks up to a limit of the old jobs that were not looked at before, until the transaction
     /// ends; they come back with the times of their ends.
     ///
     /// A child that was linked to one of them while the statement ran is not seen by it, but by the
@@ -97,7 +95,7 @@ impl<D: Dialect> SqlStore<D> {
         let lock = lock
             .bind(i16::from(old.request.state.code()))
             // Longer ago than the clock can say is never.
-            .bind(duration_millis(old.request.older_than).min(i64::MAX / 2))
+            .bind(age(old.request.older_than))
             .bind(old.behind.0)
             .bind(old.behind.1)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX));

@@ -18,8 +18,8 @@ const AT_ONCE: usize = 100;
 #[async_trait]
 impl<D: Dialect> RateStore for SqlStore<D> {
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>> {
-        // A grant whose answer was lost is not used by the caller. A call that is repeated would count it
-        // twice.
+        // A grant whose answer was lost is not used by the caller. A call that is repeated would
+        // count it twice.
         self.call_once("take", || self.take_rates(requests)).await
     }
 
@@ -92,8 +92,8 @@ fn whole_interval(rate: &Rate) -> RateAnswer {
     RateAnswer::Wait(time::whole_millis(rate.interval()))
 }
 
-/// How long to wait, by what the key's time was when the statement began; somebody else may have
-/// changed it since, and an interval is the longest that anybody waits.
+/// How long to wait, by what the key's time was when the statement began; another call may have
+/// changed it since, and an interval is the longest wait.
 fn refused(rate: &Rate, known: Option<i64>, now: i64) -> RateAnswer {
     match known.map(|tat| rate.take(Some(tat), now)) {
         Some(taken @ Taken::Wait { .. }) => taken.answer(),

@@ -140,7 +140,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(counts)
     }
 
-    /// The routes that a filter lets through; none: all.
+    /// Returns the routes that a filter lets through; `None` for all.
     async fn routes_of(
         &self,
         lease: &mut D::Lease,

@@ -1,4 +1,4 @@
-//! Taking back claims that nobody works on any more.
+//! Taking back claims whose node or body is gone.
 
 use std::collections::{HashMap, HashSet};
 
@@ -61,7 +61,7 @@ impl<D: Dialect> SqlStore<D> {
         for one in awaited {
             lease.begin_within(PATIENCE).await?;
             let done = self.take_awaited_back(&mut lease, one).await;
-            // One that somebody holds is left to a later pass.
+            // One that another transaction holds is left to a later pass.
             if let Some(done) = unless_held(lease.finish(done).await)? {
                 taken.extend(done.into_keys());
             }
@@ -73,7 +73,7 @@ impl<D: Dialect> SqlStore<D> {
             .collect())
     }
 
-    /// Takes claims back whose jobs nobody holds.
+    /// Takes back claims whose jobs no other transaction holds.
     async fn take_free_back(
         &self,
         lease: &mut D::Lease,
@@ -110,8 +110,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(done)
     }
 
-    /// Takes claims back; the jobs, with their flags. `followed` says that what their ends do to others
-    /// is done after it.
+    /// Takes claims back; the jobs, with their flags. `followed` says that what their ends do to
+    /// others is done after it.
     async fn take_back(
         &self,
         lease: &mut D::Lease,

@@ -23,8 +23,8 @@ use crate::store::SqlStore;
 /// hold.
 const LONGEST_LEASE: i64 = i64::MAX / 2;
 
-/// A pause, a resumption or a deletion that is repeated because its answer was lost says `Unchanged`
-/// of what it changed itself the first time, and a firing `Stale`.
+/// A pause, a resumption or a deletion that is repeated because its answer was lost says
+/// `Unchanged` of what it changed itself the first time, and a firing `Stale`.
 #[async_trait]
 impl<D: Dialect> RecurringStore for SqlStore<D> {
     async fn put(&self, put: &PutRecurring) -> Result<PutOutcome> {
@@ -263,7 +263,7 @@ impl<D: Dialect> SqlStore<D> {
             for row in lease.rows(declared).await? {
                 let times = (row.try_get(1)?, row.try_get(2)?);
                 let (created_at, began) = (from_millis(times.0), from_millis(times.1));
-                // A name that cannot be read is none that anybody declared.
+                // A name that cannot be read was declared by no program.
                 let name = row::name(&row, 0, "name").ok().flatten();
                 retired.extend(name.filter(|name| request.retires(name, true, created_at, began)));
             }

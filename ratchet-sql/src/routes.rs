@@ -10,12 +10,12 @@ use crate::failure::{Failure, Result};
 use crate::row;
 use crate::statement::Statements;
 
-/// What a store knows of the routes. Stored routes are never changed or deleted, and are committed in
-/// the order of their ids, each with a random stamp. So a database that has a route with this id and
-/// this stamp has all routes that a process knew when it read that one, and under the same ids. A
-/// server that took over from another, or was restored, may lack some or have others in their place.
-/// Each statement that uses ids from here therefore looks for one [`Mark`] first and does nothing if
-/// it is missing; the caller then reads the routes again and repeats the statement.
+/// What a store knows of the routes. Stored routes are never changed or deleted, and are committed
+/// in the order of their ids, each with a random stamp. So a database that has a route with this id
+/// and this stamp has all routes that a process knew when it read that one, and under the same ids.
+/// A server that took over from another, or was restored, may lack some or have others in their
+/// place. Each statement that uses ids from here therefore looks for one [`Mark`] first and does
+/// nothing if it is missing; the caller then reads the routes again and repeats the statement.
 ///
 /// Routes are added on the connection of heartbeats and locks, in statements of their own: the pool
 /// may have no other connection than the one that an `enqueue_in` is on, and a route that is left
@@ -114,8 +114,8 @@ impl Routes {
         known.add(&rows)
     }
 
-    /// Reads the routes again on the connection on which this mark was missing. Returns whether it was
-    /// missing the last time too: then the connection on which routes are added still shows it.
+    /// Reads the routes again on the connection on which this mark was missing. Returns whether it
+    /// was missing the last time too: then the connection on which routes are added still shows it.
     pub(crate) async fn refute<D: Dialect>(
         &self,
         mark: Mark,
@@ -171,8 +171,8 @@ impl Routes {
         }
     }
 
-    /// The marks of these routes, all as they were known at one moment, so that the largest proves the
-    /// others. `None` if one is not known.
+    /// The marks of these routes, all as they were known at one moment, so that the largest proves
+    /// the others. `None` if one is not known.
     pub(crate) fn marks<'a>(&self, routes: impl Iterator<Item = &'a Route>) -> Option<Vec<Mark>> {
         self.read(|known| {
             routes

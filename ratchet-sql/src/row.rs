@@ -245,7 +245,7 @@ pub(crate) fn route(row: &impl Row, first: usize) -> Result<Route> {
 }
 
 /// The node of the first thirteen columns of a row, which are those of `nodes`, without what only
-/// operators look at; none if there is no node in it.
+/// operators look at; `None` if it contains no node.
 pub(crate) fn node_record(row: &impl Row) -> Result<Option<NodeRecord>> {
     let Some(node) = node_id(row, 0)? else {
         return Ok(None);

@@ -10,7 +10,8 @@ use crate::generation::LIFETIME;
 use crate::migrations::Step;
 use crate::store::too_late;
 
-/// The settings that every store on a SQL server has; [`builder!`](crate::builder) makes their setters.
+/// The settings that every store on a SQL server has; [`builder!`](crate::builder) makes their
+/// setters.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the setters say it")]
 pub struct Settings {
@@ -111,8 +112,9 @@ pub async fn in_time<T>(
         .map_err(|failure| failure.during(operation))
 }
 
-/// Gives a `Builder` with a field `settings` and a method `into_config` the setters of [`Settings`], and
-/// what a builder does. The documentation of a setter differs where the servers do.
+/// Gives a `Builder` with a field `settings` and a method `into_config` the setters of
+/// [`Settings`], and what a builder does. The documentation of a setter differs where the servers
+/// do.
 ///
 /// The module that calls it has the `migrate` of the dialect: its `scripts` and `pending`.
 #[macro_export]
@@ -162,8 +164,8 @@ macro_rules! builder {
                 self
             }
 
-            /// Whether to create and upgrade the tables, which is the default. If not, connecting fails
-            /// with `SchemaMismatch` unless somebody has applied every step of
+            /// Whether to create and upgrade the tables, which is the default. If not, connecting
+            /// fails with `SchemaMismatch` unless somebody has applied every step of
             #[doc = concat!("[`", stringify!($store), "::migrations`].")]
             pub fn migrate(mut self, migrate: bool) -> Self {
                 self.settings.migrate = migrate;
@@ -179,8 +181,8 @@ macro_rules! builder {
                 self
             }
 
-            /// For tests: takes the time from the column `now_ms` of the only row of this table, which
-            /// the test has made in the schema, instead of the database's clock.
+            /// For tests: takes the time from the column `now_ms` of the only row of this table,
+            /// which the test has made in the schema, instead of the database's clock.
             pub fn clock_table(mut self, table: impl Into<String>) -> Self {
                 self.settings.clock_table = Some(table.into());
                 self
@@ -190,13 +192,14 @@ macro_rules! builder {
             /// version of Ratchet needs.
             ///
             /// # Errors
-            /// `Misconfigured` if a setting, the URL, the certificate, the credentials, the rights of
-            /// the user or the settings of the database cannot work, and then says what a DBA must run;
-            /// `SchemaMismatch` if the schema has tables that are newer, were changed, or are not
-            /// Ratchet's; `Unavailable`, `ReadOnly` or `Timeout` as the database is.
+            /// `Misconfigured` if a setting, the URL, the certificate, the credentials, the rights
+            /// of the user or the settings of the database cannot work, and then says what a DBA
+            /// must run; `SchemaMismatch` if the schema has tables that are newer, were changed, or
+            /// are not Ratchet's; `Unavailable`, `ReadOnly` or `Timeout` as the database is.
             ///
             /// # Cancel safety
-            /// Dropping the future ends what was started; migrations are applied whole or not at all.
+            /// Dropping the future ends what was started; migrations are applied whole or not at
+            /// all.
             pub async fn connect(
                 self,
             ) -> ::ratchet_core::Result<::ratchet_core::store::Checked<$store>> {

@@ -18,7 +18,7 @@ use crate::store::SqlStore;
 /// number that the database can hold.
 const LONGEST_DELAY: i64 = i64::MAX / 2;
 
-/// The end of a claim of a job for whose end others wait, or which somebody held.
+/// The end of a claim of a job for whose end others wait, or which another transaction held.
 struct Awaited<'a> {
     settlement: &'a Settlement,
     has_lane: bool,
@@ -67,9 +67,9 @@ impl<D: Dialect> SqlStore<D> {
     /// Ends the claims of one call.
     ///
     /// Each statement ends one claim of a job. Several settlements of one job are rare, and then
-    /// their order matters: which was the last to settle the job changes with each. Jobs for whose end
-    /// others wait, in their lane or linked to them or to their batch, are settled after the others,
-    /// in transactions of their own.
+    /// their order matters: which was the last to settle the job changes with each. Jobs for whose
+    /// end others wait, in their lane or linked to them or to their batch, are settled after the
+    /// others, in transactions of their own.
     pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
         let mut lease = self.lease().await?;
         let mut answers = vec![Fenced::Stale; settlements.len()];
@@ -123,7 +123,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(found)
     }
 
-    /// Ends claims of jobs that nobody holds.
+    /// Ends claims of jobs that no other transaction holds.
     async fn end_free(
         &self,
         lease: &mut D::Lease,
@@ -139,8 +139,9 @@ impl<D: Dialect> SqlStore<D> {
         Ok(())
     }
 
-    /// Ends claims of jobs for whose end others wait, or which somebody held. What somebody else has
-    /// locked is waited for, but nobody else waits for it: the others are done before.
+    /// Ends claims of jobs for whose end others wait, or which another transaction held. What
+    /// somebody else has locked is waited for, but nobody else waits for it: the others are done
+    /// before.
     async fn settle_awaited(
         &self,
         lease: &mut D::Lease,
@@ -170,13 +171,14 @@ impl<D: Dialect> SqlStore<D> {
         if let Some(held) = held {
             return Err(held);
         }
-        // Nobody ran some of them any more.
+        // Some of them were no longer running.
         let settlements: Vec<&Settlement> = awaited.iter().map(|one| one.settlement).collect();
         self.find_settled(lease, &settlements, applied).await?;
         Ok(())
     }
 
-    /// Ends those of these claims whose jobs and lanes nobody else has locked; the others come back.
+    /// Ends those of these claims whose jobs and lanes no other transaction has locked; the others
+    /// come back.
     async fn end_together<'a>(
         &self,
         lease: &mut D::Lease,
@@ -204,7 +206,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(later)
     }
 
-    /// Ends a claim whose job or lane somebody else had locked.
+    /// Ends a claim whose job or lane another transaction had locked.
     async fn end_alone(
         &self,
         lease: &mut D::Lease,
@@ -235,8 +237,8 @@ impl<D: Dialect> SqlStore<D> {
         self.follow_ends(lease, &ended).await
     }
 
-    /// Runs the statement that ends claims and notes which it applied; the jobs that ended, with their
-    /// flags. `followed` says that what their ends do to others is done after it.
+    /// Runs the statement that ends claims and notes which it applied; the jobs that ended, with
+    /// their flags. `followed` says that what their ends do to others is done after it.
     async fn end_claims(
         &self,
         lease: &mut D::Lease,
@@ -327,7 +329,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(Report::answers(reports, |token| alive.get(&token).copied()))
     }
 
-    /// Keeps what claims tell whose jobs nobody holds; the others come back.
+    /// Keeps what claims tell whose jobs no other transaction holds; the others come back.
     async fn tell_free<'a>(
         &self,
         lease: &mut D::Lease,
@@ -343,7 +345,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(held)
     }
 
-    /// Keeps what claims tell, and notes which of them are held, and whether they are to be cancelled.
+    /// Keeps what claims tell, and notes which of them are held, and whether they are to be
+    /// cancelled.
     async fn tell(
         &self,
         lease: &mut D::Lease,

@@ -15,7 +15,7 @@ use crate::store::SqlStore;
 #[async_trait]
 impl<D: Dialect> SignalStore for SqlStore<D> {
     async fn deliver(&self, signal: &Signal) -> Result<Delivered> {
-        // Again, after an answer that was lost, it would be to others, or to nobody.
+        // Sent again after a lost answer, it would reach others, or none.
         self.call_once("deliver", || self.deliver_signal(signal))
             .await
     }
@@ -33,7 +33,7 @@ impl<D: Dialect> SqlStore<D> {
         let delivered = match &signal.target {
             SignalTarget::Key(key) => self.signal_all(&mut lease, key, &signal.payload).await,
             SignalTarget::Job(job) => self.signal_one(&mut lease, *job, &signal.payload).await,
-            // A target this version does not know is nobody.
+            // A target that this version does not know is no job.
             _ => Ok(Delivered::NotFound),
         };
         lease.end(delivered).await

@@ -16,7 +16,8 @@ pub struct Statement<D> {
 
 impl<D: Dialect> Statement<D> {
     /// Builds a statement from its text in the file and from the text to run. The parameters are
-    /// counted in the former: the name of a schema, which may contain anything, is only in the latter.
+    /// counted in the former: the name of a schema, which may contain anything, is only in the
+    /// latter.
     #[must_use]
     pub fn new(file: &str, text: String) -> Self {
         Self {
@@ -32,7 +33,8 @@ impl<D: Dialect> Statement<D> {
         D::query(self.text(), self.parameters)
     }
 
-    /// Returns the text. Nothing in it comes from outside but the name of the schema, which is quoted.
+    /// Returns the text. Nothing in it comes from outside but the name of the schema, which is
+    /// quoted.
     #[must_use]
     pub fn text(&self) -> &Arc<str> {
         #[cfg(feature = "mutants")]
@@ -90,8 +92,8 @@ pub trait OwnStatements<D>: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// Lists the statements of a dialect, by file: the shared ones are here, and the dialect gives its own,
-/// for all files in the same order.
+/// Lists the statements of a dialect, by file: the shared ones are here, and the dialect gives its
+/// own, for all files in the same order.
 ///
 /// ```text
 /// ratchet_sql::dialect_statements! { Postgres;
@@ -101,8 +103,8 @@ pub trait OwnStatements<D>: fmt::Debug + Send + Sync + 'static {
 /// }
 /// ```
 ///
-/// The macro makes what [`statements!`](crate::statements) makes; `Own`, the dialect's own statements;
-/// and `load`, which makes the [`Statements`] of a dialect.
+/// The macro makes what [`statements!`](crate::statements) makes; `Own`, the dialect's own
+/// statements; and `load`, which makes the [`Statements`] of a dialect.
 #[macro_export]
 macro_rules! dialect_statements {
     ($dialect:ident; $($own:tt)*) => {

@@ -30,8 +30,8 @@ struct Inside<D: Dialect> {
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Opens a store, whose tables must exist, and reads the routes. `version` is that of the server, and
-    /// `deadline` how long a call may take.
+    /// Opens a store, whose tables must exist, and reads the routes. `version` is that of the
+    /// server, and `deadline` how long a call may take.
     ///
     /// # Errors
     /// If the routes cannot be read.
@@ -102,8 +102,8 @@ impl<D: Dialect> SqlStore<D> {
     /// Takes a connection for jobs.
     ///
     /// # Errors
-    /// `Timeout` if none was free in time, `Unavailable` if the store is closed or a new one cannot be
-    /// made.
+    /// `Timeout` if none was free in time, `Unavailable` if the store is closed or a new one cannot
+    /// be made.
     pub async fn lease(&self) -> Inner<D::Lease> {
         self.0.connections.lease().await
     }
@@ -119,8 +119,8 @@ impl<D: Dialect> SqlStore<D> {
         self.0.connections.live().await
     }
 
-    /// Runs `work`, which must be safe to repeat. Repeats it after a lost connection, at most as often as
-    /// the pool has connections.
+    /// Runs `work`, which must be safe to repeat. Repeats it after a lost connection, at most as
+    /// often as the pool has connections.
     ///
     /// # Errors
     /// Those of `work`.
@@ -134,8 +134,8 @@ impl<D: Dialect> SqlStore<D> {
             .map_err(|failure| failure.during(operation))
     }
 
-    /// As [`call`](Self::call), for work whose second answer would not be the first: it is repeated only
-    /// if the server rolled it back.
+    /// As [`call`](Self::call), for work whose second answer would not be the first: it is repeated
+    /// only if the server rolled it back.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -171,8 +171,8 @@ impl<D: Dialect> SqlStore<D> {
                 Ok(done) => return Ok(done),
                 Err(failure) => failure,
             };
-            // Where nothing can be written now, nothing can be written at once either. Contention is
-            // repeated by the door, which would forget that the work was tried before.
+            // Where nothing can be written now, nothing can be written at once either. Contention
+            // is repeated by the door, which would forget that the work was tried before.
             let contends = lost > 0 && failure.kind == StoreErrorKind::Contention;
             let repeat = failure.loss != Loss::ReadOnly && (contends || repeat(failure.loss));
             if !repeat || lost >= self.0.connections.max_connections() {
@@ -186,8 +186,8 @@ impl<D: Dialect> SqlStore<D> {
         }
     }
 
-    /// Does work within the deadline, once: for what does not come through the door of the core, such as
-    /// a statement in a transaction of the application.
+    /// Does work within the deadline, once: for what does not come through the door of the core,
+    /// such as a statement in a transaction of the application.
     ///
     /// # Errors
     /// Those of `work`, and `Timeout` after the deadline.
@@ -211,13 +211,14 @@ impl<D: Dialect> SqlStore<D> {
         too_late(self.0.deadline)
     }
 
-    /// Drops the idle connections: the network may have fallen silent, and each would cost a deadline.
+    /// Drops the idle connections: the network may have fallen silent, and each would cost a
+    /// deadline.
     pub fn drop_idle(&self) {
         self.0.connections.drop_idle();
     }
 
-    /// Reads up to `limit` rows whose name, which is in `column`, is greater than `after`, in the order
-    /// of the bytes of names. `list` is the statement for a name and a number of rows.
+    /// Reads up to `limit` rows whose name, which is in `column`, is greater than `after`, in the
+    /// order of the bytes of names. `list` is the statement for a name and a number of rows.
     pub(crate) async fn named(
         &self,
         lease: &mut D::Lease,
@@ -277,8 +278,9 @@ pub fn too_late(deadline: Duration) -> Failure {
     )
 }
 
-/// Implements [`Store`](ratchet_core::store::Store) for a type that has diagnostics of its own. The others
-/// are methods of the type: one returns its [`SqlStore`], one its coordinator, and one closes it.
+/// Implements [`Store`](ratchet_core::store::Store) for a type that has diagnostics of its own. The
+/// others are methods of the type: one returns its [`SqlStore`], one its coordinator, and one
+/// closes it.
 #[macro_export]
 macro_rules! store {
     ($store:ty, $shared:ident, $coordinator:ident, $close:ident) => {

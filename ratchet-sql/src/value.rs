@@ -11,7 +11,8 @@ pub trait Value<'r>: Sized {
     /// Reads the column of a row.
     ///
     /// # Errors
-    /// As the methods of [`Row`]; and `Corrupt` if the value is missing and the type is no `Option`.
+    /// As the methods of [`Row`]; and `Corrupt` if the value is missing and the type is no
+    /// `Option`.
     fn read<R: Row>(row: &'r R, column: usize) -> Result<Self>;
 }
 

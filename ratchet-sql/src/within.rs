@@ -14,13 +14,14 @@ use crate::store::SqlStore;
 /// How often an enqueue is tried that lost a race, or whose routes are missing.
 const TRIES: u32 = 5;
 
-/// A connection in a transaction of the application, in which a failed enqueue takes back what it wrote.
+/// A connection in a transaction of the application, in which a failed enqueue takes back what it
+/// wrote.
 pub trait Savepoint<D: Dialect>: Run<D> {
     /// Whether jobs that one insert stores need a savepoint, too.
     const ALWAYS: bool;
 
-    /// Whether the transaction can go on after this failure, once what came after the savepoint is taken
-    /// back.
+    /// Whether the transaction can go on after this failure, once what came after the savepoint is
+    /// taken back.
     fn survives(failure: &Failure) -> bool;
 
     /// Sets the savepoint.
@@ -36,14 +37,14 @@ pub trait Savepoint<D: Dialect>: Run<D> {
 impl<D: Dialect> SqlStore<D> {
     /// Stores the jobs of one call inside a transaction of the application.
     ///
-    /// An enqueue that loses a race is repeated, since the application cannot know that it may. After a
-    /// `Timeout` the transaction must be rolled back. Where the server still answers, within the same time
-    /// again, what was written after the savepoint is taken back before, so that no part of the jobs can be
-    /// committed by mistake.
+    /// An enqueue that loses a race is repeated, since the application cannot know that it may.
+    /// After a `Timeout` the transaction must be rolled back. Where the server still answers,
+    /// within the same time again, what was written after the savepoint is taken back before, so
+    /// that no part of the jobs can be committed by mistake.
     ///
     /// # Errors
-    /// `Invalid`, after which the transaction can go on; `Contention` if every try lost a race; `Timeout`
-    /// after the deadline; and failures of the database.
+    /// `Invalid`, after which the transaction can go on; `Contention` if every try lost a race;
+    /// `Timeout` after the deadline; and failures of the database.
     ///
     /// # Cancel safety
     /// Dropped, it may have written a part of the jobs: the transaction must be rolled back.

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Run};
 use crate::failure::Result as Inner;
+use crate::purge;
 use crate::row;
 use crate::store::SqlStore;
 
@@ -45,9 +46,11 @@ impl<D: Dialect> WorkflowStore for SqlStore<D> {
     }
 
     async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
-        let (age, guard) = (request.older_than, request.guard.as_ref());
         self.call_once("purge_batches", || {
-            self.delete_older(&self.sql().purge_batches, age, request.limit, guard)
+            let purge = self.sql().purge_batches.query();
+            let purge = purge.bind(purge::age(request.older_than));
+            let purge = purge.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
+            self.delete_guarded(purge, request.guard.as_ref())
         })
         .await
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mongodb::options::ClientOptions;
 use ratchet_conformance::{
-    BoxError, CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Line, Outage, Power,
+    BoxError, CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Line, Outage, Place, Power,
     Provision,
 };
 use ratchet_core::cluster::ClusterCoordinator;

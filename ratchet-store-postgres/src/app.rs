@@ -37,30 +37,32 @@ impl TransactionStore for PostgresStore {
     /// into them wait, and so do the ends of their heads. Keep such transactions short, and if they
     /// enqueue more than once, go through the lanes in one order, or two of them may deadlock.
     ///
-    /// So are the stored jobs and the batches that new jobs wait for, and the batches that they join:
-    /// their ends, their reports (progress, checkpoints, signs of life), and the ends of other children
-    /// of these batches wait for the transaction, and with them what the same node settles and reports
-    /// meanwhile. So keep the transaction far shorter than the deadlines of the store and the stall
-    /// timeouts of jobs; and a body that adds jobs which wait for itself must not report anything
-    /// before it commits: it would wait for itself.
+    /// So are the stored jobs and the batches that new jobs wait for, and the batches that they
+    /// join: their ends, their reports (progress, checkpoints, signs of life), and the ends of
+    /// other children of these batches wait for the transaction, and with them what the same node
+    /// settles and reports meanwhile. So keep the transaction far shorter than the deadlines of the
+    /// store and the stall timeouts of jobs; and a body that adds jobs which wait for itself must
+    /// not report anything before it commits: it would wait for itself.
     ///
     /// Once the transaction commits, and only then, the nodes that poll the queues of jobs that are
-    /// due at once are woken up, unless wakeups are off ([`Builder::wakeups`](crate::Builder::wakeups)): PostgreSQL keeps one
-    /// notification for each such queue until then.
-    /// Commits that notify wait for each other, one at a time in the whole server, which costs
-    /// an application with many small transactions most of their rate; without `wake`
-    /// ([`Client::with_wakes`](ratchet_core::Client::with_wakes)) there are none.
+    /// due at once are woken up, unless wakeups are off
+    /// ([`Builder::wakeups`](crate::Builder::wakeups)): PostgreSQL keeps one notification for each
+    /// such queue until then. Commits that notify wait for each other, one at a time in the whole
+    /// server, which costs an application with many small transactions most of their rate; without
+    /// `wake` ([`Client::with_wakes`](ratchet_core::Client::with_wakes)) there are none.
     ///
     /// # Errors
-    /// `Invalid`, after which the transaction can go on; `Contention` if the snapshot of a `REPEATABLE
-    /// READ` transaction is older than the first job of a queue and kind, or a key was lost to others
-    /// again and again: begin the transaction again; `Misconfigured` if there is no transaction but
-    /// jobs have keys, lanes, links, batches or signals, `Unavailable` if the store is closed, or a
-    /// failure of the database, after which the transaction can only be rolled back. `Timeout` after the
-    /// deadline, or twice that where the server does not answer: roll back then, too.
+    /// `Invalid`, after which the transaction can go on; `Contention` if the snapshot of a
+    /// `REPEATABLE READ` transaction is older than the first job of a queue and kind, or a key was
+    /// lost to others again and again: begin the transaction again; `Misconfigured` if there is no
+    /// transaction but jobs have keys, lanes, links, batches or signals, `Unavailable` if the store
+    /// is closed, or a failure of the database, after which the transaction can only be rolled
+    /// back. `Timeout` after the deadline, or twice that where the server does not answer: roll
+    /// back then, too.
     ///
     /// # Cancel safety
-    /// Dropped, it may have written a part of the jobs into the transaction, which must be rolled back.
+    /// Dropped, it may have written a part of the jobs into the transaction, which must be rolled
+    /// back.
     fn enqueue_on<'a>(
         &'a self,
         connection: AppConnection<'a>,

@@ -55,16 +55,17 @@ impl Builder {
 
     /// Connects past a pooler to the same database, with this URL: for heartbeats and locks, for
     /// migrations, and for wakeups. Where the other URL or the pool leads to PgBouncer in
-    /// transaction mode, wakeups need it, since nobody can listen through that; heartbeats and locks
-    /// work either way, but wait in the pooler's queue without it. Connecting is refused if the two
-    /// do not lead to the same tables, or if the pooler's way to them is found to be unusable.
+    /// transaction mode, wakeups need it, since no session can listen through that; heartbeats and
+    /// locks work either way, but wait in the pooler's queue without it. Connecting is refused if
+    /// the two do not lead to the same tables, or if the pooler's way to them is found to be
+    /// unusable.
     pub fn direct(mut self, url: impl Into<String>) -> Self {
         self.direct = Some(url.into());
         self
     }
 
     /// Whether the store carries wakeups ([`PostgresCoordinator`](crate::PostgresCoordinator)),
-    /// which is the default. Switch it off where nobody can listen, as through PgBouncer in
+    /// which is the default. Switch it off where no session can listen, as through PgBouncer in
     /// transaction mode without a [`direct`](Self::direct) URL; nodes then find the jobs of other
     /// processes by polling only, up to one poll interval later.
     pub fn wakeups(mut self, wakeups: bool) -> Self {
@@ -73,10 +74,10 @@ impl Builder {
     }
 
     /// Binds the locks that this store acquires or renews to the session of its connection for
-    /// heartbeats and locks, so that they are free as soon as the server notices that the connection
-    /// is gone, and not only when their time has passed. A killed leader is then followed within one
-    /// leader heartbeat. Off unless set here or in the URL, with `session_locks=true`; what is set
-    /// here wins.
+    /// heartbeats and locks, so that they are free as soon as the server notices that the
+    /// connection is gone, and not only when their time has passed. A killed leader is then
+    /// followed within one leader heartbeat. Off unless set here or in the URL, with
+    /// `session_locks=true`; what is set here wins.
     ///
     /// The holder decides: the row of the lock names the session, and every store, also one without
     /// this setting, takes over a lock whose session has ended. The fence grows then, as always.
@@ -84,14 +85,15 @@ impl Builder {
     /// session began; it takes over if there is no such process, and otherwise when time is up.
     ///
     /// # What it costs
-    /// Without this setting a leader has stopped trusting itself before another can lead. With it, a
-    /// leader that is well may lose its lock with its connection: through a moment without network,
-    /// a restart of the server, `pg_terminate_backend`, or a call of heartbeats or locks that was
-    /// given up midway, since that closes the connection. If another node looks before this one is
-    /// back, the two believe that they lead until the old one's next renewal is refused, which is
-    /// one leader heartbeat, or, while it cannot reach the database, until its `fence_timeout`. What
-    /// is written with a guard stays safe, because of the fence. So this is for roles whose effects
-    /// go through guarded writes, and not for those that act on the world outside.
+    /// Without this setting a leader has stopped trusting itself before another can lead. With it,
+    /// a leader that is well may lose its lock with its connection: through a moment without
+    /// network, a restart of the server, `pg_terminate_backend`, or a call of heartbeats or locks
+    /// that was given up midway, since that closes the connection. If another node looks before
+    /// this one is back, the two believe that they lead until the old one's next renewal is
+    /// refused, which is one leader heartbeat, or, while it cannot reach the database, until its
+    /// `fence_timeout`. What is written with a guard stays safe, because of the fence. So this is
+    /// for roles whose effects go through guarded writes, and not for those that act on the world
+    /// outside.
     ///
     /// A store that reconnects binds its locks to the new session at once, so only those are lost
     /// that somebody took in between; and when the connection is replaced for its age
@@ -184,10 +186,10 @@ ratchet_sql::builder! {
     /// the engine waits for a store.
     ///
     /// It is also the `statement_timeout` of every connection that the store makes. The server
-    /// counts from the beginning of each statement, so it goes on with what nobody waits for at
-    /// most so long more. A limit that the URL's `options`, the role, the database or the server
-    /// has stays as it is; where a pooler refuses to pass the setting on there is none; and a pool
-    /// of the application's own keeps its own setting.
+    /// counts from the beginning of each statement, so it goes on with a statement that no caller
+    /// waits for, at most this long. A limit that the URL's `options`, the role, the database or
+    /// the server has stays as it is; where a pooler refuses to pass the setting on there is none;
+    /// and a pool of the application's own keeps its own setting.
     deadline;
     /// How the connections are called in `pg_stat_activity`, `ratchet` unless set here or in the
     /// URL. Does nothing to the connections of a pool that is the application's own.
@@ -233,7 +235,7 @@ impl Config {
 
 /// Where the connections for jobs come from.
 pub(crate) enum PoolSettings {
-    /// A pool that nobody else uses, and how its connections are made.
+    /// A pool of the store's own, and how its connections are made.
     Own(PgPoolOptions, Box<PgConnectOptions>),
     /// The application's own.
     Theirs(PgPool),
@@ -294,8 +296,8 @@ fn refuse_several_hosts(url: &str) -> Result<()> {
     }
 }
 
-/// How many statements a connection keeps prepared: all there are, and the few that are written where
-/// they are run. One that is not kept costs a round trip more.
+/// How many statements a connection keeps prepared: all there are, and the few that are written
+/// where they are run. One that is not kept costs a round trip more.
 const STATEMENTS: usize = Named::COUNT + 8;
 
 /// The settings of a URL, and what it says of locks. The rest is the driver's.

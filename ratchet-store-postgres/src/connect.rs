@@ -16,9 +16,9 @@ pub(crate) struct Limited {
     pub(crate) connection: Option<PgConnection>,
 }
 
-/// A transaction whose client went away between two statements keeps its locks, among them that of a
-/// leader's lock ([guard.write]) or of the nodes; not for longer than this, which is well within the
-/// time that a lock lasts.
+/// A transaction whose client went away between two statements keeps its locks, among them that of
+/// a leader's lock ([guard.write]) or of the nodes; not for longer than this, which is well within
+/// the time that a lock lasts.
 const IDLE: Duration = Duration::from_secs(5);
 const IDLE_SETTING: &str = "idle_in_transaction_session_timeout";
 

@@ -50,7 +50,7 @@ pub(crate) struct Pool {
     keep: Option<Arc<Keep>>,
 }
 
-/// Connections that stay with the store while nobody uses them. The driver's pool asks each that
+/// Connections that stay with the store while they are idle. The driver's pool asks each that
 /// comes back for a sign of life, one more round trip for every call; here a lost one shows at the
 /// next call on it, which is then repeated.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ struct Keep {
     permits: Arc<Semaphore>,
 }
 
-/// A connection that nobody uses.
+/// An idle connection.
 #[derive(Debug)]
 struct Idle {
     connection: PoolConnection<sqlx::Postgres>,
@@ -117,7 +117,7 @@ impl Pool {
         Ok((pool, liveness, options))
     }
 
-    /// Uses this pool; `own` says that nobody else does.
+    /// Uses this pool; `own` says that it is the store's own.
     fn new(pool: PgPool, own: bool, lifetime: Duration) -> Self {
         let connections = usize::try_from(pool.options().get_max_connections());
         let keep = own.then(|| {
@@ -171,7 +171,7 @@ impl Pool {
         self.pool.is_closed()
     }
 
-    /// Drops the connections that nobody uses now, without a word to the server: that would wait for
+    /// Drops the idle connections without a message to the server, which would wait for
     /// a network that may be silent, with the place of the connection in the pool taken.
     pub(crate) fn drop_idle(&self) {
         if let Some(keep) = &self.keep {
@@ -229,7 +229,7 @@ impl Keep {
         }
     }
 
-    /// Closes what nobody uses, here and in the driver's pool.
+    /// Closes idle connections, here and in the driver's pool.
     fn close_idle(&self) {
         for mut idle in self.idle().drain(..) {
             idle.connection.close_on_drop();
@@ -429,7 +429,8 @@ impl Drop for Lease {
                         .put_back(connection, self.made, self.generation.made_now());
                     return;
                 }
-                // A call that was given up may have met a silent network, where no good-bye arrives.
+                // A call that was given up may have met a silent network, where no good-bye
+                // arrives.
                 drop(connection.detach());
                 match self.loss {
                     Loss::No => {}
@@ -479,7 +480,7 @@ impl Liveness {
         }
     }
 
-    /// The connection, once nobody else uses it.
+    /// Returns the connection, once no other call uses it.
     pub(crate) async fn lease(&self) -> Result<Lease> {
         let mut slot = Arc::clone(&self.slot).lock_owned().await;
         if self.closed.load(Ordering::SeqCst) {
@@ -506,7 +507,7 @@ impl Liveness {
     /// the first, which is that of a new connection.
     pub(crate) async fn bind_locks(&self, binding: Binding) -> Result<Option<Session>> {
         self.hang_up().await;
-        // Nobody else has it yet, so nobody else binds it.
+        // No other call has it yet, so no other binds it.
         let _ = self.binding.set(binding);
         Ok(self.lease().await?.session())
     }

@@ -30,7 +30,7 @@ use crate::error::{Classified, classify};
 /// fails. So each new connection is tried: what is sent from another one must be heard on it, and a
 /// warning says so if it is not.
 ///
-/// The connection is made when somebody first sends or subscribes.
+/// The connection is made by the first send or subscription.
 #[derive(Debug)]
 pub struct PostgresCoordinator {
     options: PgConnectOptions,
@@ -44,7 +44,7 @@ pub struct PostgresCoordinator {
 
 /// Hints that may wait to be sent; more are dropped.
 const UNSENT: usize = 256;
-/// Wakeups a subscriber may be behind before it is told to look everywhere.
+/// How many wakeups a subscriber may lag before they are replaced by one about any queue.
 const UNREAD: usize = 1_024;
 /// How long after sending the next hints are collected before they are sent together.
 const WINDOW: Duration = Duration::from_millis(3);
@@ -159,7 +159,7 @@ impl Transport {
                         failures = 0;
                     }
                     if lost.take().is_some() {
-                        // Nobody listens: that is fine.
+                        // An error means that there are no subscribers, which is fine.
                         let _ = self.incoming.send(Wakeup::any());
                     }
                     pause = FIRST_PAUSE;
@@ -220,7 +220,7 @@ impl Transport {
         let mut waiting: HashSet<String> = HashSet::new();
         let mut sendable_from = ratchet_core::time::monotonic();
         let (mut called, mut heard, mut hear_until) = (false, false, None);
-        // Not a wakeup, so that nobody takes it for one.
+        // Not a wakeup, and not read as one.
         let call = format!("trial {}", Uuid::new_v4());
         let calling = call_from_elsewhere(self.options.clone(), self.channel.clone(), &call);
         tokio::pin!(calling);

@@ -78,8 +78,8 @@ fn of_server(error: &PgDatabaseError) -> Failure {
 pub(crate) const LOSES_STATEMENTS: &str = "the pooler between here and the server does not keep prepared statements: use PgBouncer 1.21 or \
      later with max_prepared_statements above 0, or pool_mode=session";
 
-/// What is shown of an error of the server. Messages may quote stored values, so only those are shown
-/// that are known to name nothing but the server's own objects.
+/// What is shown of an error of the server. Messages may quote stored values, so only those are
+/// shown that are known to name nothing but the server's own objects.
 fn shown(code: &str, routine: Option<&str>, message: &str) -> String {
     let class = code.get(..2).unwrap_or_default();
     let message = match (code, class) {

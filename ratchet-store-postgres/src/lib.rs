@@ -1,7 +1,7 @@
 //! Ratchet on PostgreSQL, version 13 or later.
 //!
-//! [`PostgresStore`] keeps jobs, nodes and locks in one schema of a database, `ratchet` unless told
-//! otherwise; stores on different schemas never see each other. It needs nothing but tables: no
+//! [`PostgresStore`] keeps jobs, nodes and locks in one schema of a database, `ratchet` by default;
+//! stores on different schemas never see each other. It needs nothing but tables: no
 //! extension, no function, no trigger, no setting of the server.
 //!
 //! # Connections
@@ -9,8 +9,8 @@
 //! and locks have one connection of their own, so that a pool exhausted by jobs cannot make a node
 //! look dead. Wakeups have another, on which the store listens ([`PostgresCoordinator`]).
 //!
-//! Locks may be bound to the session of that connection, so that they are free as soon as it is gone
-//! ([`Builder::session_locks`]); read there what that costs.
+//! Locks may be bound to the session of that connection, so that they are free as soon as it is
+//! gone ([`Builder::session_locks`]); read there what that costs.
 //!
 //! # PgBouncer
 //! Transaction mode works: no statement leaves anything in its session. The whole suite was run
@@ -18,14 +18,14 @@
 //! `max_prepared_statements` above 0). Nobody can listen through it: give the database itself as
 //! [`Builder::direct`], or switch wakeups off ([`Builder::wakeups`]), and then nodes find jobs of
 //! other processes by polling only. With neither the same is true, but every process also tries to
-//! listen, and warns that it hears nothing. PgBouncer passes no `statement_timeout` on: set it for the role
-//! (`ALTER ROLE … SET statement_timeout`). An application's own pool needs
+//! listen, and warns that it hears nothing. PgBouncer passes no `statement_timeout` on: set it for
+//! the role (`ALTER ROLE … SET statement_timeout`). An application's own pool needs
 //! `extra_float_digits(None)` or PgBouncer's `ignore_startup_parameters`.
 //!
 //! # Failover
-//! After a failover to an asynchronous replica, or a restore, no process needs a restart. What a store
-//! keeps in memory, the numbers of queues and kinds, is compared with the database by each statement
-//! that uses it.
+//! After a failover to an asynchronous replica, or a restore, no process needs a restart. What a
+//! store keeps in memory, the numbers of queues and kinds, is compared with the database by each
+//! statement that uses it.
 
 mod app;
 mod config;

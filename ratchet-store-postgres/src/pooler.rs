@@ -1,5 +1,5 @@
-//! Whether the pool leads to where the connection past it leads, whether that leads past it, and whether
-//! a pooler on the way keeps prepared statements.
+//! Whether the pool leads to where the connection past it leads, whether that leads past it, and
+//! whether a pooler on the way keeps prepared statements.
 
 use std::time::Duration;
 
@@ -57,8 +57,8 @@ fn same(pooled: &Place, direct: &Place) -> Result<()> {
     )))
 }
 
-/// Refuses a pool that leads to other tables than the direct connection, or through which jobs could
-/// not be worked on: what migrations were checked on is the direct one.
+/// Refuses a pool that leads to other tables than the direct connection, or through which jobs
+/// could not be worked on: what migrations were checked on is the direct one.
 pub(crate) async fn check(
     pool: &Pool,
     liveness: &Liveness,
@@ -88,14 +88,15 @@ pub(crate) async fn check(
     Ok(())
 }
 
-/// Refuses a pooler that gives a client another session for each transaction and does not keep prepared
-/// statements: a call would fail there, or run the statement that another client gave the same name.
+/// Refuses a pooler that gives a client another session for each transaction and does not keep
+/// prepared statements: a call would fail there, or run the statement that another client gave the
+/// same name.
 ///
-/// Two connections are in transactions at once, so each has a session of its own. The pooler gives away
-/// the session that came free last: then the first connection gets that of the second. Without a pooler,
-/// and with one session a client, each connection keeps its own, and nothing shows. Where that takes too
-/// long, as it does before a pooler with one free session, or fails, there is no proof, and nothing is
-/// refused.
+/// Two connections are in transactions at once, so each has a session of its own. The pooler gives
+/// away the session that came free last: then the first connection gets that of the second. Without
+/// a pooler, and with one session a client, each connection keeps its own, and nothing shows. Where
+/// that takes too long, as it does before a pooler with one free session, or fails, there is no
+/// proof, and nothing is refused.
 pub(crate) async fn check_statements(pool: &Pool) -> Result<()> {
     if pool.max_connections() < 2 {
         return Ok(());

@@ -1,4 +1,5 @@
-//! The text of every statement; its comment says which contract clauses it serves and what it reads.
+//! The text of every statement; its comment says which contract clauses it serves and what it
+//! reads.
 
 use ratchet_sql::{OwnStatements, PATIENCE};
 
@@ -25,8 +26,8 @@ const SESSION_GONE: &str = "(lock.session_pid IS NOT NULL AND NOT EXISTS (\
                    = lock.session_start, true)))";
 
 /// Fills in the placeholders of a file and drops its comments: they are for readers of the file,
-/// and every call hashes the text. `{now}` is the clock, `{patience}` is [`PATIENCE`], `{schema}` the quoted schema,
-/// `{session_gone}` is [`SESSION_GONE`].
+/// and every call hashes the text. `{now}` is the clock, `{patience}` is [`PATIENCE`], `{schema}`
+/// the quoted schema, `{session_gone}` is [`SESSION_GONE`].
 pub(crate) fn render(file: &str, schema: &str, now: &str) -> String {
     let lines = file.lines().filter(|line| !line.starts_with("--"));
     let text = lines.collect::<Vec<_>>().join("\n");
@@ -88,8 +89,8 @@ pub(crate) const CREATE_MIGRATIONS: &str = TEXTS.create_migrations;
 mod tests {
     use super::*;
 
-    /// The two take the same columns: what `enqueue_jobs` calls the list of a parameter is the column
-    /// that `enqueue_job` writes that parameter to.
+    /// The two take the same columns: what `enqueue_jobs` calls the list of a parameter is the
+    /// column that `enqueue_job` writes that parameter to.
     #[test]
     fn one_job_is_stored_in_the_columns_of_many() {
         let (_, names) = TEXTS.enqueue_jobs.split_once("AS new (").unwrap();

@@ -50,8 +50,8 @@ impl PostgresStore {
 
     /// Uses a pool of the application's own, with the tables in the schema `ratchet`. Heartbeats,
     /// locks and wakeups still have connections beside it, made with the pool's options.
-    /// [`Store::close`](ratchet_core::Store::close) closes the pool, too, and waits until the application
-    /// has given its connections back.
+    /// [`Store::close`](ratchet_core::Store::close) closes the pool, too, and waits until the
+    /// application has given its connections back.
     ///
     /// # Errors
     /// As for [`Builder::connect`].
@@ -71,9 +71,9 @@ impl PostgresStore {
 
     /// The steps that make the tables in this schema, in order, for those who want to read or run
     /// them themselves. Run all that are missing, each in one transaction, and connect with
-    /// [`Builder::migrate`] off. The first begins with a line that creates the schema if it does not
-    /// exist. PostgreSQL wants the right to create schemas for it even if it does: who lacks that
-    /// leaves the line out.
+    /// [`Builder::migrate`] off. The first begins with a line that creates the schema if it does
+    /// not exist. PostgreSQL wants the right to create schemas for it even if it does: who lacks
+    /// that leaves the line out.
     #[must_use]
     pub fn migrations(schema: &str) -> Vec<Migration> {
         migrate::scripts(schema, migrate::STEPS)

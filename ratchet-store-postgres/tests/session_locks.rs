@@ -8,7 +8,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Fixture, Power, Provision, Residue, Suite, TestClock, Vandal};
+use ratchet_conformance::{
+    BoxError, Fixture, Place, Power, Provision, Residue, Suite, TestClock, Vandal,
+};
 use ratchet_core::SharedStore;
 use ratchet_core::store::Checked;
 use ratchet_store_postgres::PostgresStore;

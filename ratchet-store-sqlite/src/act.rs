@@ -106,7 +106,7 @@ fn requeue(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) -> Result<Act
             .prepare_cached(&SQL.unique_key_of)?
             .query_row([data], |row| Ok(row::name(row, 0, "unique_key")))
             .optional()?;
-        // A key that cannot be read is one that nobody else can have.
+        // A key that cannot be read is one that no other job can have.
         if let Some(Ok(Some(key))) = key {
             if let Some(holder) = find_key(work.conn, &SQL.find_unique_key, &key)? {
                 return Ok(ActionOutcome::KeyTaken(holder));
@@ -140,7 +140,8 @@ pub(crate) fn purge(work: &Work<'_>, request: &PurgeRequest) -> Result<Guarded<u
     Ok(Guarded::Done(old.len() as u64))
 }
 
-/// Deletes finished jobs, each with its data and flags, and all that they left but their idempotency keys.
+/// Deletes finished jobs, each with its data and flags, and all that they left but their
+/// idempotency keys.
 pub(crate) fn forget(work: &Work<'_>, jobs: &[(JobId, i64, JobFlags)]) -> Result<()> {
     let mut job = work.conn.prepare_cached(&SQL.purge_job)?;
     let mut notes = work.conn.prepare_cached(&SQL.purge_notes)?;

@@ -162,7 +162,7 @@ fn list(work: &Work<'_>, filter: &ArchiveFilter, page: &PageRequest) -> Inner<Ar
     Ok(ArchivePage::cut(read, page))
 }
 
-/// The archived job of a row; none if its document cannot be read.
+/// Returns the archived job of a row; `None` if its document cannot be read.
 fn archived(row: &Row<'_>) -> Option<ArchivedJob> {
     let id = row::job_id(row, 0).ok()?;
     let read = || {

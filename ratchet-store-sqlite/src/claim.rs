@@ -59,7 +59,8 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// The routes that match, without those whose permits are used up; none if that leaves none.
+    /// Returns the routes that match, without those whose permits are used up; `None` if that
+    /// leaves none.
     fn of(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Option<Self>> {
         let matching = work
             .routes

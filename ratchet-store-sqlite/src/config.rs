@@ -75,7 +75,7 @@ impl Builder {
         self
     }
 
-    /// Lets this store grow the file to so many pages (of 4 KiB, unless the file was made with
+    /// Lets this store grow the file to this many pages (of 4 KiB, unless the file was made with
     /// others) and no further: writes that need more fail with `Full`. Unbounded unless set.
     pub fn max_pages(mut self, pages: u32) -> Self {
         self.max_pages = Some(pages);
@@ -119,14 +119,14 @@ impl Builder {
         migrate::scripts(migrate::STEPS)
     }
 
-    /// The migrations that [`connect`](Self::connect) would apply, in order; all of them if there is
-    /// no such file. Nothing is changed and nothing created.
+    /// The migrations that [`connect`](Self::connect) would apply, in order; all of them if there
+    /// is no such file. Nothing is changed and nothing created.
     ///
     /// # Errors
     /// As for [`connect`](Self::connect).
     ///
     /// # Cancel safety
-    /// Dropping the future lets a thread look to the end, for nobody.
+    /// If the future is dropped, a thread still finishes the look.
     pub async fn pending_migrations(self) -> Result<Vec<Migration>> {
         const OPERATION: &str = "pending_migrations";
         let config = self
@@ -274,8 +274,8 @@ fn parse(target: &OsStr) -> Result<(Location, Option<Synchronous>)> {
     location(PathBuf::from(percent_decode(path)?)).map(|location| (location, synchronous))
 }
 
-/// Accepts those settings of SQLite's own URIs and of other drivers that ask for what the store does
-/// anyway, since one URL may serve both. An error says what to do.
+/// Accepts those settings of SQLite's own URIs and of other drivers that ask for what the store
+/// does anyway, since one URL may serve both. An error says what to do.
 fn accept_of_others(key: &str, value: &str) -> std::result::Result<(), &'static str> {
     match (key, value) {
         // The file is created with its tables, unless migrations are off.

@@ -79,7 +79,8 @@ pub(crate) fn open_reader(config: &Config) -> Result<Connection> {
     Ok(conn)
 }
 
-/// Opens a connection that changes nothing of the database; none if there is no such file.
+/// Opens a connection that changes nothing in the database; returns `None` if there is no such
+/// file.
 pub(crate) fn open_existing(config: &Config) -> Result<Option<Connection>> {
     match &config.location {
         Location::File(path) if path.try_exists().unwrap_or(true) => {}
@@ -116,7 +117,7 @@ fn connect(config: &Config, access: OpenFlags) -> Result<Connection> {
     Ok(conn)
 }
 
-/// Turns the write-ahead log on, which lets readers go on while somebody writes. It is a property
+/// Turns the write-ahead log on, which lets readers go on during a write. It is a property
 /// of the file and stays on.
 fn use_wal(conn: &Connection) -> Result<()> {
     // SQLite does not call the busy handler for every lock this change needs.

@@ -1,10 +1,10 @@
-//! Wakeups: between the clients and nodes of one store, and from other processes that enqueue into the
-//! same file.
+//! Wakeups: between the clients and nodes of one store, and from other processes that enqueue into
+//! the same file.
 //!
-//! SQLite does not announce commits. While there is a subscriber, a thread reads `data_version`, which
-//! changes when another connection commits, and then looks for new jobs that the store's own writer did
-//! not append. What other processes do to jobs that are stored already (a requeue, a signal, the end of a
-//! parent) is found by the next poll.
+//! SQLite does not announce commits. While there is a subscriber, a thread reads `data_version`,
+//! which changes when another connection commits, and then looks for new jobs that the store's own
+//! writer did not append. What other processes do to jobs that are stored already (a requeue, a
+//! signal, the end of a parent) is found by the next poll.
 
 use std::mem;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -128,7 +128,7 @@ struct Watching {
 }
 
 impl Watching {
-    /// Looks until the other end is gone or nobody listens any more.
+    /// Looks until the other end is gone or there are no subscribers left.
     fn until(self, stopped: &Receiver<()>) {
         let mut seen = None;
         let mut pause = INTERVAL;
@@ -136,7 +136,7 @@ impl Watching {
             pause = INTERVAL;
             if !self.in_process.has_subscribers() {
                 let mut watcher = lock(&self.watcher);
-                // Who has subscribed meanwhile found it running.
+                // A subscriber that came meanwhile found it running.
                 if !self.in_process.has_subscribers() {
                     if matches!(*watcher, Watcher::Running(..)) {
                         *watcher = Watcher::Wanted;
@@ -170,9 +170,9 @@ impl Watching {
 struct Seen {
     conn: rusqlite::Connection,
     data_version: i64,
-    /// The number of the newest job, less how many jobs the store itself has appended: it grows by the
-    /// jobs of others. It is lower while own jobs are counted and not yet committed, and after a purge of
-    /// the newest jobs, so it is compared with what it was last.
+    /// The number of the newest job, less how many jobs the store itself has appended: it grows by
+    /// the jobs of others. It is lower while own jobs are counted and not yet committed, and after
+    /// a purge of the newest jobs, so it is compared with what it was last.
     of_others: i64,
 }
 

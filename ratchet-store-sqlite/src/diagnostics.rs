@@ -89,7 +89,7 @@ fn log(work: &Work<'_>) -> Inner<Vec<Finding>> {
     let Some(path) = work.conn.driver().path().filter(|path| !path.is_empty()) else {
         return Ok(Vec::new());
     };
-    // While nobody writes there need not be one.
+    // While there is no writer there need not be one.
     let size = std::fs::metadata(format!("{path}-wal")).map_or(0, |file| file.len());
     Ok(Finding::log_size(size).into_iter().collect())
 }

@@ -1,4 +1,4 @@
-//! What can go wrong inside the store, and how it is told to callers.
+//! What can go wrong inside the store, and how callers see it.
 
 use ratchet_core::{InvalidInput, SchemaProblem, StoreError, StoreErrorKind};
 use rusqlite::ffi;

@@ -41,7 +41,7 @@ pub(crate) fn enter_again(conn: Connection<'_>, id: JobId) -> Result<JobState> {
                 .zip(lane.ok().map(str::to_owned)))
         })
         .optional()?;
-    // One whose lane cannot be read waits for nobody; it fails when it is claimed.
+    // One whose lane cannot be read waits for no other; it fails when it is claimed.
     let Some((queue, lane)) = lane.flatten() else {
         return Ok(JobState::Pending);
     };

@@ -1,8 +1,8 @@
 //! Ratchet on SQLite.
 //!
-//! [`SqliteStore`] implements the store traits of `ratchet-core` on one database file, which several
-//! processes of one host may share. Writes of all callers go through one connection, where they are
-//! committed in groups; reads have connections of their own.
+//! [`SqliteStore`] implements the store traits of `ratchet-core` on one database file, which
+//! several processes of one host may share. Writes of all callers go through one connection, where
+//! they are committed in groups; reads have connections of their own.
 //!
 //! `BEGIN IMMEDIATE` begins every transaction that writes, so none of them can lose its snapshot.
 //! Times are milliseconds of SQLite's clock, which is the host's.

@@ -1,5 +1,5 @@
-//! Links and batches: what jobs wait for, and what the end of a request's jobs does to others. All of
-//! it is inside the transaction of the ends, and there is one writer, so nothing comes between.
+//! Links and batches: what jobs wait for, and what the end of a request's jobs does to others. All
+//! of it is inside the transaction of the ends, and there is one writer, so nothing comes between.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -31,7 +31,7 @@ impl Come {
         self.ended.insert(job);
     }
 
-    /// Notes that a batch was closed, or that somebody waits for it.
+    /// Notes that a batch was closed, or that a job waits for it.
     pub(crate) fn batch(&mut self, batch: BatchId) {
         self.batches.insert(batch);
     }

@@ -40,7 +40,7 @@ pub(crate) fn pending(conn: &Connection) -> Result<Vec<Migration>> {
     Ok(scripts(STEPS).split_off(applied))
 }
 
-/// Refuses a schema that lacks anything; none: there is no file.
+/// Refuses a schema that lacks anything; returns `None` if there is no file.
 pub(crate) fn require_up_to_date(conn: Option<&Connection>) -> Result<()> {
     match conn {
         None => {
@@ -87,7 +87,8 @@ fn apply(tx: &Transaction<'_>, step: &Step, now: i64) -> Result<()> {
 /// How many of the migrations are applied.
 ///
 /// # Errors
-/// `SchemaMismatch` if the database has others, or tables of ours without a record of how they came.
+/// `SchemaMismatch` if the database has others, or tables of ours without a record of how they
+/// came.
 fn applied(conn: &Connection, migrations: &[Step]) -> Result<usize> {
     let own = own_objects(conn)?;
     if own.is_empty() {

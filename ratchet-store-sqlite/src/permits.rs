@@ -50,8 +50,8 @@ fn read(conn: Connection<'_>, resources: Option<String>) -> Inner<Vec<PermitInfo
     Ok(permits)
 }
 
-/// What is left of the permits that jobs of these routes need. Inside a writing transaction nobody
-/// else can take any of it.
+/// What is left of the permits that jobs of these routes need. Inside a writing transaction no
+/// other else can take any of it.
 pub(crate) fn budget<'a>(
     conn: Connection<'_>,
     routes: impl Iterator<Item = &'a Route>,

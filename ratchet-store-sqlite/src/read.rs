@@ -132,7 +132,7 @@ pub(crate) fn count(work: &mut Work<'_>, filter: &JobFilter) -> Result<StateCoun
 struct Narrowed {
     /// A bit for each state.
     mask: i64,
-    /// The routes, as a JSON array; none: any.
+    /// The routes, as a JSON array; `None` for any.
     routes: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 //! The threads that only read: gets, listings, histories, the clock.
 //!
-//! A reader of a write-ahead log never waits for the writer, and sees every commit that was answered
-//! before its call.
+//! A reader of a write-ahead log never waits for the writer, and sees every commit that was
+//! answered before its call.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Taking back claims that nobody works on any more.
+//! Taking back claims whose node or body is gone.
 
 use std::time::Duration;
 

@@ -110,7 +110,7 @@ fn put_one(work: &Work<'_>, put: &PutRecurring) -> Inner<PutOutcome> {
     Ok(outcome)
 }
 
-/// Stores a definition that nobody has claimed, as it has become.
+/// Stores a definition that is not claimed, as it is now.
 fn store(work: &Work<'_>, record: &RecurringRecord) -> Inner<()> {
     work.conn
         .prepare_cached(&SQL.put_recurring)?
@@ -222,7 +222,7 @@ fn retire(work: &Work<'_>, request: &RetireRecurring) -> Inner<Guarded<Vec<Name>
     let mut retired = Vec::new();
     while let Some(row) = rows.next()? {
         let (created_at, began) = (from_millis(row.get(1)?), from_millis(row.get(2)?));
-        // A name that cannot be read is none that anybody declared.
+        // A name that cannot be read was declared by no program.
         let name = row::name(row, 0, "name").ok().flatten();
         retired.extend(name.filter(|name| request.retires(name, true, created_at, began)));
     }

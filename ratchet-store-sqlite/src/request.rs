@@ -61,8 +61,8 @@ impl Session {
         }
     }
 
-    /// Runs `step` at the present time, and then does to others what the ends in it do; a panic in it
-    /// is a failure like others.
+    /// Runs `step` at the present time, and then does to others what the ends in it do; a panic in
+    /// it is a failure like others.
     pub(crate) fn run<T>(&mut self, step: impl FnOnce(&mut Work<'_>) -> Result<T>) -> Result<T> {
         let now = self.clock.now(&self.conn)?;
         let mut work = Work::new(Connection::new(&self.conn), &mut self.routes, now);
@@ -106,7 +106,7 @@ impl Session {
 
 /// A call of some caller, its answer's type aside.
 pub(crate) trait Request: Send {
-    /// Whether nobody waits for the answer any more.
+    /// Returns whether no caller waits for the answer any more.
     fn is_abandoned(&self) -> bool;
 
     /// Until when it may wait for the write lock.

@@ -8,17 +8,17 @@ use rusqlite::{OptionalExtension, params};
 use crate::error::Result;
 use crate::statements::{Connection, SQL};
 
-/// What one connection knows of the routes. Stored routes are never changed or deleted, and each has a
-/// random stamp, so a database whose last route is the last known one under its stamp has the routes
-/// that are known. Another process may have added some, a restore may have put another database in
-/// the file's place, and a rollback takes back what was added by this connection itself: so each
-/// request compares the last route first.
+/// What one connection knows of the routes. Stored routes are never changed or deleted, and each
+/// has a random stamp, so a database whose last route is the last known one under its stamp has the
+/// routes that are known. Another process may have added some, a restore may have put another
+/// database in the file's place, and a rollback takes back what was added by this connection
+/// itself: so each request compares the last route first.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     known: BTreeMap<i64, Route>,
     ids: HashMap<Route, i64>,
-    /// The id and the stamp of the last route that was read; one that cannot be decoded is not among
-    /// the known.
+    /// The id and the stamp of the last route that was read; one that cannot be decoded is not
+    /// among the known.
     last: Mark,
     /// Whether this request has compared the last route.
     compared: bool,
@@ -113,7 +113,7 @@ impl Routes {
         Ok(id)
     }
 
-    /// The route with this id; none if it is not stored or cannot be read.
+    /// Returns the route with this id; `None` if it is not stored or cannot be read.
     pub(crate) fn get(&mut self, conn: Connection<'_>, id: i64) -> Result<Option<&Route>> {
         self.refresh(conn)?;
         Ok(self.known.get(&id))

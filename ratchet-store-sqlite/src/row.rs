@@ -220,7 +220,7 @@ pub(crate) fn attempt(row: &Row<'_>) -> Result<Attempt> {
     Ok(attempt)
 }
 
-/// The node of a row of `nodes` or `find_node`; none if it cannot be read.
+/// Returns the node of a row of `nodes` or `find_node`; `None` if it cannot be read.
 pub(crate) fn node_record(row: &Row<'_>) -> Result<NodeRecord> {
     let node = NodeId::from_bytes(row.get(0)?);
     let label = name(row, 1, "label")?.ok_or_else(|| InvalidInput::new("label", "is missing"))?;

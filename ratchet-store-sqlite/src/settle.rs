@@ -210,8 +210,8 @@ impl Held {
     }
 }
 
-/// The token of the claim with the number of `token` that settled the job. One that succeeded is in no
-/// history: it is still the job's.
+/// The token of the claim with the number of `token` that settled the job. One that succeeded is in
+/// no history: it is still the job's.
 fn settled(work: &Work<'_>, held: &Held, token: ClaimToken) -> Result<Option<ClaimToken>> {
     let found = work
         .conn

@@ -24,7 +24,7 @@ impl SignalStore for SqliteStore {
             match &signal.target {
                 SignalTarget::Key(key) => deliver_to_all(work, key, &signal.payload),
                 SignalTarget::Job(job) => deliver_to(work, *job, &signal.payload),
-                // A target this version does not know is nobody.
+                // A target that this version does not know is no job.
                 _ => Ok(Delivered::NotFound),
             }
         })

@@ -1,5 +1,5 @@
-//! The text of every statement; its comment says which contract clauses it serves and what it reads.
-//! Also the type by which they are prepared.
+//! The text of every statement; its comment says which contract clauses it serves and what it
+//! reads. Also the type by which they are prepared.
 
 use std::sync::LazyLock;
 

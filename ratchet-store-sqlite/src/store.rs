@@ -39,8 +39,8 @@ use crate::writer::Writer;
 /// The file is switched to the write-ahead log. All of Ratchet's tables begin with `ratchet_`; an
 /// application may keep its own in the same file.
 ///
-/// Dropping the last clone lets the threads finish what was asked for and end; [`close`](Store::close)
-/// also waits for that.
+/// Dropping the last clone lets the threads finish what was asked for and end;
+/// [`close`](Store::close) also waits for that.
 ///
 /// Calls need a Tokio runtime with its timers on.
 #[derive(Clone)]
@@ -59,8 +59,9 @@ struct Inside {
 impl SqliteStore {
     /// Opens the database of a URL: `sqlite://jobs.db` (relative), `sqlite:///var/lib/jobs.db`
     /// (absolute) or `sqlite::memory:` (private, gone with the store). The path is percent-decoded;
-    /// `?synchronous=normal` is the one setting a URL may have. Settings of SQLite and of sqlx that ask
-    /// for what the store does anyway, such as `mode=rwc`, may stay; others are refused with the remedy.
+    /// `?synchronous=normal` is the one setting a URL may have. Settings of SQLite and of sqlx that
+    /// ask for what the store does anyway, such as `mode=rwc`, may stay; others are refused with
+    /// the remedy.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
@@ -87,8 +88,8 @@ impl SqliteStore {
         Builder::new(target.as_ref())
     }
 
-    /// The steps of the schema, in order, for those who want to read or apply them themselves:
-    /// run [`Migration::sql`] of each in one transaction. Then connect with [`Builder::migrate`] off.
+    /// The steps of the schema, in order, for those who want to read or apply them themselves: run
+    /// [`Migration::sql`] of each in one transaction. Then connect with [`Builder::migrate`] off.
     #[must_use]
     pub fn migrations() -> Vec<Migration> {
         migrate::scripts(migrate::STEPS)
@@ -99,10 +100,11 @@ impl SqliteStore {
     /// trace of them. An error takes back what this call did and leaves the transaction usable.
     ///
     /// The transaction should be an `IMMEDIATE` one on a connection with a busy timeout: a deferred
-    /// one fails at its first write, at once, if anybody else has written since its first read.
+    /// one fails at its first write, at once, if another connection has written since its first
+    /// read.
     ///
-    /// The clauses of [`JobStore::enqueue`] hold. Nodes hear of the jobs soon after the commit, as of those
-    /// of another process.
+    /// The clauses of [`JobStore::enqueue`] hold. Nodes hear of the jobs soon after the commit, as
+    /// of those of another process.
     ///
     /// The jobs are as durable as the caller's commit: with the caller's `synchronous`, not the
     /// store's.
@@ -154,8 +156,8 @@ impl SqliteStore {
         }
     }
 
-    /// Finishes what was asked for, writes the log back into the file, and ends the threads; they end also
-    /// when the future is dropped.
+    /// Finishes what was asked for, writes the log back into the file, and ends the threads; they
+    /// end also when the future is dropped.
     async fn end_threads(&self) {
         let _in_any_case = Stopped(&self.0);
         self.0.coordinator.close().await;

@@ -2,7 +2,7 @@
 //!
 //! A commit costs a flush to the disk, whatever is in it. So the thread begins a transaction for
 //! the first request it finds and runs every other that waits by then in the same one, each inside
-//! a savepoint of its own; nobody gets an answer before the commit has succeeded.
+//! a savepoint of its own; no caller gets an answer before the commit has succeeded.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;

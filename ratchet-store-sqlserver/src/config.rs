@@ -59,8 +59,9 @@ impl Builder {
         self
     }
 
-    /// Takes whatever certificate the server shows; wins over what the URL says. Whoever can answer in its place then reads
-    /// everything, the password included; for a server of one's own on the same host.
+    /// Takes whatever certificate the server shows; wins over what the URL says. A host that can
+    /// answer in its place then reads everything, the password included; for your own server on the
+    /// same host.
     pub fn trust_any_certificate(mut self) -> Self {
         self.trust = Some(Trust::Any);
         self
@@ -76,17 +77,17 @@ impl Builder {
     /// Whether a database will do whose `READ_COMMITTED_SNAPSHOT` is off; unless set, connecting is
     /// refused there. Leave it off where that is on.
     ///
-    /// Nothing becomes wrong in such a database, but whoever reads a row waits for who writes it, and
-    /// the other way round. Claims, heartbeats and sweeps pass over the jobs that somebody is just
-    /// writing, purges too; a cancellation may be heard of one heartbeat later. The rest waits, with
-    /// more deadlocks, which are repeated:
+    /// Nothing becomes wrong in such a database, but a reader of a row waits for its writer, and
+    /// the other way round. Claims, heartbeats and sweeps pass over the jobs that another
+    /// transaction is just writing, purges too; a cancellation may be heard of one heartbeat later.
+    /// The rest waits, with more deadlocks, which are repeated:
     ///
     /// - Reads of jobs, counts and listings wait for enqueues, settlements, and for transactions of
     ///   the application.
-    /// - While a transaction of the application holds a job, since it has enqueued another which waits
-    ///   for it, a call that ends the claim of that job together with others fails as a whole, with
-    ///   `Timeout` after the deadline. The others are settled by then; the engine, which repeats the
-    ///   call, hears so when the transaction has ended.
+    /// - While a transaction of the application holds a job, since it has enqueued another which
+    ///   waits for it, a call that ends the claim of that job together with others fails as a
+    ///   whole, with `Timeout` after the deadline. The others are settled by then; the engine,
+    ///   which repeats the call, hears so when the transaction has ended.
     /// - Claims by permits wait for the ends of claims that have the same permits.
     /// - Heartbeats wait for other writes of the table of nodes, which are short.
     pub fn locking_reads(mut self, allowed: bool) -> Self {
@@ -99,8 +100,8 @@ impl Builder {
     /// `ALTER DATABASE`. Its session is as those of a store are.
     ///
     /// # Errors
-    /// `Misconfigured` and `Unavailable` as for [`connect`](Self::connect); the tables are not looked
-    /// at.
+    /// `Misconfigured` and `Unavailable` as for [`connect`](Self::connect); the tables are not
+    /// looked at.
     ///
     /// # Cancel safety
     /// Dropping the future gives the connection up.
@@ -137,7 +138,8 @@ impl Builder {
         // Calls have deadlines of their own, and so has connecting.
         driver.command_timeout(None);
         driver.handshake_timeout(None);
-        // The server keeps halves of characters too, and one must not make a whole answer unreadable.
+        // The server keeps halves of characters too, and one must not make a whole answer
+        // unreadable.
         driver.lossy_utf16_decoding(true);
         let plain = matches!(encryption, Encryption::Login | Encryption::Off);
         Ok(Config {
@@ -160,10 +162,11 @@ ratchet_sql::builder! {
     acquire_timeout;
     /// How long a call may take in all, before it fails with `Timeout`. 10 s unless set, as long as
     /// the engine waits for a store. It is also the longest that the server waits for a lock
-    /// (`LOCK_TIMEOUT`), so that it does not go on for long with what nobody waits for.
+    /// (`LOCK_TIMEOUT`), so that it does not go on for long with a statement that no caller waits
+    /// for.
     deadline;
-    /// How the connections are called in `sys.dm_exec_sessions`, `ratchet` unless set here or in the
-    /// URL.
+    /// How the connections are called in `sys.dm_exec_sessions`, `ratchet` unless set here or in
+    /// the URL.
     application_name;
     /// How long a connection is used before another takes its place. 30 min unless set.
     max_lifetime;

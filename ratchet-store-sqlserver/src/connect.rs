@@ -105,7 +105,8 @@ impl Connector {
 }
 
 /// Does work of the driver's without its logs. It writes every error of the server there, with the
-/// values in it: a key that is taken, which is an answer here, and a row that somebody holds.
+/// values in it: a key that is taken, which is an answer here, and a row that another transaction
+/// holds.
 pub(crate) async fn quietly<T>(work: impl Future<Output = T>) -> T {
     work.with_subscriber(Dispatch::none()).await
 }

@@ -33,8 +33,8 @@ pub(crate) const COMMIT_OWN: &str = "IF @@TRANCOUNT <> 1 THROW 50002, \
 pub(crate) const ROLL_BACK: &str = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION";
 
 /// A connection in use. If its use ends in the middle of a statement or of a transaction, or with
-/// the loss of the connection, it is closed and never used again: the driver cannot tell where in an
-/// answer a dropped call was.
+/// the loss of the connection, it is closed and never used again: the driver cannot tell where in
+/// an answer a dropped call was.
 pub(crate) struct Lease {
     held: Held,
     /// Whether a statement is going on or failed in a way that leaves the connection unknown.
@@ -178,12 +178,12 @@ impl Pool {
         self.max_connections
     }
 
-    /// Closes those that nobody uses now: they may be lost as well.
+    /// Closes the idle ones: they may be lost as well.
     pub(crate) fn drop_idle(&self) {
         self.pool.retain(|_, _| false);
     }
 
-    /// Closes those that nobody uses now, and the others when they come back.
+    /// Closes the idle ones, and the others when they come back.
     pub(crate) fn close(&self) {
         self.pool.close();
     }
@@ -212,8 +212,9 @@ impl Lease {
 
     /// Runs statements of an application's; how many rows the last of them changed.
     ///
-    /// Those with parameters run inside a procedure of the server's, which takes back at its end what
-    /// they have set. Those without are a batch of their own, whose counts the driver does not tell.
+    /// Those with parameters run inside a procedure of the server's, which takes back at its end
+    /// what they have set. Those without are a batch of their own, whose counts the driver does not
+    /// tell.
     pub(crate) async fn execute_text(
         &mut self,
         sql: &str,
@@ -292,8 +293,8 @@ impl Lease {
         self.batch(&anew).await.map(drop)
     }
 
-    /// Commits a transaction in which an application has run statements of its own, unless they have
-    /// ended it or begun another inside.
+    /// Commits a transaction in which an application has run statements of its own, unless they
+    /// have ended it or begun another inside.
     pub(crate) async fn commit_own(&mut self) -> Result<()> {
         let rows = self.batch(COMMIT_OWN).await?;
         match rows.first().map(|row| row.try_get::<i32>(0)) {
@@ -407,10 +408,10 @@ impl ratchet_sql::Lease<SqlServer> for Lease {
                 Ok(value)
             }
             Err(failure) => {
-                // An error has rolled back already, unless the server only refused to begin. If this
-                // fails too, the connection is closed, which rolls back as well.
+                // An error has rolled back already, unless the server only refused to begin. If
+                // this fails too, the connection is closed, which rolls back as well.
                 if !self.broken {
-                    // The caller is told what went wrong before.
+                    // The caller gets the earlier error.
                     let _ = self.end_with(ROLL_BACK).await;
                 }
                 Err(failure)
@@ -514,7 +515,7 @@ pub(crate) struct Liveness {
 }
 
 impl Liveness {
-    /// The connection, once nobody else uses it.
+    /// Returns the connection, once no other call uses it.
     pub(crate) async fn lease(&self) -> Result<Lease> {
         let mut slot = Arc::clone(&self.slot).lock_owned().await;
         if self.closed.load(Ordering::SeqCst) {

@@ -39,7 +39,7 @@ fn of_server(error: &TokenError) -> Failure {
     let what = Meaning::of(error.code(), error.message());
     let mut failure = Failure::new(what.kind(), told(error.code(), error.message()));
     failure.loss = match what.kind() {
-        // Whoever stands in for the server goes down, or comes up.
+        // A server behind the proxy goes down, or comes up.
         StoreErrorKind::Unavailable if error.code() == UNNUMBERED => Loss::Silent,
         _ => loss_of(error.code(), error.class()),
     };
@@ -49,9 +49,9 @@ fn of_server(error: &TokenError) -> Failure {
     failure
 }
 
-/// What is shown of an error of the server. Messages may quote stored values, so only those are shown
-/// whose number has a meaning here, and a few more, all of which name nothing but the server's own
-/// objects.
+/// What is shown of an error of the server. Messages may quote stored values, so only those are
+/// shown whose number has a meaning here, and a few more, all of which name nothing but the
+/// server's own objects.
 fn told(code: u32, message: &str) -> String {
     let meaning = Meaning::of(code, message);
     let message = match code {
@@ -70,7 +70,8 @@ const FATAL: u8 = 20;
 
 fn loss_of(code: u32, class: u8) -> Loss {
     match code {
-        // The database is read-only, or a copy that is; or was failed over and lets nobody write yet.
+        // The database is read-only, or a copy that is; or was failed over and refuses writes so
+        // far.
         3906 | 3908 | 979 | 978 | 976 => Loss::ReadOnly,
         // The session was killed; the server goes down. What was going on is rolled back.
         596 | 6001 | 6002 | 6004 | 6005 | 6006 => Loss::Told,
@@ -120,8 +121,8 @@ impl Meaning {
             3617 | 8649 | 10_053 | 10_054 | 10_060 => Self::Other(Unavailable),
             1101 | 1105 | 9002 | 1132 | 40_544 => Self::Other(Full),
             3906 | 3908 | 979 | 978 | 976 => Self::Other(ReadOnly),
-            // What a user may not do; 2760 and 1088 say of a schema and of a table that they are not
-            // there, or not for this user.
+            // What a user may not do; 2760 and 1088 say of a schema and of a table that they are
+            // not there, or not for this user.
             229 | 230 | 262 | 297 | 300 | 916 | 1088 | 2760 | 3701 | 3704 | 15_151 | 15_247 => {
                 Self::Forbidden
             }
@@ -148,8 +149,8 @@ impl Meaning {
             8622 => Self::Other(Misconfigured),
             // The driver and the server do not mean the same transaction.
             3988 | 3989 => Self::Other(Unavailable),
-            // A table, column, function or procedure that is not there or not ours, or is there already
-            // although nothing says so.
+            // A table, column, function or procedure that is not there or not ours, or is there
+            // already although nothing says so.
             207 | 208 | 213 | 1913 | 2705 | 2714 | 2812 | 4121 | 195 | 4104 | 4902 | 4924
             | 15_009 => Self::Other(SchemaMismatch(SchemaProblem::Altered)),
             823 | 824 | 825 | 605 | 2570 => Self::Other(Corrupt),
@@ -267,7 +268,7 @@ mod tests {
                 ],
             ),
             (Corrupt, &[605, 823, 824, 825, 2570]),
-            // Faults of a statement, and what nobody knows.
+            // Faults of a statement, and unknown errors.
             (
                 Other,
                 &[0, 102, 156, 245, 515, 547, 8134, 8178, 50_000, 50_003],

@@ -1,7 +1,7 @@
 //! Ratchet on SQL Server, version 2016 or later, and on what speaks its protocol and language.
 //!
-//! [`SqlServerStore`] keeps jobs, nodes and locks in one schema of a database, `ratchet` unless told
-//! otherwise; stores on different schemas never see each other. It needs nothing but tables: no
+//! [`SqlServerStore`] keeps jobs, nodes and locks in one schema of a database, `ratchet` by
+//! default; stores on different schemas never see each other. It needs nothing but tables: no
 //! procedure, no function, no trigger, no Service Broker, no agent job.
 //!
 //! # The database
@@ -15,15 +15,16 @@
 //! midway is closed and never used again; so is one that is dropped inside a transaction.
 //!
 //! # Wakeups
-//! There are none: nodes find the jobs of other processes by polling, up to one poll interval later.
-//! What SQL Server has for telling others, Service Broker, gives each message to one receiver, while a
-//! wakeup is for every node; it is off in many databases and in Azure SQL, needs objects and rights of
-//! its own, and a receiver holds a connection that the driver cannot interrupt. A coordinator over
-//! another transport can be given to nodes.
+//! There are none: nodes find the jobs of other processes by polling, up to one poll interval
+//! later. What SQL Server has for telling others, Service Broker, gives each message to one
+//! receiver, while a wakeup is for every node; it is off in many databases and in Azure SQL, needs
+//! objects and rights of its own, and a receiver holds a connection that the driver cannot
+//! interrupt. A coordinator over another transport can be given to nodes.
 //!
 //! # Babelfish
-//! The store runs on Babelfish for PostgreSQL too, which the tests use where there is no SQL Server.
-//! There table hints are accepted and do nothing: claims at the same time wait for each other.
+//! The store runs on Babelfish for PostgreSQL too, which the tests use where there is no SQL
+//! Server. There table hints are accepted and do nothing: claims at the same time wait for each
+//! other.
 
 mod app;
 mod config;

@@ -144,8 +144,8 @@ impl<'a> Schema<'a> {
         ))
     }
 
-    /// Refuses tables that are there for others only: whoever has no right to them does not even see
-    /// them.
+    /// Refuses tables that are there for others only: whoever has no right to them does not even
+    /// see them.
     async fn check_rights(&self, lease: &mut Lease) -> Result<()> {
         match lease.rows(self.schema.sql.applied_migrations.query()).await {
             Err(failure) if failure.forbidden => {

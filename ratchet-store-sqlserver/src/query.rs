@@ -2,8 +2,8 @@
 //!
 //! A list is one parameter however long it is: the driver has no table-valued parameters, and one
 //! parameter for each value would be another statement text for each length, of which there are at
-//! most 2,100. Nor is any parameter a text that is NULL, which the driver sends without a type; in a
-//! list it may be.
+//! most 2,100. Nor is any parameter a text that is NULL, which the driver sends without a type; in
+//! a list it may be.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -158,9 +158,9 @@ impl Cell for Uuid {
     }
 }
 
-/// In a text no character is written that JSON would have to escape, but for rare control characters:
-/// statements undo this (`{text x}`, words.rs). Not every server that can run the statements
-/// undoes what JSON escapes.
+/// In a text no character is written that JSON would have to escape, but for rare control
+/// characters: statements undo this (`{text x}`, words.rs). Not every server that can run the
+/// statements undoes what JSON escapes.
 impl Cell for &str {
     fn write(&self, out: &mut String) {
         let mut text = String::with_capacity(self.len() + 2);

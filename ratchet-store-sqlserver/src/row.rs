@@ -9,8 +9,8 @@ use uuid::Uuid;
 #[derive(Debug)]
 pub(crate) struct Row(tiberius::Row);
 
-/// The rows of all results of a batch, one after the other. Statements return one result; that those
-/// before it have no rows is nothing special.
+/// The rows of all results of a batch, one after the other. Statements return one result; that
+/// those before it have no rows is nothing special.
 pub(crate) fn all(results: Vec<Vec<tiberius::Row>>) -> Vec<Row> {
     results.into_iter().flatten().map(Row).collect()
 }

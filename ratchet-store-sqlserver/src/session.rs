@@ -27,8 +27,9 @@ impl Session {
     /// Nothing that statements rest on is left to the defaults of the login, the database or the
     /// server.
     ///
-    /// A server goes on with what nobody waits for, since a connection that is dropped says nothing;
-    /// no wait for a lock is longer than the deadline of a call, and an error ends the transaction.
+    /// A server goes on with a statement that no caller waits for, since a connection that is
+    /// dropped says nothing; no wait for a lock is longer than the deadline of a call, and an error
+    /// ends the transaction.
     pub(crate) fn new(deadline: Duration) -> Self {
         let lock_timeout = lock_timeout(deadline);
         let setup = format!(
@@ -48,8 +49,8 @@ impl Session {
 }
 
 /// What a session is like beyond the setup, in one text: where it is, as whom, and what is not set
-/// back by any name. A session in which an application has run statements of its own is used further
-/// only if this is as it was when it began.
+/// back by any name. A session in which an application has run statements of its own is used
+/// further only if this is as it was when it began.
 pub(crate) const CHARACTER: &str = "SELECT CAST(CONCAT(DB_NAME(), N'/', CURRENT_USER, N'/', \
      @@LANGUAGE, N'/', @@DATEFIRST, N'/', @@OPTIONS, N'/', @@TRANCOUNT, N'/', own.date_format, N'/', \
      own.deadlock_priority, N'/', own.transaction_isolation_level, N'/', \
@@ -131,8 +132,8 @@ fn check_reads(database: &str, will_do: bool) -> Result<()> {
     )))
 }
 
-/// What it means that a list cannot be read: that there is no such table, says an old server, and so
-/// does one that has to behave like one.
+/// What it means that a list cannot be read: that there is no such table, says an old server, and
+/// so does one that has to behave like one.
 fn without_json(database: &str, failure: Failure) -> Failure {
     if failure.kind != StoreErrorKind::SchemaMismatch(SchemaProblem::Altered) {
         return failure;

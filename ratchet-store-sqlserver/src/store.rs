@@ -53,8 +53,8 @@ impl SqlServerStore {
 
     /// The steps that make the tables in this schema, in order, for those who want to read or run
     /// them themselves. Run all that are missing, each in one transaction, and connect with
-    /// [`Builder::migrate`] off. The first begins with a line that creates the schema if it does not
-    /// exist.
+    /// [`Builder::migrate`] off. The first begins with a line that creates the schema if it does
+    /// not exist.
     #[must_use]
     pub fn migrations(schema: &str) -> Vec<Migration> {
         migrate::scripts(schema, migrate::STEPS)

@@ -314,7 +314,7 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>> {
     Ok(pairs)
 }
 
-/// The value at the beginning, and what stands behind it.
+/// Returns the value at the beginning, and what follows it.
 fn value(text: &str) -> Result<(String, &str)> {
     let close = match text.chars().next() {
         Some(quote @ ('"' | '\'')) => quote,

@@ -21,11 +21,11 @@ use crate::store::SqlServerStore;
 /// Any error of the server rolls the whole of it back (`XACT_ABORT`), and so does a lost race for a
 /// key: every later call on it fails. It neither commits nor begins by a statement.
 ///
-/// What a text without parameters sets in the session (`SET …`, `USE`) lasts until the end, when it is
-/// set back. A text with parameters runs inside a procedure (`sp_executesql`), at whose end SQL Server
-/// takes that back. If a text calls a procedure, makes a temporary table or sets what cannot be set
-/// back, nobody knows what is left in the session, and the connection is closed at the end and not used
-/// again.
+/// What a text without parameters sets in the session (`SET …`, `USE`) lasts until the end, when it
+/// is set back. A text with parameters runs inside a procedure (`sp_executesql`), at whose end SQL
+/// Server takes that back. If a text calls a procedure, makes a temporary table or sets what cannot
+/// be set back, what is left in the session is not known, and the connection is closed at the end
+/// and not used again.
 pub struct Transaction {
     lease: Lease,
     store: SqlServerStore,
@@ -82,9 +82,10 @@ impl Transaction {
     /// Commits, and gives the connection back.
     ///
     /// # Errors
-    /// `Unavailable` if an earlier call failed: then nothing was written. `Invalid` if the application
-    /// has ended the transaction by a statement, or begun another inside: what is open is rolled back.
-    /// Whatever else the database says; if the connection was lost, nobody knows whether it was committed.
+    /// `Unavailable` if an earlier call failed: then nothing was written. `Invalid` if the
+    /// application has ended the transaction by a statement, or begun another inside: what is open
+    /// is rolled back. Whatever else the database says; if the connection was lost, whether it was
+    /// committed is not known.
     pub async fn commit(mut self) -> Result<()> {
         const OPERATION: &str = "commit";
         self.start(OPERATION)?;
@@ -141,8 +142,8 @@ impl Transaction {
         done
     }
 
-    /// Before a call: until it is known to have gone well, the transaction has failed, so that a call
-    /// that is dropped fails it too.
+    /// Before a call: until it is known to have gone well, the transaction has failed, so that a
+    /// call that is dropped fails it too.
     fn start(&mut self, operation: &'static str) -> Result<()> {
         if self.failed {
             let text = "an earlier call failed, which rolled the transaction back";

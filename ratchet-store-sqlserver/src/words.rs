@@ -37,7 +37,8 @@ pub(crate) struct Words {
     seek: &'static str,
     /// How a row is come by whose key is known; see [`ranging`].
     range: &'static str,
-    /// What those who read add to their hints so that they pass over what somebody is writing.
+    /// What those who read add to their hints so that they pass over what another transaction is
+    /// writing.
     passing: &'static str,
 }
 
@@ -54,21 +55,22 @@ impl Words {
             } else {
                 "nvarchar(max)"
             },
-            // Where nobody passes over locked rows, all claims choose the same ones, and all but the
-            // first wait for nothing and come back with nothing. There they go one after the other.
+            // Where claims do not pass over locked rows, all claims choose the same ones, and all
+            // but the first wait for nothing and come back with nothing. There they go one after
+            // the other.
             together: if server.is_babelfish {
                 "Exclusive"
             } else {
                 "Shared"
             },
-            // On Babelfish a table that is written with OUTPUT and stands in FROM too is another one there:
-            // all of its rows are joined to each that is meant.
+            // On Babelfish a table that is written with OUTPUT and stands in FROM too is another
+            // one there: all of its rows are joined to each that is meant.
             seek: if server.is_babelfish {
                 ""
             } else {
                 ", {schema}.{table} WITH (FORCESEEK, ROWLOCK)"
             },
-            // Only there are rows passed over that somebody has locked; elsewhere it is a scan.
+            // Only there are locked rows passed over; elsewhere it is a scan.
             range: if server.is_babelfish {
                 "{one} = {other}"
             } else {
@@ -78,8 +80,8 @@ impl Words {
         }
     }
 
-    /// The same for a database where readers may wait for writers: claims, heartbeats and sweeps pass
-    /// over what somebody is writing.
+    /// The same for a database where readers may wait for writers: claims, heartbeats and sweeps
+    /// pass over what another transaction is writing.
     pub(crate) const fn locking_reads(mut self, locking: bool) -> Self {
         self.passing = if locking {
             ", READPAST, READCOMMITTEDLOCK"
@@ -129,8 +131,8 @@ pub(crate) const ESCAPES: [(&str, char); 6] = [
     ("~t", '~'),
 ];
 
-/// Puts in the place of each `{text x}` the text `x` of a list as it was before it was escaped, and of
-/// each `{name x}` the name, which has no control characters; in a binary collation: that of the
+/// Puts in the place of each `{text x}` the text `x` of a list as it was before it was escaped, and
+/// of each `{name x}` the name, which has no control characters; in a binary collation: that of the
 /// database may take what differs for the same, or for longer.
 fn unescaping(text: &str) -> String {
     let mut whole = String::with_capacity(text.len());
@@ -184,7 +186,7 @@ fn ranging(text: &str, range: &str) -> String {
     whole
 }
 
-/// What stands before the next of these words, whether it is a name, and what stands behind its
+/// Returns what precedes the next of these words, whether it is a name, and what follows its
 /// beginning.
 fn next_word(text: &str) -> Option<(&str, bool, &str)> {
     const BEGINNINGS: [(&str, bool); 2] = [("{text ", false), ("{name ", true)];
@@ -269,8 +271,8 @@ mod tests {
         assert_eq!(render(true), "ON locked.id = due.id AND a.b = c.d");
     }
 
-    /// What readers must not wait for is passed over where they would, and only there: elsewhere they
-    /// see the row as it was, and no hint may make them take locks.
+    /// What readers must not wait for is passed over where they would, and only there: elsewhere
+    /// they see the row as it was, and no hint may make them take locks.
     #[test]
     fn readers_pass_over_what_is_written_only_where_they_would_wait() {
         let words = |locking| {

@@ -1,7 +1,7 @@
 //! The conformance suite on SQL Server, or on Babelfish in its place: one schema per case, several
 //! handles on it. No case is left out on either. What Babelfish passes does not show how SQL Server
-//! itself locks: there are no locks on ranges and indexes, none that escalate, and no hints, so that
-//! nobody passes over a locked row; claims go one after the other there (`Words`).
+//! itself locks: there are no locks on ranges and indexes, none that escalate, and no hints, so
+//! that nobody passes over a locked row; claims go one after the other there (`Words`).
 
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
 mod server;
@@ -10,7 +10,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Fixture, Power, Provision, Residue, Suite, TestClock, Vandal};
+use ratchet_conformance::{
+    BoxError, Fixture, Place, Power, Provision, Residue, Suite, TestClock, Vandal,
+};
 use ratchet_core::SharedStore;
 
 use crate::server::Schema;

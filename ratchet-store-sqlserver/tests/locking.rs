@@ -1,5 +1,5 @@
-//! How the statements take their locks, shown by their text: on what stands in for SQL Server in tests
-//! nothing of it can be seen, since hints do nothing there.
+//! How the statements take their locks, shown by their text: on what stands in for SQL Server in
+//! tests nothing of it can be seen, since hints do nothing there.
 #![expect(clippy::unwrap_used, reason = "what cannot be read fails its test")]
 
 use std::fs;
@@ -167,8 +167,8 @@ impl Part {
     }
 }
 
-/// A job is locked by one key, whichever way it is come by. With an index that leads to the row, who
-/// holds the row and wants the index waits for who came by the index and wants the row.
+/// A job is locked by one key, whichever way it is come by. With an index that leads to the row,
+/// who holds the row and wants the index waits for who came by the index and wants the row.
 #[test]
 fn a_job_has_one_key_to_lock() {
     let mut clustered = 0;
@@ -247,9 +247,9 @@ fn what_is_passed_over_is_read_with_locks() {
     assert!(seen > 7, "{seen}");
 }
 
-/// Rows that are named in a table variable are locked in the order of its key, and no others are: by
-/// loops from the variable that seek each row. Otherwise the server may begin with the table, if that
-/// is small, and wait for rows that nobody asked about.
+/// Rows that are named in a table variable are locked in the order of its key, and no others are:
+/// by loops from the variable that seek each row. Otherwise the server may begin with the table, if
+/// that is small, and wait for rows that nobody asked about.
 #[test]
 fn locks_are_taken_by_seeks_in_the_order_of_a_key() {
     let mut seen = 0;

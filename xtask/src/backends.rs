@@ -24,7 +24,7 @@ pub(crate) struct Needs {
     pub(crate) url: &'static str,
     /// Returns the server that the variable names, or starts one.
     pub(crate) provide: fn() -> Result<Server>,
-    /// Starts one that nobody else uses, where that can be done.
+    /// Starts one for this run alone, where that can be done.
     pub(crate) own: fn() -> Result<Server>,
 }
 

@@ -51,7 +51,7 @@ struct Subject {
 /// The backends that the floor is written for.
 const FLOORS: [&str; 2] = ["sqlite", "postgres"];
 
-/// Every backend, each with its floor behind it if there is one.
+/// Every backend, each followed by its floor if there is one.
 static SUBJECTS: LazyLock<Vec<Subject>> = LazyLock::new(|| {
     let mut subjects = Vec::new();
     for Backend { name, bench, .. } in &BACKENDS {

@@ -35,7 +35,7 @@ enum Backend {
 }
 
 /// The tests are ordinary tests of the facade; here they get more rounds, and a server of their
-/// own, which nobody else misses while it is stopped.
+/// own, so that it can be stopped without disturbing others.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut test = process::cargo(&["test", "--release", "--package", "ratchet-acceptance"]);
     test.args(["--test", "chaos", "--"])

@@ -41,7 +41,7 @@ pub(crate) fn add(report: &mut Report, run: Report) {
     report.merge(Report { results });
 }
 
-/// Every result of the last run; none if there was no run.
+/// Every result of the last run; `None` if there was no run.
 pub(crate) fn read() -> Result<Report> {
     let dir = directory();
     if !dir.is_dir() {
@@ -50,7 +50,7 @@ pub(crate) fn read() -> Result<Report> {
     Report::read_dir(&dir).context("cannot read the conformance reports")
 }
 
-/// The cases of one store, counted; none if none of them ran.
+/// The cases of one store, counted; `None` if none of them ran.
 pub(crate) fn summary(report: &Report, store: &str) -> Option<String> {
     let count = |verdict| {
         let results = report.results.iter();

@@ -29,7 +29,7 @@ impl RedisCoordinator {
     /// How long to wait before connecting again.
     const PAUSE: Duration = Duration::from_secs(1);
 
-    /// Joins a channel: one per database, so that nobody wakes the nodes of another.
+    /// Joins a channel: one per database, so that no program wakes the nodes of another.
     ///
     /// # Errors
     /// If the URL is not one of Redis, or the server cannot be reached.

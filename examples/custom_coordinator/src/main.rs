@@ -1,4 +1,4 @@
-//! A coordinator of one's own: wakeups over Redis, from one process to a node in another.
+//! A custom coordinator: wakeups over Redis, from one process to a node in another.
 //!
 //! ```sh
 //! redis-server --port 6379 &

@@ -23,7 +23,7 @@ struct Listener {
 }
 
 impl FilteredCoordinator {
-    /// Wakeups a subscription may be behind before it is told to look everywhere.
+    /// How many wakeups a subscription may lag before they are replaced by one about any queue.
     const CAPACITY: usize = 256;
 
     /// A transport whose first node polls these queues.
@@ -61,7 +61,7 @@ impl ClusterCoordinator for FilteredCoordinator {
             queue.is_none_or(|queue| listener.queues.contains(queue))
         };
         for listener in self.lock().iter().filter(wanted) {
-            // An error only says that nobody listens there.
+            // An error only means that there are no subscribers.
             let _ = listener.wakeups.send(wakeup.clone());
         }
     }

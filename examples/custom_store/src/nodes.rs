@@ -1,4 +1,4 @@
-//! Nodes: who is alive, and what each is believed to run.
+//! Nodes: which are alive, and what each is believed to run.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

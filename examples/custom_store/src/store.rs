@@ -38,8 +38,8 @@ impl MapStore {
         }
     }
 
-    /// Runs one call as one transaction: nobody else sees the tables while it works on them, and it
-    /// reads the time once, inside of the transaction, in milliseconds since 1970.
+    /// Runs one call as one transaction: no other call sees the tables while it works on them, and
+    /// it reads the time once, inside of the transaction, in milliseconds since 1970.
     pub(crate) fn transaction<T>(&self, work: impl FnOnce(&mut Tables, i64) -> T) -> T {
         let tables = self.tables.lock();
         let mut tables = tables.unwrap_or_else(|broken| broken.into_inner());

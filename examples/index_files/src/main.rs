@@ -90,7 +90,7 @@ async fn build(cli: &Cli) -> Result<Node> {
         .heartbeat_interval(Duration::from_millis(300))
         .dead_after(Duration::from_secs(1))
         .reclaim_interval(Duration::from_millis(300))
-        // Whoever kills this does not mean the files that were being read.
+        // A kill of this process is not the fault of the files that were being read.
         .max_crashes(1_000_000)
         .build()?;
     Ok(node)

@@ -56,7 +56,7 @@ pub(crate) async fn print(client: &Client) -> Result<bool> {
             entry.bytes
         );
     }
-    // Whoever closes the pipe early has read enough.
+    // A reader that closes the pipe early has read enough.
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error.into()),
         _ => {}

@@ -112,7 +112,7 @@ impl Job for Pack {
     }
 
     async fn run(self, ctx: JobContext) -> JobResult {
-        // Only the head of a lane runs, so nobody else counts the customer's packed orders
+        // Only the head of a lane runs, so no other job counts the customer's packed orders
         // meanwhile.
         let sql = "UPDATE orders SET status = 'packed', packed = 1 + (SELECT COUNT(*) FROM orders o
                    WHERE o.customer = orders.customer AND o.packed IS NOT NULL) WHERE id = $1 AND packed IS NULL";

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::db::Db;
 use crate::jobs::{Charge, Expire, Mail, Pack, Ship};
 
-/// Orders from this amount on are shipped once somebody has approved them.
+/// Orders from this amount on are shipped once they are approved.
 pub const BIG: i64 = 50_000;
 
 /// How long a big order waits for its approval.

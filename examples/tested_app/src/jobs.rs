@@ -8,7 +8,7 @@ use ratchet::{BoxError, Job, JobContext, JobError, JobResult, NewJob, Requires, 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// When somebody who has not confirmed is reminded.
+/// When a customer who has not confirmed is reminded.
 pub const REMIND_AFTER: Duration = Duration::from_secs(3 * 24 * 3_600);
 
 /// Stands for the mail server and for the table of readers.
@@ -33,7 +33,7 @@ impl Office {
     }
 }
 
-/// Somebody signed up.
+/// A customer signed up.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct SignUp {
     /// Where the letters go.
@@ -114,7 +114,7 @@ impl Job for Letter {
     }
 }
 
-/// Somebody may have to be reminded.
+/// A customer may have to be reminded.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Remind {
     /// Where the letter goes.

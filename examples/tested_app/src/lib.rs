@@ -11,7 +11,7 @@ use tower::timeout::TimeoutLayer;
 
 use crate::jobs::{Letter, Office, Remind, SignUp};
 
-/// Counts what somebody has to look at.
+/// Counts what an operator has to look at.
 #[derive(Clone, Debug, Default)]
 pub struct DeadLetters(Arc<AtomicU64>);
 

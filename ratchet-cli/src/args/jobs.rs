@@ -25,7 +25,7 @@ pub(crate) enum JobsCommand {
         /// The most jobs to list; 50 unless given, with --stream all
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         limit: Option<u64>,
-        /// Only jobs behind this one
+        /// Only jobs after this one
         #[arg(long, value_name = "ID")]
         after: Option<JobId>,
         /// The order
@@ -39,7 +39,7 @@ pub(crate) enum JobsCommand {
     Show {
         /// The job
         id: JobId,
-        /// Show payload, result and checkpoint, which may hold what is nobody's business
+        /// Show payload, result and checkpoint, which may be confidential
         #[arg(long)]
         payload: bool,
     },
@@ -49,7 +49,7 @@ pub(crate) enum JobsCommand {
         #[arg(required = true)]
         ids: Vec<JobId>,
     },
-    /// Cancel jobs: at once if they wait; running ones are told within a heartbeat
+    /// Cancel jobs: at once if they wait; running ones see the request within a heartbeat
     Cancel {
         /// The jobs
         ids: Vec<JobId>,
@@ -209,7 +209,7 @@ pub(crate) struct Enqueue {
     /// lowest, low, normal, high or critical
     #[arg(long, value_enum)]
     pub(crate) priority: Option<Priority>,
-    /// Not before so long from now: 30s, 2h
+    /// Not before this long from now: 30s, 2h
     #[arg(long, value_parser = parse::duration, value_name = "DURATION")]
     pub(crate) delay: Option<Duration>,
     /// Not before this time: 2030-12-31T23:59:00Z

@@ -147,7 +147,7 @@ fn tell(id: JobId, outcome: ActionOutcome) -> (One, Option<Failure>) {
     (one, failure)
 }
 
-/// Acts on all jobs that match, once somebody has agreed.
+/// Acts on all jobs that match, once the user has agreed.
 async fn act_on_all(
     app: &mut App,
     bulk: &Bulk,
@@ -235,7 +235,7 @@ impl Found {
         self.count == 0 && !self.more
     }
 
-    /// How many may be acted on: as many as were asked for, and if somebody was asked and told an
+    /// How many may be acted on: as many as were asked for, and if the user was asked and shown an
     /// exact count, no more than that.
     fn agreed(&self, limit: Option<u64>, yes: bool) -> u64 {
         let limit = limit.unwrap_or(u64::MAX);
@@ -309,7 +309,7 @@ async fn look(
     }
 }
 
-/// Deletes ended jobs of a certain age, once somebody has agreed.
+/// Deletes ended jobs of a certain age, once the user has agreed.
 pub(super) async fn purge(app: &mut App, purge: Purge) -> Result<(), Failure> {
     let states = ended_states(&purge)?;
     let client = app.client().await?;

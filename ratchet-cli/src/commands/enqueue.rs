@@ -31,14 +31,14 @@ pub(super) async fn run(app: &mut App, job: Enqueue) -> Result<(), Failure> {
     }
     app.out.line(job)?;
     if !created {
-        // Scripts take the id from stdout. There is nobody left to tell if this fails.
+        // Scripts take the id from stdout. If this fails, no reader is left.
         let remark = "that job has the key already; nothing was enqueued";
         drop(writeln!(anstream::stderr(), "{remark}"));
     }
     Ok(())
 }
 
-/// All that stdin has. Whoever does not wait for it to end leaves a thread behind that does.
+/// Reads stdin to its end. If the future is dropped, a thread goes on reading.
 async fn from_stdin() -> Result<String, Failure> {
     let read = tokio::task::spawn_blocking(|| std::io::read_to_string(std::io::stdin()));
     let read = read.await;

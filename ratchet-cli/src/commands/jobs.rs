@@ -17,7 +17,7 @@ use crate::output::{
 
 /// How many jobs are read at once.
 const PAGE: usize = 200;
-/// How many are listed unless somebody says.
+/// How many are listed by default.
 const LISTED: usize = 50;
 
 /// A job and its attempts.

@@ -11,7 +11,7 @@ use crate::app::{App, connect};
 use crate::args::Serve;
 use crate::exit::{Failure, warn};
 
-/// Where it listens: the one thing that programs are told.
+/// Where it listens: the only output that programs read.
 #[derive(Serialize)]
 struct Listening {
     address: SocketAddr,
@@ -59,7 +59,7 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
     for exposed in access.exposed(&config.http, address) {
         warn(&exposed, app.out.is_json());
     }
-    // Before anybody is told where it listens.
+    // Before it prints where it listens.
     let stopped = ratchet::shutdown_signal();
     if app.out.is_json() {
         app.out.record(&Listening {

@@ -32,7 +32,7 @@ const fn is_invisible(c: char) -> bool {
     )
 }
 
-/// The text, cut to so many characters.
+/// Returns the text, cut to this many characters.
 pub(crate) fn short(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

@@ -24,7 +24,7 @@ section! {
         /// fourth.
         max_crashes: Option<u32>, default 3;
 
-        /// Leaves it for so long to other nodes to take over from a leader that vanished.
+        /// How long this node lets others take over first after a leader has vanished.
         takeover_delay: Option<Duration> as "duration", default "0s";
 
         /// How often a leader renews its lock, and others look whether they can lead.

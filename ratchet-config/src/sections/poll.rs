@@ -12,7 +12,7 @@ section! {
         /// The longest delay between two polls of an idle node: what a lost wakeup costs.
         max: Option<Duration> as "duration", default "1s", setting "poll_interval.max";
 
-        /// How often the node looks for claims that nobody works on.
+        /// How often the node looks for claims whose node is gone.
         reclaim_interval: Option<Duration> as "duration", default "5s";
 
         /// How long at most the node sleeps before it looks for recurring definitions that another

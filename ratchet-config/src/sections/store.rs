@@ -17,8 +17,8 @@ section! {
         /// A file with the URL in its first line. Not together with `url`.
         url_file: Option<PathBuf>, example "\"/run/secrets/ratchet-url\"";
 
-        /// Whether to create and upgrade the tables. If not, connecting is refused unless somebody
-        /// else has.
+        /// Whether to create and upgrade the tables. If not, connecting is refused unless another
+        /// program else has.
         migrate: bool, default true, initially true;
 
         /// How many connections the pool may have, but for the few for heartbeats, locks and
@@ -80,7 +80,7 @@ section! {
         /// How long a call waits for other processes that write.
         busy_timeout: Option<Duration> as "duration", default "5s";
 
-        /// Grows the file to so many pages (of 4 KiB unless it was made with others) and no
+        /// Grows the file to this many pages (of 4 KiB by default) and no
         /// further. Unset, without bounds.
         max_pages: Option<u32>, example "262144";
     }
@@ -145,8 +145,8 @@ section! {
         /// says, and `"required"`.
         encryption: Option<Encryption>, example "\"strict\"";
 
-        /// Takes whatever certificate the server shows: whoever can answer in its place then reads
-        /// everything.
+        /// Takes whatever certificate the server shows: a host that can answer in its place then
+        /// reads everything.
         trust_any_certificate: Option<bool>, default false;
 
         /// Takes certificates of this authority, a `.pem`, `.crt` or `.der` file, beside those that

@@ -14,11 +14,23 @@ impl Client {
 }
 
 /// Looks at archived jobs. Cheap to clone.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet::{ArchiveFilter, PageRequest, Ratchet};
+///
+/// let client = Ratchet::client(ratchet::connect("memory:").await?);
+/// if let Some(archive) = client.archive() {
+///     let page = archive.list(&ArchiveFilter::default(), &PageRequest::first(50)).await?;
+///     assert!(page.jobs.is_empty());
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct ArchiveClient(Client);
 
 impl ArchiveClient {
-    /// Reads an archived job; none if it is not in the archive or cannot be read.
+    /// Reads an archived job. Returns `None` if it is not in the archive or cannot be read.
     ///
     /// # Errors
     /// A failure of the store.

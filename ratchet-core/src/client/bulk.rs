@@ -45,7 +45,7 @@ impl Client {
 /// It is *not* one transaction: each pass is, and each job is changed as a whole or not at all.
 /// What a pass did stays done, whatever becomes of the next. A job that is enqueued, or comes to
 /// match, behind the place that was reached is found; one before that place is not. Jobs that
-/// cannot take the action are passed over and not counted, those that somebody else changes
+/// cannot take the action are passed over and not counted, those that another caller changes
 /// meanwhile among them.
 #[derive(Debug)]
 pub struct Bulk {
@@ -60,7 +60,7 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// How many jobs a pass takes unless told otherwise: few enough that nobody waits for it long.
+    /// The default number of jobs in a pass: few enough that no other call waits for it long.
     const PASS: usize = 500;
 
     /// Sets how many jobs one pass takes at most; at least 1. Default 500.

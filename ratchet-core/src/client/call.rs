@@ -11,7 +11,7 @@ use crate::outage::Outage;
 use crate::store::{Checked, SharedStore, Store};
 use crate::time;
 
-/// The store behind its door, with a deadline of the caller's on every call and a count of them.
+/// The store, with the client's own deadline on every call and a count of the calls.
 #[derive(Debug)]
 pub(crate) struct Calls {
     store: SharedStore,

@@ -27,7 +27,7 @@ impl Client {
 
     /// Lists the roles that have ever had a leader, and who leads in them now, by role. Of `nodes`,
     /// as they were read just before, those that have ended lead no more
-    /// ([`Leader::unless_ended`]); with none given, whoever has the lock leads.
+    /// ([`Leader::unless_ended`]); if it is `None`, the holder of the lock leads.
     ///
     /// # Errors
     /// A failure of the store.

@@ -3,7 +3,7 @@ use crate::error::Result;
 use crate::model::Finding;
 
 impl Client {
-    /// What the store finds when it looks at its database; none if it cannot look.
+    /// Returns what the store finds when it inspects its database; `None` if it cannot inspect it.
     ///
     /// # Errors
     /// A failure of the store.

@@ -40,7 +40,7 @@ impl Workflow {
         Self::default()
     }
 
-    /// Adds a job, which waits for nobody until its step is told to.
+    /// Adds a job. It waits for no other until its step says so.
     pub fn add(&self, job: NewJob) -> Step {
         let id = job.id();
         let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -128,7 +128,7 @@ impl Client {
         }))
     }
 
-    /// The store behind it.
+    /// Returns the store that it uses.
     #[must_use]
     pub fn store(&self) -> &SharedStore {
         self.0.calls.store()
@@ -302,7 +302,8 @@ impl Client {
             .await
     }
 
-    /// Cancels a job: at once if it waits; if it runs, its body is told within a heartbeat.
+    /// Cancels a job: at once if it waits; if it runs, its body sees the request within a
+    /// heartbeat.
     ///
     /// # Errors
     /// A failure of the store.

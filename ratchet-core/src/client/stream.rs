@@ -37,7 +37,7 @@ pub struct StreamError {
 
 impl Client {
     /// Enqueues any number of jobs, as fast as the store takes them: in calls of up to 1,000 jobs
-    /// and about 4 MiB of payloads, one after the other, so that only so many are in memory.
+    /// and about 4 MiB of payloads, one after the other, so that no more than that is in memory.
     ///
     /// Each call is all or nothing where [`enqueue_all`](Self::enqueue_all) is; the whole is not. A
     /// job with an [idempotency key](crate::NewJob::idempotency_key) can be enqueued again after a

@@ -50,7 +50,7 @@ impl Client {
     /// # async fn reload(client: ratchet::Client) -> ratchet::Result<()> {
     /// let mut watch = client.watch("config")?;
     /// loop {
-    ///     // At once the first time, then whenever somebody has bumped it.
+    ///     // At once the first time, then after each bump.
     ///     let version = watch.changed().await;
     ///     load().await;
     ///     println!("configuration {version} is in use");
@@ -71,6 +71,18 @@ impl Client {
 }
 
 /// The versions of a namespace, as they come. See [`Client::watch`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet::Ratchet;
+///
+/// let client = Ratchet::client(ratchet::connect("memory:").await?);
+/// let mut prices = client.watch("prices")?;
+/// assert_eq!(prices.changed().await, 0);
+/// client.bump("prices").await?;
+/// assert!(prices.changed().await > 0);
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct VersionWatch {
     client: Client,

@@ -18,6 +18,16 @@ use crate::route::Route;
 
 /// Which enqueued jobs nodes are woken up for. The rest are found by their next poll: with the
 /// defaults up to 1 s later.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet::{NewJob, Ratchet, Wakes};
+///
+/// let client = Ratchet::client(ratchet::connect("memory:").await?);
+/// let quiet = client.with_wakes(Wakes::Never);
+/// quiet.enqueue(NewJob::new("cleanup", &1)).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wakes {
     /// Those that are due at once.

@@ -138,7 +138,7 @@ impl Client {
         Ok(closed)
     }
 
-    /// Reads how a batch stands; none if there is no such batch.
+    /// Reads a batch with the counts of its jobs. Returns `None` if there is no such batch.
     ///
     /// # Errors
     /// `Invalid` if the store has no batches, or a failure of the store.

@@ -27,6 +27,14 @@ const TTL: &str = "leader_timings.ttl";
 /// answered, one `heartbeat` later, or its `fence_timeout` ends. Guarded writes stay exclusive.
 ///
 /// [`LockStore`]: crate::store::LockStore
+///
+/// ```
+/// use std::time::Duration;
+/// use ratchet::LeaderTimings;
+///
+/// let timings = LeaderTimings::of_ttl(Duration::from_secs(24));
+/// assert_eq!(timings.heartbeat, Duration::from_secs(6));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaderTimings {

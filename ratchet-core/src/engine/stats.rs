@@ -3,6 +3,24 @@
 use crate::name::Name;
 
 /// What a node has done since it was built.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use ratchet::{Job, JobContext, JobResult};
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct Mail;
+/// # impl Job for Mail {
+/// #     const KIND: &'static str = "mail";
+/// #     type Output = ();
+/// #     async fn run(self, _: JobContext) -> JobResult { Ok(()) }
+/// # }
+/// use ratchet::Ratchet;
+///
+/// let store = ratchet::connect("memory:").await?;
+/// let node = Ratchet::builder(store).register::<Mail>().build()?;
+/// assert_eq!(node.stats().claimed, 0);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeStats {

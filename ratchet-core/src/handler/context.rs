@@ -262,13 +262,27 @@ impl fmt::Debug for JobContext {
 }
 
 /// Why a body should stop, the gravest last: a graver reason replaces a lesser one.
+///
+/// ```
+/// use ratchet::{CancelReason, JobContext, JobError, JobResult};
+///
+/// async fn body(ctx: JobContext) -> JobResult {
+///     let reason = ctx.cancelled().await;
+///     match reason {
+///         CancelReason::Shutdown => println!("another node continues"),
+///         reason => println!("stops because of {reason:?}"),
+///     }
+///     Err(JobError::from("stopped"))
+/// }
+/// # let _ = body;
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum CancelReason {
     /// 80 % of the job's timeout are over; at 100 % the body is dropped.
     SoftTimeout = 1,
-    /// Somebody cancelled the job; whatever the body returns, the job ends cancelled.
+    /// The job was cancelled by a client; whatever the body returns, the job ends cancelled.
     Requested = 2,
     /// The node shuts down; bodies that do not end now are dropped and their jobs handed back.
     Shutdown = 3,
@@ -285,7 +299,7 @@ impl CancelReason {
     ];
 }
 
-/// Tells a body to stop, once. What is needed to wait is made only if somebody waits.
+/// Asks a body to stop, once. What is needed to wait is created by the first wait.
 #[derive(Clone, Default)]
 pub(crate) struct CancelHandle(Arc<CancelState>);
 

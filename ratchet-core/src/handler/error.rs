@@ -39,7 +39,16 @@ pub struct JobError {
     message: String,
 }
 
-/// What is to become of a job whose body did not succeed.
+/// What happens to a job whose body did not succeed.
+///
+/// ```
+/// use std::time::Duration;
+/// use ratchet::{JobError, Verdict};
+///
+/// assert_eq!(JobError::from("busy").verdict(), Verdict::Retry);
+/// let later = JobError::snooze(Duration::from_secs(60));
+/// assert_eq!(later.verdict(), Verdict::Snooze(Duration::from_secs(60)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {

@@ -104,7 +104,7 @@ impl JobResponse {
         Self { result }
     }
 
-    /// What is to be kept as the job's result.
+    /// The result of the job.
     #[must_use]
     pub const fn result(&self) -> Option<&Json> {
         self.result.as_ref()
@@ -244,7 +244,7 @@ impl Inside for Innermost {
     }
 }
 
-/// The service of somebody's layer.
+/// The service that a layer of the application made.
 #[derive(Clone)]
 struct Layered<S>(S);
 

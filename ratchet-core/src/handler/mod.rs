@@ -51,7 +51,7 @@ use crate::model::NewJob;
 /// # assert!(job.validate().is_ok());
 /// ```
 pub trait Job: Serialize + DeserializeOwned + Send + 'static {
-    /// The name under which jobs of this type are stored. Whoever changes it keeps the old one
+    /// The name under which jobs of this type are stored. If you change it, keep the old one
     /// among the [`ALIASES`](Self::ALIASES).
     const KIND: &'static str;
 
@@ -168,7 +168,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     }
 
     /// What follows from the arguments of this job: its lane, keys, tags, priority. It is applied
-    /// to the [`defaults`](Self::defaults), so nobody who enqueues the job can forget it.
+    /// to the [`defaults`](Self::defaults), so no caller can forget it.
     ///
     /// ```
     /// # use ratchet::{Job, JobContext, JobResult, NewJob};

@@ -15,12 +15,12 @@ pub struct ParentJob {
     pub id: JobId,
     /// What it was waited for, and what became of that.
     pub link: Link,
-    /// How it stands now; none if it was purged meanwhile.
+    /// Its record now; `None` if it was purged meanwhile.
     pub record: Option<JobRecord>,
 }
 
 impl ParentJob {
-    /// Its state; none if it was purged meanwhile.
+    /// Its state; `None` if it was purged meanwhile.
     #[must_use]
     pub fn state(&self) -> Option<JobState> {
         self.record.as_ref().map(|job| job.state)
@@ -51,7 +51,7 @@ pub struct ParentBatch {
     pub id: BatchId,
     /// What it was waited for, and what became of that.
     pub link: Link,
-    /// How it stands now, with how many of its jobs ended how; none if it was purged meanwhile.
+    /// Its record now, with its jobs counted by outcome; `None` if it was purged meanwhile.
     pub record: Option<BatchRecord>,
 }
 
@@ -120,7 +120,7 @@ impl JobContext {
             .collect())
     }
 
-    /// What the signal says that the job waited for; none if it waited for no signal.
+    /// Returns the payload of the signal that the job waited for; `None` if it waited for none.
     ///
     /// # Errors
     /// `Invalid` if it is not the JSON of a `T`, or a failure of the store.

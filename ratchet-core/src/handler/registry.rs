@@ -13,7 +13,7 @@ use crate::json::{Json, misfit};
 use crate::model::check_payload_version;
 use crate::name::Name;
 
-/// The body of a job, running: its result is what is to be kept.
+/// The running body of a job, which yields the result to store.
 pub(crate) type Body = BoxFuture<'static, JobResult<Option<Json>>>;
 
 /// A handler whose job type is forgotten.
@@ -146,7 +146,7 @@ impl Registry {
         named.filter_map(move |(name, handler)| (handler.kind() == kind).then_some(name))
     }
 
-    /// Which form the payloads of a kind have; none if there is no handler.
+    /// Returns the payload version of a kind; `None` if there is no handler.
     pub(crate) fn version(&self, kind: &Name) -> Option<u32> {
         Some(self.handlers.get(kind)?.version())
     }

@@ -2,8 +2,8 @@ use std::fmt;
 
 use crate::name::Name;
 
-/// What a rate is counted under: a kind of jobs, and perhaps a key that some jobs of it share, such as
-/// a tenant.
+/// What a rate is counted under: a kind of jobs, and perhaps a key that some jobs of it share, such
+/// as a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RateKey {
     kind: Name,
@@ -35,7 +35,7 @@ impl RateKey {
         &self.kind
     }
 
-    /// What some jobs of the kind share; none: all of them are meant.
+    /// What some jobs of the kind share; `None` for all jobs of the kind.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()

@@ -12,9 +12,9 @@ use crate::rate::Rate;
 /// How many bodies of a kind of jobs begin in a time, for
 /// [`NodeBuilder::rate_limit`](crate::NodeBuilder::rate_limit).
 ///
-/// Each node counts by itself unless told otherwise: [`strict`](Self::strict),
-/// [`hybrid`](Self::hybrid), [`limiter`](Self::limiter). All jobs of the kind share the rate, unless
-/// they have keys ([`by`](Self::by)).
+/// By default each node counts for itself. See [`strict`](Self::strict), [`hybrid`](Self::hybrid),
+/// [`limiter`](Self::limiter). All jobs of the kind share the rate, unless they have keys
+/// ([`by`](Self::by)).
 ///
 /// ```
 /// # use ratchet::{Job, JobContext, JobResult};
@@ -79,17 +79,17 @@ impl<J: Job> RateLimit<J> {
         }
     }
 
-    /// So many in a second.
+    /// Limits starts to this many a second.
     pub const fn per_second(starts: u32) -> Self {
         Self::new(Rate::new(starts, Duration::from_secs(1)))
     }
 
-    /// So many in a minute.
+    /// Limits starts to this many a minute.
     pub const fn per_minute(starts: u32) -> Self {
         Self::new(Rate::new(starts, Duration::from_secs(60)))
     }
 
-    /// So many in an hour.
+    /// Limits starts to this many an hour.
     pub const fn per_hour(starts: u32) -> Self {
         Self::new(Rate::new(starts, Duration::from_secs(3_600)))
     }
@@ -120,8 +120,8 @@ impl<J: Job> RateLimit<J> {
         self
     }
 
-    /// Gives each key its own rate: jobs for which `key` returns the same text share it, and those for
-    /// which it returns `None` share the global key of their kind.
+    /// Gives each key its own rate: jobs for which `key` returns the same text share it, and those
+    /// for which it returns `None` share the global key of their kind.
     ///
     /// A job whose key has to wait is put off for that time, at no cost to it but its place in the
     /// claim order among jobs of its priority.
@@ -201,8 +201,8 @@ impl Counted {
         self.key_of.is_some()
     }
 
-    /// The key that a job with a payload of this version counts under; none if the payload cannot be read, which
-    /// its handler will find too.
+    /// The key that a job with a payload of this version counts under; none if the payload cannot
+    /// be read, which its handler will find too.
     pub(crate) fn key(&self, payload: &Json, version: u32) -> Option<RateKey> {
         let kind = self.kind.clone();
         let Some(key_of) = &self.key_of else {

@@ -45,7 +45,8 @@ pub enum Ask {
     /// parents that end at once the second sees what the first decided.
     Children(Vec<Parent>),
     /// Count these jobs, each with its terminal state, in the batches they are in, unless they were
-    /// counted before, and tell [`Cascade::counted`] how these batches stand then. They stay locked.
+    /// counted before, and tell [`Cascade::counted`] how these batches stand then. They stay
+    /// locked.
     Count(Vec<(JobId, JobState)>),
 }
 
@@ -114,7 +115,7 @@ pub struct OpenLink {
     pub place: u32,
     /// Whom it waits for.
     pub parent: Parent,
-    /// What for; none if what is stored cannot be read: then nothing meets it.
+    /// The condition; `None` if the stored one cannot be read, which nothing meets.
     pub after: Option<After>,
 }
 
@@ -125,8 +126,8 @@ impl Cascade {
         Self::default()
     }
 
-    /// Notes a job that has ended, now or before its children were stored. One that is known already
-    /// is not noted again: it may be the parent of many.
+    /// Notes a job that has ended, now or before its children were stored. One that is known
+    /// already is not noted again: it may be the parent of many.
     pub fn ended(&mut self, job: EndedJob) {
         debug_assert!(job.state.is_terminal(), "{job:?}");
         if self.ends.contains_key(&job.job) {
@@ -150,7 +151,7 @@ impl Cascade {
         self.batches.insert(batch.id, batch);
     }
 
-    /// Says what is to be done next; none: all is done.
+    /// Returns the next thing to do; `None` when all is done.
     #[expect(
         clippy::should_implement_trait,
         reason = "between two calls the answer is given, which no iterator allows"

@@ -12,8 +12,8 @@ use crate::model::{After, Enqueued, NewJob, Parent};
 /// the job that stands for it.
 ///
 /// # Errors
-/// [`InvalidInput`], naming `parent`, if jobs would wait for each other in a circle, or too many one after
-/// the other, as duplicates can make them do.
+/// [`InvalidInput`], naming `parent`, if jobs would wait for each other in a circle, or too many
+/// one after the other, as duplicates can make them do.
 pub(super) fn resolve(
     jobs: &[NewJob],
     answers: &[Enqueued],
@@ -44,7 +44,8 @@ pub(super) fn resolve(
 }
 
 /// Refuses jobs that wait for each other, or for themselves, directly or over the batches that they
-/// are in, since none of them could ever run; and more than [`MAX_GENERATIONS`] one after the other.
+/// are in, since none of them could ever run; and more than [`MAX_GENERATIONS`] one after the
+/// other.
 pub(crate) fn refuse_cycles(jobs: &[NewJob]) -> Result<(), InvalidInput> {
     if jobs.iter().all(|job| job.spec().after.is_empty()) {
         return Ok(());
@@ -71,7 +72,7 @@ impl Graph {
     }
 
     fn refuse_cycles(mut self) -> Result<(), InvalidInput> {
-        // Who is not of this enqueue waits for none of it.
+        // A job that is not part of this enqueue waits for none of it.
         let known: BTreeSet<Parent> = self.0.keys().copied().collect();
         let mut waiting: BTreeMap<Parent, Vec<Parent>> = BTreeMap::new();
         for (child, parents) in &mut self.0 {
@@ -112,7 +113,7 @@ impl Graph {
         Ok(())
     }
 
-    /// One that waits for itself; everybody who is left waits for somebody who is left.
+    /// Returns a job that waits for itself; each job that is left waits for another that is left.
     fn on_a_cycle(&self) -> Option<Parent> {
         let mut at = *self.0.keys().next()?;
         let mut seen = BTreeSet::new();

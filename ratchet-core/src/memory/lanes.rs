@@ -32,7 +32,7 @@ impl Lanes {
         place.state
     }
 
-    /// Takes a job that has ended out of its lane and says who is the head then.
+    /// Takes a job that has ended out of its lane, and returns the new head.
     pub(super) fn leave(&mut self, job: &JobRecord) -> Option<JobId> {
         let lane = lane_of(job)?;
         let members = self.0.get_mut(&lane)?;

@@ -29,7 +29,7 @@ impl Links {
         self.ended.insert(job);
     }
 
-    /// Notes that a batch was closed, or that somebody waits for it.
+    /// Notes that a batch was closed, or that a job waits for it.
     pub(super) fn changed(&mut self, batch: BatchId) {
         self.changed.insert(batch);
     }
@@ -181,7 +181,7 @@ impl Tables {
     }
 }
 
-/// A signal that may come for so long from now on.
+/// Waits for a signal for this long from now on.
 pub(super) fn awaited(timeout: std::time::Duration, now: i64) -> SignalRecord {
     let deadline: Timestamp = from_millis(now.saturating_add(time::duration_millis(timeout)));
     SignalRecord::new(deadline)

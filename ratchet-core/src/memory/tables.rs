@@ -20,7 +20,7 @@ pub(super) struct Tables {
     pending: HashMap<Route, [Level; Priority::ALL.len()]>,
     running: BTreeSet<JobId>,
     finished: BTreeSet<(i64, JobId)>,
-    /// Who has a unique key: an unfinished job.
+    /// The unfinished job that has each unique key.
     pub(super) unique_keys: HashMap<Name, JobId>,
     /// Who first had an idempotency key; never forgotten.
     pub(super) idempotency_keys: HashMap<Name, JobId>,
@@ -47,7 +47,7 @@ type Level = BTreeSet<(i64, JobId)>;
 #[derive(Clone)]
 pub(super) struct Row {
     pub(super) job: JobRecord,
-    /// When the claim last gave a sign of life; none: its body has not been seen to begin.
+    /// When the claim last gave a sign of life; `None` until its body has begun.
     pub(super) last_report: Option<i64>,
     /// The claim that was settled last.
     pub(super) settled: Option<ClaimToken>,

@@ -50,7 +50,7 @@ pub enum Values {
     Kinds,
     /// A pool of the node.
     Pools,
-    /// A role that somebody in this process stands for.
+    /// A role for which this process is a candidate.
     Roles,
     /// A queue that [`NodeBuilder::measured_queues`](crate::NodeBuilder::measured_queues) names, of
     /// which there are at most 50.
@@ -313,12 +313,12 @@ catalog! {
             "poller", "heartbeat", "join", "executor", "settler", "leader", "recurring", "limiter",
             "enqueue", "batch", "version"
         ])]
-        "How long somebody means to wait before trying a store again that has failed.";
+        "How long a caller waits before it tries a store again that has failed.";
 
     // Recurring definitions.
     RECURRING_FIRED: Counter "ratchet_recurring_fired_total"
         [one_of("outcome", &["created", "skipped", "stale"])]
-        "Slots of recurring definitions: a job was made, was left out since one of them runs, or somebody else had been here.";
+        "Slots of recurring definitions: a job was made, was left out since one of them runs, or another node had fired it.";
     RECURRING_MISSED: Counter "ratchet_recurring_missed_total" []
         "Times a definition was fired while slots of it had been missed that do not run.";
     RECURRING_LATENESS: Histogram "ratchet_recurring_lateness_seconds" []

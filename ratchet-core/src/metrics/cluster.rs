@@ -32,11 +32,11 @@ pub(crate) enum StepDown {
     Resigned,
     /// It could not be renewed in time.
     Fenced,
-    /// The lock turned out to be somebody else's.
+    /// Counts a lock that another owner turned out to hold.
     Superseded,
 }
 
-/// Somebody stands for this role, and does not lead yet.
+/// Notes a candidate for this role that does not lead yet.
 pub(crate) fn candidate(role: &Name) {
     LEADER.gauge([role.shared()]).increment(0.0);
     STEP_DOWNS.begin(&[role.shared()]);
@@ -111,12 +111,12 @@ pub(crate) fn wakeup_sent(sent: bool) {
     WAKEUPS_SENT.counter([outcome.into()]).increment(1);
 }
 
-/// A hint of somebody else cut the wait of this pool's poller.
+/// Counts a wakeup that ended the wait of this pool's poller.
 pub(crate) fn wakeup_received(pool: &Name) {
     WAKEUPS_RECEIVED.counter([pool.shared()]).increment(1);
 }
 
-/// So many hints came faster than they were taken.
+/// Counts wakeups that came faster than they were read.
 pub(crate) fn wakeup_lost(count: u64) {
     WAKEUPS_LOST.counter([]).increment(count);
 }

@@ -80,12 +80,12 @@ impl PoolMetrics {
         }
     }
 
-    /// From now on so many bodies can run at once.
+    /// Sets how many bodies can run at once.
     pub(crate) fn open(&self, slots: usize) {
         self.slots.set(slots);
     }
 
-    /// A poll brought so many of the jobs it asked for; none: it failed.
+    /// Counts a poll that returned this many of the jobs it asked for; `None` if it failed.
     pub(crate) fn polled(&self, limit: usize, claimed: Option<usize>) {
         let result = match claimed {
             None => "failed",
@@ -152,7 +152,7 @@ impl PoolMetrics {
         JobPlace(self.kinds.binary_search(kind).unwrap_or(self.kinds.len()))
     }
 
-    /// A body begins, so long after its claim came.
+    /// Counts a body that begins this long after its claim was received.
     pub(crate) fn begun(&self, claim: &Claim, since_claimed: Duration) {
         let due = millis_between(to_millis(claim.run_at), to_millis(claim.token.claimed_at));
         let wait = due + since_claimed;

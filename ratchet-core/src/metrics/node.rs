@@ -21,7 +21,7 @@ use crate::time::{Timestamp, millis_between, to_millis};
 
 /// What a run says of its node as a whole.
 pub(crate) struct NodeMetrics {
-    /// Its part in the number of nodes of its status; none before it joins.
+    /// Its share of the gauge of nodes by status; `None` before it joins.
     presence: Mutex<Option<Amount>>,
     unheld_claims: Amount,
 }
@@ -58,14 +58,14 @@ impl NodeMetrics {
     }
 }
 
-/// A heartbeat took so long.
+/// Records how long a heartbeat took.
 pub(crate) fn heartbeat(took: Duration, came_through: bool) {
     let outcome = if came_through { "ok" } else { "failed" };
     HEARTBEATS.counter([outcome.into()]).increment(1);
     HEARTBEAT.histogram([]).record(took);
 }
 
-/// The node's clock is so many milliseconds ahead of the database's.
+/// Sets how many milliseconds the node's clock is ahead of the database's.
 pub(crate) fn clock_skew(milliseconds: i64) {
     #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
     CLOCK_SKEW.gauge([]).set(milliseconds as f64 / 1_000.0);
@@ -202,7 +202,7 @@ pub(crate) fn daemon_failed(role: &Name) {
     DAEMON_FAILURES.counter([role.shared()]).increment(1);
 }
 
-/// A definition was fired: so many jobs were made and so many left out.
+/// Counts a firing, with how many jobs it made and how many it left out.
 pub(crate) fn fired(firing: &RecurringFiring, created: usize, skipped: usize) {
     for (outcome, count) in [("created", created), ("skipped", skipped)] {
         if count > 0 {
@@ -224,7 +224,7 @@ pub(crate) fn late(firing: &RecurringFiring, now: Timestamp) {
     }
 }
 
-/// Somebody else changed or fired the definition first.
+/// Counts a stale firing: another node or client changed or fired the definition first.
 pub(crate) fn not_fired() {
     RECURRING_FIRED.counter(["stale".into()]).increment(1);
 }
@@ -235,7 +235,7 @@ pub(crate) fn unreadable_definitions(count: usize) {
     }
 }
 
-/// Something was done to jobs on somebody's request.
+/// Counts an action of a client on jobs.
 pub(crate) fn acted(action: JobAction, acted: &[Acted]) {
     let action = match action {
         JobAction::Cancel => "cancel",

@@ -8,7 +8,7 @@ use super::catalog::{
 };
 use crate::error::{Result, StoreErrorKind};
 
-/// A call took so long, and this is what came of it.
+/// Records how long a call took, and its outcome.
 pub(crate) fn store_call<T>(operation: &'static str, took: Duration, answer: &Result<T>) {
     let result = match answer {
         Ok(_) => "ok",
@@ -19,12 +19,12 @@ pub(crate) fn store_call<T>(operation: &'static str, took: Duration, answer: &Re
     STORE_CALL.histogram([operation.into()]).record(took);
 }
 
-/// Somebody waits for so long before trying again.
+/// Records how long a caller waits before it tries again.
 pub(crate) fn store_backoff(who: &'static str, delay: Duration) {
     STORE_BACKOFF.histogram([who.into()]).record(delay);
 }
 
-/// The store took so many ends.
+/// Counts the settlements that the store applied.
 pub(crate) fn settled(batch: usize, took: Duration) {
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
     SETTLE_BATCH.histogram([]).record(batch as f64);

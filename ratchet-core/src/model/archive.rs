@@ -27,18 +27,19 @@ pub struct ArchivedJob {
 impl ArchivedJob {
     /// The document in which stores keep a finished job and its history.
     ///
-    /// A JSON object. `v` is the version of the form, 1. Of the job there are `id`, `queue`, `kind`,
-    /// `capability`, `permit`, `payload`, `payload_version`, `priority`, `retry`, `timeout`, `stall_timeout`, `unique_key`,
-    /// `idempotency_key`, `lane`, `traceparent`, `tracestate`, `tags`, `state`, `run_at`,
-    /// `created_at`, `finished_at`, `attempts`, `crash_count`, `claim_seq`, `progress`, `checkpoint`,
-    /// `result`, `last_error`, `recurring` (the definition, `name` and `slot`), `after` (links, each
-    /// with the `kind` of the parent, 0 a job and 1 a batch, its id as `parent`, and `condition`),
-    /// `batch`, `signal` (`key` and `timeout`), `signal_deadline` and `delivered` (`at` and
-    /// `payload`); and `history`, a list of objects with `seq`, `node`, `claimed_at`,
-    /// `ended_at`, `ran_for_us`, `outcome` and `error`. Times are milliseconds since 1970, durations
-    /// milliseconds, states, priorities and outcomes their numbers. Payload, checkpoint and result are
-    /// the *texts* of their JSON, since that of a damaged job may be none. What is absent or at its
-    /// default is left out, and a reader ignores what it does not know.
+    /// A JSON object. `v` is the version of the form, 1. Of the job there are `id`, `queue`,
+    /// `kind`, `capability`, `permit`, `payload`, `payload_version`, `priority`, `retry`,
+    /// `timeout`, `stall_timeout`, `unique_key`, `idempotency_key`, `lane`, `traceparent`,
+    /// `tracestate`, `tags`, `state`, `run_at`, `created_at`, `finished_at`, `attempts`,
+    /// `crash_count`, `claim_seq`, `progress`, `checkpoint`, `result`, `last_error`, `recurring`
+    /// (the definition, `name` and `slot`), `after` (links, each with the `kind` of the parent, 0 a
+    /// job and 1 a batch, its id as `parent`, and `condition`), `batch`, `signal` (`key` and
+    /// `timeout`), `signal_deadline` and `delivered` (`at` and `payload`); and `history`, a list of
+    /// objects with `seq`, `node`, `claimed_at`, `ended_at`, `ran_for_us`, `outcome` and `error`.
+    /// Times are milliseconds since 1970, durations milliseconds, states, priorities and outcomes
+    /// their numbers. Payload, checkpoint and result are the *texts* of their JSON, since that of a
+    /// damaged job may be none. What is absent or at its default is left out, and a reader ignores
+    /// what it does not know.
     ///
     /// # Errors
     /// [`InvalidInput`] if it cannot be written as text.
@@ -126,13 +127,13 @@ impl ArchiveFilter {
 pub struct ArchivePage {
     /// The jobs, in order.
     pub jobs: Vec<ArchivedJob>,
-    /// Where the next page begins; none: this is the last.
+    /// The last job of this page, after which the next page begins; `None` on the last page.
     pub next: Option<JobId>,
 }
 
 impl ArchivePage {
-    /// Builds the page of the rows that [`PageRequest::read_limit`] read: the id of each, and the job
-    /// unless its document cannot be read.
+    /// Builds the page of the rows that [`PageRequest::read_limit`] read: the id of each, and the
+    /// job unless its document cannot be read.
     #[must_use]
     pub fn cut(mut rows: Vec<(JobId, Option<ArchivedJob>)>, page: &PageRequest) -> Self {
         let next = page.cut(&mut rows).map(|(id, _)| *id);
@@ -149,7 +150,7 @@ pub struct ArchivePurge {
     pub older_than: Duration,
     /// The most in one pass; at least 1.
     pub limit: usize,
-    /// The tenure in which the pass is made; none: anybody may make it.
+    /// The tenure in which the pass is valid. `None` if any caller may make it.
     pub guard: Option<Guard>,
 }
 

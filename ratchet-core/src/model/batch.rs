@@ -113,6 +113,17 @@ impl Tally {
 }
 
 /// What became of the wish to close a batch.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet::{BatchClosed, Ratchet};
+///
+/// let client = Ratchet::client(ratchet::connect("memory:").await?);
+/// let batch = client.create_batch().await?;
+/// assert_eq!(client.close_batch(batch).await?, BatchClosed::Closed);
+/// assert_eq!(client.close_batch(batch).await?, BatchClosed::Already);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BatchClosed {
@@ -132,7 +143,7 @@ pub struct BatchPurge {
     pub older_than: Duration,
     /// The most to delete in one pass; at least 1.
     pub limit: usize,
-    /// The tenure in which the pass is made; none: anybody may make it.
+    /// The tenure in which the pass is valid. `None` if any caller may make it.
     pub guard: Option<Guard>,
 }
 

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use crate::time::{Timestamp, duration_millis, to_millis};
 
-/// The most steps that are told apart. Earlier ones count as one, at the time of the latest of them.
+/// The most steps that are kept apart. Earlier ones count as one, at the time of the latest of
+/// them.
 const MAX_STEPS: usize = 16;
 
 /// How far a pass trusts the ages that it computes on the database's clock.
 ///
 /// After the clock has stepped forward, everything stored before the step looks older than it is. A
-/// node that saw the step passes it on here, so that the store subtracts the step from those ages. The
-/// default is [`FULL`](Self::FULL).
+/// node that saw the step passes it on here, so that the store subtracts the step from those ages.
+/// The default is [`FULL`](Self::FULL).
 ///
 /// # Examples
 /// ```

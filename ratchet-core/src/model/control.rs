@@ -7,6 +7,19 @@ use crate::model::JobFilter;
 use crate::state::{JobAction, JobState};
 
 /// The jobs an action is meant for.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet::{JobAction, JobFilter, JobSelector, JobState, Ratchet};
+///
+/// let client = Ratchet::client(ratchet::connect("memory:").await?);
+/// let dead = JobFilter::all().state(JobState::Failed);
+/// // Up to 100 dead letters, the oldest first. `Client::bulk` has no such limit.
+/// let selector = JobSelector::matching(dead, 100);
+/// let acted = client.act(&selector, JobAction::Requeue).await?;
+/// assert!(acted.is_empty());
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum JobSelector {
@@ -16,7 +29,7 @@ pub enum JobSelector {
     Matching {
         /// Which jobs.
         filter: JobFilter,
-        /// Only jobs behind this one, so that passes go on where the last one ended.
+        /// Only jobs after this one, so that a pass continues where the last one ended.
         after: Option<JobId>,
         /// The most to act on; at least 1.
         limit: usize,
@@ -34,7 +47,7 @@ impl JobSelector {
         }
     }
 
-    /// Of the jobs that match a filter only those behind this one. Ids stay as they are.
+    /// Selects only those jobs that match the filter and come after this one. Ids stay as they are.
     #[must_use]
     pub fn after(mut self, job: Option<JobId>) -> Self {
         if let Self::Matching { after, .. } = &mut self {
@@ -67,6 +80,17 @@ pub struct Acted {
 }
 
 /// See [`Acted`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet::{ActionOutcome, JobState, NewJob, Ratchet};
+///
+/// let client = Ratchet::client(ratchet::connect("memory:").await?);
+/// let id = client.enqueue(NewJob::new("mail", &1)).await?.id();
+/// assert_eq!(client.cancel(id).await?, ActionOutcome::Became(JobState::Cancelled));
+/// assert_eq!(client.cancel(id).await?, ActionOutcome::Refused(JobState::Cancelled));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ActionOutcome {

@@ -8,14 +8,14 @@ use crate::route::Route;
 pub struct DueRoute {
     /// Which.
     pub route: Route,
-    /// Whether its queue is paused, so that nobody may claim its jobs.
+    /// Whether its queue is paused, so that its jobs cannot be claimed.
     pub paused: bool,
     /// For how long its longest-due pending job has been due, by the database's clock.
     pub overdue: Duration,
 }
 
 impl DueRoute {
-    /// A route whose longest-due job has been due for so long.
+    /// Creates a route whose oldest due job has been due for this long.
     #[must_use]
     pub const fn new(route: Route, paused: bool, overdue: Duration) -> Self {
         Self {
@@ -25,8 +25,8 @@ impl DueRoute {
         }
     }
 
-    /// Brings routes into the order in which stores list them: the longest overdue first, and then by
-    /// route.
+    /// Brings routes into the order in which stores list them: the longest overdue first, and then
+    /// by route.
     pub fn sort(routes: &mut [Self]) {
         routes.sort_by(|a, b| {
             let longest_first = b.overdue.cmp(&a.overdue);

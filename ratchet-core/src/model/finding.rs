@@ -46,15 +46,15 @@ pub struct Finding {
     pub remedy: Option<String>,
 }
 
-/// Somebody who keeps the database from cleaning up.
+/// A session that keeps the database from cleaning up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
     /// Who, as the database's own tools call it: a session, a prepared transaction, a slot.
     pub who: String,
-    /// Since how long; none: the database does not say.
+    /// For how long; `None` if the database does not tell.
     pub held_for: Option<Duration>,
-    /// How many transactions have begun since; none: the database does not say.
+    /// How many transactions have begun since; `None` if the database does not tell.
     pub transactions: Option<u64>,
     /// How to end it.
     pub remedy: String,
@@ -78,8 +78,9 @@ impl Holder {
 pub struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// Adds what a look at `what` has found. A look that failed is a finding itself and keeps no other
-    /// away, unless its kind says that all of them may come out otherwise when they are repeated.
+    /// Adds what a look at `what` has found. A look that failed is a finding itself and keeps no
+    /// other away, unless its kind says that all of them may come out otherwise when they are
+    /// repeated.
     ///
     /// # Errors
     /// The error of the look, if its kind is [transient](StoreErrorKind::is_transient).
@@ -183,8 +184,8 @@ impl Finding {
         Self::new("invalid_index", Severity::Error, summary).remedy(remedy)
     }
 
-    /// `held_snapshot`: somebody keeps the database from removing what nobody else can see. None while
-    /// that is no problem yet.
+    /// `held_snapshot`: a session keeps the database from removing rows that no other can see. None
+    /// while that is no problem yet.
     #[must_use]
     pub fn held(holder: &Holder) -> Option<Self> {
         let severity = match (holder.held_for, holder.transactions) {
@@ -216,10 +217,10 @@ impl Finding {
         })
     }
 
-    /// `lost_route`: waiting jobs name numbers of queues and kinds that do not exist, so no node runs or
-    /// lists them. `lost` has these numbers and how many jobs name each, of
-    /// [`LOST_COUNTED`](Self::LOST_COUNTED) jobs at most; `repair` gives the jobs of one number, there
-    /// called `N`, another. `None` if `lost` is empty.
+    /// `lost_route`: waiting jobs name numbers of queues and kinds that do not exist, so no node
+    /// runs or lists them. `lost` has these numbers and how many jobs name each, of
+    /// [`LOST_COUNTED`](Self::LOST_COUNTED) jobs at most; `repair` gives the jobs of one number,
+    /// there called `N`, another. `None` if `lost` is empty.
     #[must_use]
     pub fn lost_routes(lost: &[(i64, u64)], repair: &str) -> Option<Self> {
         lost.first()?;

@@ -17,6 +17,13 @@ pub struct Guard {
 }
 
 /// What became of a write that had a [`Guard`].
+///
+/// ```
+/// use ratchet::Guarded;
+///
+/// assert_eq!(Guarded::Done(7).done(), Some(7));
+/// assert_eq!(Guarded::<u64>::Stale.done(), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guarded<T> {
     /// It took effect.
@@ -26,7 +33,7 @@ pub enum Guarded<T> {
 }
 
 impl<T> Guarded<T> {
-    /// What the write returned; none if it was stale.
+    /// Returns what the write returned; `None` if it was stale.
     pub fn done(self) -> Option<T> {
         match self {
             Self::Done(value) => Some(value),

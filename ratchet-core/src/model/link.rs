@@ -80,6 +80,15 @@ fn has_value(result: Option<&Json>, pointer: &str, value: &Json) -> bool {
 
 /// How a batch must stand for the jobs that wait for it. A child that failed or was cancelled did
 /// not succeed.
+///
+/// ```
+/// use ratchet::{BatchCondition, BatchId, NewJob};
+///
+/// let batch = BatchId::new();
+/// let report = NewJob::new("report", &1);
+/// let report = report.after_batch(batch, BatchCondition::SucceededAtLeast { percent: 95 });
+/// # let _ = report;
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BatchCondition {
@@ -89,9 +98,9 @@ pub enum BatchCondition {
     Succeeded,
     /// It has ended and some child did not succeed.
     Failed,
-    /// So many children did not succeed; the batch need not have ended. At least 1.
+    /// At least this many children did not succeed; the batch need not have ended. At least 1.
     FailuresReach(u64),
-    /// It has ended and at least so many of a hundred children succeeded; up to 100.
+    /// It has ended and at least this percentage of its children succeeded; up to 100.
     SucceededAtLeast {
         /// Of a hundred.
         percent: u8,
@@ -105,7 +114,7 @@ impl BatchCondition {
     pub fn decide(self, batch: &BatchRecord) -> LinkState {
         let failures = batch.failures();
         let over = batch.is_complete();
-        // All children that may still succeed: of an open batch nobody knows how many there will be.
+        // All children that may still succeed: an open batch may get any number of them.
         let hopeless = |percent: u8| {
             let percent = u128::from(percent);
             batch.closed
@@ -127,6 +136,19 @@ impl BatchCondition {
 }
 
 /// Whom a link waits for.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet::{Condition, NewJob, Parent, Ratchet};
+///
+/// let client = Ratchet::client(ratchet::connect("memory:").await?);
+/// let parent = client.enqueue(NewJob::new("resize", &1)).await?.id();
+/// let child = NewJob::new("publish", &1).after(parent, Condition::Succeeded);
+/// let child = client.enqueue(child).await?.id();
+/// let links = client.children_of(Parent::Job(parent), 10, None).await?;
+/// assert_eq!(links[0].child, child);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Parent {
     /// A job.

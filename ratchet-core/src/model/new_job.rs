@@ -35,15 +35,15 @@ pub struct JobSpec {
     pub priority: Priority,
     /// When a failed attempt is followed by another.
     pub retry: RetryPolicy,
-    /// How long one body may run; none: as long as it likes.
+    /// How long one body may run; `None` for any time.
     pub timeout: Option<Duration>,
-    /// How long a body may run without a sign of life; none: silence is fine.
+    /// How long a body may run without a sign of life; `None` for any time.
     pub stall_timeout: Option<Duration>,
     /// At most one unfinished job has this key.
     pub unique_key: Option<Name>,
     /// At most one job ever has this key.
     pub idempotency_key: Option<Name>,
-    /// The lane of its queue that it goes through; none: it waits for nobody.
+    /// The lane of its queue that it goes through; `None` if it is in none.
     pub lane: Option<Name>,
     /// What must have happened before it may run: all of it.
     pub after: Vec<After>,
@@ -53,15 +53,15 @@ pub struct JobSpec {
     pub signal: Option<SignalWait>,
     /// The trace it was enqueued in.
     pub trace: Option<TraceContext>,
-    /// The recurring definition that made it; none: it was enqueued by itself.
+    /// The recurring definition that made it; `None` if a client enqueued it.
     pub recurring: Option<RecurringOrigin>,
     /// What it is found by.
     pub tags: BTreeSet<Name>,
 }
 
 impl JobSpec {
-    /// A spec with the defaults: payload version 1, normal priority, default retries, no timeouts, no
-    /// keys, no lane, no tags.
+    /// A spec with the defaults: payload version 1, normal priority, default retries, no timeouts,
+    /// no keys, no lane, no tags.
     #[must_use]
     pub fn new(route: Route, payload: Json) -> Self {
         Self {
@@ -102,8 +102,8 @@ impl JobSpec {
         self.waits() || self.batch.is_some()
     }
 
-    /// Whether an enqueue of the job reads or changes what it shares with others: its lane, its parents
-    /// or its batch. A store does that in a transaction.
+    /// Whether an enqueue of the job reads or changes what it shares with others: its lane, its
+    /// parents or its batch. A store does that in a transaction.
     #[must_use]
     pub const fn needs_transaction(&self) -> bool {
         self.lane.is_some() || self.is_linked()
@@ -113,7 +113,7 @@ impl JobSpec {
 /// A job that is to be enqueued: made by `into_job()` of a typed job or by [`NewJob::new`], then
 /// refined by the builder methods.
 ///
-/// A setter never fails; what is wrong with a job is told by the enqueue, which then changes
+/// A setter never fails; the enqueue reports what is wrong with a job, and then changes
 /// nothing. The id is chosen here, so that an enqueue whose outcome is unknown can be repeated
 /// with the same `NewJob` and still leaves one job. A clone is therefore the *same* job; for
 /// another like it there is [`another`](Self::another).
@@ -204,8 +204,8 @@ impl NewJob {
         self
     }
 
-    /// Says which form the payload has, for who upcasts it later; 1 unless set. A typed job does this
-    /// by itself, see [`Job::VERSION`](crate::Job::VERSION).
+    /// Says which form the payload has, for who upcasts it later; 1 unless set. A typed job does
+    /// this by itself, see [`Job::VERSION`](crate::Job::VERSION).
     #[must_use]
     pub fn payload_version(mut self, version: u32) -> Self {
         keep(&mut self.problem, check_payload_version(version));
@@ -220,7 +220,7 @@ impl NewJob {
         self
     }
 
-    /// Makes it due so long after the enqueue.
+    /// Makes it due this long after the enqueue.
     #[must_use]
     pub const fn delay(mut self, delay: Duration) -> Self {
         self.run_at = RunAt::In(delay);
@@ -252,7 +252,7 @@ impl NewJob {
     }
 
     /// Lets the cluster take the job back when its body gives no sign of life (progress, checkpoint
-    /// or `ctx.heartbeat()`) for so long.
+    /// or `ctx.heartbeat()`) for this long.
     #[must_use]
     pub fn stall_timeout(mut self, timeout: Duration) -> Self {
         keep(&mut self.problem, positive("stall_timeout", timeout));
@@ -293,8 +293,9 @@ impl NewJob {
     /// take it holds up its lane, and only its lane. Priorities order the heads of different lanes,
     /// never the jobs of one. The same name in another queue is another lane.
     ///
-    /// A job in a lane may wait for nothing else: with a parent ([`after`](Self::after)) or a signal
-    /// ([`wait_for`](Self::wait_for)) it is refused. What is to come before it can enqueue it as its last act.
+    /// A job in a lane may wait for nothing else: with a parent ([`after`](Self::after)) or a
+    /// signal ([`wait_for`](Self::wait_for)) it is refused. What is to come before it can enqueue
+    /// it as its last act.
     ///
     /// ```
     /// use ratchet::NewJob;
@@ -329,11 +330,11 @@ impl NewJob {
     }
 
     /// Lets it run only while it holds a permit of this resource, of which there are as many as
-    /// [`Client::set_permits`](crate::Client::set_permits) says, in the whole cluster. Other jobs are
-    /// claimed meanwhile, also of the same queue. A job has one permit at most.
+    /// [`Client::set_permits`](crate::Client::set_permits) says, in the whole cluster. Other jobs
+    /// are claimed meanwhile, also of the same queue. A job has one permit at most.
     ///
     /// A claim takes the permit and the end of the claim frees it, however it ends. The enqueue is
-    /// refused if nobody ever set how many there are. A few hundred resources are fine; for one job
+    /// refused if its number was never set. A few hundred resources are fine; for one job
     /// at a time of each of many customers there are [lanes](Self::lane).
     ///
     /// ```
@@ -353,11 +354,12 @@ impl NewJob {
         self
     }
 
-    /// Lets it run only after this job has ended in this way. Called again, it waits for all of them.
+    /// Lets it run only after this job has ended in this way. Called again, it waits for all of
+    /// them.
     ///
     /// The parent is in the same enqueue or stored already; if it has ended, the link is decided at
-    /// once. Until then the job is `Blocked`. As soon as one of its links can no longer be met, it is
-    /// `Cancelled`, which is an end like any other for those that wait for it.
+    /// once. Until then the job is `Blocked`. As soon as one of its links can no longer be met, it
+    /// is `Cancelled`, which is an end like any other for those that wait for it.
     ///
     /// ```
     /// use ratchet::{Condition, NewJob};
@@ -555,6 +557,18 @@ fn keep<T>(problem: &mut Option<InvalidInput>, checked: Result<T, InvalidInput>)
 }
 
 /// What became of one job of an enqueue.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet::{Enqueued, NewJob, Ratchet};
+///
+/// let client = Ratchet::client(ratchet::connect("memory:").await?);
+/// let job = || NewJob::new("invoice", &7).unique_key("invoice/7");
+/// let first = client.enqueue(job()).await?;
+/// assert!(matches!(first, Enqueued::Created(_)));
+/// assert_eq!(client.enqueue(job()).await?, Enqueued::Duplicate(first.id()));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enqueued {
     /// It is stored under this id.

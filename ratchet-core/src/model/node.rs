@@ -1,4 +1,4 @@
-//! Nodes: what they say of themselves and what they are told.
+//! Nodes: what their heartbeats report, and what the store answers.
 
 use std::time::Duration;
 
@@ -59,8 +59,8 @@ impl NodeStatus {
         matches!(self, Self::Joining | Self::Active | Self::Draining)
     }
 
-    /// What becomes of a node that fell silent, or whose label another node took: `Left` if it had said
-    /// that it ends, by draining or leaving; otherwise `Dead`.
+    /// What becomes of a node that fell silent, or whose label another node took: `Left` if it had
+    /// said that it ends, by draining or leaving; otherwise `Dead`.
     #[must_use]
     pub const fn when_lost(self) -> Self {
         match self {
@@ -91,17 +91,17 @@ pub struct NodeLoad {
     pub running: u32,
     /// Bodies that may run at once.
     pub capacity: u32,
-    /// Connections to the database that are open; none: the store does not say.
+    /// Open connections to the database; `None` if the store does not tell.
     pub connections: Option<u32>,
-    /// Processor time that the process used since the heartbeat before, in percent of one processor;
-    /// none: not known.
+    /// Processor time that the process used since the heartbeat before, in percent of one
+    /// processor; none: not known.
     pub cpu_percent: Option<u32>,
-    /// Memory that the process has in use, in bytes; none: not known.
+    /// Memory that the process uses, in bytes; `None` if it is not known.
     pub memory_bytes: Option<u64>,
-    /// What it has done since it was built; none: a node of an earlier version, which does not say.
+    /// What it has done since it was built; `None` for a node of an earlier version.
     pub totals: Option<NodeTotals>,
-    /// Claims that the store lists under the node, at two heartbeats in a row, and the node does not hold:
-    /// their jobs wait. `None` for a node of an earlier version, which does not say.
+    /// Claims that the store lists under the node, at two heartbeats in a row, and the node does
+    /// not hold: their jobs wait. `None` for a node of an earlier version, which does not say.
     pub unheld_claims: Option<u32>,
 }
 
@@ -132,8 +132,8 @@ pub struct NodeProfile {
     /// The kinds whose jobs it runs, aliases among them: empty if it runs none. None: a node of an
     /// earlier version, which does not say.
     pub kinds: Option<Vec<Name>>,
-    /// The time-zone data by which the node computes the slots of recurring jobs. `None` for a node of an
-    /// earlier version, which does not say.
+    /// The time-zone data by which the node computes the slots of recurring jobs. `None` for a node
+    /// of an earlier version, which does not say.
     pub zone_data: Option<ZoneData>,
 }
 
@@ -156,7 +156,8 @@ impl NodeProfile {
         self
     }
 
-    /// Whether it says that the node runs jobs of this kind and has the capability that they require.
+    /// Whether it says that the node runs jobs of this kind and has the capability that they
+    /// require.
     #[must_use]
     pub fn takes(&self, route: &Route) -> bool {
         let runs = self.kinds.as_ref();
@@ -222,7 +223,8 @@ impl Heartbeat {
 pub struct HeartbeatReply {
     /// The database's clock.
     pub database_time: Timestamp,
-    /// The stored status: it may say that somebody wants the node to drain, or took it for dead.
+    /// The stored status: an operator may have asked the node to drain, or another took it for
+    /// dead.
     pub status: NodeStatus,
     /// When the node was last seen before this heartbeat, as its row said; `None` if it had no row.
     /// Earlier than what the last reply said: the database went back to an earlier state.
@@ -238,7 +240,7 @@ pub struct HeartbeatReply {
 pub struct Others {
     /// How many there are.
     pub live: u32,
-    /// When the newest of them began; none if there is none.
+    /// When the newest of them began; `None` if there is none.
     pub newest: Option<Timestamp>,
 }
 
@@ -261,7 +263,8 @@ impl HeartbeatReply {
         }
     }
 
-    /// Returns the tokens of the claims whose jobs an operator or a client wants cancelled, in order.
+    /// Returns the tokens of the claims whose jobs an operator or a client wants cancelled, in
+    /// order.
     #[must_use]
     pub fn cancel_requested(&self) -> Vec<ClaimToken> {
         let requested = self.claims.iter().filter(|claim| claim.cancel_requested);
@@ -313,7 +316,8 @@ pub struct NodeRecord {
 }
 
 impl NodeRecord {
-    /// How long a node must be silent to count as dead, at least, unless it was set otherwise: 15 s.
+    /// How long a node must be silent to count as dead, at least, unless it was set otherwise: 15
+    /// s.
     pub const DEAD_AFTER: Duration = Duration::from_secs(15);
 
     /// The record of a node after its first heartbeat at `now`.
@@ -360,7 +364,7 @@ pub struct NodeSweep {
     pub dead_after: Duration,
     /// How long after its last heartbeat an ended node is forgotten.
     pub forget_after: Duration,
-    /// The tenure in which the pass is made; none: anybody may make it.
+    /// The tenure in which the pass is valid. `None` if any caller may make it.
     pub guard: Option<Guard>,
     /// What the caller knows about steps of the database's clock.
     pub clock: ClockTrust,
@@ -394,8 +398,8 @@ impl NodeSweep {
             && node.is_silent_by(self.dead_after, &self.clock, now)
     }
 
-    /// Returns whether the pass deletes this node at `now` unless it still owns claims: it ended, or is
-    /// among `died`, which this pass marked dead, and its last heartbeat is old enough.
+    /// Returns whether the pass deletes this node at `now` unless it still owns claims: it ended,
+    /// or is among `died`, which this pass marked dead, and its last heartbeat is old enough.
     #[must_use]
     pub fn forgets(&self, node: &NodeRecord, died: &[NodeId], now: Timestamp) -> bool {
         let ended = !node.status.is_live() || died.contains(&node.node);

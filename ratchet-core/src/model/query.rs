@@ -12,6 +12,19 @@ use crate::route::Route;
 use crate::state::JobState;
 
 /// Which jobs: all that match every given part.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet::{JobFilter, JobState, Name, PageRequest, Ratchet};
+///
+/// let client = Ratchet::client(ratchet::connect("memory:").await?);
+/// let dead = JobFilter::all()
+///     .state(JobState::Failed)
+///     .queue(Name::new("queue", "mail")?);
+/// let page = client.list(&dead, &PageRequest::first(50)).await?;
+/// assert!(page.jobs.is_empty() && page.next.is_none());
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobFilter {
@@ -119,12 +132,31 @@ pub enum Detail {
 
 /// One page of a listing. Pages are cut by key, not by offset: walking to the end visits every job
 /// that exists all the while exactly once, whatever is added or removed meanwhile.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet::{JobFilter, JobOrder, PageRequest, Ratchet};
+///
+/// let client = Ratchet::client(ratchet::connect("memory:").await?);
+/// let mut request = PageRequest::first(100).order(JobOrder::OldestFirst);
+/// loop {
+///     let page = client.list(&JobFilter::all(), &request).await?;
+///     for job in &page.jobs {
+///         println!("{} {}", job.id, job.state);
+///     }
+///     match page.next {
+///         Some(last) => request = request.after(Some(last)),
+///         None => break,
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PageRequest {
     /// The most jobs on the page; at least 1.
     pub limit: usize,
-    /// Only jobs behind this one: [`JobPage::next`] of the page before.
+    /// Only jobs after this one: [`JobPage::next`] of the page before.
     pub after: Option<JobId>,
     /// The order.
     pub order: JobOrder,
@@ -144,7 +176,7 @@ impl PageRequest {
         }
     }
 
-    /// The page behind this job.
+    /// Returns the page after this job.
     #[must_use]
     pub const fn after(mut self, job: Option<JobId>) -> Self {
         self.after = job;
@@ -165,15 +197,15 @@ impl PageRequest {
         self
     }
 
-    /// Returns how many rows a store reads for the page: one more than it shows, which tells whether there
-    /// is a next page.
+    /// Returns how many rows a store reads for the page: one more than it shows, which tells
+    /// whether there is a next page.
     #[must_use]
     pub const fn read_limit(&self) -> usize {
         self.limit.saturating_add(1)
     }
 
-    /// Cuts the rows that were read down to the page. Returns the last row of the page if there is a next
-    /// one, which begins after it.
+    /// Cuts the rows that were read down to the page. Returns the last row of the page if there is
+    /// a next one, which begins after it.
     pub fn cut<'r, T>(&self, rows: &'r mut Vec<T>) -> Option<&'r T> {
         let more = rows.len() > self.limit;
         rows.truncate(self.limit);
@@ -196,7 +228,7 @@ impl PageRequest {
 pub struct JobPage {
     /// The jobs, in order.
     pub jobs: Vec<JobRecord>,
-    /// Where the next page begins; none: this is the last.
+    /// The last job of this page, after which the next page begins; `None` on the last page.
     pub next: Option<JobId>,
 }
 
@@ -215,8 +247,8 @@ pub struct QueueInfo {
 }
 
 impl QueueInfo {
-    /// Collects the queues that are paused or have jobs, in order of name. Adds up all counts of the same
-    /// queue and state.
+    /// Collects the queues that are paused or have jobs, in order of name. Adds up all counts of
+    /// the same queue and state.
     #[must_use]
     pub fn collect(
         paused: &BTreeSet<Name>,
@@ -247,7 +279,7 @@ pub struct PurgeRequest {
     pub older_than: Duration,
     /// The most in one pass; at least 1.
     pub limit: usize,
-    /// The tenure in which the pass is made; none: anybody may make it.
+    /// The tenure in which the pass is valid. `None` if any caller may make it.
     pub guard: Option<Guard>,
 }
 

@@ -42,6 +42,6 @@ impl RateRequest {
 pub enum RateAnswer {
     /// It may, and was counted.
     Granted,
-    /// Not yet: nothing was counted, and so long from now it may if nobody else comes first.
+    /// Not yet: nothing was counted. It may begin this long from now, if no other comes first.
     Wait(Duration),
 }

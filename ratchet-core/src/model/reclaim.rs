@@ -1,4 +1,4 @@
-//! Reclaiming: taking back claims that nobody works on any more.
+//! Reclaiming: taking back claims whose node or body is gone.
 
 use std::time::Duration;
 
@@ -22,12 +22,13 @@ pub struct ReclaimRequest {
     /// How far a body may be beyond its own timeout before the cluster stops trusting its node to
     /// end it.
     pub overdue_after: Duration,
-    /// How many lost claims a job survives: one more makes it a dead letter. With 3, the fourth does.
+    /// How many lost claims a job survives: one more makes it a dead letter. With 3, the fourth
+    /// does.
     pub max_crashes: u32,
     /// The most claims to take back in one pass; at least 1.
     pub limit: usize,
-    /// Whether a live node may lose claims at all. `false` after an outage of the database or a step
-    /// of its clock: then silence, and the age of a claim, prove nothing.
+    /// Whether a live node may lose claims at all. `false` after an outage of the database or a
+    /// step of its clock: then silence, and the age of a claim, prove nothing.
     pub silence_counts: bool,
     /// What the caller knows about steps of the database's clock.
     pub clock: ClockTrust,
@@ -98,8 +99,8 @@ impl ReclaimRequest {
         self
     }
 
-    /// Returns what the pass does to a running job's claim at `now`, in milliseconds. `None` if it leaves
-    /// the claim with its owner.
+    /// Returns what the pass does to a running job's claim at `now`, in milliseconds. `None` if it
+    /// leaves the claim with its owner.
     #[must_use]
     pub fn judge(&self, claim: &HeldClaim<'_>, now: i64) -> Option<ReclaimEffect> {
         let reason = self.lost(claim, now)?;
@@ -161,7 +162,8 @@ impl ReclaimRequest {
         let crashed = reason.is_crash() && !given_up && (begun || before == 0);
         let crash_count = before.saturating_add(crashed.into());
         let exhausted = given_up || beyond_budget(crash_count);
-        // An unreadable count stays unreadable: a later pass could not decide either, so the job ends now.
+        // An unreadable count stays unreadable: a later pass could not decide either, so the job
+        // ends now.
         let counts = reason.is_crash() || claim.crash_count.is_none();
         let state = if counts && exhausted {
             JobState::Running
@@ -201,15 +203,15 @@ pub struct HeldClaim<'a> {
     pub owner: Owner<'a>,
     /// When it was made. `None` if the store does not say: the claim then has no age.
     pub claimed_at: Option<i64>,
-    /// When its body gave the last sign of life; none: it has not been seen to begin.
+    /// When its body gave the last sign of life; `None` until it has begun.
     pub last_report: Option<i64>,
-    /// The job's timeout. A store passes `None` for one that it cannot read, so that a damaged job does
-    /// not hold up the pass.
+    /// The job's timeout. A store passes `None` for one that it cannot read, so that a damaged job
+    /// does not hold up the pass.
     pub timeout: Option<Duration>,
     /// The job's stall timeout, like [`timeout`](Self::timeout).
     pub stall_timeout: Option<Duration>,
-    /// How many claims the job lost before. `None` if the store cannot read it: the crash budget then
-    /// counts as used up, and the job ends as a dead letter.
+    /// How many claims the job lost before. `None` if the store cannot read it: the crash budget
+    /// then counts as used up, and the job ends as a dead letter.
     pub crash_count: Option<u32>,
     /// Whether the job's cancellation was requested.
     pub cancel_requested: bool,
@@ -218,11 +220,11 @@ pub struct HeldClaim<'a> {
 /// Who holds a claim.
 #[derive(Clone, Copy, Debug)]
 pub enum Owner<'a> {
-    /// Nobody any more: an earlier pass gave the claim up.
+    /// No owner: an earlier pass gave the claim up.
     Nobody,
     /// A node that has no row.
     Unknown {
-        /// When the node of the oldest row began, in milliseconds; none: there are no rows.
+        /// When the node of the oldest row began, in milliseconds; `None` if there are no rows.
         registry_since: Option<i64>,
     },
     /// This node.
@@ -261,8 +263,8 @@ impl ReclaimEffect {
 pub enum ReclaimReason {
     /// Its node is dead, gone, or was restarted, without having drained. Counts as a crash.
     OwnerLost,
-    /// Its node had said that it drains, and ended without handing the job back. Costs nothing: such a
-    /// node was asked to end, and its end says nothing about the job.
+    /// Its node had said that it drains, and ended without handing the job back. Costs nothing:
+    /// such a node was asked to end, and its end says nothing about the job.
     OwnerLeft,
     /// Its body did not begin in time. Costs nothing.
     NotStarted,
@@ -291,8 +293,8 @@ pub struct Reclaimed {
     /// The job's crashes, this one included.
     pub crash_count: u32,
     /// False: the job is pending again and the token is stale. True: the crash budget is used up;
-    /// the job stays running without an owner, this token is the only valid one, and the caller must
-    /// settle it as failed. Until somebody does, every further pass returns it again.
+    /// the job stays running without an owner, this token is the only valid one, and the caller
+    /// must settle it as failed. Until then every further pass returns it again.
     pub exhausted: bool,
 }
 

@@ -10,6 +10,18 @@ use crate::state::JobState;
 use crate::time::Timestamp;
 
 /// A stored job, as an operator sees it. All times are the database's.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet::{JobState, NewJob, Ratchet};
+///
+/// let client = Ratchet::client(ratchet::connect("memory:").await?);
+/// let id = client.enqueue(NewJob::new("mail", &1).tag("tenant:7")).await?.id();
+/// let job = client.job(id).await?.expect("it was just stored");
+/// assert_eq!(job.state, JobState::Pending);
+/// assert!(job.spec.tags.iter().any(|tag| tag.as_str() == "tenant:7"));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobRecord {
@@ -35,7 +47,7 @@ pub struct JobRecord {
     pub node: Option<NodeId>,
     /// When it was claimed, while it runs.
     pub claimed_at: Option<Timestamp>,
-    /// Whether it runs and somebody wants it cancelled.
+    /// Whether it runs and a client asked to cancel it.
     pub cancel_requested: bool,
     /// How far the body said it is.
     pub progress: Option<Progress>,
@@ -109,7 +121,7 @@ pub struct Attempt {
     pub claimed_at: Timestamp,
     /// When it ended.
     pub ended_at: Timestamp,
-    /// How long its body ran, as the node measured it; none if no body ran to an end.
+    /// How long its body ran, as the node measured it; `None` if no body ran to its end.
     pub ran_for: Option<Duration>,
     /// How it ended.
     pub outcome: AttemptOutcome,

@@ -13,7 +13,7 @@ use crate::limits::{self, MAX_MESSAGE_BYTES, MAX_RESULT_BYTES};
 pub struct Report {
     /// The claim.
     pub token: ClaimToken,
-    /// What is told.
+    /// What is reported.
     pub kind: ReportKind,
 }
 
@@ -58,8 +58,8 @@ impl Report {
         last
     }
 
-    /// Returns the answers to a batch. `held` says whether somebody wants the job of a claim cancelled;
-    /// `None` if the claim is no longer held.
+    /// Returns the answers to a batch. `held` says whether a client asked to cancel the job of a
+    /// claim; `None` if the claim is no longer held.
     #[must_use]
     pub fn answers(batch: &[Self], held: impl Fn(ClaimToken) -> Option<bool>) -> Vec<Reported> {
         let answer = |report: &Self| match held(report.token) {
@@ -121,7 +121,7 @@ pub struct LastReport<'a> {
 pub enum Reported {
     /// It is stored.
     Applied {
-        /// Whether somebody wants the job cancelled.
+        /// Whether a client asked to cancel the job.
         cancel_requested: bool,
     },
     /// The claim is no longer this node's; nothing changed.

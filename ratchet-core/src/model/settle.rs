@@ -54,7 +54,7 @@ pub struct Settlement {
     pub token: ClaimToken,
     /// How it ended.
     pub outcome: Outcome,
-    /// How long its body ran, by the node's monotonic clock; none if no body ran. Kept in the
+    /// How long its body ran, by the node's monotonic clock; `None` if no body ran. Kept in the
     /// history.
     pub ran_for: Option<Duration>,
     /// Whether an ended body is counted as an attempt.
@@ -149,11 +149,11 @@ impl Settlement {
         }
     }
 
-    /// Returns the places of the settlements, dealt out so that no turn has a job twice: nearly always
-    /// one turn.
+    /// Returns the places of the settlements, dealt out so that no turn has a job twice: nearly
+    /// always one turn.
     ///
-    /// For stores that settle many jobs with one statement, which ends one claim of each job. A job that
-    /// is settled several times in a batch is settled in the order of the batch.
+    /// For stores that settle many jobs with one statement, which ends one claim of each job. A job
+    /// that is settled several times in a batch is settled in the order of the batch.
     #[must_use]
     pub fn turns(batch: &[Self]) -> Vec<Vec<usize>> {
         let mut turns: Vec<Vec<usize>> = Vec::new();
@@ -194,7 +194,7 @@ impl Settlement {
 pub enum NextRun {
     /// When it was due before.
     Unchanged,
-    /// So long after now, by the database's clock.
+    /// This long after now, by the database's clock.
     In(Duration),
 }
 
@@ -208,7 +208,7 @@ pub struct Effect<'a> {
     pub next_run: NextRun,
     /// 1 if a body ended, 0 if not.
     pub attempts_added: u32,
-    /// The new last error; none leaves the old one.
+    /// The new last error; `None` leaves the old one.
     pub error: Option<&'a str>,
     /// The result to keep.
     pub result: Option<&'a Json>,

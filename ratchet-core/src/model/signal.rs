@@ -21,7 +21,7 @@ pub struct SignalWait {
 }
 
 impl SignalWait {
-    /// A signal that may come for so long.
+    /// Creates a wait for a signal that may come for this long.
     #[must_use]
     pub const fn new(key: Name, timeout: Duration) -> Self {
         Self { key, timeout }
@@ -124,7 +124,8 @@ pub enum Delivered {
     /// The job has had its signal; or nobody waits for the name any more and somebody has had it.
     /// Nothing changed.
     Already,
-    /// The job is in this state and waits for no signal: it never did, has ended, or it is too late.
+    /// The job is in this state and waits for no signal: it never did, has ended, or it is too
+    /// late.
     NotWaiting(JobState),
     /// There is no such job; or nobody waits for the name, nor has had it.
     NotFound,

@@ -23,8 +23,8 @@ use crate::state::{JobAction, JobState, Response};
 pub struct WantedKeys<'a>(Vec<(&'a str, JobId)>);
 
 impl<'a> WantedKeys<'a> {
-    /// Notes the unique key that a job gave up when it ended, if its state can be requeued. Jobs are noted
-    /// in the order of the call.
+    /// Notes the unique key that a job gave up when it ended, if its state can be requeued. Jobs
+    /// are noted in the order of the call.
     pub fn want(&mut self, job: JobId, state: JobState, key: Option<&'a str>) {
         if state.respond(JobAction::Requeue) != Response::Refuse {
             self.0.extend(key.map(|key| (key, job)));
@@ -48,8 +48,8 @@ impl<'a> WantedKeys<'a> {
         self.0.iter().map(|(_, job)| *job)
     }
 
-    /// Returns the jobs that do not get their key, each with the unfinished job that has it. Of several
-    /// that want a key that nobody has, the first gets it. `[requeue.key]`
+    /// Returns the jobs that do not get their key, each with the unfinished job that has it. Of
+    /// several that want a free key, the first gets it. `[requeue.key]`
     #[must_use]
     pub fn refused(self, holders: &HashMap<String, JobId>) -> HashMap<JobId, JobId> {
         let mut taken: HashMap<&str, JobId> = HashMap::new();

@@ -8,9 +8,19 @@ use crate::time::Timestamp;
 /// The most slots that [`Misfire::CatchUp`] may make up for.
 pub const MAX_CATCH_UP: u32 = 1_000;
 
-/// What becomes of the slots that passed while nobody fired them, because no node ran or the database
+/// What happens to slots that passed and were not fired, because no node ran or the database
 /// was away. It applies from two overdue slots on: a single one always runs, however late. Whatever
 /// the policy, the next slot is the first one in the future.
+///
+/// ```
+/// use std::time::Duration;
+/// use ratchet::{Misfire, NewJob, Recurring};
+///
+/// let report = Recurring::every(Duration::from_secs(3_600))
+///     .job(NewJob::new("report", &()))
+///     .misfire(Misfire::CatchUp(24));
+/// # let _ = report;
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Misfire {
@@ -19,7 +29,7 @@ pub enum Misfire {
     /// The oldest runs.
     #[default]
     FireOnce,
-    /// The oldest so many run, in their order; 1 to [`MAX_CATCH_UP`].
+    /// This many run, the oldest first; 1 to [`MAX_CATCH_UP`].
     CatchUp(u32),
 }
 
@@ -50,22 +60,32 @@ impl Misfire {
 }
 
 /// Whether the job of a slot may run beside one of an earlier slot.
+///
+/// ```
+/// use std::time::Duration;
+/// use ratchet::{NewJob, Overlap, Recurring};
+///
+/// let sync = Recurring::every(Duration::from_secs(60))
+///     .job(NewJob::new("sync", &()))
+///     .overlap(Overlap::Skip);
+/// # let _ = sync;
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
     /// It may.
     #[default]
     Allow,
-    /// A slot is skipped while a job of an earlier one has not ended, be it running, waiting, or set
-    /// aside. Only jobs that were made under this policy count, also those of an earlier definition
-    /// of the same name: they have the unique key `recurring/<name>`.
+    /// A slot is skipped while a job of an earlier one has not ended, be it running, waiting, or
+    /// set aside. Only jobs that were made under this policy count, also those of an earlier
+    /// definition of the same name: they have the unique key `recurring/<name>`.
     Skip,
 }
 
 /// The slots to make jobs for, the oldest first, and whether others were missed for good.
 ///
-/// `first` is the first overdue slot, `next_after` the schedule. Only as many slots are looked at as
-/// run, however many were missed.
+/// `first` is the first overdue slot, `next_after` the schedule. Only as many slots are looked at
+/// as run, however many were missed.
 pub(crate) fn slots_to_fire(
     misfire: Misfire,
     first: Timestamp,

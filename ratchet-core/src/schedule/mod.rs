@@ -1,14 +1,14 @@
 //! Schedules: when the slots of a recurring job are, as a pure function of the time.
 //!
-//! A slot is a time at which a recurring job is to run. A [`Schedule`] says which slots there are, a
-//! [`Misfire`] what becomes of those that were missed, an [`Overlap`] whether the job of a slot may
-//! run beside that of an earlier one.
+//! A slot is a time at which a recurring job is to run. A [`Schedule`] says which slots there are,
+//! a [`Misfire`] what becomes of those that were missed, an [`Overlap`] whether the job of a slot
+//! may run beside that of an earlier one.
 //!
 //! # Expressions
-//! An expression has 5 fields (minute, hour, day of month, month, day of week), 6 with the second in
-//! front, or 7 with the year at the end. Spaces or tabs separate the fields, any number of them; a comma
-//! separates the items of a list, with no space. Letters may be large or small. Or it is `@hourly`,
-//! `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly` or `@annually`.
+//! An expression has 5 fields (minute, hour, day of month, month, day of week), 6 with the second
+//! in front, or 7 with the year at the end. Spaces or tabs separate the fields, any number of them;
+//! a comma separates the items of a list, with no space. Letters may be large or small. Or it is
+//! `@hourly`, `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly` or `@annually`.
 //!
 //! | field | values | also |
 //! |---|---|---|
@@ -19,37 +19,38 @@
 //! | day of week | 0-7, `sun`-`sat`; 0 and 7 are Sunday | `?` `fri#2` `mon-fri#1` `friL` |
 //! | year | 1970-9999; 9999 is also the last year of `*` | |
 //!
-//! - `*` is every value, `9-17` a range, `1,5` a list, `*/5` and `9-17/2` every fifth and second value
-//!   from the first on. `5/15` is `5-59/15`: a step without an end goes on to the last value of the
-//!   field, which is Saturday for days of the week.
+//! - `*` is every value, `9-17` a range, `1,5` a list, `*/5` and `9-17/2` every fifth and second
+//!   value from the first on. `5/15` is `5-59/15`: a step without an end goes on to the last value
+//!   of the field, which is Saturday for days of the week.
 //! - A range that ends before it begins wraps: `22-6`, `nov-mar`, `fri-mon`, also with a step
-//!   (`22-6/2` is 22, 0, 2, 4, 6). Days of the month and years do not wrap: `25-5` is refused, because
-//!   months have different lengths; `25-31,1-5` says the same.
+//!   (`22-6/2` is 22, 0, 2, 4, 6). Days of the month and years do not wrap: `25-5` is refused,
+//!   because months have different lengths; `25-31,1-5` says the same.
 //! - `L` is the last day of the month and `LW` its last day from Monday to Friday. `15W` is the day
-//!   from Monday to Friday nearest the 15th, in the same month: `1W` is the 3rd if the 1st is a Saturday.
-//!   A month without the day has no match, so `31W` matches in seven months of the year.
-//! - `fri#2` is the second Friday of the month, `friL` and `fri#L` the last one. `mon-fri#1` is the first
-//!   Monday, the first Tuesday and so on to the first Friday, in all five days.
+//!   from Monday to Friday nearest the 15th, in the same month: `1W` is the 3rd if the 1st is a
+//!   Saturday. A month without the day has no match, so `31W` matches in seven months of the year.
+//! - `fri#2` is the second Friday of the month, `friL` and `fri#L` the last one. `mon-fri#1` is the
+//!   first Monday, the first Tuesday and so on to the first Friday, in all five days.
 //! - `?` is the same as `*`.
 //!
-//! The two day fields follow crontab(5). A day matches if either field matches: `0 0 13 * 5` is each 13th
-//! and each Friday. But if either field begins with `*` or `?`, or the day of the week with `+`, a day
-//! must match both: `0 0 13 * +5` is each Friday the 13th, and `1 1 1-7 * */7` the first Sunday.
+//! The two day fields follow crontab(5). A day matches if either field matches: `0 0 13 * 5` is
+//! each 13th and each Friday. But if either field begins with `*` or `?`, or the day of the week
+//! with `+`, a day must match both: `0 0 13 * +5` is each Friday the 13th, and `1 1 1-7 * */7` the
+//! first Sunday.
 //!
 //! # Clocks that are changed
-//! A cron expression is about the wall clock of a zone, which is set forward and back. There are two
-//! kinds of expressions, told apart by their fields for second, minute and hour:
+//! A cron expression is about the wall clock of a zone, which is set forward and back. There are
+//! two kinds of expressions, told apart by their fields for second, minute and hour:
 //!
 //! - *One time of day*: each of the three fields allows one value and does not begin with `*`
 //!   (`30 2 * * *`, also as `30 2-2 * * *` or `30 2,2 * * *`). There is one slot for each day that
-//!   matches. If the clock skips that time, the slot is the first moment after the gap, however long the
-//!   gap is, unless that is on a day that does not match. If the clock shows the time twice, the slot is
-//!   the first of the two. A day that the clock skips whole has no slot.
-//! - *Everything else* (`*/30 * * * *`, `0 9,21 * * *`): a slot whenever the clock shows a time that
-//!   matches. Times that it skips have no slot, times that it shows twice have two.
+//!   matches. If the clock skips that time, the slot is the first moment after the gap, however
+//!   long the gap is, unless that is on a day that does not match. If the clock shows the time
+//!   twice, the slot is the first of the two. A day that the clock skips whole has no slot.
+//! - *Everything else* (`*/30 * * * *`, `0 9,21 * * *`): a slot whenever the clock shows a time
+//!   that matches. Times that it skips have no slot, times that it shows twice have two.
 //!
-//! [`ZoneData`] tells where the rules of the zones come from. The next slot of a definition is computed
-//! when the slot before it is fired, so new rules apply from the slot after the next.
+//! [`ZoneData`] tells where the rules of the zones come from. The next slot of a definition is
+//! computed when the slot before it is fired, so new rules apply from the slot after the next.
 //!
 //! Intervals know no zones: they are always equally long.
 //!
@@ -85,7 +86,8 @@ use crate::limits::{MAX_DELAY, MAX_RUN_AT};
 use crate::time::{self, Timestamp};
 use cron::Cron;
 
-/// Returns the time-zone data of this process, for its heartbeats. `None` without the feature `cron`.
+/// Returns the time-zone data of this process, for its heartbeats. `None` without the feature
+/// `cron`.
 pub(crate) fn zone_data_in_use() -> Option<ZoneData> {
     #[cfg(feature = "cron")]
     return Some(ZoneData::in_use());
@@ -124,12 +126,13 @@ impl Schedule {
 
     /// Returns the schedule of a cron expression on the wall clock of a zone of the IANA database.
     ///
-    /// The [module](self) describes expressions, and what happens when the clock is changed. Names of
-    /// zones are spelled as in the database: `Europe/Berlin`.
+    /// The [module](self) describes expressions, and what happens when the clock is changed. Names
+    /// of zones are spelled as in the database: `Europe/Berlin`.
     ///
     /// # Errors
-    /// [`InvalidInput`] naming `cron`, with the field, the value and what is allowed there, or saying
-    /// that the expression never matches; or naming `zone`. Without the Cargo feature `cron`, always.
+    /// [`InvalidInput`] naming `cron`, with the field, the value and what is allowed there, or
+    /// saying that the expression never matches; or naming `zone`. Without the Cargo feature
+    /// `cron`, always.
     ///
     /// ```
     /// # fn main() -> Result<(), ratchet::InvalidInput> {
@@ -147,8 +150,8 @@ impl Schedule {
         Cron::new(expression, zone).map(|cron| Self(Kind::Cron(cron)))
     }
 
-    /// Again and again after this time, counted from an anchor and not from when it ran last, so that
-    /// the slots do not drift.
+    /// Again and again after this time, counted from an anchor and not from when it ran last, so
+    /// that the slots do not drift.
     ///
     /// # Errors
     /// [`InvalidInput`] naming `interval` if it is shorter than one second or longer than 1,000
@@ -176,7 +179,7 @@ impl Schedule {
         }
     }
 
-    /// The cron expression; none for an interval.
+    /// Returns the cron expression; `None` for an interval.
     #[must_use]
     pub fn expression(&self) -> Option<&str> {
         match &self.0 {
@@ -185,7 +188,7 @@ impl Schedule {
         }
     }
 
-    /// The zone of the cron expression; none for an interval.
+    /// Returns the zone of the cron expression; `None` for an interval.
     #[must_use]
     pub fn zone(&self) -> Option<&str> {
         match &self.0 {
@@ -194,7 +197,7 @@ impl Schedule {
         }
     }
 
-    /// The interval; none for a cron expression.
+    /// Returns the interval; `None` for a cron expression.
     #[must_use]
     pub const fn interval(&self) -> Option<Duration> {
         match &self.0 {
@@ -203,8 +206,8 @@ impl Schedule {
         }
     }
 
-    /// The first slot after a time; none if there is no more. The anchor is a slot of an interval; a
-    /// cron expression needs none.
+    /// Returns the first slot after a time; `None` if there is no more. The anchor is a slot of an
+    /// interval; a cron expression needs none.
     #[must_use]
     pub fn next_after(&self, after: Timestamp, anchor: Timestamp) -> Option<Timestamp> {
         let (after, anchor) = (time::to_millis(after), time::to_millis(anchor));

@@ -1,8 +1,9 @@
 //! The times and days that an expression allows, on a clock and a calendar without a zone.
 //!
-//! Each field is a set of bits, and the days of a month come from one bit operation, so no search looks
-//! at single days. A search is bounded by construction: it looks at each of the 14 kinds of years (leap
-//! or not, and the weekday of 1 January) at most once, whether the expression ever matches or not.
+//! Each field is a set of bits, and the days of a month come from one bit operation, so no search
+//! looks at single days. A search is bounded by construction: it looks at each of the 14 kinds of
+//! years (leap or not, and the weekday of 1 January) at most once, whether the expression ever
+//! matches or not.
 
 use chrono::{Datelike, Month, NaiveDate};
 
@@ -65,7 +66,8 @@ struct MonthShape {
 }
 
 impl Pattern {
-    /// The first match at this time or later. Times are seconds since 1970 of a clock without a zone.
+    /// The first match at this time or later. Times are seconds since 1970 of a clock without a
+    /// zone.
     pub(super) fn next_from(&self, time: i64) -> Option<i64> {
         let (day, second) = (time.div_euclid(DAY), time.rem_euclid(DAY));
         let first = self.next_day(day)?;
@@ -82,8 +84,8 @@ impl Pattern {
         Some(next * DAY + self.first_second())
     }
 
-    /// The first day at or after this one that matches. Days count from 1970-01-01; none before it
-    /// matches.
+    /// Returns the first day at or after this one that matches. Days count from 1970-01-01; `None`
+    /// before it matches.
     pub(super) fn next_day(&self, day: i64) -> Option<i64> {
         let from = NaiveDate::from_epoch_days(i32::try_from(day.max(0)).ok()?)?;
         let year = u32::try_from(from.year()).ok()?;
@@ -104,9 +106,9 @@ impl Pattern {
         first(self.hours) * 3_600 + first(self.minutes) * 60 + first(self.seconds)
     }
 
-    /// The years in which a search that begins in `from` has to look: that year, and of those after it
-    /// the first of each kind. Years of one kind have the same calendar, so where one has no match, no
-    /// other has.
+    /// The years in which a search that begins in `from` has to look: that year, and of those after
+    /// it the first of each kind. Years of one kind have the same calendar, so where one has no
+    /// match, no other has.
     fn years_to_search(&self, from: u32) -> impl Iterator<Item = u32> {
         let listed = self.years.as_deref();
         let begin = listed.map_or(0, |years| years.partition_point(|year| *year < from));

@@ -1,8 +1,9 @@
 //! The store traits: the contract between the engine, which decides, and a database, which
 //! remembers.
 //!
-//! Every call goes through the door, [`Checked`]. A store therefore sees only input that is valid, no
-//! empty batch and no limit of 0; it needs no deadline of its own, and returns `Contention` at once.
+//! Every call goes through the door, [`Checked`]. A store therefore sees only input that is valid,
+//! no empty batch and no limit of 0; it needs no deadline of its own, and returns `Contention` at
+//! once.
 //!
 //! Every method documents its contract as clauses with stable ids in brackets, `[claim.order]`.
 //! The conformance suite has at least one case per clause and none without one; MUST, SHOULD and
@@ -18,14 +19,14 @@
 //! - **[time.clock]** Everything that depends on the time uses the database's clock, read inside
 //!   the call. The caller's clock never matters.
 //! - **[time.precision]** Times are kept to the millisecond. Durations are rounded up to it.
-//! - **[guard.write]** A call with a [`Guard`](crate::model::Guard) takes effect only if, in the same
-//!   write, that lock is held by that owner with that fence and unexpired; otherwise it is `Stale`
-//!   and nothing changes. A tenure cannot begin between the look at the lock and the write.
+//! - **[guard.write]** A call with a [`Guard`](crate::model::Guard) takes effect only if, in the
+//!   same write, that lock is held by that owner with that fence and unexpired; otherwise it is
+//!   `Stale` and nothing changes. A tenure cannot begin between the look at the lock and the write.
 //! - **[model.agrees]** The same calls at the same times return what they return from
 //!   [`MemoryStore`](crate::MemoryStore), the executable specification, and leave the same behind.
 //!   Only what a clause leaves open may differ, such as which claims a limited pass takes.
-//! - **[limits.batch]** Batches of up to [`MAX_BATCH`](crate::limits::MAX_BATCH) items work; no store
-//!   sees a larger one.
+//! - **[limits.batch]** Batches of up to [`MAX_BATCH`](crate::limits::MAX_BATCH) items work; no
+//!   store sees a larger one.
 //!
 //! # Cancel safety
 //! Dropping the future of any method leaves the store usable: the call has then either taken full
@@ -82,7 +83,7 @@ use crate::cluster::ClusterCoordinator;
 /// Powers that only some stores have are accessors that return an `Option`: what is missing cannot
 /// be called.
 pub trait Store: Debug + Send + Sync + 'static {
-    /// The name and version of what is behind it, for logs and reports; nothing may depend on it.
+    /// Returns the backend's name and version, for logs and reports; nothing may depend on them.
     fn info(&self) -> StoreInfo;
 
     /// The jobs.
@@ -102,24 +103,26 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Whether guarded writes can be made. The leader of a cluster on a store that cannot make them
     /// sweeps and purges without a guard: its successor may do the same at the same time, which
-    /// changes nothing for the worse. Everything else that needs a guard is refused by such a store.
+    /// changes nothing for the worse. Everything else that needs a guard is refused by such a
+    /// store.
     fn guards(&self) -> bool {
         true
     }
 
-    /// Returns how the [door](Checked) calls this store: its deadline, and how often a call is repeated.
+    /// Returns how the [door](Checked) calls this store: its deadline, and how often a call is
+    /// repeated.
     fn call_policy(&self) -> CallPolicy {
         CallPolicy::default()
     }
 
-    /// Reports that a call was dropped at its deadline, by the [door](Checked) or by the engine. A store that keeps connections
-    /// may drop those that are idle: the network may have fallen silent, and each of them would cost
-    /// another deadline.
+    /// Reports that a call was dropped at its deadline, by the [door](Checked) or by the engine. A
+    /// store that keeps connections may drop those that are idle: the network may have fallen
+    /// silent, and each of them would cost another deadline.
     fn call_timed_out(&self) {}
 
-    /// Whether calls come through a [door](Checked). `Checked` returns true, and a wrapper returns what
-    /// the store inside it returns: with two doors, a call that meets contention would be repeated by
-    /// both.
+    /// Whether calls come through a [door](Checked). `Checked` returns true, and a wrapper returns
+    /// what the store inside it returns: with two doors, a call that meets contention would be
+    /// repeated by both.
     fn is_checked(&self) -> bool {
         false
     }
@@ -169,14 +172,15 @@ pub trait Store: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Wakeups through the database, if it can carry them. Without, clients and nodes that share one
-    /// [door](Checked), or its clones, wake each other up: hand a store out as [`Checked::new`] makes it.
+    /// Wakeups through the database, if it can carry them. Without, clients and nodes that share
+    /// one [door](Checked), or its clones, wake each other up: hand a store out as [`Checked::new`]
+    /// makes it.
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         None
     }
 
-    /// Finishes the calls that run, and closes the connections of the store, if it has some: later calls,
-    /// also on clones, then fail with `Unavailable`. A second call does nothing.
+    /// Finishes the calls that run, and closes the connections of the store, if it has some: later
+    /// calls, also on clones, then fail with `Unavailable`. A second call does nothing.
     ///
     /// Where the application's own connections are used, each store says what becomes of them.
     ///

@@ -68,6 +68,16 @@ pub trait QueueStore: Debug + Send + Sync {
 }
 
 /// Whether a request changed anything.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet::{Changed, Ratchet};
+///
+/// let client = Ratchet::client(ratchet::connect("memory:").await?);
+/// assert_eq!(client.pause_queue("mail").await?, Changed::Changed);
+/// assert_eq!(client.pause_queue("mail").await?, Changed::Unchanged);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
     /// It did.

@@ -21,7 +21,7 @@ use crate::time;
 
 /// A [`JobContext`] made by hand, and what a body does with it.
 ///
-/// The contexts it makes belong to a job that nobody has stored: nothing times the body out, and
+/// The contexts it makes belong to a job that is not stored: nothing times the body out, and
 /// what it reports stays here to be looked at. Its client is that of an empty memory store, unless
 /// another one is given.
 ///
@@ -194,7 +194,7 @@ impl TestContext {
         self.said.words().heartbeats
     }
 
-    /// The client of the contexts: what the body enqueued is behind it.
+    /// Returns the client of the contexts, through which to read what the body enqueued.
     #[must_use]
     pub const fn client(&self) -> &Client {
         &self.client

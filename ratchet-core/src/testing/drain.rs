@@ -13,7 +13,7 @@ use crate::name::Name;
 use crate::state::JobState;
 use crate::time::{self, Timestamp};
 
-/// How many jobs a drain runs unless told otherwise.
+/// The default limit of jobs that a drain runs.
 const LIMIT: usize = 1_000;
 /// How many waiting jobs are read at once to find the next due time.
 const PAGE: usize = 500;
@@ -381,6 +381,6 @@ pub async fn run_job(node: &Node, job: JobId) -> Result<Ran, TestingError> {
 pub struct Ran {
     /// The job as it is stored now.
     pub job: JobRecord,
-    /// How its claim ended; none if it was taken away meanwhile and has not ended yet.
+    /// How its claim ended; `None` if it was taken away meanwhile and has not ended yet.
     pub attempt: Option<Attempt>,
 }

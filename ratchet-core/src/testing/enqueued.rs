@@ -41,7 +41,7 @@ const UNFINISHED: [JobState; 4] = [
 /// | `priority = Priority::High` | has this stored priority |
 /// | `delayed = true` | is due later than it was enqueued; `false`: at once |
 /// | `state = JobState::Succeeded` | is in this state; otherwise it has not ended |
-/// | `count = 2` | is one of exactly so many; otherwise there is at least one |
+/// | `count = 2` | is one of exactly 2; without it, at least one is expected |
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {

@@ -94,7 +94,8 @@ use crate::memory::{ManualClock, MemoryStore};
 use crate::model::JobRecord;
 use crate::time;
 
-/// An empty memory store, and its clock, which shows the present and moves only when it is told to.
+/// Returns an empty memory store and its clock, which shows the present and moves only when it is
+/// set.
 ///
 /// What is due is decided by this clock. Timeouts of bodies are not: they are measured by tokio's
 /// clock, which `#[tokio::test(start_paused = true)]` lets run ahead.

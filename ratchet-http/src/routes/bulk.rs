@@ -55,10 +55,10 @@ struct BulkRequest {
     /// With a filter that matches everything, or none: that this is meant.
     #[serde(default)]
     all: bool,
-    /// The most jobs to act on, with a filter; 10,000 unless said.
+    /// The most jobs to act on, with a filter; 10,000 by default.
     #[schemars(range(min = 1, max = 1_000_000))]
     limit: Option<u64>,
-    /// Only those behind this job, with a filter: `next` of the answer before.
+    /// Only those after this job, with a filter: `next` of the answer before.
     #[schemars(with = "Option<Id>")]
     after: Option<String>,
 }

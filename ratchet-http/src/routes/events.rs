@@ -21,7 +21,7 @@ use crate::problem::{Code, Problem};
 use crate::sampler::{Listener, Seat, frame};
 use crate::view::Lagged;
 
-/// After this long without an event a comment is sent, so that nobody in between takes the
+/// After this long without an event a comment is sent, so that no proxy takes the
 /// connection for dead.
 const SILENCE: Duration = Duration::from_secs(15);
 

@@ -18,7 +18,7 @@ use crate::extract::{Path, Query};
 use crate::problem::{Code, Problem};
 use crate::view::{Edge, Graph, GraphNode};
 
-/// How many jobs and batches are shown unless told otherwise.
+/// How many jobs and batches are shown by default.
 const NODES: usize = 100;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -37,7 +37,7 @@ pub(super) fn routes() -> Vec<Route> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct GraphQuery {
-    /// The most jobs and batches to show, those nearest to the job; 100 unless said.
+    /// The most jobs and batches to show, those nearest to the job; 100 by default.
     #[schemars(range(min = 1))]
     limit: Option<usize>,
 }
@@ -163,7 +163,7 @@ impl Walk {
         Ok(waiting.into_iter().zip(links).collect())
     }
 
-    /// Takes a link up, and who is at its other end, if there is room.
+    /// Adds a link, and the job at its other end, if there is room.
     fn take(&mut self, other: Parent, link: Link) {
         if !self.known.contains(&other) {
             if self.found.len() == self.limit {

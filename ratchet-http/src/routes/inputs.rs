@@ -13,7 +13,7 @@ use crate::api::Api;
 use crate::problem::Problem;
 use crate::view::State;
 
-/// How many items a page has unless told otherwise.
+/// How many items a page has by default.
 const PAGE: usize = 50;
 
 /// The id in a path, a parameter or a field.
@@ -86,7 +86,7 @@ pub(crate) struct Before {
     /// Only those that are older than this one: `next` of the page before.
     #[schemars(with = "Option<Id>")]
     pub(crate) before: Option<String>,
-    /// The most on a page; 50 unless said.
+    /// The most on a page; 50 by default.
     #[schemars(range(min = 1))]
     pub(crate) limit: Option<usize>,
 }
@@ -95,10 +95,10 @@ pub(crate) struct Before {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AfterName {
-    /// Only those behind this name: `next` of the page before.
+    /// Only those after this name: `next` of the page before.
     #[schemars(with = "Option<NameText>")]
     pub(crate) after: Option<String>,
-    /// The most on a page; 50 unless said.
+    /// The most on a page; 50 by default.
     #[schemars(range(min = 1))]
     pub(crate) limit: Option<usize>,
 }

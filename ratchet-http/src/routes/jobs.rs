@@ -101,13 +101,13 @@ struct ListQuery {
     /// In this batch.
     #[schemars(with = "Option<Id>")]
     batch: Option<String>,
-    /// The newest first, unless said.
+    /// The newest first, by default.
     #[serde(default)]
     order: Order,
-    /// Only those behind this job: `next` of the page before.
+    /// Only those after this job: `next` of the page before.
     #[schemars(with = "Option<Id>")]
     after: Option<String>,
-    /// The most on a page; 50 unless said.
+    /// The most on a page; 50 by default.
     #[schemars(range(min = 1))]
     limit: Option<usize>,
 }

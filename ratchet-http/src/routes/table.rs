@@ -20,7 +20,7 @@ pub(crate) struct Route {
     pub(crate) path: &'static str,
     /// What it does, in a few words.
     pub(crate) summary: &'static str,
-    /// Who may use it; none: everybody.
+    /// Which callers may use it; `None` for all.
     pub(crate) access: Option<Access>,
     /// What the parts of the path are.
     pub(crate) parts: Vec<(&'static str, SchemaOf)>,

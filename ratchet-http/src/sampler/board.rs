@@ -213,7 +213,7 @@ impl Board {
         self.ring.push(point);
     }
 
-    /// The cluster at a glance, without its history; none before the first reading.
+    /// The cluster at a glance, without its history; `None` before the first reading.
     pub(super) fn overview(&self) -> Option<Overview> {
         let cluster = self.cluster.as_ref()?;
         let live: Vec<&NodeRecord> = cluster.live().collect();

@@ -8,7 +8,7 @@ use ratchet_core::{Client, JobId, JobState, Result};
 
 /// How many of the newest jobs are looked at each time.
 const NEWEST: usize = 50;
-/// How many are looked at if none of these was known, and how many changes are told, at most.
+/// How many are looked at if none of these was known, and how many changes are sent, at most.
 pub(super) const MOST: usize = 1_000;
 /// How many unfinished jobs are followed until they end.
 const FOLLOWED: usize = 500;

@@ -72,7 +72,7 @@ impl Failures {
         self.changed |= jobs.iter().any(says);
     }
 
-    /// Notes that somebody has acted on jobs here.
+    /// Notes an action on jobs through this API.
     pub(super) fn acted(&mut self) {
         self.changed = true;
     }
@@ -110,7 +110,7 @@ impl Failures {
         differ
     }
 
-    /// They, and when they were read; none: they were not yet.
+    /// The failures, and when they were read; `None` before the first reading.
     pub(super) fn kept(&self) -> Option<(Vec<DeadLetters>, At)> {
         let kept = self.kept.as_ref()?;
         Some((kept.jobs.clone(), At(kept.at)))

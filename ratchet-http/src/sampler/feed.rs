@@ -1,4 +1,4 @@
-//! What is told to those who listen: each event is written down once, for all of them.
+//! The events for listeners: each is encoded once, for all of them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ pub(super) struct Feed {
     last: Mutex<Option<Bytes>>,
     /// How many listeners each client has.
     listeners: Mutex<HashMap<Option<IpAddr>, usize>>,
-    /// Somebody came who was the first.
+    /// Notes the first listener.
     came: Notify,
 }
 
@@ -64,7 +64,7 @@ impl Feed {
             _ => drop(listeners.remove(&client)),
         }
         if listeners.is_empty() {
-            // What was told last is old by the time somebody comes.
+            // The last event is old by the time a listener comes.
             *self.last() = None;
         }
     }
@@ -79,7 +79,7 @@ impl Feed {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until somebody listens; at once if somebody does.
+    /// Waits until there is a listener; returns at once if there is one.
     pub(super) async fn listened_to(&self) {
         loop {
             let came = self.came.notified();
@@ -95,7 +95,7 @@ impl Feed {
     /// Tells everybody.
     pub(super) fn tell(&self, event: &'static str, data: &impl Serialize) {
         if let Some(frame) = frame(event, data) {
-            // Nobody may be there to hear it.
+            // There may be no listener.
             let _ = self.events.send(frame);
         }
     }
@@ -116,7 +116,7 @@ impl Feed {
 /// What a listener hears.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// What is told from now on.
+    /// Returns the events from now on.
     pub(crate) events: broadcast::Receiver<Bytes>,
     /// What was told last, to begin with.
     pub(crate) last: Option<Bytes>,

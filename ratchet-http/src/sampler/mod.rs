@@ -1,10 +1,11 @@
 //! What is read in the background, once for all who look.
 //!
-//! While nobody looks only what readiness depends on is read: the nodes, and which routes are due.
-//! A minute after the last look it is back to that. Jobs are counted, and the newest dead letters
-//! read, only while somebody looks, and the longer it takes the less often, whoever comes and goes;
-//! the newest jobs are read only while somebody listens. Each kind of reading has one loop, so it
-//! is never under way twice, and who looks does not wait for it: what is known is shown at once.
+//! While no client reads, only what readiness depends on is read: the nodes, and which routes are
+//! due. A minute after the last look it is back to that. Jobs are counted, and the newest dead
+//! letters read, only while clients read, and the longer it takes the less often, however many come
+//! and go; the newest jobs are read only while there are listeners. Each kind of reading has one
+//! loop, so it is never under way twice, and who looks does not wait for it: what is known is shown
+//! at once.
 
 mod board;
 mod changes;
@@ -33,7 +34,7 @@ use crate::client::ClientAddr;
 use crate::problem::{Code, Problem};
 use crate::view::{self, At, Counts, Overview};
 
-/// How long after a look somebody counts as looking.
+/// How long a client counts as reading after a request.
 const LOOKING: Duration = Duration::from_secs(60);
 /// How long a reading may take before it counts as failed; the counting and the newest dead letters
 /// have the deadline of the client.
@@ -54,7 +55,7 @@ const COUNTS: Duration = Duration::from_secs(10);
 const FAILURES: Duration = Duration::from_secs(5);
 /// And both no more often than that this part of the time is spent on each, up to [`LONGEST_REST`].
 const SHARE: u32 = 50;
-/// Listeners are told as often as this.
+/// How often listeners get events.
 const TICK: Duration = Duration::from_secs(1);
 /// The longest pause after readings that failed.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(15);
@@ -68,9 +69,9 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// How often something is read.
 #[derive(Clone, Copy)]
 struct Pace {
-    /// While somebody looks.
+    /// While clients read.
     watched: Duration,
-    /// While nobody does; none: not at all.
+    /// While none does; `None` for not at all.
     quiet: Option<Duration>,
 }
 
@@ -88,7 +89,7 @@ struct Shared {
     board: Mutex<Board>,
     feed: Arc<Feed>,
     looked_at: Mutex<Option<Instant>>,
-    /// Somebody looks again.
+    /// A client reads again.
     looks: Notify,
     /// Told of every reading that came through.
     read: watch::Sender<()>,
@@ -177,7 +178,7 @@ impl Sampler {
         self.shared.board().queue_paused(queue, paused);
     }
 
-    /// Notes that somebody has acted on jobs, some of which may have been dead letters.
+    /// Notes an action on jobs, some of which may have been dead letters.
     pub(crate) fn acted(&self) {
         self.shared.board().failures().acted();
     }
@@ -390,8 +391,8 @@ impl Shared {
         self.wait(Duration::MAX, known).await;
     }
 
-    /// Waits until the next reading of this pace is due; longer after failures. Somebody who looks
-    /// again after a while ends a wait that was longer because nobody did.
+    /// Waits until the next reading of this pace is due; longer after failures. A client that reads
+    /// again after a while ends a wait that was longer because none did.
     async fn pause(&self, pace: Pace, failures: u32) {
         let began = time::monotonic();
         let backoff = match failures {
@@ -422,7 +423,7 @@ impl Shared {
         }
     }
 
-    /// Somebody looks.
+    /// Notes that a client reads.
     fn look(&self) {
         let watched = self.is_watched();
         *self.looked_at() = Some(time::monotonic());
@@ -436,7 +437,7 @@ impl Shared {
         looked_at.is_some_and(|at| time::monotonic() < at + LOOKING)
     }
 
-    /// Waits until the board shows something, for so long at most.
+    /// Waits until the board shows something, up to this long.
     async fn wait<T>(&self, patience: Duration, shows: impl Fn(&Board) -> Option<T>) -> Option<T> {
         let mut read = self.read.subscribe();
         let shown = async {

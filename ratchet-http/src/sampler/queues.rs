@@ -51,8 +51,8 @@ impl Queues {
         self.counted = Some(counted);
     }
 
-    /// Takes in what is due, asked for at this time. Nobody may ever count, so queues are forgotten
-    /// that were known by nothing else and have no job that is due.
+    /// Takes in what is due, asked for at this time. No client may ever count, so queues are
+    /// forgotten that were known by nothing else and have no job that is due.
     pub(super) fn read_due(&mut self, routes: &[DueRoute], began: Instant) {
         for due in routes {
             self.learn(&due.route.queue, due.paused, began);
@@ -105,7 +105,7 @@ impl Queues {
         Some((Counts::from(&total), At(counted.at)))
     }
 
-    /// How many jobs are pending; none: that was not counted lately.
+    /// How many jobs are pending; `None` if that was not counted lately.
     pub(super) fn pending(&self) -> Option<u64> {
         let counted = self.counted.as_ref()?;
         let is_good = counted.began.elapsed() <= GOOD;

@@ -14,7 +14,7 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// The last of these, so many at most.
+    /// The last of these, up to a limit.
     #[must_use]
     pub fn last(attempts: &[model::Attempt], most: usize) -> Self {
         let omitted = attempts.len().saturating_sub(most);

@@ -178,9 +178,9 @@ impl From<NodeTotals> for Totals {
 pub struct Leader {
     /// The role.
     pub role: String,
-    /// The node; null: nobody leads.
+    /// The node; null if none leads.
     pub node: Option<String>,
-    /// What people call the node; null: nobody leads, or it is not known.
+    /// The label of the node; null if none leads, or it is not known.
     pub label: Option<String>,
     /// The present or last term.
     pub term: u64,
@@ -228,7 +228,7 @@ pub struct Status {
     pub backend_version: String,
     /// The version of Ratchet.
     pub version: &'static str,
-    /// Whether anybody may change anything through this API.
+    /// Whether changes are allowed through this API at all.
     pub writes: bool,
     /// The most items that a page of a listing may have.
     pub page: usize,

@@ -40,7 +40,7 @@ pub struct Job {
     pub node: Option<String>,
     /// When it was claimed, while it runs.
     pub claimed_at: Option<At>,
-    /// Whether it runs and somebody wants it cancelled.
+    /// Whether it runs and a client asked to cancel it.
     pub cancel_requested: bool,
     /// How far it said it is.
     pub progress: Option<Progress>,

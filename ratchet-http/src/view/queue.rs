@@ -48,7 +48,7 @@ impl Queue {
         }
     }
 
-    /// Its jobs in this state when they were last counted; none: the queue was not known then.
+    /// Its jobs in this state when they were last counted; `None` if the queue was not known then.
     #[must_use]
     pub fn count(&self, state: State) -> Option<u64> {
         let counts = self.counts.as_ref()?;

@@ -35,7 +35,7 @@ pub struct RecurringJob {
     pub interval_ms: Option<u64>,
     /// Whether it is not fired at present.
     pub paused: bool,
-    /// Whether a program declared it, rather than somebody at run time.
+    /// Whether a program declares it; otherwise a client put it at run time.
     pub declared: bool,
     /// The next slot; null: there is no more. While it is paused nothing happens at that time.
     pub next_at: Option<At>,

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use mongodb::bson::{Document, doc};
 use mongodb::options::{ReadConcern, WriteConcern};
 use mongodb::{Client, Collection, Database};
-use ratchet_conformance::{BoxError, Slot, TestClock};
+use ratchet_conformance::{BoxError, Place, Slot, TestClock};
 use ratchet_core::{JobId, time};
 use ratchet_store_mongo::{Builder, MongoStore};
 
@@ -43,13 +43,6 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// Creates collections for one test, whose clock starts at the same time in every test.
-    pub(crate) async fn create(url: &str) -> Result<Self, BoxError> {
-        let space = Self::prefixed(url, format!("{}.", JobId::new())).await?;
-        space.set_clock().await?;
-        Ok(space)
-    }
-
     /// Reuses the collections and indexes of an earlier test without their documents: creating and
     /// dropping them takes longer than most cases. Without slots the collections are new. Those of
     /// a test run stay on the server, which is expected to be disposable.
@@ -137,9 +130,19 @@ impl Space {
             panic!("the clock cannot be moved: {error}");
         }
     }
+}
+
+#[async_trait]
+impl Place for Space {
+    /// Creates collections for one test, whose clock starts at the same time in every test.
+    async fn create(url: &str) -> Result<Self, BoxError> {
+        let space = Self::prefixed(url, format!("{}.", JobId::new())).await?;
+        space.set_clock().await?;
+        Ok(space)
+    }
 
     /// Drops the collections, unless a later test reuses them.
-    pub(crate) async fn take_away(&self) {
+    async fn take_away(&self) {
         if self.slot.is_some() {
             let left = doc! { "$unset": { "in_use": "" } };
             if let Err(error) = self.of_majority("clock").update_one(doc! {}, left).await {

@@ -22,12 +22,10 @@ mod server;
 mod standalone;
 mod transactions;
 
-use std::pin::Pin;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use libtest_mimic::{Arguments, Failed, Trial};
-use ratchet_conformance::is_required;
+use libtest_mimic::{Arguments, Trial};
+use ratchet_conformance::{PlaceTest, is_required, place_tests, run_in_place};
 use ratchet_core::model::{ClaimRequest, Detail};
 use ratchet_core::store::{Checked, JobStore};
 use ratchet_core::{JobId, NewJob, NodeId, StoreError, StoreErrorKind};
@@ -35,20 +33,7 @@ use ratchet_store_mongo::MongoStore;
 
 use crate::server::Space;
 
-type Test = fn(Arc<Space>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
-
-macro_rules! tests {
-    ($($module:ident: $($name:ident)*;)*) => {
-        const TESTS: &[(&str, Test)] = &[$($(
-            (
-                concat!(stringify!($module), "::", stringify!($name)),
-                |space| Box::pin($module::$name(space)),
-            ),
-        )*)*];
-    };
-}
-
-tests! {
+const TESTS: &[(&str, PlaceTest<Space>)] = place_tests! {
     claims: a_number_that_a_pause_took_back_is_not_given_out_again
         a_node_that_was_displaced_meanwhile_claims_nothing
         a_claim_passes_over_what_has_another_priority_by_then
@@ -110,18 +95,19 @@ tests! {
         what_fails_behind_the_first_write_cannot_be_committed
         a_session_that_can_have_no_transaction_is_misconfigured
         a_client_enqueues_in_transactions;
-}
+};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let url = server::url(server::URL);
     let starts = server::url(server::PROGRAM).is_some();
-    let trial = |(name, test): &(&str, Test)| {
+    let trial = |(name, test): &(&str, PlaceTest<Space>)| {
         let (url, test) = (url.clone(), *test);
         let possible = starts || !name.starts_with("secured::");
         let ignored = (url.is_none() && !is_required("mongodb")) || !possible;
         let missing = server::missing(server::URL);
-        Trial::test(*name, move || run(&url.ok_or(missing)?, test)).with_ignored_flag(ignored)
+        Trial::test(*name, move || run_in_place(&url.ok_or(missing)?, test))
+            .with_ignored_flag(ignored)
     };
     let mut trials: Vec<Trial> = TESTS.iter().map(trial).collect();
     let alone = server::url(server::STANDALONE_URL);
@@ -130,7 +116,7 @@ fn main() -> ExitCode {
         let ignored = alone.is_none() && !is_required("mongodb-standalone");
         let missing = server::missing(server::STANDALONE_URL);
         let trial = Trial::test(format!("standalone::{name}"), move || {
-            run(&alone.ok_or(missing)?, test)
+            run_in_place(&alone.ok_or(missing)?, test)
         });
         trials.push(trial.with_ignored_flag(ignored));
     }
@@ -141,22 +127,6 @@ fn main() -> ExitCode {
         eprintln!("{}", server::missing(server::PROGRAM));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-fn run(url: &str, test: Test) -> Result<(), Failed> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        let space = match Space::create(url).await {
-            Ok(space) => Arc::new(space),
-            Err(error) => return Err(error.to_string().into()),
-        };
-        let ended = tokio::spawn(test(Arc::clone(&space))).await;
-        space.take_away().await;
-        ended.map_err(|_| Failed::without_message())
-    })
 }
 
 pub(crate) async fn open(space: &Space) -> Checked<MongoStore> {

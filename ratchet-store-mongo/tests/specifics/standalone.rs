@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::bson::{Document, doc};
+use ratchet_conformance::PlaceTest;
 use ratchet_core::model::{
     ActionOutcome, ClaimRequest, Detail, Guard, Heartbeat, JobFilter, JobSelector, NodeStatus,
     Outcome, PageRequest, PurgeRequest, Settlement,
@@ -19,9 +20,9 @@ use serde::{Deserialize, Serialize};
 use crate::faults::Fault;
 use crate::links::under_way;
 use crate::server::Space;
-use crate::{Test, assert_kind, claim_all, enqueue, exists, job, open};
+use crate::{assert_kind, claim_all, enqueue, exists, job, open};
 
-pub(crate) const TESTS: &[(&str, Test)] = &[
+pub(crate) const TESTS: &[(&str, PlaceTest<Space>)] = &[
     ("what_needs_transactions_is_refused", |space| {
         Box::pin(what_needs_transactions_is_refused(space))
     }),

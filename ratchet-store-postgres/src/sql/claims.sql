@@ -11,7 +11,7 @@
 -- One range of jobs_claim per route and priority, read in its order; the candidates are merged by
 -- the rank of ratchet_core::priority::ClaimRank, and only what is returned is locked. A lookup by
 -- place (ctid) is safe here because a row that moved since the candidates were read is one that
--- somebody else has: it is passed over, and the caller sees that the batch is short.
+-- another transaction has: it is passed over, and the caller sees that the batch is short.
 -- state + 0 keeps the planner from reading jobs_claim as a whole where it has a row's place.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 known AS MATERIALIZED (
@@ -106,7 +106,7 @@ LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
 -- history 5), no other due time, no error and no result, and the attempts counted as otherwise.
 -- Jobs whose ends others wait for (flags: 4 in a lane, 16 linked to it, 32 in a batch) are left alone
 -- unless $12 says that they are followed.
--- Then they are waited for as long as the transaction says; otherwise, not for long: whoever holds one
+-- Then they are waited for as long as the transaction says; otherwise, not for long: a transaction that holds one
 -- job in an open transaction holds no others up (held.rs).
 -- Primary keys; the caller sends the tokens in order of id, so that two calls lock in one order.
 WITH clock AS MATERIALIZED (
@@ -179,7 +179,7 @@ WHERE job.id = ANY($1::uuid[])
 -- name: report_life
 -- Restarts the stall timeouts of claims and keeps what their bodies tell; one row comes back for
 -- each that held. [report.life] [report.progress] [report.token] [report.cancel]
--- None is waited for for long: whoever holds one job in an open transaction holds no others up (held.rs).
+-- None is waited for for long: a transaction that holds one job in an open transaction holds no others up (held.rs).
 -- Primary keys; no index has last_report.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now, set_config('lock_timeout', '{patience}', true)
@@ -235,7 +235,7 @@ ORDER BY job.id
 -- them has changed since they were judged; one row comes back for each. Jobs that end and for whose
 -- end others wait are left alone unless $9 says that they are followed.
 -- [reclaim.requeue] [reclaim.once] [reclaim.exhausted] [link.decide]
--- None is waited for for long: whoever holds one job in an open transaction holds no others up (held.rs).
+-- None is waited for for long: a transaction that holds one job in an open transaction holds no others up (held.rs).
 -- Primary keys.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now, set_config('lock_timeout', '{patience}', true)

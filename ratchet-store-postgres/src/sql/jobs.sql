@@ -221,7 +221,7 @@ fresh AS (
 UPDATE {schema}.job_notes AS notes SET last_error = NULL FROM fresh WHERE notes.job = fresh.id
 
 -- name: reschedule_jobs
--- Makes waiting jobs due at a time ($2), or so long from now ($3). [reschedule.job] [lane.reschedule]
+-- Makes waiting jobs due at a time ($2), or this long from now ($3). [reschedule.job] [lane.reschedule]
 -- Primary key of jobs.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 UPDATE {schema}.jobs AS job SET run_at = coalesce($2::bigint, clock.now + $3::bigint)
@@ -241,13 +241,13 @@ FROM clock
 WHERE job.id = ANY($1::uuid[]) AND job.state + 0 = 1
 
 -- name: keep_errors
--- Keeps why jobs failed that nobody ran. [signal.expire] Primary key of job_notes.
+-- Keeps why jobs failed that no node ran. [signal.expire] Primary key of job_notes.
 INSERT INTO {schema}.job_notes AS notes (job, last_error)
 SELECT job, error FROM unnest($1::uuid[], $2::text[]) AS failed (job, error)
 ON CONFLICT (job) DO UPDATE SET last_error = excluded.last_error
 
 -- name: lock_free
--- Locks those of these jobs that nobody else has locked, until the transaction ends; they come back.
+-- Locks those of these jobs that no other transaction has locked, until the transaction ends; they come back.
 -- Primary key of jobs.
 SELECT job.id
 FROM unnest($1::uuid[]) AS wanted (id)

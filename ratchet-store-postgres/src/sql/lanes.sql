@@ -1,7 +1,7 @@
 -- Lanes.
 
 -- name: enter_lanes
--- Locks lanes until the transaction ends and takes so many sequences of each ($3; 0: only the lock),
+-- Locks lanes until the transaction ends and takes this many sequences of each ($3; 0: only the lock),
 -- the last of which comes back. A lane that has no unfinished job has no row until now.
 -- [lane.sequence] [lane.head] Primary key of lanes; the caller sends them in order of name, so that
 -- two calls lock in one order.
@@ -26,7 +26,7 @@ WHERE job.id = ANY($1::uuid[]) AND job.flags & {lane} = {lane}
   AND coalesce(member.queue, route.queue) IS NOT NULL
 
 -- name: lock_lanes
--- Locks the lanes of unfinished jobs until the transaction ends, those aside that somebody else has:
+-- Locks the lanes of unfinished jobs until the transaction ends, except those that another transaction has:
 -- the caller waits for them apart, so that a lane that is held up holds up no other.
 -- [lane.promote] Primary keys: one lookup after the other, since a join planned for small tables
 -- would read all of lane_jobs.

@@ -1,7 +1,7 @@
 -- Lists and counts of jobs by a filter.
 
 -- name: list_oldest list_newest
--- The jobs in some states and routes ($2; none: any) behind one ($3), in the order of the page.
+-- The jobs in some states and routes ($2; NULL: any) behind one ($3), in the order of the page.
 -- [page.order] [page.walk] [page.filter] [act.select] Primary key of jobs, also backwards: + 0 keeps the
 -- planner from reading and sorting all jobs of the states, by another index, while it knows nothing.
 SELECT id FROM {schema}.jobs
@@ -87,7 +87,7 @@ ORDER BY id{descending}
 LIMIT $4
 
 -- name: count_matching
--- The jobs in some states and routes ($2; none: any), by state. [count.filter]
+-- The jobs in some states and routes ($2; NULL: any), by state. [count.filter]
 -- Reads every row of jobs once: for operators, not for loops.
 SELECT state, count(*) FROM {schema}.jobs
 WHERE state = ANY($1::smallint[]) AND ($2::integer[] IS NULL OR route = ANY($2))

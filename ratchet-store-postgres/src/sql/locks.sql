@@ -1,7 +1,7 @@
 -- Locks and versions.
 
 -- name: acquire_lock
--- Takes a lock that is free, or takes it again; otherwise says who has it. Two callers that meet may
+-- Takes a lock that is free, or takes it again; otherwise returns its holder. Two callers that meet may
 -- leave one without a row: it looks again.
 -- A lock that is bound to a session is free as well once the server has no such session; one whose
 -- beginning this role may not see counts as alive. The sessions are read where the row is locked
@@ -70,7 +70,7 @@ ORDER BY lock.name
 LIMIT $2
 
 -- name: is_tenure
--- A row if this tenure lasts. Nobody can take the lock before the transaction ends. [guard.write]
+-- A row if this tenure lasts. No other can take the lock before the transaction ends. [guard.write]
 -- Primary key of locks.
 SELECT 1 FROM {schema}.locks
 WHERE name = $1 AND owner = $2 AND fence = $3 AND expires_at > {now}

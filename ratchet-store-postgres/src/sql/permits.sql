@@ -1,7 +1,7 @@
 -- Permits and rates.
 
 -- name: set_permits
--- Sets how many permits a resource has, which makes it known; no row changes if it has so many, or if
+-- Sets how many permits a resource has, which makes it known; no row changes if it has that many, or if
 -- it is known and keeps its number ($3). [permit.change] [permit.declare] Waits for the claims that hold the row. Primary key.
 INSERT INTO {schema}.permits AS old (resource, max_held) VALUES ($1, $2)
 ON CONFLICT (resource) DO UPDATE SET max_held = excluded.max_held
@@ -71,7 +71,7 @@ free AS MATERIALIZED (
 SELECT due.id FROM due JOIN free ON free.resource = due.permit
 
 -- name: lock_permits
--- Lets nobody else claim jobs that need these resources, nor change how many may, until the
+-- Keeps others from claiming jobs that need these resources, and from changing how many may run, until the
 -- transaction ends; in order, so that no two claims wait for each other. [permit.max] [permit.change]
 -- Primary key.
 SELECT resource FROM {schema}.permits WHERE resource = ANY($1::text[])
@@ -121,7 +121,7 @@ LEFT JOIN taken ON taken.key = wanted.key
 LEFT JOIN {schema}.rates AS known ON known.key = wanted.key
 
 -- name: forget_rates
--- Forgets the keys whose time has passed, but for those that somebody is just using. [rate.forget]
+-- Forgets the keys whose time has passed, but for those that another transaction is using. [rate.forget]
 -- Reads the table, which has a row for each key that was used since the last pass.
 DELETE FROM {schema}.rates
 WHERE key = ANY(ARRAY(

@@ -24,7 +24,7 @@ FROM {schema}.recurring
 WHERE name = $1
 
 -- name: lock_recurring
--- A recurring definition, which nobody changes until the transaction ends. [recurring.edit]
+-- A recurring definition, which no other transaction changes until the transaction ends. [recurring.edit]
 -- [recurring.pause] Primary key of recurring.
 SELECT name, incarnation, revision, definition, next_fire, last_slot, paused, declared, created_at,
        claimed_by, claimed_until
@@ -42,10 +42,10 @@ ORDER BY name
 LIMIT $2
 
 -- name: claim_recurring
--- Claims the definitions whose slots have come and that nobody has claimed, and says the time and when
+-- Claims the definitions whose slots have come and that are not claimed, and says the time and when
 -- the next of the others is to be claimed: at least one row. What others have locked is left to them.
 -- [recurring.due] [recurring.claim] [recurring.clock] [recurring.hint] Index recurring_due: of those
--- that nobody has claimed the first rows; index recurring_claimed: all that somebody has.
+-- that are not claimed the first rows; index recurring_claimed: all that somebody has.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 due AS MATERIALIZED (
     SELECT recurring.name FROM {schema}.recurring AS recurring
@@ -80,7 +80,7 @@ FROM clock CROSS JOIN others LEFT JOIN claimed ON true
 ORDER BY claimed.next_fire, claimed.name
 
 -- name: lock_tokens
--- The tokens of definitions, which nobody changes until the transaction ends; locked in the order of
+-- The tokens of definitions, which no other transaction changes until the transaction ends; locked in the order of
 -- their names. [recurring.stale] [recurring.slot] Primary key of recurring.
 SELECT name, incarnation, revision
 FROM {schema}.recurring
@@ -98,7 +98,7 @@ FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS fired (name, next_fire, l
 WHERE recurring.name = fired.name
 
 -- name: declared_recurring
--- The definitions that were declared before a node began, if the node has a row; nobody changes them
+-- The definitions that were declared before a node began, if the node has a row; no other transaction changes them
 -- until the transaction ends. [recurring.retire]
 SELECT recurring.name, recurring.created_at, node.started_at
 FROM {schema}.nodes AS node

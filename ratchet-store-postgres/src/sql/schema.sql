@@ -69,7 +69,7 @@ ORDER BY xact_start
 LIMIT 100
 
 -- name: held_by_prepared
--- The prepared transactions of this database, which nobody has ended, the oldest first.
+-- The prepared transactions of this database, that are still open, the oldest first.
 -- [diag.read] Reads the state of the server.
 SELECT gid, owner::text,
        (extract(epoch FROM clock_timestamp() - prepared) * 1000)::bigint, age(transaction)

@@ -56,5 +56,5 @@ WHERE signal.job = ANY($1::uuid[]) AND signal.state <> 1
 RETURNING signal.job
 
 -- name: signal_was_had
--- Whether somebody has had a signal of this name. [signal.answer] signals_key.
+-- Whether a job has had a signal of this name. [signal.answer] signals_key.
 SELECT EXISTS (SELECT FROM {schema}.signals WHERE key = $1 AND state = 1)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Residue, Slot, TestClock, Vandal};
+use ratchet_conformance::{BoxError, Place, Residue, Slot, TestClock, Vandal};
 use ratchet_core::{JobId, Name, time};
 use ratchet_store_postgres::{Builder, PostgresStore};
 use sqlx::postgres::{PgConnection, PgRow};
@@ -80,19 +80,14 @@ const EMPTY: &str = "
     $empty$;
     UPDATE {schema}.test_clock SET now_ms = 1790000000123, left_by = NULL";
 
-/// Makes the schema. `left_by` is the run of tests whose last test ended by itself, and NULL while a test
-/// uses the schema.
+/// Makes the schema. `left_by` is the run of tests whose last test ended by itself, and NULL while
+/// a test uses the schema.
 const CREATE: &str = "
     CREATE SCHEMA {schema};
     CREATE TABLE {schema}.test_clock (now_ms bigint NOT NULL, left_by text);
     INSERT INTO {schema}.test_clock VALUES (1790000000123, NULL)";
 
 impl Schema {
-    /// A new, empty schema whose clock shows the same time in every test.
-    pub(crate) async fn create(url: &str) -> Result<Self, BoxError> {
-        Self::called(url, &format!("test_{}", JobId::new())).await
-    }
-
     /// As [`create`](Self::create), with this name.
     pub(crate) async fn called(url: &str, name: &str) -> Result<Self, BoxError> {
         let schema = Self::named(url, name).await?;
@@ -100,10 +95,10 @@ impl Schema {
         Ok(schema)
     }
 
-    /// An empty schema that keeps the tables of an earlier test: to make and to drop them takes longer
-    /// than most cases. It is a new one where there are no slots, and where another run of tests has
-    /// locked the slot on this server. The tables are new in each run, whose migrations may be others,
-    /// and after a test that was killed, whose last writes may still be under way.
+    /// An empty schema that keeps the tables of an earlier test: to make and to drop them takes
+    /// longer than most cases. It is a new one where there are no slots, and where another run of
+    /// tests has locked the slot on this server. The tables are new in each run, whose migrations
+    /// may be others, and after a test that was killed, whose last writes may still be under way.
     #[allow(dead_code, reason = "each test binary uses its part of this module")]
     pub(crate) async fn reused(url: &str) -> Result<Self, BoxError> {
         let Some(slot) = Slot::take() else {
@@ -207,9 +202,17 @@ impl Schema {
             panic!("the clock cannot be moved: {error}");
         }
     }
+}
+
+#[async_trait]
+impl Place for Schema {
+    /// A new, empty schema whose clock shows the same time in every test.
+    async fn create(url: &str) -> Result<Self, BoxError> {
+        Self::called(url, &format!("test_{}", JobId::new())).await
+    }
 
     /// Takes it away, unless a later test uses it.
-    pub(crate) async fn take_away(&self) {
+    async fn take_away(&self) {
         let end = match self.slot {
             Some(_) => {
                 "UPDATE {schema}.test_clock SET left_by = '{run}';

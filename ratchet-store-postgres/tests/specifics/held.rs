@@ -1,5 +1,5 @@
-//! Jobs whose rows an application's transaction holds, because it has linked new jobs to them: nobody
-//! waits for them but who wants just them.
+//! Jobs whose rows an application's transaction holds, because it has linked new jobs to them:
+//! nobody waits for them but who wants just them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -25,12 +25,10 @@ mod standby;
 mod transactions;
 mod undelivered;
 
-use std::pin::Pin;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use libtest_mimic::{Arguments, Failed, Trial};
-use ratchet_conformance::is_required;
+use libtest_mimic::{Arguments, Trial};
+use ratchet_conformance::{PlaceTest, is_required, place_tests, run_in_place};
 use ratchet_core::model::{ClaimRequest, Detail};
 use ratchet_core::store::{Checked, JobStore};
 use ratchet_core::{JobId, NewJob, NodeId, StoreError, StoreErrorKind};
@@ -38,20 +36,7 @@ use ratchet_store_postgres::PostgresStore;
 
 use crate::server::Schema;
 
-type Test = fn(Arc<Schema>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
-
-macro_rules! tests {
-    ($($module:ident: $($name:ident)*;)*) => {
-        const TESTS: &[(&str, Test)] = &[$($(
-            (
-                concat!(stringify!($module), "::", stringify!($name)),
-                |schema| Box::pin($module::$name(schema)),
-            ),
-        )*)*];
-    };
-}
-
-tests! {
+const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
     archive: a_job_that_cannot_be_read_at_all_stays_and_keeps_no_other
         a_document_that_cannot_be_read_harms_only_itself a_pool_of_one_is_enough_to_archive
         a_pool_of_one_is_enough_for_linked_jobs
@@ -136,40 +121,24 @@ tests! {
         an_enqueue_that_meets_its_deadline_is_taken_back a_client_enqueues_in_transactions;
     undelivered: a_lane_whose_head_was_claimed_unheard_goes_on
         a_permit_that_was_claimed_unheard_is_free_again;
-}
+};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let url = server::url();
     let required = is_required("postgres");
-    let trial = |(name, test): &(&str, Test)| {
+    let trial = |(name, test): &(&str, PlaceTest<Schema>)| {
         let (url, test) = (url.clone(), *test);
         let needs_standby = name.starts_with("standby::") && server::standby().is_none();
         let ignored = (url.is_none() && !required) || needs_standby;
-        Trial::test(*name, move || run(url, test)).with_ignored_flag(ignored)
+        let run = move || run_in_place(&url.ok_or(server::MISSING)?, test);
+        Trial::test(*name, run).with_ignored_flag(ignored)
     };
     let trials = TESTS.iter().map(trial).collect();
     if url.is_none() {
         eprintln!("{}", server::MISSING);
     }
     libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-fn run(url: Option<String>, test: Test) -> Result<(), Failed> {
-    let url = url.ok_or(server::MISSING)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        let schema = match Schema::create(&url).await {
-            Ok(schema) => Arc::new(schema),
-            Err(error) => return Err(error.to_string().into()),
-        };
-        let ended = tokio::spawn(test(Arc::clone(&schema))).await;
-        schema.take_away().await;
-        ended.map_err(|_| Failed::without_message())
-    })
 }
 
 pub(crate) async fn open(schema: &Schema) -> Checked<PostgresStore> {

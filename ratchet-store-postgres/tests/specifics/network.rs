@@ -35,8 +35,8 @@ pub(crate) struct Proxy {
 struct Faults {
     /// When this is asked, the connection ends before the answer is heard.
     cut: Mutex<Option<&'static [u8]>>,
-    /// When these have been answered or asked, one after the other, the connection stays open and the
-    /// client hears nothing more.
+    /// When these have been answered or asked, one after the other, the connection stays open and
+    /// the client hears nothing more.
     swallow: Mutex<Option<&'static [&'static [u8]]>>,
 }
 
@@ -99,7 +99,8 @@ impl Proxy {
     }
 
     /// The next connection that carries all of these, one after the other, in questions or answers,
-    /// goes silent at the last: the server does what it was asked, and the client never hears of it.
+    /// goes silent at the last: the server does what it was asked, and the client never hears of
+    /// it.
     pub(crate) fn swallow(&self, carried: &'static [&'static [u8]]) {
         *self.faults.swallow.lock().unwrap() = Some(carried);
     }
@@ -250,8 +251,8 @@ pub(crate) async fn ten_connections_that_fell_silent_cost_one_call(schema: Arc<S
         for read in reads {
             read.await.unwrap().unwrap();
         }
-        // The pool of the driver asks each connection that comes back whether it lives, for as long as that
-        // takes.
+        // The pool of the driver asks each connection that comes back whether it lives, for as long
+        // as that takes.
         while !own && pool.num_idle() < MANY as usize {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

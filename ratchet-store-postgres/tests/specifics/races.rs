@@ -68,8 +68,8 @@ pub(crate) async fn an_action_whose_jobs_are_all_gone_looks_behind_them(schema: 
     assert_eq!(acted, [second]);
 }
 
-/// The claim has read its candidates' table as it was, but not yet looked at the clock: then somebody
-/// changes a candidate and commits.
+/// The claim has read its candidates' table as it was, but not yet looked at the clock: then
+/// somebody changes a candidate and commits.
 async fn claim_during(schema: &Schema, id: JobId, action: JobAction) -> Vec<Claimed> {
     let slow = schema.builder().clock_table("slow_clock");
     let slow = slow.connect().await.unwrap();

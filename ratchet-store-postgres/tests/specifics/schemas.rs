@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_conformance::Place;
 use ratchet_core::cluster::Wakeup;
 use ratchet_core::model::PageRequest;
 use ratchet_core::model::{Detail, JobFilter};

@@ -27,8 +27,8 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 SELECT id, archived_at, document FROM ratchet_archive WHERE id = ?1
 
 -- name: list_archived_oldest list_archived_newest
--- The archived jobs that ended in some states (bits of ?1), of a queue (?2; none: any) and of a kind
--- (?3; none: any) behind one (?4), in the order of the page. [archive.list] Primary key of ratchet_archive.
+-- The archived jobs that ended in some states (bits of ?1), of a queue (?2; NULL: any) and of a kind
+-- (?3; NULL: any) behind one (?4), in the order of the page. [archive.list] Primary key of ratchet_archive.
 SELECT id, archived_at, document FROM ratchet_archive
 WHERE id {behind} ?4 AND (?1 >> state) & 1 AND (?2 IS NULL OR queue = ?2) AND (?3 IS NULL OR kind = ?3)
 ORDER BY id{descending}

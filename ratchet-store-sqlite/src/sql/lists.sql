@@ -1,7 +1,7 @@
 -- Lists and counts of jobs by a filter.
 
 -- name: list_oldest list_newest
--- The jobs in some states (bits of ?1) and routes (?2; none: any), in the order of the page.
+-- The jobs in some states (bits of ?1) and routes (?2; NULL: any), in the order of the page.
 -- [page.order] [page.walk] [page.filter] [act.select] Primary key of ratchet_jobs, also backwards.
 SELECT id FROM ratchet_jobs
 WHERE id {behind} ?3 AND (?1 >> state) & 1 AND (?2 IS NULL OR route IN (SELECT value FROM json_each(?2)))
@@ -70,7 +70,7 @@ ORDER BY id{descending}
 LIMIT ?4
 
 -- name: count_matching
--- The jobs in some states (bits of ?1) and routes (?2; none: any), by state. [count.filter]
+-- The jobs in some states (bits of ?1) and routes (?2; NULL: any), by state. [count.filter]
 -- Reads every row of ratchet_jobs once: for operators, not for loops.
 SELECT state, count(*) FROM ratchet_jobs
 WHERE (?1 >> state) & 1 AND (?2 IS NULL OR route IN (SELECT value FROM json_each(?2)))

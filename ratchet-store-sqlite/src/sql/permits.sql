@@ -1,7 +1,7 @@
 -- Permits and rates.
 
 -- name: set_permits
--- Sets how many permits a resource has, which makes it known; no row changes if it has so many, or if
+-- Sets how many permits a resource has, which makes it known; no row changes if it has that many, or if
 -- it is known and keeps its number (?3). [permit.change] [permit.declare] Primary key.
 INSERT INTO ratchet_permits AS old (resource, max_held) VALUES (?1, ?2)
 ON CONFLICT (resource) DO UPDATE SET max_held = excluded.max_held

@@ -29,7 +29,7 @@ ORDER BY name
 LIMIT ?2
 
 -- name: due_recurring
--- The definitions whose slots have come and that nobody has claimed. [recurring.due]
+-- The definitions whose slots have come and that are not claimed. [recurring.due]
 -- Index ratchet_recurring_due.
 SELECT name, incarnation, revision, definition, next_fire, last_slot, paused, declared, created_at,
        claimed_by, claimed_until
@@ -47,7 +47,7 @@ WHERE name = ?1
 
 -- name: next_recurring
 -- When the next definition is to be claimed of those that are not named. [recurring.hint] Indexes
--- ratchet_recurring_due: its first rows that nobody has claimed; ratchet_recurring_claimed: all.
+-- ratchet_recurring_due: its first rows that are not claimed; ratchet_recurring_claimed: all.
 SELECT min(free) FROM (
     SELECT next_fire AS free FROM (
         SELECT next_fire FROM ratchet_recurring

@@ -39,7 +39,7 @@ UPDATE ratchet_signals SET state = 0, deadline = ?2 + timeout WHERE job = ?1 AND
 RETURNING job
 
 -- name: signal_was_had
--- Whether somebody has had a signal of this name. [signal.answer] ratchet_signals_key.
+-- Whether a job has had a signal of this name. [signal.answer] ratchet_signals_key.
 SELECT EXISTS (
     SELECT 1 FROM ratchet_signals INDEXED BY ratchet_signals_key WHERE key = ?1 AND state = 1)
 

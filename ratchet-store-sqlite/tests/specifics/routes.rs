@@ -1,4 +1,5 @@
-//! A database that was restored under a living process, and has fewer routes than it knew, or others.
+//! A database that was restored under a living process, and has fewer routes than it knew, or
+//! others.
 
 use ratchet_core::model::{JobFilter, PageRequest};
 use ratchet_core::store::{DiagnosticStore, JobStore, QueueStore};

@@ -36,7 +36,7 @@ WHERE id {behind} CONVERT(binary(16), @P6) AND @P1 & POWER(2, state) <> 0
 ORDER BY id{descending}
 
 -- name: purge_archive
--- Deletes the longest finished of the archived jobs, but for those that somebody has. [archive.purge]
+-- Deletes the longest finished of the archived jobs, but for those that another transaction has locked. [archive.purge]
 -- archive_finished, read in its order, and the primary key; what is deleted is come by in a range of its
 -- id, so that locked rows are passed over, and looked at again.
 DECLARE @before bigint = {now} - @P1;

@@ -108,7 +108,7 @@ INNER LOOP JOIN {schema}.batches AS batch WITH (FORCESEEK, ROWLOCK) ON batch.id 
 WHERE batch.ended_at IS NULL
 
 -- name: purge_batches
--- Deletes the longest ended batches, but for those that somebody has. [batch.purge] batches_ended, read
+-- Deletes the longest ended batches, but for those that another transaction has locked. [batch.purge] batches_ended, read
 -- in its order; what is deleted is come by in a range of its id, so that locked rows are passed over, and
 -- looked at again.
 DECLARE @before bigint = {now} - @P1;

@@ -10,7 +10,7 @@
 --
 -- One range of jobs_claim per route and priority, read in its order and without locks; the candidates
 -- are merged by the rank of ratchet_core::priority::ClaimRank. Then as many as are wanted are locked, in
--- that order, and what is locked is changed. Rows that somebody else has locked are passed over
+-- that order, and what is locked is changed. Rows that another transaction has locked are passed over
 -- (READPAST), which works where they are come by in a range and not where a whole key is sought: so they
 -- are sought by a range of their id. Where hints do nothing, the second of two claims waits for the
 -- first, and then finds the rows changed (the conditions at the end): it is short, and the caller looks
@@ -122,7 +122,7 @@ LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
 -- history 5), no other due time, no error and no result, and the attempts counted as otherwise.
 -- Jobs whose ends others wait for (flags: 4 in a lane, 16 linked to it, 32 in a batch) are left alone
 -- unless @P2 says that they are followed.
--- Then they are waited for as long as the transaction says; otherwise, not for long: whoever holds one
+-- Then they are waited for as long as the transaction says; otherwise, not for long: a transaction that holds one
 -- job in an open transaction holds no others up (held.rs).
 -- Primary keys; the tokens are read in order of id, so that two calls lock in one order.
 DECLARE @now bigint = {now};
@@ -214,7 +214,7 @@ WHERE job.id IN (SELECT id FROM @wanted)
 -- name: report_life
 -- Restarts the stall timeouts of claims and keeps what their bodies tell; one row comes back for
 -- each that held. [report.life] [report.progress] [report.token] [report.cancel]
--- None is waited for for long: whoever holds one job in an open transaction holds no others up (held.rs).
+-- None is waited for for long: a transaction that holds one job in an open transaction holds no others up (held.rs).
 -- Primary keys, in order of id; no index has last_report.
 DECLARE @now bigint = {now};
 DECLARE @report TABLE (job binary(16) NOT NULL, seq bigint NOT NULL, [percent] smallint NULL,
@@ -271,7 +271,7 @@ SELECT id, claim_seq, node, claimed_at, cancel_requested FROM @alive
 -- began: what ratchet_core::model::ReclaimRequest::lost judges.
 -- [reclaim.dead] [reclaim.unknown] [reclaim.start]
 -- jobs_running: as many rows as there are claims, however many jobs there are. Where readers wait, those
--- that somebody has are left to the next sweep.
+-- that another transaction has locked are left to the next sweep.
 DECLARE @now bigint = {now};
 SELECT node.node, node.label, node.status, node.running, node.capacity, node.interval,
        node.started_at, node.last_seen, node.connections, node.cpu_percent, node.memory_bytes,
@@ -291,7 +291,7 @@ ORDER BY job.id
 -- them has changed since they were judged; one row comes back for each. Jobs that end and for whose
 -- end others wait are left alone unless @P2 says that they are followed.
 -- [reclaim.requeue] [reclaim.once] [reclaim.exhausted] [link.decide]
--- None is waited for for long: whoever holds one job in an open transaction holds no others up (held.rs).
+-- None is waited for for long: a transaction that holds one job in an open transaction holds no others up (held.rs).
 -- Primary keys, in order of id, so that two calls lock in one order.
 DECLARE @now bigint = {now};
 DECLARE @lost TABLE (job binary(16) NOT NULL PRIMARY KEY, seq bigint NOT NULL,

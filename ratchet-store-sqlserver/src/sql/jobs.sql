@@ -258,7 +258,7 @@ FROM @fresh AS fresh
 INNER LOOP JOIN {schema}.job_notes AS notes WITH (FORCESEEK, ROWLOCK) ON notes.job = fresh.id
 
 -- name: reschedule_jobs
--- Makes waiting jobs due at a time (@P2), or so long from now (@P3). [reschedule.job] [lane.reschedule]
+-- Makes waiting jobs due at a time (@P2), or this long from now (@P3). [reschedule.job] [lane.reschedule]
 -- Primary key of jobs.
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
@@ -289,7 +289,7 @@ INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wante
 WHERE job.state + 0 = 1
 
 -- name: keep_errors
--- Keeps why jobs failed that nobody ran, which are locked. [signal.expire] Primary key of job_notes.
+-- Keeps why jobs failed that no node ran, which are locked. [signal.expire] Primary key of job_notes.
 DECLARE @failed TABLE (job binary(16) NOT NULL PRIMARY KEY, error nvarchar(max) NULL);
 INSERT INTO @failed (job, error)
 SELECT CONVERT(binary(16), given.job, 2), {text given.error}
@@ -302,7 +302,7 @@ SELECT failed.job, failed.error FROM @failed AS failed
 WHERE NOT EXISTS (SELECT 1 FROM {schema}.job_notes AS notes WHERE notes.job = failed.job)
 
 -- name: lock_free
--- Locks those of these jobs that nobody else has locked, until the transaction ends; they come back.
+-- Locks those of these jobs that no other transaction has locked, until the transaction ends; they come back.
 -- Primary key of jobs, come by in a range of the id, since a locked row is passed over only there. Where
 -- hints do nothing, all come back and none is locked: the caller is as patient as it was with them.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
@@ -316,10 +316,10 @@ INNER LOOP JOIN {schema}.jobs AS job
 -- name: lock_old
 -- The longest finished jobs of a state behind one that was looked at (@P3, @P4) that no unfinished
 -- child may read, which stay as they are until the transaction ends. (flags: 16 it has children)
--- Whoever may have got a child meanwhile is looked at again (awaited_parents). [purge.old]
+-- A job that may have got a child meanwhile is looked at again (awaited_parents). [purge.old]
 -- [purge.awaited] [archive.old] [archive.awaited] [archive.race] [archive.poison]
 -- jobs_finished, read in its order and without locks; each row is locked by a range of its id, so that
--- those which somebody else has are passed over, and its conditions are looked at again; links_parent
+-- those which another transaction has are passed over, and its conditions are looked at again; links_parent
 -- and primary keys. The rows are written as they were: that locks them everywhere.
 DECLARE @before bigint = {now} - @P2;
 DECLARE @old TABLE (id binary(16) NOT NULL PRIMARY KEY);

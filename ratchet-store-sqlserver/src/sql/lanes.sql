@@ -1,7 +1,7 @@
 -- Lanes.
 
 -- name: enter_lanes
--- Locks lanes until the transaction ends and takes so many sequences of each (count; 0: only the
+-- Locks lanes until the transaction ends and takes this many sequences of each (count; 0: only the
 -- lock), the last of which comes back. A lane that has no unfinished job has no row until now.
 -- [lane.sequence] [lane.head] Primary key of lanes. Two callers that meet at a lane without a row may
 -- leave one with an error (duplicate key): it begins again. The order of the locks is that of the keys.
@@ -43,7 +43,7 @@ WHERE job.id IN (SELECT id FROM @wanted) AND job.flags & {lane} = {lane}
   AND COALESCE(member.queue, route.queue) IS NOT NULL
 
 -- name: lock_lanes
--- Locks the lanes of unfinished jobs until the transaction ends, those aside that somebody else has:
+-- Locks the lanes of unfinished jobs until the transaction ends, except those that another transaction has:
 -- the caller waits for them apart, so that a lane that is held up holds up no other.
 -- [lane.promote] Primary keys. Where hints do nothing, the row is waited for when it is written: for
 -- no longer than the caller's transaction waits for anything.

@@ -1,8 +1,8 @@
 -- Locks and versions.
 
 -- name: acquire_lock
--- Takes a lock that is free, or takes it again; otherwise says who has it. Two callers that meet at a
--- lock that nobody has had yet may leave one with an error (duplicate key): it looks again.
+-- Takes a lock that is free, or takes it again; otherwise returns its holder. Two callers that meet at a
+-- lock that was never held may leave one with an error (duplicate key): it looks again.
 -- How a lock ends is ratchet_core::store::renewed_end.
 -- [lock.exclusive] [lock.held] [lock.expire] [lock.again] [lock.fence] Primary key of locks.
 DECLARE @now bigint = {now};
@@ -50,7 +50,7 @@ WHERE name > @P1
 ORDER BY name
 
 -- name: is_tenure
--- A row if this tenure lasts. Nobody can take the lock before the transaction ends. [guard.write]
+-- A row if this tenure lasts. No other can take the lock before the transaction ends. [guard.write]
 -- Primary key of locks. The row is written as it was: that locks it everywhere.
 DECLARE @now bigint = {now};
 UPDATE {schema}.locks SET fence = fence

@@ -60,7 +60,7 @@ WHERE route.id IN (SELECT CONVERT(int, value) FROM OPENJSON(@P1))
   )
 
 -- name: lock_permits
--- Lets nobody else claim jobs that need these resources, nor change how many may, until the
+-- Keeps others from claiming jobs that need these resources, and from changing how many may run, until the
 -- transaction ends. [permit.max] [permit.change] Primary key. The rows are written as they were: that
 -- locks them everywhere.
 DECLARE @wanted TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
@@ -123,7 +123,7 @@ LEFT JOIN @known AS known ON known.[key] = wanted.[key];
 COMMIT TRANSACTION
 
 -- name: forget_rates
--- Forgets the keys whose time has passed, but for those that somebody is just using. [rate.forget]
+-- Forgets the keys whose time has passed, but for those that another transaction is using. [rate.forget]
 -- Reads the table, which has a row for each key that was used since the last pass; what is deleted is
 -- come by in a range of its key, so that locked rows are passed over, and looked at again.
 DECLARE @now bigint = {now} * 1000;

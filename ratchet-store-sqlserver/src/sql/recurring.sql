@@ -24,7 +24,7 @@ FROM {schema}.recurring
 WHERE name = @P1
 
 -- name: lock_recurring
--- A recurring definition, which nobody changes until the transaction ends. [recurring.edit]
+-- A recurring definition, which no other transaction changes until the transaction ends. [recurring.edit]
 -- [recurring.pause] Primary key of recurring. The row is written as it was: that locks it everywhere.
 UPDATE {schema}.recurring SET revision = revision WHERE name = @P1;
 SELECT name, incarnation, revision, definition, next_fire, last_slot, paused, declared, created_at,
@@ -41,11 +41,11 @@ WHERE name > @P1
 ORDER BY name
 
 -- name: claim_recurring
--- Claims the definitions whose slots have come and that nobody has claimed, and says the time and when
+-- Claims the definitions whose slots have come and that are not claimed, and says the time and when
 -- the next of the others is to be claimed: at least one row. What others have locked is left to them.
 -- [recurring.due] [recurring.claim] [recurring.clock] [recurring.hint] Index recurring_due: of those
--- that nobody has claimed the first rows, read without locks; index recurring_claimed: all that
--- somebody has. The rows are locked by a range of their name, so that those which somebody else has
+-- that are not claimed the first rows, read without locks; index recurring_claimed: all that
+-- another has. The rows are locked by a range of their name, so that those which another transaction has
 -- are passed over. Where hints do nothing they are waited for; the conditions are looked at again.
 DECLARE @now bigint = {now};
 DECLARE @due TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
@@ -95,7 +95,7 @@ ORDER BY recurring.next_fire, recurring.name;
 COMMIT TRANSACTION
 
 -- name: lock_tokens
--- The tokens of definitions, which nobody changes until the transaction ends. [recurring.stale]
+-- The tokens of definitions, which no other transaction changes until the transaction ends. [recurring.stale]
 -- [recurring.slot] Primary key of recurring. The rows are written as they were: that locks them
 -- everywhere.
 DECLARE @wanted TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
@@ -125,7 +125,7 @@ INNER LOOP JOIN {schema}.recurring AS recurring WITH (FORCESEEK, ROWLOCK)
     ON recurring.name = fired.name
 
 -- name: declared_recurring
--- The definitions that were declared before a node began, if the node has a row; nobody changes them
+-- The definitions that were declared before a node began, if the node has a row; no other transaction changes them
 -- until the transaction ends. [recurring.retire] The rows are written as they were: that locks them
 -- everywhere. Their conditions are looked at again then.
 DECLARE @began bigint = (SELECT started_at FROM {schema}.nodes WHERE node = CONVERT(binary(16), @P1));

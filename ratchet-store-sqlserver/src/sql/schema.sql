@@ -43,7 +43,7 @@ WHERE databases.name = DB_NAME() AND held.session_id <> @@SPID
 ORDER BY held.elapsed_time_seconds DESC
 
 -- name: database_settings
--- The database, and whether readers see what was committed and wait for nobody (1). [diag.read]
+-- The database, and whether readers see what was committed and wait for no writer (1). [diag.read]
 SELECT CAST(name AS nvarchar(128)),
        CAST(CASE WHEN is_read_committed_snapshot_on = 1 THEN 1 ELSE 0 END AS int)
 FROM sys.databases

@@ -71,6 +71,6 @@ WHERE signals.job = wanted.id
 OPTION (FORCE ORDER, LOOP JOIN)
 
 -- name: signal_was_had
--- Whether somebody has had a signal of this name. [signal.answer] signals_key.
+-- Whether a job has had a signal of this name. [signal.answer] signals_key.
 SELECT CAST(CASE WHEN EXISTS (SELECT 1 FROM {schema}.signals WHERE [key] = @P1 AND state = 1)
                  THEN 1 ELSE 0 END AS bit)

@@ -419,8 +419,8 @@ fn every_own_error_has_the_number_of_a_meaning() {
     assert!(thrown >= 4, "{thrown}");
 }
 
-/// From 5,000 locks of one statement on one table the server would lock the table instead, and with it
-/// everybody.
+/// From 5,000 locks of one statement on one table the server would lock the table instead, and with
+/// it everybody.
 #[test]
 fn no_table_of_jobs_is_ever_locked_as_a_whole() {
     // Of these no statement writes many rows.
@@ -452,8 +452,8 @@ fn no_table_of_jobs_is_ever_locked_as_a_whole() {
     }
 }
 
-/// Each job has a row in `jobs` and three entries in its indexes, in the other tables fewer; only the
-/// history of a job may be longer, and that table is never locked as a whole.
+/// Each job has a row in `jobs` and three entries in its indexes, in the other tables fewer; only
+/// the history of a job may be longer, and that table is never locked as a whole.
 #[test]
 fn deletes_are_of_few_jobs_at_once() {
     const ESCALATION: usize = 5_000;

@@ -34,8 +34,8 @@ fn parameters_are_numbered_without_gaps() {
     }
 }
 
-/// Statements that a function is given, or that are bound in a loop: how often those are bound shows
-/// when they are run, since a query refuses to be run with another number than its text has.
+/// Statements that a function is given, or that are bound in a loop: how often those are bound
+/// shows when they are run, since a query refuses to be run with another number than its text has.
 const BOUND_ELSEWHERE: [&str; 27] = [
     "add_recurring",
     "beat_node",

@@ -1,5 +1,5 @@
-//! What is encrypted, and for whom: what a server says that is not the one that was meant, or cannot
-//! do what it must. These servers are made up; none of the tests needs a database.
+//! What is encrypted, and for whom: what a server says that is not the one that was meant, or
+//! cannot do what it must. These servers are made up; none of the tests needs a database.
 //!
 //! The key and the certificates are of an authority that nobody has any more, for `db.example`.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
@@ -31,8 +31,8 @@ const OFF: u8 = 0;
 const NOT_SUPPORTED: u8 = 2;
 const REQUIRED: u8 = 3;
 
-/// A server that answers so, and says what it was sent after that: the kind of a packet and its first
-/// byte, or nothing if the caller went away.
+/// A server that answers so, and says what it was sent after that: the kind of a packet and its
+/// first byte, or nothing if the caller went away.
 async fn answering(encryption: u8) -> (String, JoinHandle<Option<(u8, u8)>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = url(&listener);
@@ -69,7 +69,8 @@ fn url(listener: &TcpListener) -> String {
     format!("sqlserver://me:secret@{address}/db")
 }
 
-/// A server that encrypts from the first byte on and then has nothing to say; whether it came so far.
+/// A server that encrypts from the first byte on and then has nothing to say; whether it came so
+/// far.
 async fn strict() -> (String, JoinHandle<bool>) {
     let certificate = CertificateDer::from_pem_slice(include_bytes!("server.pem")).unwrap();
     let key = PrivateKeyDer::from_pem_slice(include_bytes!("server.key")).unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Residue, TestClock, Vandal};
+use ratchet_conformance::{BoxError, Place, Residue, TestClock, Vandal};
 use ratchet_core::{JobId, Name, time};
 use ratchet_store_sqlserver::{Builder, SqlServerStore};
 use tiberius::{AuthMethod, Config, EncryptionLevel, Row};
@@ -69,11 +69,6 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    /// A new, empty schema whose clock shows the same time in every test.
-    pub(crate) async fn create(url: &str) -> Result<Self, BoxError> {
-        Self::called(url, &format!("test_{}", JobId::new())).await
-    }
-
     /// As [`create`](Self::create), with this name.
     pub(crate) async fn called(url: &str, name: &str) -> Result<Self, BoxError> {
         let schema = Self {
@@ -103,8 +98,8 @@ impl Schema {
         }
     }
 
-    /// A store on it, with few connections: many tests run at once, and on Babelfish the first use of
-    /// each statement on each connection takes long.
+    /// A store on it, with few connections: many tests run at once, and on Babelfish the first use
+    /// of each statement on each connection takes long.
     pub(crate) fn builder(&self) -> Builder {
         SqlServerStore::builder(&self.url)
             .schema(&self.name)
@@ -148,13 +143,6 @@ impl Schema {
         }
     }
 
-    /// Takes it away.
-    pub(crate) async fn take_away(&self) {
-        if let Err(error) = self.drop_all().await {
-            eprintln!("the schema {} is left over: {error}", self.name);
-        }
-    }
-
     /// Takes a database away that a test has made beside its schema.
     pub(crate) async fn drop_database(&self, name: &str) {
         // It may take a moment until the last session is gone.
@@ -183,6 +171,21 @@ impl Schema {
         }
         self.execute(&sql).await?;
         self.execute("DROP SCHEMA {schema}").await
+    }
+}
+
+#[async_trait]
+impl Place for Schema {
+    /// A new, empty schema whose clock shows the same time in every test.
+    async fn create(url: &str) -> Result<Self, BoxError> {
+        Self::called(url, &format!("test_{}", JobId::new())).await
+    }
+
+    /// Takes it away.
+    async fn take_away(&self) {
+        if let Err(error) = self.drop_all().await {
+            eprintln!("the schema {} is left over: {error}", self.name);
+        }
     }
 }
 

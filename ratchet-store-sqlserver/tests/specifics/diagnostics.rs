@@ -1,7 +1,8 @@
 //! What the store finds in a database that is not as it should be.
 //!
-//! What stands in for SQL Server shows a part of it: indexes have other names there and are not looked
-//! for, READ_COMMITTED_SNAPSHOT cannot be set off, and there is no view of who keeps versions of rows.
+//! What stands in for SQL Server shows a part of it: indexes have other names there and are not
+//! looked for, READ_COMMITTED_SNAPSHOT cannot be set off, and there is no view of who keeps
+//! versions of rows.
 
 use std::sync::Arc;
 

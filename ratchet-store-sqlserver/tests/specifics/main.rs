@@ -13,12 +13,10 @@ mod server;
 mod sessions;
 mod transactions;
 
-use std::pin::Pin;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use libtest_mimic::{Arguments, Failed, Trial};
-use ratchet_conformance::is_required;
+use libtest_mimic::{Arguments, Trial};
+use ratchet_conformance::{PlaceTest, is_required, place_tests, run_in_place};
 use ratchet_core::model::Detail;
 use ratchet_core::store::{Checked, JobStore};
 use ratchet_core::{JobId, NewJob, StoreError, StoreErrorKind};
@@ -26,20 +24,7 @@ use ratchet_store_sqlserver::SqlServerStore;
 
 use crate::server::Schema;
 
-type Test = fn(Arc<Schema>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
-
-macro_rules! tests {
-    ($($module:ident: $($name:ident)*;)*) => {
-        const TESTS: &[(&str, Test)] = &[$($(
-            (
-                concat!(stringify!($module), "::", stringify!($name)),
-                |schema| Box::pin($module::$name(schema)),
-            ),
-        )*)*];
-    };
-}
-
-tests! {
+const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
     connections: a_pool_of_one_makes_progress a_pool_taken_by_others_leaves_heartbeats_and_locks
         dropped_calls_leave_the_store_usable killed_sessions_are_replaced
         a_held_row_is_a_timeout a_wrong_password_is_misconfigured
@@ -80,39 +65,23 @@ tests! {
         a_closed_store_refuses an_enqueue_stores_every_job_whatever_was_set_before
         a_transaction_of_another_store_is_refused a_refused_statement_fails_the_transaction
         a_client_enqueues_in_transactions;
-}
+};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let url = server::url();
     let required = is_required("sqlserver");
-    let trial = |(name, test): &(&str, Test)| {
+    let trial = |(name, test): &(&str, PlaceTest<Schema>)| {
         let (url, test) = (url.clone(), *test);
         let ignored = url.is_none() && !required;
-        Trial::test(*name, move || run(url, test)).with_ignored_flag(ignored)
+        let run = move || run_in_place(&url.ok_or(server::MISSING)?, test);
+        Trial::test(*name, run).with_ignored_flag(ignored)
     };
     let trials = TESTS.iter().map(trial).collect();
     if url.is_none() {
         eprintln!("{}", server::MISSING);
     }
     libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-fn run(url: Option<String>, test: Test) -> Result<(), Failed> {
-    let url = url.ok_or(server::MISSING)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        let schema = match Schema::create(&url).await {
-            Ok(schema) => Arc::new(schema),
-            Err(error) => return Err(error.to_string().into()),
-        };
-        let ended = tokio::spawn(test(Arc::clone(&schema))).await;
-        schema.take_away().await;
-        ended.map_err(|_| Failed::without_message())
-    })
 }
 
 pub(crate) async fn open(schema: &Schema) -> Checked<SqlServerStore> {

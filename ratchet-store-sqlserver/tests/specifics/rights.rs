@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ratchet_conformance::Place;
 use ratchet_core::StoreErrorKind;
 use ratchet_core::store::{JobStore, Store};
 use ratchet_store_sqlserver::SqlServerStore;

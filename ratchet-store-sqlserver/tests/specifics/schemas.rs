@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_conformance::Place;
 use ratchet_core::model::{ClaimRequest, Detail};
 use ratchet_core::store::{JobStore, NodeStore, Store};
 use ratchet_core::{Enqueued, NewJob, NodeId, SchemaProblem, StoreError, StoreErrorKind, time};

@@ -192,8 +192,8 @@ pub(crate) async fn a_key_that_two_transactions_want_is_had_by_one(schema: Arc<S
     }
 }
 
-/// What is set without parameters lasts until the end, and no longer. Babelfish takes nothing back at
-/// the end of a procedure: there it would last however it was sent.
+/// What is set without parameters lasts until the end, and no longer. Babelfish takes nothing back
+/// at the end of a procedure: there it would last however it was sent.
 pub(crate) async fn what_an_application_sets_lasts_until_the_end(schema: Arc<Schema>) {
     let store = schema.builder().max_connections(1).connect().await.unwrap();
     for commits in [true, false] {

@@ -74,7 +74,7 @@ fn raw_string(text: &str) -> Option<usize> {
     Some(begin + length)
 }
 
-/// The length of a character literal; none for a lifetime.
+/// Returns the length of a character literal; `None` for a lifetime.
 fn character(text: &str) -> Option<usize> {
     let body = text.strip_prefix('\'')?;
     let first = body.chars().next()?;

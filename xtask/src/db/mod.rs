@@ -121,7 +121,7 @@ pub(crate) struct Control {
 }
 
 impl Server {
-    /// One that somebody else looks after.
+    /// One that is not ours to stop.
     pub(crate) fn named(url: String) -> Self {
         Self {
             url,
@@ -234,7 +234,7 @@ fn read(state: &Path) -> Result<Option<Value>> {
     })?))
 }
 
-/// Whether somebody listens at the host and port of a URL.
+/// Returns whether a server listens at the host and port of a URL.
 fn answers(url: &str) -> bool {
     let host = url.split_once("://").map_or(url, |(_, rest)| rest);
     let host = host.split(['/', '?']).next().unwrap_or(host);
@@ -243,7 +243,7 @@ fn answers(url: &str) -> bool {
         .is_ok_and(|address| TcpStream::connect_timeout(&address, Duration::from_secs(2)).is_ok())
 }
 
-/// A port of the loopback interface on which nobody listens at the moment.
+/// Returns a port of the loopback interface that is free at the moment.
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }

@@ -148,7 +148,7 @@ fn install(requirements: &Path, directory: &Path) -> Result<()> {
     install.arg(&fresh).arg("-r").arg(requirements);
     let installed = output(&mut install).and_then(|_| {
         let moved = fs::rename(&fresh, directory);
-        // Somebody else was faster.
+        // Another process was faster.
         ensure!(moved.is_ok() || directory.is_dir(), "cannot be moved");
         Ok(())
     });

@@ -1,4 +1,4 @@
-//! Redis, for the example of a coordinator of one's own.
+//! Redis, for the example of a custom coordinator.
 
 use anyhow::{Context, Result};
 

@@ -20,7 +20,7 @@ const RENEWAL: Duration = Duration::from_secs(15);
 pub(super) struct Lock {
     name: Name,
     owner: Name,
-    /// None: somebody else has taken the lock.
+    /// `None`: another measurement has taken the lock.
     fence: Option<Fence>,
 }
 
@@ -28,7 +28,7 @@ impl Lock {
     /// Takes the lock.
     ///
     /// # Errors
-    /// Somebody else has it; a failure of the store.
+    /// Another measurement has it; a failure of the store.
     pub(super) async fn take(client: &Client) -> Result<Self, Failure> {
         let mut lock = Self {
             name: Name::new("lock", QUEUE)?,
@@ -47,7 +47,7 @@ impl Lock {
     }
 
     /// Takes the lock for a lease from now, also one that has run out and is free, or says for how
-    /// long somebody else has it.
+    /// long another measurement has it.
     async fn acquire(&mut self, client: &Client) -> Result<Option<Duration>, Failure> {
         let locks = client.store().locks();
         let (fence, left) = match locks.acquire(&self.name, &self.owner, LEASE).await? {
@@ -61,7 +61,7 @@ impl Lock {
     /// Does this while the lock is held, however long it takes.
     ///
     /// # Errors
-    /// As the work says; or somebody else has taken the lock, and the work was given up.
+    /// Those of the work; or another measurement has taken the lock, and the work was given up.
     pub(super) async fn hold<T>(
         &mut self,
         client: &Client,
@@ -90,12 +90,12 @@ impl Lock {
         }
     }
 
-    /// Renews the lock until somebody else has it.
+    /// Renews the lock until another measurement has it.
     async fn keep(&mut self, client: &Client) {
         while self.fence.is_some() {
             tokio::time::sleep(RENEWAL).await;
             // A renewal that failed is followed by another. Meanwhile the lock may be free, and is
-            // then taken again unless somebody was quicker.
+            // then taken again unless another was quicker.
             drop(self.acquire(client).await);
         }
     }
@@ -137,7 +137,7 @@ mod tests {
         };
         let meanwhile = lock.hold(&client, long).await.unwrap();
         assert!(meanwhile.is_err(), "somebody else measures, too");
-        // That somebody did not get it in between.
+        // The other did not get it in between.
         let refused = async { Ok(Lock::take(&client).await.is_err()) };
         assert_eq!(lock.hold(&client, refused).await, Ok(true));
         lock.release(&client).await.unwrap();
@@ -165,7 +165,7 @@ mod tests {
             Ok(())
         };
         assert!(lock.hold(&client, long).await.is_err());
-        // What is left is that of somebody else.
+        // What is left is the other's.
         let clean_up = async { Ok(()) };
         assert!(lock.hold(&client, clean_up).await.is_err());
         assert_eq!(lock.keep_during(&client, async { 7 }).await, 7);

@@ -71,7 +71,7 @@ pub(super) async fn run(app: &mut App, what: Bench) -> Result<(), Failure> {
         Some(runner) => lock.keep_during(&client, runner.stop()).await,
         None => Ok(()),
     };
-    // What is there belongs to somebody else if the lock does.
+    // The data belongs to the holder of the lock.
     let cleaned = lock.hold(&client, clean_up(&client)).await;
     let released = lock.release(&client).await;
     let report = Report {

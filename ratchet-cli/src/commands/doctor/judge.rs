@@ -149,7 +149,7 @@ fn nodes<'a>(
     nobody.into_iter().chain(silent)
 }
 
-/// Roles that somebody stands for and nobody leads in.
+/// Roles with candidates and without a leader.
 fn leaders(live: &[&NodeRecord], leaders: &[Leader]) -> Vec<Finding> {
     let led: BTreeSet<&str> = leaders
         .iter()
@@ -297,7 +297,7 @@ mod tests {
         Name::new("name", text).unwrap()
     }
 
-    /// A live node that stands for `maintenance` and was last seen so many seconds ago.
+    /// A live candidate for `maintenance` that was last seen this many seconds ago.
     fn node(silence: i64) -> NodeRecord {
         let roles = vec![name("worker"), name("maintenance")];
         let beat = Heartbeat::new(NodeId::new(), name("alpha"), NodeStatus::Active, 5 * SECOND)

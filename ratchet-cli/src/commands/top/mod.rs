@@ -143,7 +143,7 @@ async fn asked_to_end() {
     std::future::pending().await
 }
 
-/// Looks again and again, and tells what it saw, until nobody listens.
+/// Looks again and again, and sends what it saw, until the receiver is gone.
 async fn look(
     mut once: impl AsyncFnMut() -> Result<Seen, Failure>,
     pause: Duration,

@@ -216,7 +216,7 @@ pub(super) mod tests {
         let back = NodeId::new();
         model.update(seen(11_000, &[(back, 11_000, 0), (other, 11_000, 20)]));
         assert_eq!(finished(&model), Some(2.0));
-        // Nobody lives, and nothing is done.
+        // No node lives, and nothing is done.
         model.update(seen(3_600_000, &[(back, 11_000, 0), (other, 11_000, 20)]));
         assert_eq!(finished(&model), None);
     }

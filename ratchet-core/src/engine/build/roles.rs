@@ -36,7 +36,7 @@ impl NodeBuilder {
     /// Runs one instance of this body in the whole cluster: on the node that leads in the role of
     /// this name, for which every node with the daemon stands.
     ///
-    /// It is told to stop ([`DaemonContext::stopped`]) when the node drains or ceases to lead, and
+    /// It must stop ([`DaemonContext::stopped`]) when the node drains or ceases to lead, and
     /// dropped if it does not; another node then starts its own. A body that fails or panics is
     /// started again after a growing delay; if it fails five times in a row, its node leaves it to
     /// others for five minutes. A body that returns `Ok` is started again in the next term only.
@@ -120,8 +120,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Leaves it for so long to others to take over from a leader that vanished. Default: not at
-    /// all.
+    /// Sets how long this node lets others take over first after a leader has vanished. Default:
+    /// not at all.
     pub fn takeover_delay(mut self, delay: Duration) -> Self {
         self.config.takeover_delay = delay;
         self

@@ -37,7 +37,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets how often the node looks for claims that nobody works on. Default 5 s.
+    /// Sets how often the node looks for claims whose node is gone. Default 5 s.
     pub fn reclaim_interval(mut self, interval: Duration) -> Self {
         self.config.reclaim_interval = interval;
         self

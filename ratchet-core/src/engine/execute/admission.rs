@@ -18,7 +18,7 @@ use crate::name::Name;
 use crate::rate::Rate;
 use crate::time;
 
-/// The longest wait that is believed: whoever says more is asked again then.
+/// The longest wait that is used; after it the limiter is asked again.
 const FARTHEST: Duration = Duration::from_secs(86_400);
 /// The longest a job of a limited key is put off at a time.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -122,7 +122,7 @@ pub(crate) async fn admit(
 struct KeyDelays(Mutex<HashMap<RateKey, Instant>>);
 
 impl KeyDelays {
-    /// How long to put a job off that has to wait for so long at least.
+    /// Returns how long to put off a job that has to wait for at least this long.
     fn delay(&self, key: RateKey, rate: &Rate, wait: Duration, now: Instant) -> Duration {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if last.len() >= MANY {

@@ -376,7 +376,7 @@ async fn read_inputs(run: &ExecutorHandles, pool: &RunPool, claim: &Claim) -> Op
     own
 }
 
-/// Makes a call until it works; none if the node drains before.
+/// Repeats a call until it succeeds; returns `None` if the node drains first.
 async fn patiently<T, F>(run: &ExecutorHandles, call: impl Fn() -> F) -> Option<T>
 where
     F: Future<Output = Result<T>>,

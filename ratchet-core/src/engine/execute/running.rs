@@ -26,7 +26,7 @@ pub(crate) struct RunningJob {
 
 /// What a body says.
 struct Words {
-    /// What is to be told next.
+    /// The next report.
     pending: Option<ReportKind>,
     /// When it last gave a sign of life.
     said_at: Instant,
@@ -88,7 +88,7 @@ impl RunningJob {
         self.words().said_at
     }
 
-    /// Takes what is to be told.
+    /// Takes the next report.
     pub(crate) fn take_report(&self, now: Instant) -> Option<ReportKind> {
         let mut words = self.words();
         let report = words.pending.take();

@@ -63,6 +63,28 @@ impl fmt::Debug for Daemon {
 }
 
 /// What the body of a daemon can ask for.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use ratchet::{DaemonContext, Ratchet};
+///
+/// // Runs on one node at a time.
+/// let watch = |ctx: DaemonContext| async move {
+///     while !ctx.is_stopped() {
+///         println!("term {:?} looks", ctx.term());
+///         tokio::select! {
+///             () = ctx.stopped() => {}
+///             () = tokio::time::sleep(Duration::from_secs(10)) => {}
+///         }
+///     }
+///     Ok(())
+/// };
+/// let store = ratchet::connect("memory:").await?;
+/// let node = Ratchet::builder(store).daemon("watch", watch).build()?;
+/// # let _ = node;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct DaemonContext {
     term: Fence,
@@ -193,7 +215,7 @@ async fn serve(run: &DaemonHandles, daemon: &Daemon, candidacy: &Candidacy, term
     }
 }
 
-/// Runs one instance to its end; none if it had to stop.
+/// Runs one instance to its end; returns `None` if it had to stop.
 async fn instance(
     run: &DaemonHandles,
     daemon: &Daemon,

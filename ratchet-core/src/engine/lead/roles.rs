@@ -65,14 +65,14 @@ impl Roles {
         &self.0
     }
 
-    /// The candidacy for this role; none if the node may not lead in it.
+    /// Returns the candidacy for this role; `None` if the node may not lead in it.
     pub(crate) fn get(&self, role: &str) -> Option<&Arc<Candidacy>> {
         self.0
             .iter()
             .find(|candidacy| *candidacy.leadership.role() == role)
     }
 
-    /// The leadership in this role; none if the node may not lead in it.
+    /// Returns the leadership in this role; `None` if the node may not lead in it.
     pub(crate) fn leadership(&self, role: &str) -> Option<&Leadership> {
         self.get(role).map(|candidacy| &candidacy.leadership)
     }

@@ -1,5 +1,5 @@
 //! Maintenance: deletes or archives finished jobs that are older than the retention says, and
-//! deletes old batches and rates that nobody uses any more, a bounded pass at a time.
+//! deletes old batches and rates that are no longer in use, a bounded pass at a time.
 //!
 //! The leader of the maintenance role does it, and each pass lands only in its term.
 

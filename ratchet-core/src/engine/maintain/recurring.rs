@@ -174,7 +174,7 @@ async fn fire_all(run: &RecurringHandles, due: &DueRecurring) -> Result<Option<T
     let mut failed = Ok(());
     while !rest.is_empty() {
         let (part, behind) = rest.split_at(part_of(rest));
-        // What fails keeps nothing behind it from its slots.
+        // A definition that fails does not keep later ones from their slots.
         failed = failed.and(fire_part(run, part).await);
         rest = behind;
     }
@@ -403,7 +403,7 @@ async fn retire(run: &RecurringHandles) -> Result<()> {
     Ok(())
 }
 
-/// The lock under which definitions are retired; none if others have it all the while.
+/// Takes the lock under which definitions are retired; `None` if others hold it all the time.
 async fn startup_guard(run: &RecurringHandles) -> Result<Option<Guard>> {
     let lock = Name::new("lock", STARTUP).map_err(StoreError::from)?;
     let owner = Name::new("owner", run.identity.node().to_string()).map_err(StoreError::from)?;

@@ -1,7 +1,7 @@
 //! How often the node sends a heartbeat.
 //!
 //! Often while something can depend on it: the node holds claims, leads, drains, or others come and
-//! go. Otherwise seldom: nobody waits for the death of a node that holds nothing to be noticed.
+//! go. Otherwise seldom: the death of a node that holds nothing delays no job.
 //! Each heartbeat says how long the next may be away, and a node counts as dead only after three of
 //! these.
 

@@ -18,7 +18,7 @@ pub(crate) struct RunPool {
     pub(crate) ready: ReadyQueue,
     /// Claims it has, or has asked for, and has not settled.
     held: AtomicUsize,
-    /// The poller is told of room when no more than this many claims are held.
+    /// The poller is woken when no more than this many claims are held.
     pub(crate) refill_at: AtomicUsize,
     pub(crate) room: Notify,
     pub(crate) throttles: Throttles,

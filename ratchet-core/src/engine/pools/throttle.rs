@@ -16,7 +16,7 @@ use crate::client::RetryDelays;
 use crate::name::Name;
 use crate::rate::Rate;
 
-/// How seldom a kind is asked for, if so many may begin at once as are allowed in that time.
+/// The longest interval between two polls for a kind whose burst covers that time.
 const STEP: Duration = Duration::from_millis(100);
 
 /// The throttled kinds of one pool.
@@ -38,7 +38,7 @@ struct Throttle {
 }
 
 impl Throttles {
-    /// Nothing of this kind may begin for so long, which is limited to this rate.
+    /// Notes that no job of this kind may begin for this long, because of this rate.
     pub(crate) fn close(&self, kind: &Name, rate: &Rate, wait: Duration, now: Instant) {
         let (share, pause) = share(rate);
         let until = now + wait;
@@ -102,7 +102,7 @@ impl Throttles {
             .filter(|(_, throttle)| throttle.ask_at <= now);
         let due = due.min_by_key(|(_, throttle)| throttle.ask_at);
         due.map(|(kind, throttle)| {
-            // Who is late catches up: what was allowed meanwhile is still there, up to the burst.
+            // A late poll catches up: what was allowed meanwhile is still there, up to the burst.
             throttle.ask_at = (throttle.ask_at + throttle.pause).max(now);
             (kind.clone(), throttle.share)
         })

@@ -38,6 +38,15 @@ pub struct Retention {
 }
 
 /// What becomes of jobs that ended in one way.
+///
+/// ```
+/// use std::time::Duration;
+/// use ratchet::{Retain, Retention};
+///
+/// let week = Duration::from_secs(7 * 86_400);
+/// let retention = Retention::all(Retain::Delete(week)).failed(Retain::Forever);
+/// # let _ = retention;
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Retain {
@@ -82,8 +91,8 @@ impl Retention {
         self
     }
 
-    /// Deletes archived jobs when they are older than this; none: the archive keeps them for ever,
-    /// which is the default.
+    /// Deletes archived jobs when they are older than this. With `None` the archive keeps them for
+    /// ever, which is the default.
     #[must_use]
     pub const fn archive(mut self, delete_after: Option<Duration>) -> Self {
         self.archive = delete_after;
@@ -158,8 +167,8 @@ impl Retention {
 }
 
 impl Default for Retention {
-    /// Successes for a day, since they are many and nobody asks for them later; dead letters and
-    /// cancelled jobs, about which somebody may want to know, for 90 days.
+    /// Successes for a day, since they are many and rarely looked up later; dead letters and
+    /// cancelled jobs, which an operator may look up, for 90 days.
     fn default() -> Self {
         const DAY: Duration = Duration::from_secs(86_400);
         Self::all(Retain::Delete(90 * DAY)).succeeded(Retain::Delete(DAY))

@@ -22,7 +22,7 @@ pub(crate) struct SettleBuffer {
 pub(super) struct Ending {
     pub(super) settlement: Settlement,
     pub(super) of: Of,
-    /// Whom it lets go.
+    /// Which nodes may claim more jobs once it is written.
     pub(super) makes_room: MakesRoom,
 }
 

@@ -69,7 +69,7 @@ impl Fairness {
         }
     }
 
-    /// The others are told now.
+    /// Notes that the other nodes were woken now.
     pub(crate) fn told(&self, now: Instant) {
         let mut state = self.state();
         state.told = Some(now);

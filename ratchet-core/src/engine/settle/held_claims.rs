@@ -12,7 +12,7 @@ use crate::engine::pools::run_pool::RunPool;
 use crate::id::ClaimToken;
 use crate::model::{Claim, Outcome, Settlement};
 
-/// The claims of one run, by pool: what waits for a slot, what runs, and what is to be settled.
+/// The claims of one run, by pool: waiting for a slot, running, or waiting to be settled.
 pub(crate) struct HeldClaims {
     pub(crate) pools: Box<[RunPool]>,
     /// The claims that the node holds, compared with the store's list at each heartbeat.

@@ -12,8 +12,8 @@ use crate::time::{self, Timestamp};
 /// A job that runs again and again: made by [`cron`](Self::cron) or [`every`](Self::every), then
 /// completed by the builder methods. It needs a job and a name.
 ///
-/// A setter never fails; what is wrong is told when the definition is put or the node is built, and
-/// then nothing is stored.
+/// A setter never fails; what is wrong is reported when the definition is put or the node is built,
+/// and then nothing is stored.
 ///
 /// ```
 /// use ratchet::{Misfire, Overlap};
@@ -218,7 +218,7 @@ impl Definition {
         &self.job
     }
 
-    /// The first slot after a time and within the bounds; none if there is no more.
+    /// Returns the first slot after a time and within the bounds; `None` if there is no more.
     #[must_use]
     pub fn next_after(&self, after: Timestamp, created_at: Timestamp) -> Option<Timestamp> {
         let before_start = self

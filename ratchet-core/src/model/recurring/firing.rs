@@ -24,7 +24,7 @@ pub struct PutRecurring {
 }
 
 impl PutRecurring {
-    /// A put at run time, by whoever.
+    /// A put at run time, by any client.
     #[must_use]
     pub fn new(definition: Definition) -> Self {
         Self {
@@ -41,8 +41,8 @@ impl PutRecurring {
         self
     }
 
-    /// Returns what to store at `now`, and the outcome, where `found` is stored under the name of the
-    /// definition. `None` if the put changes nothing.
+    /// Returns what to store at `now`, and the outcome, where `found` is stored under the name of
+    /// the definition. `None` if the put changes nothing.
     ///
     /// Of a stored definition that cannot be read nothing is kept.
     #[must_use]
@@ -60,6 +60,22 @@ impl PutRecurring {
 }
 
 /// What a put did.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use ratchet::{NewJob, PutOutcome, Ratchet, Recurring};
+///
+/// let client = Ratchet::client(ratchet::connect("memory:").await?);
+/// let hourly = || {
+///     let hourly = Recurring::every(Duration::from_secs(3_600));
+///     hourly.job(NewJob::new("report", &())).named("hourly")
+/// };
+/// let recurring = client.recurring();
+/// assert_eq!(recurring.put(hourly()).await?, PutOutcome::Created);
+/// assert_eq!(recurring.put(hourly()).await?, PutOutcome::Unchanged);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutOutcome {
     /// There was none of this name.
@@ -125,7 +141,7 @@ pub struct DueRecurring {
     pub unreadable: usize,
 }
 
-/// What is to be done about the due slots of one definition: made by [`RecurringRecord::plan`].
+/// What to do about the due slots of one definition: made by [`RecurringRecord::plan`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecurringFiring {
@@ -133,7 +149,7 @@ pub struct RecurringFiring {
     pub token: RecurringToken,
     /// The jobs of the slots that run, the oldest first.
     pub jobs: Vec<NewJob>,
-    /// The next slot; none: there is no more.
+    /// The next slot; `None` if there is no more.
     pub next_fire: Option<Timestamp>,
     /// Whether there are slots that were missed and do not run.
     pub missed: bool,
@@ -203,13 +219,13 @@ pub enum Fired {
 pub struct RecurringPage {
     /// The definitions, by name.
     pub definitions: Vec<RecurringRecord>,
-    /// The name behind which the next page begins; none: this is the last.
+    /// The name after which the next page begins; `None` on the last page.
     pub next: Option<Name>,
 }
 
 impl RecurringPage {
-    /// Builds a page of up to `limit` definitions from rows in order of name. One row more than `limit`
-    /// shows that there is a next page.
+    /// Builds a page of up to `limit` definitions from rows in order of name. One row more than
+    /// `limit` shows that there is a next page.
     ///
     /// `read` returns the name and the definition of a row, as far as the store can read them.
     #[must_use]

@@ -18,13 +18,13 @@ pub struct RecurringRecord {
     pub incarnation: Incarnation,
     /// Larger after every change, claim and firing.
     pub revision: u64,
-    /// The next slot; none: there is no more.
+    /// The next slot; `None` if there is no more.
     pub next_fire: Option<Timestamp>,
     /// The last slot that was fired.
     pub last_slot: Option<Timestamp>,
     /// Whether it is not fired at present.
     pub paused: bool,
-    /// Whether a program declared it, rather than somebody at run time.
+    /// Whether a program declares it; otherwise a client put it at run time.
     pub declared: bool,
     /// When it was created.
     pub created_at: Timestamp,
@@ -32,8 +32,8 @@ pub struct RecurringRecord {
     pub claim: Option<(NodeId, Timestamp)>,
 }
 
-/// The fencing value of one state of a definition: a firing whose token is no longer the present one
-/// does nothing.
+/// The fencing value of one state of a definition: a firing whose token is no longer the present
+/// one does nothing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecurringToken {
     /// The name of the definition.
@@ -49,13 +49,13 @@ pub struct RecurringToken {
 pub struct RecurringOrigin {
     /// The name of the definition.
     pub name: Name,
-    /// The slot; none: it was made out of turn.
+    /// The slot; `None` if it was triggered by hand.
     pub slot: Option<Timestamp>,
 }
 
 impl RecurringRecord {
-    /// A definition that is not paused, not claimed and was never fired, with this revision and next
-    /// slot; the other fields are public.
+    /// A definition that is not paused, not claimed and was never fired, with this revision and
+    /// next slot; the other fields are public.
     #[must_use]
     pub const fn new(
         definition: Definition,
@@ -86,10 +86,10 @@ impl RecurringRecord {
         record
     }
 
-    /// What is stored for a definition that is put in place of this one; none: it is the same.
+    /// Returns the record of a definition that replaces this one; `None` if it is the same.
     ///
-    /// If the slots are others, the next is the first of them in the future; otherwise it stays, even
-    /// if it is overdue.
+    /// If the slots are others, the next is the first of them in the future; otherwise it stays,
+    /// even if it is overdue.
     #[must_use]
     pub fn edited(&self, put: &PutRecurring, now: Timestamp) -> Option<Self> {
         if self.definition == put.definition && self.declared == put.declared {
@@ -104,7 +104,7 @@ impl RecurringRecord {
         Some(edited.changed())
     }
 
-    /// What is stored for one that is paused or resumed; none: it is so already.
+    /// Returns the record when it is paused or resumed; `None` if it is so already.
     ///
     /// A resumed definition goes on with the next slot in the future: those of the pause are gone.
     #[must_use]
@@ -146,7 +146,7 @@ impl RecurringRecord {
         claimed
     }
 
-    /// What is stored for one that was fired; none: the firing is stale.
+    /// Returns the record after this firing; `None` if the firing is stale.
     #[must_use]
     pub fn fired(&self, firing: &RecurringFiring) -> Option<Self> {
         if self.token() != firing.token {
