@@ -40,9 +40,9 @@ impl InvalidInput {
     #[must_use]
     pub fn unknown_permit(resource: &impl fmt::Display) -> Self {
         let problem = format!(
-            "is of the resource {resource}, which the store does not know: Client::set_permits makes it \
-             known; a node makes known what NodeBuilder::permits declares when it joins, or before in \
-             Node::declare_permits"
+            "is of the resource {resource}, which the store does not know: set it with \
+             Client::set_permits, or declare it with NodeBuilder::permits; the node makes it known when \
+             it joins, or earlier if Node::declare_permits is called"
         );
         Self::new("permit", problem)
     }

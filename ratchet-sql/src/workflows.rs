@@ -48,8 +48,9 @@ impl<D: Dialect> WorkflowStore for SqlStore<D> {
     async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
         self.call_once("purge_batches", || {
             let purge = self.sql().purge_batches.query();
-            let purge = purge.bind(purge::age(request.older_than));
-            let purge = purge.bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
+            let purge = purge
+                .bind(purge::age(request.older_than))
+                .bind(i64::try_from(request.limit).unwrap_or(i64::MAX));
             self.delete_guarded(purge, request.guard.as_ref())
         })
         .await

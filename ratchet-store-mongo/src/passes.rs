@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::connection::Tx;
 use crate::error::Result;
-use crate::pipelines::{LONGEST, code};
+use crate::pipelines::{LONGEST, any_job_id, code};
 use crate::row;
 use crate::store::MongoStore;
 
@@ -168,7 +168,11 @@ fn count(progress: Progress) -> u64 {
 
 /// Matches the jobs of a terminal state that finished before this time, after the last one read.
 fn finished_before(state: i32, before: i64, behind: Option<(i64, JobId)>) -> Document {
-    let mut old = doc! { "state": state, "finished_at": { "$lt": before } };
+    let mut old = doc! {
+        "state": state,
+        "finished_at": { "$lt": before },
+        "_id": any_job_id(),
+    };
     if let Some((at, id)) = behind {
         old.insert("finished_at", doc! { "$gte": at, "$lt": before });
         let later = doc! { "finished_at": { "$gt": at } };

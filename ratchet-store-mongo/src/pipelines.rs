@@ -456,6 +456,7 @@ pub(crate) fn heads(jobs: &str, lanes: &[String]) -> Vec<Document> {
             "let": { "lane": "$_id" },
             "pipeline": [
                 { "$match": {
+                    "_id": any_job_id(),
                     "lane_key": { "$exists": true },
                     "$expr": { "$eq": ["$lane_key", "$$lane"] },
                 } },
@@ -510,6 +511,13 @@ pub(crate) fn held_lock(name: &str, owner: &str, fence: u64, now: Now) -> Docume
         "fence": number(fence),
         "$expr": { "$gt": ["$expires_at", now.expression()] },
     }
+}
+
+/// Matches every job id. Documents with other ids belong to other programs, and stop no call.
+/// [errors.poison]
+pub(crate) fn any_job_id() -> Document {
+    let [first, last] = [0, u8::MAX].map(|byte| id(JobId::from_bytes([byte; 16])));
+    doc! { "$gte": first, "$lte": last }
 }
 
 pub(crate) fn ids(jobs: &[JobId]) -> Vec<Bson> {

@@ -7,7 +7,7 @@ use ratchet_core::{JobId, JobState};
 
 use crate::connection::Tx;
 use crate::error::Result;
-use crate::pipelines::code;
+use crate::pipelines::{any_job_id, code};
 use crate::row;
 use crate::store::MongoStore;
 
@@ -216,11 +216,9 @@ pub(crate) fn order(page: &PageRequest) -> i32 {
     }
 }
 
-/// Matches the jobs after the last page. Documents whose ids are not job ids are on no page.
-/// [errors.poison]
+/// Matches the jobs after the last page. [errors.poison]
 pub(crate) fn behind(page: &PageRequest) -> Document {
-    let [first, last] = [0, u8::MAX].map(|byte| JobId::from_bytes([byte; 16]));
-    let mut range = doc! { "$gte": row::id(first), "$lte": row::id(last) };
+    let mut range = any_job_id();
     if let Some(after) = page.after {
         let behind = match page.order {
             JobOrder::OldestFirst => "$gt",

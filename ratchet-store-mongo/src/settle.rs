@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, RawArray, doc};
+use mongodb::bson::{Bson, RawArray, RawDocument, doc};
 use ratchet_core::model::{Effect, Fenced, Settlement};
 use ratchet_core::time::{Timestamp, from_millis};
 use ratchet_core::{BatchId, ClaimToken, JobId, JobState, NodeId, StoreErrorKind};
@@ -20,8 +20,7 @@ use crate::store::{MongoStore, pause};
 
 /// How often a settlement is retried when its conditions keep changing.
 const ROUNDS: u32 = 20;
-/// The most claims that one statement ends: the statement looks each job up among them, and many
-/// claims are split between two commands.
+/// The most claims that one statement ends, since the statement looks each job up among them.
 const ALIKE: usize = 32;
 /// From this many claims on, two commands end them concurrently.
 const MANY: usize = 32;
@@ -133,8 +132,14 @@ fn statements<'a>(
     for one in open {
         groups.entry(one.alike()).or_default().push(one);
     }
+    let count: usize = groups.values().map(Vec::len).sum();
+    // Two commands need a statement each.
+    let most = match count < MANY || in_transaction {
+        true => ALIKE,
+        false => ALIKE.min(count.div_ceil(2)),
+    };
     let chunks = groups.iter().flat_map(|(alike, group)| {
-        let chunks = group.chunks(ALIKE);
+        let chunks = group.chunks(most);
         chunks.map(move |group| alike.statement(group, call, now, in_transaction))
     });
     chunks.collect()
@@ -184,13 +189,16 @@ impl MongoStore {
             .filter(|settlement| i64::try_from(settlement.token.seq).is_ok())
             .map(|settlement| Open::new(settlement))
             .collect();
-        for round in 0..ROUNDS {
+        for round in 0..=ROUNDS {
             if open.is_empty() {
                 let answer = |settlement: &&Settlement| match applied.contains(&settlement.token) {
                     true => Fenced::Applied,
                     false => Fenced::Stale,
                 };
                 return Ok(settlements.iter().map(answer).collect());
+            }
+            if round == ROUNDS {
+                break;
             }
             if round == 0 && self.expects_to_follow() {
                 let seen = self.look_at_settled(&open, call).await?;
@@ -351,23 +359,34 @@ impl MongoStore {
         let rows = side.plain().find(&side.jobs, filter, options).await?;
         let mut seen = HashMap::with_capacity(rows.len());
         for row in rows {
-            let state = JobState::from_code(row::int(&row, "state")?)?;
-            let claim = row::token(&row)?;
-            let settled = row::count(&row, "settled_seq").ok();
-            let settler = row::node_id(&row, "settled_node")?;
-            let settled_at = row::optional_int(&row, "settled_claimed_at")?.unwrap_or(0);
-            let job = Seen {
-                mine: row.get_array("mine").map(numbers).unwrap_or_default(),
-                settled: settled
-                    .map(|seq| ClaimToken::new(claim.job, seq, settler, from_millis(settled_at))),
-                running: (state == JobState::Running).then_some(claim),
-                cancel: row::flag(&row, "cancel_requested"),
-                followed: row::text(&row, "lane").ok().flatten().is_some() || is_tied(&row),
-                batch: Ties::read(&row).batch(),
-            };
-            seen.insert(claim.job, job);
+            match Seen::read(&row) {
+                Ok((id, job)) => drop(seen.insert(id, job)),
+                // No claim of it can be proven, so its settlement is stale. [errors.poison]
+                Err(error) => tracing::warn!(%error, "a settled job cannot be read"),
+            }
         }
         Ok(seen)
+    }
+}
+
+impl Seen {
+    fn read(row: &RawDocument) -> Result<(JobId, Self)> {
+        let state = JobState::from_code(row::int(row, "state")?)?;
+        let claim = row::token(row)?;
+        let settled = row::count(row, "settled_seq").ok();
+        let settler = row::node_id(row, "settled_node")?;
+        let settled_at = row::optional_int(row, "settled_claimed_at")?.unwrap_or(0);
+        let settled =
+            settled.map(|seq| ClaimToken::new(claim.job, seq, settler, from_millis(settled_at)));
+        let job = Self {
+            mine: row.get_array("mine").map(numbers).unwrap_or_default(),
+            settled,
+            running: (state == JobState::Running).then_some(claim),
+            cancel: row::flag(row, "cancel_requested"),
+            followed: row::text(row, "lane").ok().flatten().is_some() || is_tied(row),
+            batch: Ties::read(row).batch(),
+        };
+        Ok((claim.job, job))
     }
 }
 
@@ -448,18 +467,38 @@ mod tests {
             Settlement::new(token(seq), Outcome::Failed { error })
         };
         let timed = |millis| end(1, "a").ran_for(Duration::from_millis(millis));
+        let node = NodeId::new();
+        let of_node = |node, millis| {
+            let token = ClaimToken::new(JobId::new(), 1, node, from_millis(millis));
+            Settlement::new(token, Outcome::Released)
+        };
         let table = [
             (vec![timed(1), timed(2)], 1),
             (vec![timed(1), end(1, "a")], 2),
             (vec![end(1, "a"), end(1, "b")], 2),
             (vec![end(1, "a"), end(2, "a")], 2),
-            ((0..=ALIKE as u64).map(timed).collect(), 2),
+            (vec![of_node(None, 0), of_node(Some(node), 0)], 2),
+            (vec![of_node(Some(node), 0), of_node(Some(node), 1)], 2),
+            (vec![of_node(Some(node), 0); 2], 1),
+            ((1..MANY as u64).map(timed).collect(), 1),
+            ((0..MANY as u64).map(timed).collect(), 2),
+            ((0..=2 * ALIKE as u64).map(timed).collect(), 3),
         ];
         for (settlements, expected) in table {
             let open: Vec<Open<'_>> = settlements.iter().map(Open::new).collect();
             let written = statements(&open, ObjectId::new(), Now::Server, false);
             assert_eq!(written.len(), expected, "{settlements:?}");
         }
+    }
+
+    #[test]
+    fn a_job_with_a_cancel_request_ends_apart() {
+        let token = ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH);
+        let settlement = Settlement::new(token, Outcome::Cancelled);
+        let mut open = [Open::new(&settlement), Open::new(&settlement)];
+        open[0].cancel = true;
+        let written = statements(&open, ObjectId::new(), Now::Server, false);
+        assert_eq!(written.len(), 2);
     }
 
     #[test]

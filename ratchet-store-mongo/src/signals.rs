@@ -14,7 +14,7 @@ use crate::clock::Now;
 use crate::connection::Tx;
 use crate::ends::{Ties, all_of, released, tie_fields};
 use crate::error::Result as Inner;
-use crate::pipelines::{self, LONGEST, ids, literal};
+use crate::pipelines::{self, LONGEST, any_job_id, ids, literal};
 use crate::row;
 use crate::store::MongoStore;
 
@@ -139,7 +139,11 @@ impl MongoStore {
     async fn expire_signals(&self, limit: usize) -> Inner<Vec<JobId>> {
         let side = self.main();
         let now = self.millis(side).await?;
-        let overdue = doc! { "signal.state": OPEN, "signal.deadline": { "$lte": now } };
+        let overdue = doc! {
+            "signal.state": OPEN,
+            "signal.deadline": { "$lte": now },
+            "_id": any_job_id(),
+        };
         let options = |limit: usize| {
             let mut wanted = doc! { "state": 1, "signal": 1 };
             wanted.extend(tie_fields());

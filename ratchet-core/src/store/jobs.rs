@@ -247,8 +247,8 @@ pub trait JobStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[act.from]** A job that is in none of the states `from` is left unchanged and answered
-    ///   `NotFound`: it has changed since it was selected. If `from` leaves a state out, no id is given
-    ///   twice.
+    ///   `NotFound`: it has changed since it was selected. A caller that leaves a state out of `from`
+    ///   gives each id once.
     ///
     /// What [`act`](Self::act) promises holds as well. Errors name `act` as the operation, since that is
     /// what applications call.

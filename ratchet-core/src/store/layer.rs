@@ -17,11 +17,11 @@ use crate::state::{JobAction, JobState};
 use crate::time::Timestamp;
 
 macro_rules! part {
-    (required, $store:expr, $part:ident) => {
+    (required, $store:expr, $part:ident, $method:ident) => {
         $store.$part()
     };
-    (optional, $store:expr, $part:ident) => {
-        checked::part(stringify!($part), $store.$part())?
+    (optional, $store:expr, $part:ident, $method:ident) => {
+        checked::part(stringify!($method), $store.$part())?
     };
 }
 
@@ -98,7 +98,7 @@ macro_rules! layer {
             $($(
                 #[doc = concat!("Passes on [`", stringify!($part), "::", stringify!($method), "`].")]
                 async fn $method(&self, $($argument: $type),*) -> Result<$answer> {
-                    part!($need, self.inner(), $accessor).$method($($argument),*).await
+                    part!($need, self.inner(), $accessor, $method).$method($($argument),*).await
                 }
             )+)+
         }

@@ -85,7 +85,7 @@ impl Logs {
 
     /// Returns the lines of one target so far, oldest first.
     #[must_use]
-    pub fn with_target(&self, target: &str) -> Vec<LogLine> {
+    pub fn lines_of(&self, target: &str) -> Vec<LogLine> {
         let mut lines = self.lines();
         lines.retain(|line| line.target == target);
         lines
@@ -97,7 +97,7 @@ impl Logs {
     /// If there is none. The message lists the lines of the target.
     #[track_caller]
     pub fn assert_logged(&self, level: Level, target: &str, fields: &[(&str, &str)]) {
-        let lines = self.with_target(target);
+        let lines = self.lines_of(target);
         let has = |line: &LogLine| {
             let mut fields = fields.iter();
             line.level == level && fields.all(|(name, value)| line.field(name) == Some(*value))

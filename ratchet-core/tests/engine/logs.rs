@@ -38,7 +38,7 @@ async fn a_failed_attempt_is_a_warning_and_a_dead_letter_an_error() {
         "suppressed",
     ];
     let lines: Vec<String> = log
-        .with_target("ratchet::job")
+        .lines_of("ratchet::job")
         .iter()
         .map(|line| shown(line, &fields))
         .collect();
@@ -68,7 +68,7 @@ async fn a_flood_of_failures_is_cut_and_counted() {
         world.ended(id).await;
     }
     node.stop().await.unwrap();
-    let lines = log.with_target("ratchet::job");
+    let lines = log.lines_of("ratchet::job");
     let suppressed: Vec<String> = lines
         .iter()
         .map(|line| shown(line, &["suppressed"]))
@@ -93,7 +93,7 @@ async fn jobs_lost_with_their_nodes_are_logged_by_the_node_that_fails_them() {
     world.ended(kills).await;
     node.stop().await.unwrap();
     let lines: Vec<String> = log
-        .with_target("ratchet::job")
+        .lines_of("ratchet::job")
         .iter()
         .map(|line| shown(line, &["id", "attempt", "error"]))
         .collect();
@@ -111,7 +111,7 @@ async fn a_node_says_that_it_joins_drains_and_leaves() {
     tokio::time::sleep(SECOND).await;
     node.stop().await.unwrap();
     let lines: Vec<String> = log
-        .with_target("ratchet::node")
+        .lines_of("ratchet::node")
         .iter()
         .map(|line| shown(line, &["label", "message"]))
         .collect();

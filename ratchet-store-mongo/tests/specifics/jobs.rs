@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, doc};
+use mongodb::bson::{Bson, Document, doc};
+use ratchet_conformance::TestClock;
 use ratchet_core::model::{
     AttemptOutcome, Detail, Fenced, JobFilter, JobOrder, JobSelector, Outcome, PageRequest,
     PurgeRequest, Report, ReportKind, Settlement,
 };
-use ratchet_core::store::{Checked, JobStore, LockStore, NodeStore};
+use ratchet_core::store::{Checked, JobStore, LockStore, NodeStore, Store};
 use ratchet_core::{ClaimToken, JobAction, JobId, JobState, Json, Name, NewJob};
+use ratchet_store_mongo::MongoStore;
 
 use crate::server::Space;
 use crate::{claim_all, enqueue, job, open};
@@ -107,7 +109,7 @@ pub(crate) async fn texts_that_look_like_expressions_are_kept(space: Arc<Space>)
     }
 }
 
-async fn snooze(store: &Checked<ratchet_store_mongo::MongoStore>, times: usize) {
+async fn snooze(store: &Checked<MongoStore>, times: usize) {
     for _ in 0..times {
         let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
             .claim
@@ -196,7 +198,7 @@ pub(crate) async fn the_servers_clock_is_what_counts(space: Arc<Space>) {
 }
 
 pub(crate) async fn documents_of_others_are_on_no_page_and_stop_nothing(space: Arc<Space>) {
-    let store = open(&space).await;
+    let store = open_with_clock(&space).await;
     let mut ids = vec![enqueue(&store, job()).await];
     ids.push(enqueue(&store, job()).await);
     let rows = space.of_majority("jobs");
@@ -228,6 +230,79 @@ pub(crate) async fn documents_of_others_are_on_no_page_and_stop_nothing(space: A
     }
     let all = JobSelector::matching(JobFilter::all(), 10);
     assert_eq!(store.act(&all, JobAction::Cancel).await.unwrap().len(), 2);
+    // Ended ones, the newest of all, which jobs would wait for.
+    let mut like = rows.find_one(id_of(ids[0])).await.unwrap().unwrap();
+    let ended = like.get_i64("finished_at").unwrap();
+    like.extend(doc! { "_id": ObjectId::new(), "finished_at": ended + 1, "children": true });
+    rows.insert_one(like).await.unwrap();
+    space.advance(Duration::from_secs(60)).await;
+    let old = PurgeRequest::new(JobState::Cancelled, Duration::ZERO, 10);
+    assert_eq!(store.purge(&old).await.unwrap().done(), Some(2));
+}
+
+pub(crate) async fn documents_of_others_hold_up_no_signal_and_no_lane(space: Arc<Space>) {
+    let store = open_with_clock(&space).await;
+    let rows = space.of_majority("jobs");
+    let second = Duration::from_secs(1);
+    let waiting = enqueue(&store, job().wait_for("approval", second)).await;
+    let mut like = rows.find_one(id_of(waiting)).await.unwrap().unwrap();
+    like.insert("_id", ObjectId::new());
+    rows.insert_one(like).await.unwrap();
+    space.advance(60 * second).await;
+    let expired = store.signals().unwrap().expire(10).await.unwrap();
+    assert_eq!(expired, [waiting]);
+
+    let head = enqueue(&store, job().lane("l")).await;
+    let next = enqueue(&store, job().lane("l")).await;
+    let mut like = rows.find_one(id_of(next)).await.unwrap().unwrap();
+    like.extend(doc! { "_id": ObjectId::new(), "lane_seq": -1_i64 });
+    rows.insert_one(like).await.unwrap();
+    let head = JobSelector::Ids(vec![head]);
+    store.act(&head, JobAction::Cancel).await.unwrap();
+    let jobs = store.get(&[next], Detail::Whole).await.unwrap();
+    assert_eq!(jobs[0].as_ref().unwrap().state, JobState::Pending);
+}
+
+async fn open_with_clock(space: &Space) -> Checked<MongoStore> {
+    let clock = space.name("clock");
+    let builder = space.builder().clock_collection(&clock);
+    builder.connect().await.unwrap()
+}
+
+fn id_of(job: JobId) -> Document {
+    doc! { "_id": Bson::from(mongodb::bson::Uuid::from_bytes(*job.as_bytes())) }
+}
+
+pub(crate) async fn of_claims_that_would_end_alike_each_ends_as_it_must(space: Arc<Space>) {
+    let store = open(&space).await;
+    for number in 0..40 {
+        let lane = |job: NewJob| if number == 0 { job.lane("l") } else { job };
+        enqueue(&store, lane(job())).await;
+    }
+    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let tokens: Vec<ClaimToken> = claimed.iter().map(|job| job.claim.token).collect();
+    assert_eq!(tokens.len(), 40);
+    let cancel = JobSelector::Ids(vec![tokens[1].job]);
+    store.act(&cancel, JobAction::Cancel).await.unwrap();
+    let released = Settlement::new(tokens[2], Outcome::Released);
+    store.settle(&[released]).await.unwrap();
+    let again = store.claim_next_batch(&claim_all()).await.unwrap();
+    assert_eq!(again.len(), 1);
+    // Nothing of the fourth can be read.
+    let rows = space.of_majority("jobs");
+    let spoil = doc! { "$set": { "claim_seq": "spoiled" } };
+    rows.update_one(id_of(tokens[3].job), spoil).await.unwrap();
+    let end = |token: &ClaimToken| Settlement::new(*token, Outcome::Succeeded { result: None });
+    let ends: Vec<Settlement> = tokens.iter().map(end).collect();
+    let mut expected = vec![Fenced::Applied; 40];
+    // The third is applied as a repetition, and changes nothing.
+    expected[3] = Fenced::Stale;
+    assert_eq!(store.settle(&ends).await.unwrap(), expected);
+    let ids = [0, 1, 2, 4].map(|place| tokens[place].job);
+    let jobs = store.get(&ids, Detail::Whole).await.unwrap();
+    let states: Vec<JobState> = jobs.into_iter().flatten().map(|job| job.state).collect();
+    let [succeeded, cancelled] = [JobState::Succeeded, JobState::Cancelled];
+    assert_eq!(states, [succeeded, cancelled, JobState::Running, succeeded]);
 }
 
 pub(crate) async fn claims_that_end_alike_keep_their_own_times(space: Arc<Space>) {

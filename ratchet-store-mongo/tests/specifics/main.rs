@@ -60,6 +60,8 @@ const TESTS: &[(&str, PlaceTest<Space>)] = place_tests! {
     jobs: payloads_that_look_like_commands_are_kept texts_that_look_like_expressions_are_kept
         a_long_history_moves_out_of_the_job a_purged_job_takes_its_history_along
         documents_of_others_are_on_no_page_and_stop_nothing
+        documents_of_others_hold_up_no_signal_and_no_lane
+        of_claims_that_would_end_alike_each_ends_as_it_must
         claims_that_end_alike_keep_their_own_times
         the_servers_clock_is_what_counts;
     links: a_transaction_links_to_its_own_jobs_and_to_ended_ones_again

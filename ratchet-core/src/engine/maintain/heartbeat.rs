@@ -132,7 +132,7 @@ pub(crate) async fn beat(run: &HeartbeatHandles, status: NodeStatus) -> Result<H
         load.cpu_percent = Some(cpu_percent);
         load.memory_bytes = Some(memory_bytes);
     }
-    let (label, interval) = (run.identity.label().clone(), run.interval.interval());
+    let (label, interval) = (run.identity.label().clone(), run.interval.publish());
     let heartbeat = Heartbeat::new(run.identity.node(), label, status, interval)
         .load(load)
         .profile(run.profile.clone());

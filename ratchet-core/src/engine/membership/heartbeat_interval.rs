@@ -27,10 +27,14 @@ pub(crate) struct HeartbeatInterval {
 
 #[derive(Debug)]
 struct State {
+    /// The interval to publish with the next heartbeat.
     interval: Duration,
+    /// The interval that the last heartbeat published.
+    published: Duration,
     others: Option<Others>,
-    /// Whether the node has claimed jobs since the last heartbeat. Without this, a node whose jobs
-    /// take no time is at rest at every heartbeat, and beats again at its next claim.
+    /// Whether the node has claimed jobs or was elected since the last heartbeat. Without this, a
+    /// node whose jobs take no time is at rest at every heartbeat, and beats again at its next
+    /// claim.
     has_worked: bool,
 }
 
@@ -41,6 +45,7 @@ impl HeartbeatInterval {
             longest,
             state: Mutex::new(State {
                 interval: shortest,
+                published: shortest,
                 others: None,
                 has_worked: false,
             }),
@@ -61,32 +66,31 @@ impl HeartbeatInterval {
     /// Publishes the short interval and beats now, so that the store's list of claims arrives: a
     /// claim call whose answer was lost may have claimed jobs.
     pub(crate) fn doubt_claims(&self) {
-        self.hurry();
+        self.state().interval = self.shortest;
         self.beat_now();
     }
 
     /// Notes that the node has something to lose from now on: the other nodes must hear of it
     /// often.
     pub(crate) fn at_work(&self) {
-        self.state().has_worked = true;
-        if self.is_slow() {
-            self.doubt_claims();
+        let mut state = self.state();
+        state.has_worked = true;
+        state.interval = self.shortest;
+        if state.published > self.shortest {
+            self.beat_now();
         }
     }
 
-    /// The interval to publish with the next heartbeat.
+    /// Returns when the next heartbeat is due, after the last one.
     pub(crate) fn interval(&self) -> Duration {
         self.state().interval
     }
 
-    /// Whether the interval that was published is longer than that of a node at work.
-    fn is_slow(&self) -> bool {
-        self.interval() > self.shortest
-    }
-
-    /// Beats often from now on.
-    fn hurry(&self) {
-        self.state().interval = self.shortest;
+    /// Returns the interval to publish with a heartbeat that is about to be sent.
+    pub(crate) fn publish(&self) -> Duration {
+        let mut state = self.state();
+        state.published = state.interval;
+        state.published
     }
 
     /// Whether the last heartbeat found no other node.
@@ -112,6 +116,8 @@ impl HeartbeatInterval {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     #[test]
@@ -133,23 +139,41 @@ mod tests {
             grown.push(interval.interval().as_millis());
         }
         assert_eq!(grown, [7_500, 11_250, 16_875, 25_312, 30_000, 30_000]);
-        assert!(interval.is_slow());
         interval.learn(one, true);
         assert_eq!(interval.interval(), 5 * second);
         interval.learn(one, true);
         interval.learn(one, false);
-        assert!(!interval.is_slow());
-        interval.learn(one, true);
-        assert!(interval.is_slow());
-        interval.hurry();
-        assert!(!interval.is_slow());
+        assert_eq!(interval.interval(), 5 * second);
         interval.at_work();
         interval.learn(one, true);
-        assert!(
-            !interval.is_slow(),
-            "it has worked since the last heartbeat"
-        );
+        assert_eq!(interval.interval(), 5 * second, "it has worked since");
         interval.learn(one, true);
-        assert!(interval.is_slow());
+        assert!(interval.interval() > 5 * second);
+    }
+
+    #[test]
+    fn work_is_published_at_once_if_a_long_interval_was() {
+        let second = Duration::from_secs(1);
+        let interval = HeartbeatInterval::new(5 * second, 30 * second);
+        let asked = || interval.beat_asked().now_or_never().is_some();
+        let joined = Others {
+            live: 1,
+            newest: None,
+        };
+        interval.learn(Others::default(), true);
+        interval.learn(Others::default(), true);
+        interval.at_work();
+        assert!(!asked(), "the long interval was not published yet");
+        assert_eq!(interval.publish(), 5 * second, "nor is it now");
+        interval.learn(Others::default(), true);
+        interval.learn(Others::default(), true);
+        assert!(interval.publish() > 5 * second);
+        // The next interval is short, since another node has come.
+        interval.learn(joined, true);
+        interval.at_work();
+        assert!(asked());
+        assert_eq!(interval.publish(), 5 * second);
+        interval.at_work();
+        assert!(!asked());
     }
 }

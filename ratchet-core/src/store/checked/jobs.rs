@@ -123,10 +123,12 @@ impl<S: Store + ?Sized> JobStore for Checked<S> {
     }
 
     async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
+        let mut listed = *page;
         // `list` looks for one job more than is on the largest page.
-        if page.limit != MAX_BATCH + 1 {
-            check("list", page.validate())?;
+        if page.limit == MAX_BATCH + 1 {
+            listed.limit = MAX_BATCH;
         }
+        check("list", listed.validate())?;
         self.call("list", || self.store.jobs().select(filter, page))
             .await
     }

@@ -3,14 +3,15 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ratchet_core::memory::Fault;
+use ratchet_core::memory::{Fault, ManualClock};
 use ratchet_core::model::{AttemptOutcome, Claim, NodeStatus, Settlement};
 use ratchet_core::testing::{
     TestingError, advance_to_next, assert_enqueued, drain, memory_store, run_job,
 };
+use ratchet_core::time::Timestamp;
 use ratchet_core::{
     Job, JobContext, JobId, JobResult, JobState, MemoryStore, NewJob, NodeHook, Ratchet, Recurring,
-    RunError,
+    Requires, RunError,
 };
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +62,48 @@ async fn a_drain_runs_what_is_due_and_counts_how_it_ended() {
         nodes.iter().all(|node| node.status == NodeStatus::Left),
         "{nodes:?}"
     );
+}
+
+/// A job during which three minutes pass.
+#[derive(Serialize, Deserialize)]
+struct Slow;
+
+type Began = Arc<Mutex<Vec<Timestamp>>>;
+
+impl Job for Slow {
+    const KIND: &'static str = "slow";
+    type Output = ();
+
+    async fn run(self, ctx: JobContext) -> JobResult {
+        let clock = ctx.state::<ManualClock>();
+        ctx.state::<Began>().lock().unwrap().push(clock.now());
+        clock.advance(3 * MINUTE);
+        Ok(())
+    }
+
+    fn requires() -> Requires {
+        Requires::nothing().state::<ManualClock>().state::<Began>()
+    }
+}
+
+#[tokio::test]
+async fn a_drain_sets_no_clock_back() {
+    let (store, clock) = memory_store();
+    let began = Began::default();
+    let node = Ratchet::builder(store)
+        .register::<Slow>()
+        .state(clock.clone())
+        .state(Arc::clone(&began))
+        .build()
+        .unwrap();
+    let every = Recurring::every(MINUTE).job(Slow.into_job());
+    let recurring = node.client().recurring();
+    recurring.put(every.named("slow")).await.unwrap();
+    drain(&node).through(&clock, 20 * MINUTE).await.unwrap();
+    let began = began.lock().unwrap();
+    assert!(began.len() > 2, "{began:?}");
+    let passed = began.windows(2).map(|two| (two[1] - two[0]).num_minutes());
+    assert!(passed.clone().all(|minutes| minutes >= 3), "{began:?}");
 }
 
 #[tokio::test]
