@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use ratchet_core::memory::ManualClock;
-use ratchet_core::{JobId, Name, SharedStore};
+use ratchet_core::{JobId, Name, SharedStore, time};
 
 /// Any error of a fixture.
 pub type BoxError = Box<dyn Error + Send + Sync>;
@@ -58,21 +58,30 @@ pub trait Fixture: Send + Sync + 'static {
 /// moves by these calls.
 #[async_trait]
 pub trait TestClock: Send + Sync {
-    /// Moves it forward.
-    async fn advance(&self, by: Duration);
+    /// Moves it by this many milliseconds, back if they are negative, as an operator or a bad time
+    /// server may.
+    async fn move_by(&self, millis: i64);
 
-    /// Moves it back, as an operator or a bad time server may.
-    async fn set_back(&self, by: Duration);
+    /// Moves it forward.
+    async fn advance(&self, by: Duration) {
+        self.move_by(time::duration_millis(by)).await;
+    }
+
+    /// Moves it back.
+    async fn set_back(&self, by: Duration) {
+        self.move_by(-time::duration_millis(by)).await;
+    }
 }
 
 #[async_trait]
 impl TestClock for ManualClock {
-    async fn advance(&self, by: Duration) {
-        Self::advance(self, by);
-    }
-
-    async fn set_back(&self, by: Duration) {
-        Self::set_back(self, by);
+    async fn move_by(&self, millis: i64) {
+        let by = Duration::from_millis(millis.unsigned_abs());
+        if millis < 0 {
+            Self::set_back(self, by);
+        } else {
+            Self::advance(self, by);
+        }
     }
 }
 

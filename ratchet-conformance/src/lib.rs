@@ -25,7 +25,7 @@
 //! use std::sync::Arc;
 //!
 //! use async_trait::async_trait;
-//! use ratchet_conformance::{BoxError, Fixture, Provision, Suite};
+//! use ratchet_conformance::{BoxError, Fixture, Suite, TestServer};
 //! use ratchet_core::SharedStore;
 //! # struct Database; impl Database {
 //! #     async fn create(_: &str) -> Result<Self, BoxError> { Ok(Self) }
@@ -46,14 +46,12 @@
 //!     }
 //! }
 //!
+//! const SERVER: TestServer = TestServer::new("mystore", "MYSTORE_TEST_URL");
+//!
 //! fn main() -> ExitCode {
 //!     Suite::new("mystore", &[]).run(async {
-//!         let Ok(url) = std::env::var("MYSTORE_TEST_URL") else {
-//!             return Provision::unavailable("MYSTORE_TEST_URL is not set");
-//!         };
-//!         Provision::ready(move || {
-//!             let url = url.clone();
-//!             async move { Ok(EmptyDatabase(Database::create(&url).await?)) }
+//!         SERVER.provision(|url| async move {
+//!             Ok(EmptyDatabase(Database::create(&url).await?))
 //!         })
 //!     })
 //! }
@@ -77,6 +75,10 @@
 //!
 //! [`Power::Workflows`], [`Power::Signals`] and [`Power::Diagnostics`] are part of the same list,
 //! and must match what the store's accessors return.
+//!
+//! # Other tests of a store
+//! [`PlaceTests`] runs tests of your own, each in an empty database. [`kit`] has functions that
+//! most of them need, and [`Proxy`] lets connections fail.
 //!
 //! # Results
 //! A failure names the store and the clauses that the failed assertion is about, quotes the first
@@ -135,6 +137,7 @@ mod clauses;
 mod coordinator;
 mod cx;
 mod fixture;
+pub mod kit;
 mod memory;
 mod node;
 mod notes;
@@ -153,12 +156,12 @@ mod trials;
 pub use case::Case;
 pub use clauses::sentence;
 pub use coordinator::{
-    CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Line, Outage, Transport,
+    CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Outage, Proxy, Transport,
 };
 pub use cx::Cx;
 pub use fixture::{BoxError, Factory, Fixture, Power, Provision, Residue, TestClock, Vandal};
 pub use memory::MemoryFixture;
-pub use place::{Place, PlaceTest, run_in_place};
+pub use place::{Place, PlaceTest, PlaceTests, TestServer};
 pub use required::is_required;
 pub use runner::Failure;
 pub use slot::Slot;

@@ -1,12 +1,82 @@
 //! Tests of one store beside the suite, each in an empty database of its own.
 
+use std::env;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use libtest_mimic::Failed;
+use libtest_mimic::{Arguments, Failed, Trial};
 
-use crate::BoxError;
+use crate::coordinator::{CoordinatorFactory, CoordinatorFixture};
+use crate::fixture::{BoxError, Fixture, Provision};
+use crate::is_required;
+
+/// A server that tests need, and the environment variable with its URL.
+///
+/// ```
+/// use ratchet_conformance::TestServer;
+///
+/// const SERVER: TestServer = TestServer::new("mystore", "MYSTORE_TEST_URL");
+/// if SERVER.url().is_none() {
+///     println!("{}", SERVER.missing()); // MYSTORE_TEST_URL is not set
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct TestServer {
+    name: &'static str,
+    variable: &'static str,
+}
+
+impl TestServer {
+    /// Names the server, as [`is_required`] knows it, and its variable.
+    #[must_use]
+    pub const fn new(name: &'static str, variable: &'static str) -> Self {
+        Self { name, variable }
+    }
+
+    /// Returns its URL, or none if the variable is not set.
+    #[must_use]
+    pub fn url(self) -> Option<String> {
+        env::var(self.variable).ok()
+    }
+
+    /// Explains why tests that need it cannot run.
+    #[must_use]
+    pub fn missing(self) -> String {
+        format!("{} is not set", self.variable)
+    }
+
+    /// Provides the suite with fixtures, which `create` creates on the server of this URL.
+    pub fn provision<Making, X>(
+        self,
+        create: impl Fn(String) -> Making + Send + Sync + 'static,
+    ) -> Provision
+    where
+        Making: Future<Output = Result<X, BoxError>> + Send + 'static,
+        X: Fixture,
+    {
+        match self.url() {
+            Some(url) => Provision::ready(move || create(url.clone())),
+            None => Provision::unavailable(self.missing()),
+        }
+    }
+
+    /// As [`provision`](Self::provision), for a [`CoordinatorSuite`](crate::CoordinatorSuite).
+    pub fn provision_coordinators<Making, X>(
+        self,
+        create: impl Fn(String) -> Making + Send + Sync + 'static,
+    ) -> Provision<CoordinatorFactory>
+    where
+        Making: Future<Output = Result<X, BoxError>> + Send + 'static,
+        X: CoordinatorFixture,
+    {
+        match self.url() {
+            Some(url) => Provision::Ready(CoordinatorFactory::new(move || create(url.clone()))),
+            None => Provision::unavailable(self.missing()),
+        }
+    }
+}
 
 /// An empty database, or an empty part of one, for one test.
 #[async_trait]
@@ -24,7 +94,7 @@ pub trait Place: Sized + Send + Sync + 'static {
 /// A test that runs in a place.
 pub type PlaceTest<P> = fn(Arc<P>) -> BoxFuture<'static, ()>;
 
-/// Lists tests by module, each with its name for [`run_in_place`]:
+/// Lists tests by module, each with its name, for [`PlaceTests`]:
 /// `place_tests! { links: a_test another_test; locks: a_third; }` is a
 /// `&[(&str, PlaceTest<_>)]` of the functions `links::a_test` and so on.
 #[macro_export]
@@ -39,11 +109,91 @@ macro_rules! place_tests {
     };
 }
 
-/// Runs a test in a new place, on a runtime of its own with two threads, and takes the place away.
+/// The `main` of a test binary whose tests each run in a place of their own.
 ///
-/// # Errors
-/// If the place cannot be created, or the test panics.
-pub fn run_in_place<P: Place>(url: &str, test: PlaceTest<P>) -> Result<(), Failed> {
+/// Without its server a test is ignored, or fails if the server is
+/// [required](crate::is_required).
+///
+/// ```no_run
+/// # use std::process::ExitCode;
+/// # use std::sync::Arc;
+/// # use ratchet_conformance::BoxError;
+/// use ratchet_conformance::{Place, PlaceTests, TestServer, place_tests};
+/// # struct Schema;
+/// # #[async_trait::async_trait]
+/// # impl Place for Schema {
+/// #     async fn create(_: &str) -> Result<Self, BoxError> { Ok(Self) }
+/// #     async fn take_away(&self) {}
+/// # }
+/// # mod locks { pub(crate) async fn a_lock_ends(_: std::sync::Arc<super::Schema>) {} }
+///
+/// const SERVER: TestServer = TestServer::new("mystore", "MYSTORE_TEST_URL");
+///
+/// fn main() -> ExitCode {
+///     let tests = place_tests! { locks: a_lock_ends; };
+///     PlaceTests::default().on::<Schema>(SERVER, tests).run()
+/// }
+/// ```
+#[derive(Default)]
+#[expect(missing_debug_implementations, reason = "a trial holds a function")]
+pub struct PlaceTests {
+    trials: Vec<Trial>,
+    missing: Vec<String>,
+}
+
+impl PlaceTests {
+    /// Adds tests that run on this server.
+    #[must_use]
+    pub fn on<P: Place>(
+        mut self,
+        server: TestServer,
+        tests: &[(&'static str, PlaceTest<P>)],
+    ) -> Self {
+        let url = server.url();
+        let ignored = url.is_none() && !is_required(server.name);
+        for (name, test) in tests {
+            let (url, test) = (url.clone(), *test);
+            let run = move || run_in_place(&url.ok_or_else(|| server.missing())?, test);
+            self.trials
+                .push(Trial::test(*name, run).with_ignored_flag(ignored));
+        }
+        self.note_missing(server);
+        self
+    }
+
+    /// Ignores the tests of a module if this server, which they need as well, is not there.
+    #[must_use]
+    pub fn needing(mut self, module: &str, server: TestServer) -> Self {
+        if server.url().is_none() {
+            let ignore = |trial: Trial| {
+                let needs = trial.name().starts_with(&format!("{module}::"));
+                let ignored = needs || trial.has_ignored_flag();
+                trial.with_ignored_flag(ignored)
+            };
+            self.trials = self.trials.into_iter().map(ignore).collect();
+        }
+        self.note_missing(server);
+        self
+    }
+
+    /// Runs them as the arguments of the process say.
+    #[must_use]
+    pub fn run(self) -> ExitCode {
+        for missing in &self.missing {
+            eprintln!("{missing}");
+        }
+        libtest_mimic::run(&Arguments::from_args(), self.trials).exit_code()
+    }
+
+    fn note_missing(&mut self, server: TestServer) {
+        if server.url().is_none() {
+            self.missing.push(server.missing());
+        }
+    }
+}
+
+/// Runs a test in a new place, on a runtime of its own with two threads, and takes the place away.
+fn run_in_place<P: Place>(url: &str, test: PlaceTest<P>) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

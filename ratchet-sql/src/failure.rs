@@ -72,6 +72,12 @@ impl Failure {
         Self::new(StoreErrorKind::Unavailable, "the store is closed")
     }
 
+    /// Builds the failure of a call on a lease whose connection is gone.
+    #[must_use]
+    pub fn no_connection() -> Self {
+        Self::new(StoreErrorKind::Unavailable, "there is no connection")
+    }
+
     /// Builds the failure of a call whose connection was lost silently.
     pub fn lost(text: impl Into<String>) -> Self {
         Self {

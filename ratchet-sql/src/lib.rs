@@ -45,6 +45,21 @@ mod versions;
 mod within;
 mod workflows;
 
+/// The tables whose rows belong to single jobs, without what outlives a job: idempotency keys and
+/// the archive.
+pub const JOB_TABLES: [&str; 10] = [
+    "jobs",
+    "job_data",
+    "job_notes",
+    "job_tags",
+    "attempts",
+    "unique_keys",
+    "lane_jobs",
+    "links",
+    "batch_jobs",
+    "signals",
+];
+
 pub use arguments::{Argument, Column, Element, List};
 pub use diagnostics::add_finding;
 pub use dialect::{Connections, Dialect, Lease, Query, Row, Run};

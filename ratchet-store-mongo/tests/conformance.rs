@@ -26,5 +26,5 @@ fn main() -> ExitCode {
     // before its child is stored.
     let suite = Suite::new("mongodb", POWERS).histories(10);
     let suite = suite.may_say_awaited_of_others();
-    suite.run(async { fixture::provision(server::URL) })
+    suite.run(async { fixture::provision(server::SERVER) })
 }

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mongodb::options::ClientOptions;
 use ratchet_conformance::{
-    BoxError, CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Line, Outage, Place, Power,
-    Provision,
+    BoxError, CoordinatorFixture, CoordinatorSuite, Outage, Place, Power, Proxy,
 };
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::store::Store;
@@ -18,29 +17,23 @@ use crate::server::Space;
 
 fn main() -> ExitCode {
     CoordinatorSuite::new("mongodb", &[Power::Delivery, Power::Outage]).run(async {
-        let Some(url) = server::url(server::URL) else {
-            return Provision::unavailable(server::missing(server::URL));
-        };
-        Provision::Ready(CoordinatorFactory::new(move || {
-            let url = url.clone();
-            async move { Changes::create(&url).await }
-        }))
+        server::SERVER.provision_coordinators(|url| async move { Changes::create(&url).await })
     })
 }
 
 /// Collections, and a proxy to the server for the wakeups' connection.
 struct Changes {
     space: Space,
-    line: Line,
+    proxy: Proxy,
 }
 
 impl Changes {
     async fn create(url: &str) -> Result<Self, BoxError> {
         let options = ClientOptions::parse(url).await?;
         let host = options.hosts.first().ok_or("the URL names no host")?;
-        let line = Line::to(&host.to_string()).await?;
+        let proxy = Proxy::to(&host.to_string()).await?;
         let space = Space::create(url).await?;
-        Ok(Self { space, line })
+        Ok(Self { space, proxy })
     }
 }
 
@@ -48,9 +41,9 @@ impl Changes {
 impl CoordinatorFixture for Changes {
     async fn connect(&self) -> Result<Arc<dyn ClusterCoordinator>, BoxError> {
         // A direct connection: otherwise the driver learns the server's own address from the set.
-        let line = format!("mongodb://{}/?directConnection=true", self.line.address());
+        let proxy = format!("mongodb://{}/?directConnection=true", self.proxy.address());
         let space = Space {
-            url: line,
+            url: proxy,
             prefix: self.space.prefix.clone(),
             database: self.space.database.clone(),
             slot: None,
@@ -62,7 +55,7 @@ impl CoordinatorFixture for Changes {
     }
 
     fn outage(&self) -> Option<&dyn Outage> {
-        Some(&self.line)
+        Some(&self.proxy)
     }
 
     async fn teardown(&self) {

@@ -72,5 +72,5 @@ fn main() -> ExitCode {
     )
     .without(WHY, WITHOUT)
     .without_running(WHY, WITHOUT_RUNNING)
-    .run(async { fixture::provision(server::STANDALONE_URL) })
+    .run(async { fixture::provision(server::STANDALONE) })
 }

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
-use ratchet_core::StoreErrorKind;
 use ratchet_sql::{Failure, Generation, Loss, Made, Result, Run, Statement};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
@@ -278,11 +277,16 @@ impl Lease {
 
     fn connection(&mut self) -> Result<&mut PgConnection> {
         match &mut self.held {
-            Held::Pooled(connection) => connection.as_deref_mut().ok_or_else(no_connection),
-            Held::Kept(kept) => kept.connection.as_deref_mut().ok_or_else(no_connection),
+            Held::Pooled(connection) => {
+                connection.as_deref_mut().ok_or_else(Failure::no_connection)
+            }
+            Held::Kept(kept) => kept
+                .connection
+                .as_deref_mut()
+                .ok_or_else(Failure::no_connection),
             Held::Liveness(slot) => match &mut slot.connection {
                 Some((connection, _)) => Ok(connection),
-                None => Err(no_connection()),
+                None => Err(Failure::no_connection()),
             },
         }
     }
@@ -443,10 +447,6 @@ impl Drop for Lease {
             Held::Liveness(_) => {}
         }
     }
-}
-
-fn no_connection() -> Failure {
-    Failure::new(StoreErrorKind::Unavailable, "there is no connection")
 }
 
 pub(crate) fn fixed(sql: &'static str) -> sqlx::SqlStr {

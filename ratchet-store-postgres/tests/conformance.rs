@@ -6,9 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ratchet_conformance::{
-    BoxError, Fixture, Place, Power, Provision, Residue, Suite, TestClock, Vandal,
-};
+use ratchet_conformance::{BoxError, Fixture, Place, Power, Residue, Suite, TestClock, Vandal};
 use ratchet_core::SharedStore;
 
 use crate::server::Schema;
@@ -18,13 +16,8 @@ fn main() -> ExitCode {
     // A history takes three times as long here as on SQLite.
     let suite = Suite::new(name, Power::STORE).histories(40);
     suite.run(async {
-        let Some(url) = server::url() else {
-            return Provision::unavailable(server::MISSING);
-        };
-        Provision::ready(move || {
-            let url = url.clone();
-            async move { Ok(PostgresFixture(Schema::reused(&url).await?)) }
-        })
+        server::SERVER
+            .provision(|url| async move { Ok(PostgresFixture(Schema::reused(&url).await?)) })
     })
 }
 

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ratchet_conformance::{
-    BoxError, CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Line, Outage, Place, Power,
-    Provision,
+    BoxError, CoordinatorFixture, CoordinatorSuite, Outage, Place, Power, Proxy,
 };
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::store::Store;
@@ -17,42 +16,37 @@ use crate::server::Schema;
 
 fn main() -> ExitCode {
     CoordinatorSuite::new("postgres", &[Power::Delivery, Power::Outage]).run(async {
-        let Some(url) = server::url() else {
-            return Provision::unavailable(server::MISSING);
-        };
-        Provision::Ready(CoordinatorFactory::new(move || {
-            let url = url.clone();
-            async move { Notifications::create(&url).await }
-        }))
+        server::SERVER
+            .provision_coordinators(|url| async move { Notifications::create(&url).await })
     })
 }
 
-/// A schema, and a line to the server for what carries wakeups.
+/// A schema, and a proxy to the server for what carries wakeups.
 struct Notifications {
     schema: Schema,
-    line: Line,
+    proxy: Proxy,
 }
 
 impl Notifications {
     async fn create(url: &str) -> Result<Self, BoxError> {
-        let line = Line::to(server::host(url)).await?;
+        let proxy = Proxy::to(server::host(url)).await?;
         let schema = Schema::create(url).await?;
-        Ok(Self { schema, line })
+        Ok(Self { schema, proxy })
     }
 }
 
 #[async_trait]
 impl CoordinatorFixture for Notifications {
     async fn connect(&self) -> Result<Arc<dyn ClusterCoordinator>, BoxError> {
-        let line = server::at(&self.schema.url, &self.line.address().to_string());
-        let store = self.schema.builder().direct(&line).connect().await?;
+        let proxy = server::at(&self.schema.url, &self.proxy.address().to_string());
+        let store = self.schema.builder().direct(&proxy).connect().await?;
         store
             .coordinator()
             .ok_or_else(|| "the store has no coordinator".into())
     }
 
     fn outage(&self) -> Option<&dyn Outage> {
-        Some(&self.line)
+        Some(&self.proxy)
     }
 
     async fn teardown(&self) {

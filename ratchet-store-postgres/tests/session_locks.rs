@@ -8,9 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ratchet_conformance::{
-    BoxError, Fixture, Place, Power, Provision, Residue, Suite, TestClock, Vandal,
-};
+use ratchet_conformance::{BoxError, Fixture, Place, Power, Residue, Suite, TestClock, Vandal};
 use ratchet_core::SharedStore;
 use ratchet_core::store::Checked;
 use ratchet_store_postgres::PostgresStore;
@@ -24,17 +22,11 @@ fn main() -> ExitCode {
         suite = suite.groups(&["lock", "guard", "version"]);
     }
     suite.run(async {
-        let Some(url) = server::url() else {
-            return Provision::unavailable(server::MISSING);
-        };
-        Provision::ready(move || {
-            let url = url.clone();
-            async move {
-                Ok(BoundFixture {
-                    schema: Schema::reused(&url).await?,
-                    opened: Mutex::default(),
-                })
-            }
+        server::SERVER.provision(|url| async move {
+            Ok(BoundFixture {
+                schema: Schema::reused(&url).await?,
+                opened: Mutex::default(),
+            })
         })
     })
 }

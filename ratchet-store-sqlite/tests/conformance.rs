@@ -60,18 +60,7 @@ impl Residue for SqliteFixture {
         let database = Connection::open(self.path())?;
         database.busy_timeout(std::time::Duration::from_secs(5))?;
         let mut rows = 0;
-        for table in [
-            "jobs",
-            "job_data",
-            "job_notes",
-            "job_tags",
-            "attempts",
-            "unique_keys",
-            "lane_jobs",
-            "links",
-            "batch_jobs",
-            "signals",
-        ] {
+        for table in ratchet_sql::JOB_TABLES {
             let count = format!("SELECT count(*) FROM ratchet_{table}");
             rows += database.query_row(&count, [], |row| row.get::<_, i64>(0))?;
         }

@@ -334,12 +334,12 @@ impl Lease {
 
     fn begin_call(&mut self) -> Result<&mut Client> {
         if self.broken {
-            return Err(no_connection());
+            return Err(Failure::no_connection());
         }
         self.broken = true;
         match self.kept() {
             Some(kept) => Ok(&mut kept.client),
-            None => Err(no_connection()),
+            None => Err(Failure::no_connection()),
         }
     }
 
@@ -499,10 +499,6 @@ impl Drop for Lease {
             Held::Liveness(_) => {}
         }
     }
-}
-
-fn no_connection() -> Failure {
-    Failure::new(StoreErrorKind::Unavailable, "there is no connection")
 }
 
 /// The connection of heartbeats and locks, which no job can take away: opened when first needed,

@@ -10,9 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ratchet_conformance::{
-    BoxError, Fixture, Place, Power, Provision, Residue, Suite, TestClock, Vandal,
-};
+use ratchet_conformance::{BoxError, Fixture, Place, Power, Residue, Suite, TestClock, Vandal};
 use ratchet_core::SharedStore;
 
 use crate::server::Schema;
@@ -21,13 +19,8 @@ fn main() -> ExitCode {
     // Each step of a history is many round trips, and on Babelfish the text of each is parsed anew.
     let suite = Suite::new("sqlserver", Power::STORE).histories(30);
     suite.run(async {
-        let Some(url) = server::url() else {
-            return Provision::unavailable(server::MISSING);
-        };
-        Provision::ready(move || {
-            let url = url.clone();
-            async move { Ok(SqlServerFixture(Schema::create(&url).await?)) }
-        })
+        server::SERVER
+            .provision(|url| async move { Ok(SqlServerFixture(Schema::create(&url).await?)) })
     })
 }
 

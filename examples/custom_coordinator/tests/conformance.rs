@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use custom_coordinator_example::RedisCoordinator;
 use ratchet::store_api::cluster::ClusterCoordinator;
 use ratchet_conformance::{
-    BoxError, CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Line, Outage, Power,
-    Provision,
+    BoxError, CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Outage, Power, Provision,
+    Proxy,
 };
 
 fn main() -> ExitCode {
@@ -24,10 +24,10 @@ fn main() -> ExitCode {
     })
 }
 
-/// A channel of its own, and a line to the server that can be cut.
+/// A channel of its own, and a proxy to the server that can be cut.
 struct Channel {
     name: String,
-    line: Line,
+    proxy: Proxy,
 }
 
 impl Channel {
@@ -37,7 +37,7 @@ impl Channel {
         let host = server.trim_start_matches("redis://").trim_end_matches('/');
         Ok(Self {
             name: format!("ratchet:test:{}:{number}", std::process::id()),
-            line: Line::to(host).await?,
+            proxy: Proxy::to(host).await?,
         })
     }
 }
@@ -45,13 +45,13 @@ impl Channel {
 #[async_trait]
 impl CoordinatorFixture for Channel {
     async fn connect(&self) -> Result<Arc<dyn ClusterCoordinator>, BoxError> {
-        let line = format!("redis://{}/", self.line.address());
+        let proxy = format!("redis://{}/", self.proxy.address());
         Ok(Arc::new(
-            RedisCoordinator::connect(&line, &self.name).await?,
+            RedisCoordinator::connect(&proxy, &self.name).await?,
         ))
     }
 
     fn outage(&self) -> Option<&dyn Outage> {
-        Some(&self.line)
+        Some(&self.proxy)
     }
 }

@@ -1,9 +1,9 @@
 //! The suite for [`ClusterCoordinator`]s.
 
 mod cases;
-mod line;
+mod proxy;
 
-pub use line::Line;
+pub use proxy::Proxy;
 
 use std::fmt;
 use std::future::Future;
@@ -30,7 +30,7 @@ pub trait CoordinatorFixture: Send + Sync + 'static {
     /// Any error; it fails the case.
     async fn connect(&self) -> Result<Arc<dyn ClusterCoordinator>, BoxError>;
 
-    /// Returns how to interrupt the transport, for [`Power::Outage`]. A [`Line`] does it for TCP.
+    /// Returns how to interrupt the transport, for [`Power::Outage`]. A [`Proxy`] does it for TCP.
     fn outage(&self) -> Option<&dyn Outage> {
         None
     }

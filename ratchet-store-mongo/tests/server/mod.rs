@@ -6,30 +6,22 @@ use async_trait::async_trait;
 use mongodb::bson::{Document, doc};
 use mongodb::options::{ReadConcern, WriteConcern};
 use mongodb::{Client, Collection, Database};
-use ratchet_conformance::{BoxError, Place, Slot, TestClock};
-use ratchet_core::{JobId, time};
+use ratchet_conformance::{BoxError, Place, Slot, TestClock, TestServer};
+use ratchet_core::JobId;
 use ratchet_store_mongo::{Builder, MongoStore};
 
 /// The replica set of the tests.
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
-pub(crate) const URL: &str = "RATCHET_TEST_MONGODB_URL";
+pub(crate) const SERVER: TestServer = TestServer::new("mongodb", "RATCHET_TEST_MONGODB_URL");
+
 /// A standalone server, for the behaviour without transactions.
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
-pub(crate) const STANDALONE_URL: &str = "RATCHET_TEST_MONGODB_STANDALONE_URL";
+pub(crate) const STANDALONE: TestServer =
+    TestServer::new("mongodb-standalone", "RATCHET_TEST_MONGODB_STANDALONE_URL");
 
 /// The server's program, for tests that start their own server.
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
-pub(crate) const PROGRAM: &str = "RATCHET_TEST_MONGODB_PROGRAM";
-
-/// Returns the URL in an environment variable.
-pub(crate) fn url(variable: &str) -> Option<String> {
-    std::env::var(variable).ok()
-}
-
-/// Explains why tests that need this variable cannot run.
-pub(crate) fn missing(variable: &str) -> String {
-    format!("{variable} is not set")
-}
+pub(crate) const PROGRAM: TestServer = TestServer::new("mongodb", "RATCHET_TEST_MONGODB_PROGRAM");
 
 /// Collections for one test, in a database that the tests share: a separate database would need
 /// separate files, which takes the server longer.
@@ -122,14 +114,6 @@ impl Space {
         self.database
             .collection_with_options(&self.name(collection), options)
     }
-
-    async fn move_clock(&self, millis: i64) {
-        let clock = self.of_majority("clock");
-        let step = doc! { "$inc": { "now_ms": millis } };
-        if let Err(error) = clock.update_one(doc! {}, step).await {
-            panic!("the clock cannot be moved: {error}");
-        }
-    }
 }
 
 #[async_trait]
@@ -164,11 +148,11 @@ impl Place for Space {
 
 #[async_trait]
 impl TestClock for Space {
-    async fn advance(&self, by: Duration) {
-        self.move_clock(time::duration_millis(by)).await;
-    }
-
-    async fn set_back(&self, by: Duration) {
-        self.move_clock(-time::duration_millis(by)).await;
+    async fn move_by(&self, millis: i64) {
+        let clock = self.of_majority("clock");
+        let step = doc! { "$inc": { "now_ms": millis } };
+        if let Err(error) = clock.update_one(doc! {}, step).await {
+            panic!("the clock cannot be moved: {error}");
+        }
     }
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::doc;
+use ratchet_conformance::kit::{claim_all, enqueue, exists, job};
 use ratchet_core::model::{Guarded, JobSelector, Outcome, PurgeRequest, Settlement};
 use ratchet_core::store::{ArchiveStore, Checked, JobStore};
 use ratchet_core::{JobAction, JobState};
 use ratchet_store_mongo::MongoStore;
 
+use crate::open;
 use crate::server::Space;
-use crate::{claim_all, enqueue, exists, job, open};
 
 async fn snooze(store: &Checked<MongoStore>, times: usize) {
     for _ in 0..times {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, doc};
 use mongodb::{ClientSession, Collection};
+use ratchet_conformance::kit::{claim_all, enqueue, job};
 use ratchet_core::model::{
     ActionOutcome, ClaimRequest, ClaimedJob, Detail, Heartbeat, JobFilter, JobSelector, NodeStatus,
     Outcome, PageRequest, ReclaimRequest, Settlement,
@@ -16,8 +17,8 @@ use ratchet_store_mongo::MongoStore;
 use tokio::task::JoinHandle;
 
 use crate::faults::Fault;
+use crate::open;
 use crate::server::Space;
-use crate::{claim_all, enqueue, job, open};
 
 /// Matches the job with this id.
 fn this(id: JobId) -> Document {

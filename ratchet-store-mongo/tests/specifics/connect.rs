@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::Client;
+use ratchet_conformance::kit::{assert_kind, enqueue, exists, job};
 use ratchet_core::StoreErrorKind;
 use ratchet_core::store::{NodeStore, Store};
 use ratchet_store_mongo::MongoStore;
 
 use crate::faults::Fault;
+use crate::open;
 use crate::server::Space;
-use crate::{assert_kind, enqueue, exists, job, open};
 
 /// Returns the URL of the server with other credentials and options.
 fn with(space: &Space, credentials: &str, options: &str) -> String {

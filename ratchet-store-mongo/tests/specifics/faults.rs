@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
+use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, exists, job, name};
 use ratchet_core::cluster::{Election, ElectionOutcome, LeaderTimings, Wakeup};
 use ratchet_core::model::{
     Detail, Fenced, Heartbeat, JobFilter, NodeStatus, Outcome, PageRequest, Settlement,
@@ -15,12 +16,8 @@ use ratchet_core::store::{
 use ratchet_core::{JobId, JobState, Name, NodeId, StoreErrorKind};
 use ratchet_store_mongo::{Builder, MongoStore};
 
+use crate::open;
 use crate::server::Space;
-use crate::{assert_kind, claim_all, enqueue, exists, job, open};
-
-fn name(text: &str) -> Name {
-    Name::new("name", text).unwrap()
-}
 
 /// A fail point.
 pub(crate) struct Fault {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mongodb::bson::doc;
 use ratchet_conformance::TestClock;
+use ratchet_conformance::kit::{enqueue, exists, job};
 use ratchet_core::model::{Fenced, Guard, Guarded, JobSelector, PurgeRequest};
 use ratchet_core::store::{Acquired, Checked, JobStore, LockStore};
 use ratchet_core::{JobAction, JobId, JobState, Name};
@@ -12,8 +13,8 @@ use ratchet_store_mongo::MongoStore;
 
 use crate::faults::Fault;
 use crate::links::under_way;
+use crate::open;
 use crate::server::Space;
-use crate::{enqueue, exists, job, open};
 
 const TTL: Duration = Duration::from_secs(60);
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
 use ratchet_conformance::TestClock;
+use ratchet_conformance::kit::{claim_all, enqueue, job};
 use ratchet_core::model::{
     AttemptOutcome, Detail, Fenced, JobFilter, JobOrder, JobSelector, Outcome, PageRequest,
     PurgeRequest, Report, ReportKind, Settlement,
@@ -14,8 +15,8 @@ use ratchet_core::store::{Checked, JobStore, LockStore, NodeStore, Store};
 use ratchet_core::{ClaimToken, JobAction, JobId, JobState, Json, Name, NewJob};
 use ratchet_store_mongo::MongoStore;
 
+use crate::open;
 use crate::server::Space;
-use crate::{claim_all, enqueue, job, open};
 
 const TEXTS: [&str; 6] = [
     "$$NOW",

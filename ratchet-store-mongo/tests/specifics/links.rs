@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::TryStreamExt;
 use mongodb::bson::{Document, doc};
+use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, job};
 use ratchet_core::model::{
     BatchRecord, ClaimedJob, Condition, Detail, Fenced, LinkState, Outcome, Parent, Report,
     ReportKind, Settlement, SignalTarget,
@@ -13,9 +14,9 @@ use ratchet_core::{BatchId, JobId, JobState, Json, Name, NewJob, StoreErrorKind}
 use ratchet_store_mongo::MongoStore;
 
 use crate::faults::Fault;
+use crate::open;
 use crate::server::Space;
 use crate::transactions::{application, begin};
-use crate::{assert_kind, claim_all, enqueue, job, open};
 
 const KILLED: i32 = 11_601;
 

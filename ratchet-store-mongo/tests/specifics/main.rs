@@ -24,11 +24,8 @@ mod transactions;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
-use ratchet_conformance::{PlaceTest, is_required, place_tests, run_in_place};
-use ratchet_core::model::{ClaimRequest, Detail};
-use ratchet_core::store::{Checked, JobStore};
-use ratchet_core::{JobId, NewJob, NodeId, StoreError, StoreErrorKind};
+use ratchet_conformance::{PlaceTest, PlaceTests, place_tests};
+use ratchet_core::store::Checked;
 use ratchet_store_mongo::MongoStore;
 
 use crate::server::Space;
@@ -99,58 +96,22 @@ const TESTS: &[(&str, PlaceTest<Space>)] = place_tests! {
         a_client_enqueues_in_transactions;
 };
 
+/// Tests on a standalone server.
+const STANDALONE: &[(&str, PlaceTest<Space>)] = place_tests! {
+    standalone: what_needs_transactions_is_refused it_says_what_it_is
+        an_ended_job_is_deleted_with_its_history a_batch_that_cannot_be_stored_is_taken_away
+        a_job_that_somebody_was_told_of_stays the_jobs_of_a_dead_node_are_taken_back
+        a_job_that_another_stored_stays;
+};
+
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let url = server::url(server::URL);
-    let starts = server::url(server::PROGRAM).is_some();
-    let trial = |(name, test): &(&str, PlaceTest<Space>)| {
-        let (url, test) = (url.clone(), *test);
-        let possible = starts || !name.starts_with("secured::");
-        let ignored = (url.is_none() && !is_required("mongodb")) || !possible;
-        let missing = server::missing(server::URL);
-        Trial::test(*name, move || run_in_place(&url.ok_or(missing)?, test))
-            .with_ignored_flag(ignored)
-    };
-    let mut trials: Vec<Trial> = TESTS.iter().map(trial).collect();
-    let alone = server::url(server::STANDALONE_URL);
-    for (name, test) in standalone::TESTS {
-        let (alone, test) = (alone.clone(), *test);
-        let ignored = alone.is_none() && !is_required("mongodb-standalone");
-        let missing = server::missing(server::STANDALONE_URL);
-        let trial = Trial::test(format!("standalone::{name}"), move || {
-            run_in_place(&alone.ok_or(missing)?, test)
-        });
-        trials.push(trial.with_ignored_flag(ignored));
-    }
-    if url.is_none() {
-        eprintln!("{}", server::missing(server::URL));
-    }
-    if !starts {
-        eprintln!("{}", server::missing(server::PROGRAM));
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    PlaceTests::default()
+        .on(server::SERVER, TESTS)
+        .needing("secured", server::PROGRAM)
+        .on(server::STANDALONE, STANDALONE)
+        .run()
 }
 
 pub(crate) async fn open(space: &Space) -> Checked<MongoStore> {
     space.builder().connect().await.unwrap()
-}
-
-pub(crate) fn job() -> NewJob {
-    NewJob::new("kind", &1)
-}
-
-pub(crate) fn claim_all() -> ClaimRequest {
-    ClaimRequest::new(NodeId::new(), 100)
-}
-
-pub(crate) async fn enqueue(store: &Checked<MongoStore>, job: NewJob) -> JobId {
-    store.enqueue(&[job]).await.unwrap()[0].id()
-}
-
-pub(crate) async fn exists(store: &Checked<MongoStore>, id: JobId) -> bool {
-    store.get(&[id], Detail::Whole).await.unwrap()[0].is_some()
-}
-
-pub(crate) fn assert_kind(error: &StoreError, kind: StoreErrorKind) {
-    assert_eq!(error.kind(), kind, "{error}");
 }

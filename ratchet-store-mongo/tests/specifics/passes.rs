@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
+use ratchet_conformance::kit::{exists, job};
 use ratchet_core::model::{Condition, Enqueued, Guarded, JobSelector, PurgeRequest, Settlement};
 use ratchet_core::store::{ArchiveStore, Checked, JobStore};
 use ratchet_core::{JobAction, JobId, JobState, NewJob};
@@ -12,9 +13,9 @@ use ratchet_store_mongo::MongoStore;
 
 use crate::faults::Fault;
 use crate::links::{done, running, under_way};
+use crate::open;
 use crate::plans::{own, profile, profile_of};
 use crate::server::Space;
-use crate::{exists, job, open};
 
 /// Stores jobs and ends them, one after the other.
 pub(crate) async fn ended(store: &Checked<MongoStore>, count: usize) -> Vec<JobId> {

@@ -6,13 +6,14 @@ use std::time::Duration;
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Document, doc};
 use mongodb::{Client, ClientSession, Collection};
+use ratchet_conformance::kit::{claim_all, enqueue, job};
 use ratchet_core::model::Detail;
 use ratchet_core::store::{Checked, IfKnown, JobStore, PermitStore};
 use ratchet_core::{JobId, JobState, Name, Priority};
 use ratchet_store_mongo::MongoStore;
 
+use crate::open;
 use crate::server::Space;
-use crate::{claim_all, enqueue, job, open};
 
 fn api() -> Name {
     Name::new("permit", "api").unwrap()

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
+use ratchet_conformance::kit::{claim_all, job};
 use ratchet_core::model::{
     Among, ClaimRequest, Heartbeat, JobFilter, JobOrder, JobSelector, NodeStatus, NodeSweep,
     Outcome, PageRequest, PurgeRequest, RateRequest, ReclaimRequest, Report, ReportKind,
@@ -19,7 +20,6 @@ use ratchet_store_mongo::MongoStore;
 use crate::links::{done, running};
 use crate::passes::{all, children, ended};
 use crate::server::Space;
-use crate::{claim_all, job};
 
 /// Runs work while the server profiles it, and returns the profiled statements on the jobs.
 pub(crate) async fn profile(space: &Space, work: impl Future<Output = ()>) -> Vec<Document> {

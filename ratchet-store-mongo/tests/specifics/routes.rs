@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::bson::doc;
+use ratchet_conformance::kit::{claim_all, enqueue};
 use ratchet_core::model::Detail;
 use ratchet_core::store::{Checked, DiagnosticStore, JobStore, NodeStore};
 use ratchet_core::{JobId, NewJob};
 use ratchet_store_mongo::MongoStore;
 
 use crate::faults::Fault;
+use crate::open;
 use crate::server::Space;
-use crate::{claim_all, enqueue, open};
 
 async fn kind(store: &Checked<MongoStore>, id: JobId) -> String {
     let job = store.get(&[id], Detail::Whole).await.unwrap()[0]

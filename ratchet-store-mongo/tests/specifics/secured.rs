@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Database};
+use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, job};
 use ratchet_core::cluster::Wakeup;
 use ratchet_core::model::{Fenced, Finding, Outcome, PurgeRequest, Settlement, Severity};
 use ratchet_core::store::{Checked, DiagnosticStore, JobStore, LockStore, NodeStore, Store};
@@ -15,7 +16,6 @@ use ratchet_core::{JobId, JobState, Json, Name, StoreErrorKind};
 use ratchet_store_mongo::MongoStore;
 
 use crate::server::{self, Space};
-use crate::{assert_kind, claim_all, enqueue, job};
 
 /// The privileges of a user that may also create the collections of its database.
 const RIGHTS: [&str; 9] = [
@@ -48,7 +48,7 @@ impl Drop for Secured {
 
 impl Secured {
     async fn start() -> Self {
-        let program = std::env::var_os(server::PROGRAM).unwrap();
+        let program = server::PROGRAM.url().unwrap();
         let directory = std::env::temp_dir().join(format!("ratchet-users-{}", JobId::new()));
         std::fs::create_dir_all(directory.join("db")).unwrap();
         let key = directory.join("key");

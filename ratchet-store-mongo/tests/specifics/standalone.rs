@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::bson::{Document, doc};
-use ratchet_conformance::PlaceTest;
+use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, exists, job};
 use ratchet_core::model::{
     ActionOutcome, ClaimRequest, Detail, Guard, Heartbeat, JobFilter, JobSelector, NodeStatus,
     Outcome, PageRequest, PurgeRequest, Settlement,
@@ -19,34 +19,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::faults::Fault;
 use crate::links::under_way;
+use crate::open;
 use crate::server::Space;
-use crate::{assert_kind, claim_all, enqueue, exists, job, open};
 
-pub(crate) const TESTS: &[(&str, PlaceTest<Space>)] = &[
-    ("what_needs_transactions_is_refused", |space| {
-        Box::pin(what_needs_transactions_is_refused(space))
-    }),
-    ("it_says_what_it_is", |space| {
-        Box::pin(it_says_what_it_is(space))
-    }),
-    ("an_ended_job_is_deleted_with_its_history", |space| {
-        Box::pin(an_ended_job_is_deleted_with_its_history(space))
-    }),
-    ("a_batch_that_cannot_be_stored_is_taken_away", |space| {
-        Box::pin(a_batch_that_cannot_be_stored_is_taken_away(space))
-    }),
-    ("a_job_that_somebody_was_told_of_stays", |space| {
-        Box::pin(a_job_that_somebody_was_told_of_stays(space))
-    }),
-    ("the_jobs_of_a_dead_node_are_taken_back", |space| {
-        Box::pin(the_jobs_of_a_dead_node_are_taken_back(space))
-    }),
-    ("a_job_that_another_stored_stays", |space| {
-        Box::pin(a_job_that_another_stored_stays(space))
-    }),
-];
-
-async fn what_needs_transactions_is_refused(space: Arc<Space>) {
+pub(crate) async fn what_needs_transactions_is_refused(space: Arc<Space>) {
     let store = open(&space).await;
     for refused in [job().lane("l"), job().idempotency_key("i")] {
         for batch in [vec![refused.another()], vec![job(), refused.another()]] {
@@ -85,7 +61,7 @@ async fn what_needs_transactions_is_refused(space: Arc<Space>) {
     );
 }
 
-async fn it_says_what_it_is(space: Arc<Space>) {
+pub(crate) async fn it_says_what_it_is(space: Arc<Space>) {
     let store = open(&space).await;
     assert!(!store.has_transactions());
     assert!(store.info().version.contains("standalone"));
@@ -112,7 +88,7 @@ impl Job for Work {
     }
 }
 
-async fn the_jobs_of_a_dead_node_are_taken_back(space: Arc<Space>) {
+pub(crate) async fn the_jobs_of_a_dead_node_are_taken_back(space: Arc<Space>) {
     let store = open(&space).await;
     let id = enqueue(&store, Work.into_job()).await;
     let (dead, label) = (NodeId::new(), Name::new("label", "dead").unwrap());
@@ -147,7 +123,7 @@ async fn the_jobs_of_a_dead_node_are_taken_back(space: Arc<Space>) {
     running.abort();
 }
 
-async fn an_ended_job_is_deleted_with_its_history(space: Arc<Space>) {
+pub(crate) async fn an_ended_job_is_deleted_with_its_history(space: Arc<Space>) {
     let store = open(&space).await;
     let (ended, waiting) = (enqueue(&store, job()).await, job());
     let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
@@ -166,7 +142,7 @@ async fn an_ended_job_is_deleted_with_its_history(space: Arc<Space>) {
     assert_eq!(store.history(ended).await.unwrap(), []);
 }
 
-async fn a_batch_that_cannot_be_stored_is_taken_away(space: Arc<Space>) {
+pub(crate) async fn a_batch_that_cannot_be_stored_is_taken_away(space: Arc<Space>) {
     let store = open(&space).await;
     refuse_for_good(&space).await;
     let batch = [job(), job().unique_key("u"), job()];
@@ -177,7 +153,7 @@ async fn a_batch_that_cannot_be_stored_is_taken_away(space: Arc<Space>) {
     }
 }
 
-async fn a_job_that_somebody_was_told_of_stays(space: Arc<Space>) {
+pub(crate) async fn a_job_that_somebody_was_told_of_stays(space: Arc<Space>) {
     let other = open(&space).await;
     for with in [vec![], vec![job()]] {
         let fault = Fault::new(&space, &["delete"]).late(1_500);
@@ -220,7 +196,7 @@ async fn validate(space: &Space, validator: Document) {
     space.database.run_command(change).await.unwrap();
 }
 
-async fn a_job_that_another_stored_stays(space: Arc<Space>) {
+pub(crate) async fn a_job_that_another_stored_stays(space: Arc<Space>) {
     let other = open(&space).await;
     let fault = Fault::new(&space, &["insert"]).late(1_500);
     let store = fault.open(&space).await;

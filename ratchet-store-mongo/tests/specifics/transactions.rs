@@ -6,6 +6,7 @@ use std::time::Duration;
 use mongodb::bson::{Document, doc};
 use mongodb::options::{Acknowledgment, ClientOptions};
 use mongodb::{Client, ClientSession};
+use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, exists, job};
 use ratchet_core::model::{
     BatchCondition, Condition, Detail, Enqueued, Fenced, Outcome, Settlement,
 };
@@ -15,8 +16,8 @@ use ratchet_store_mongo::MongoStore;
 
 use crate::faults::Fault;
 use crate::links::under_way;
+use crate::open;
 use crate::server::Space;
-use crate::{assert_kind, claim_all, enqueue, exists, job, open};
 
 /// Returns the application's client, and a store on it.
 pub(crate) async fn application(space: &Space) -> (Client, Checked<MongoStore>) {

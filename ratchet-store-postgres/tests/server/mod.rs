@@ -3,20 +3,15 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Place, Residue, Slot, TestClock, Vandal};
-use ratchet_core::{JobId, Name, time};
+use ratchet_conformance::{BoxError, Place, Residue, Slot, TestClock, TestServer, Vandal};
+use ratchet_core::{JobId, Name};
 use ratchet_store_postgres::{Builder, PostgresStore};
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Executor, Row};
 use tokio::sync::Mutex;
 
-/// Why tests that need a server cannot run.
-pub(crate) const MISSING: &str = "RATCHET_TEST_POSTGRES_URL is not set";
-
-/// The server, as somebody who may create schemas in its database.
-pub(crate) fn url() -> Option<String> {
-    std::env::var("RATCHET_TEST_POSTGRES_URL").ok()
-}
+/// The server, as a user who may create schemas in its database.
+pub(crate) const SERVER: TestServer = TestServer::new("postgres", "RATCHET_TEST_POSTGRES_URL");
 
 /// A pooler in front of the server, through which all calls are to go that can.
 pub(crate) fn pooler() -> Option<String> {
@@ -25,9 +20,8 @@ pub(crate) fn pooler() -> Option<String> {
 
 /// A standby of the server.
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
-pub(crate) fn standby() -> Option<String> {
-    std::env::var("RATCHET_TEST_POSTGRES_STANDBY_URL").ok()
-}
+pub(crate) const STANDBY: TestServer =
+    TestServer::new("postgres", "RATCHET_TEST_POSTGRES_STANDBY_URL");
 
 /// The host and the port of a server.
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
@@ -195,13 +189,6 @@ impl Schema {
         let quoted = format!("\"{}\"", self.name.replace('"', "\"\""));
         sql.replace("{schema}", &quoted)
     }
-
-    async fn move_clock(&self, millis: i64) {
-        let sql = format!("UPDATE {{schema}}.test_clock SET now_ms = now_ms + {millis}");
-        if let Err(error) = self.execute(&sql).await {
-            panic!("the clock cannot be moved: {error}");
-        }
-    }
 }
 
 #[async_trait]
@@ -228,12 +215,11 @@ impl Place for Schema {
 
 #[async_trait]
 impl TestClock for Schema {
-    async fn advance(&self, by: Duration) {
-        self.move_clock(time::duration_millis(by)).await;
-    }
-
-    async fn set_back(&self, by: Duration) {
-        self.move_clock(-time::duration_millis(by)).await;
+    async fn move_by(&self, millis: i64) {
+        let sql = format!("UPDATE {{schema}}.test_clock SET now_ms = now_ms + {millis}");
+        if let Err(error) = self.execute(&sql).await {
+            panic!("the clock cannot be moved: {error}");
+        }
     }
 }
 
@@ -241,18 +227,7 @@ impl TestClock for Schema {
 impl Residue for Schema {
     async fn rows_of_jobs(&self) -> Result<u64, BoxError> {
         let mut rows = 0;
-        for table in [
-            "jobs",
-            "job_data",
-            "job_notes",
-            "job_tags",
-            "attempts",
-            "unique_keys",
-            "lane_jobs",
-            "links",
-            "batch_jobs",
-            "signals",
-        ] {
+        for table in ratchet_sql::JOB_TABLES {
             let count = format!("SELECT count(*) FROM {{schema}}.{table}");
             rows += self.rows(&count).await?[0].try_get::<i64, _>(0)?;
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_conformance::kit::{claim_all, enqueue, exists, job};
 use ratchet_core::model::{
     ArchiveFilter, ArchivePurge, Detail, Guarded, JobOrder, JobSelector, Outcome, PageRequest,
     PurgeRequest, Settlement,
@@ -12,8 +13,8 @@ use ratchet_core::{BatchId, Condition, JobAction, JobId, JobState};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::Row;
 
+use crate::open;
 use crate::server::Schema;
-use crate::{claim_all, enqueue, exists, job, open};
 
 /// Cancelled jobs, each old enough to be archived.
 async fn cancelled(schema: &Schema, store: &Checked<PostgresStore>, count: usize) -> Vec<JobId> {

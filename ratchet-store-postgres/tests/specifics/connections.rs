@@ -4,52 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ratchet_core::model::{Detail, Heartbeat, NodeStatus, Outcome, Settlement};
+use ratchet_conformance::kit::{
+    assert_kind, claim_all, enqueue, exists, heartbeat, job, name, work_at_once,
+};
+use ratchet_core::StoreErrorKind;
+use ratchet_core::model::Detail;
 use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, QueueStore, Store};
-use ratchet_core::{Name, NodeId, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
+use crate::open;
 use crate::server::{self, Schema};
-use crate::{assert_kind, claim_all, enqueue, exists, job, open};
-
-fn name(text: &str) -> Name {
-    Name::new("name", text).unwrap()
-}
-
-pub(crate) fn heartbeat() -> Heartbeat {
-    let interval = Duration::from_secs(5);
-    Heartbeat::new(NodeId::new(), name("node"), NodeStatus::Active, interval)
-}
 
 pub(crate) async fn a_pool_of_one_makes_progress(schema: Arc<Schema>) {
     let store = schema.builder().max_connections(1).connect().await.unwrap();
-    let workers: Vec<_> = (0..8)
-        .map(|worker| {
-            let store = store.clone();
-            tokio::spawn(async move {
-                for round in 0..5 {
-                    let new = job().queue(&format!("{worker}-{round}")).unique_key("one");
-                    store.enqueue(&[job(), new]).await.unwrap();
-                    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
-                    let ends: Vec<Settlement> = claimed
-                        .iter()
-                        .map(|job| {
-                            let result = Outcome::Succeeded { result: None };
-                            Settlement::new(job.claim.token, result)
-                        })
-                        .collect();
-                    store.settle(&ends).await.unwrap();
-                    QueueStore::queues(&store).await.unwrap();
-                    store.heartbeat(&heartbeat()).await.unwrap();
-                }
-            })
-        })
-        .collect();
-    for worker in workers {
-        worker.await.unwrap();
-    }
+    work_at_once(&store, 8, 5).await;
 }
 
 pub(crate) async fn a_pool_taken_by_others_leaves_heartbeats_and_locks(schema: Arc<Schema>) {

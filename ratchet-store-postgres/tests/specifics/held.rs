@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, job};
 use ratchet_core::model::{
     Detail, Fenced, JobSelector, Outcome, ReclaimRequest, Report, ReportKind, Reported, Settlement,
 };
@@ -14,8 +15,8 @@ use ratchet_core::{
 use ratchet_store_postgres::PostgresStore;
 use sqlx::{Connection, PgConnection};
 
+use crate::open;
 use crate::server::Schema;
-use crate::{assert_kind, claim_all, enqueue, job, open};
 
 async fn states<const N: usize>(store: &Checked<PostgresStore>, ids: [JobId; N]) -> [JobState; N] {
     let found = store.get(&ids, Detail::Whole).await.unwrap();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ratchet_conformance::kit::{enqueue, job, name};
 use ratchet_core::cluster::LeaderTimings;
 use ratchet_core::model::{
     ActionOutcome, ClaimRequest, Detail, Enqueued, Fenced, Guarded, JobSelector, Outcome,
@@ -22,7 +23,6 @@ use sqlx::{Connection, PgConnection};
 use tokio::sync::{oneshot, watch};
 
 use crate::server::{self, Schema};
-use crate::{enqueue, job};
 
 /// Between two looks at what is waited for.
 const MOMENT: Duration = Duration::from_millis(5);
@@ -260,7 +260,6 @@ pub(crate) async fn a_key_stays_the_first_jobs_before_during_and_after_its_purge
 pub(crate) async fn a_renewal_and_a_takeover_that_meet_at_the_expiry_agree(schema: Arc<Schema>) {
     let held = Held::new(schema).await;
     let (slow, other) = (held.store().await, held.other().await);
-    let name = |text: &str| Name::new("name", text).unwrap();
     let (a, b, ttl) = (name("a"), name("b"), Duration::from_secs(1));
 
     // A renewal that was sent in time and is late.

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, job};
 use ratchet_core::model::{Detail, Fenced, JobSelector, Outcome, Settlement};
 use ratchet_core::store::{Checked, JobStore};
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::{Connection, PgConnection, Row};
 
+use crate::open;
 use crate::server::Schema;
-use crate::{assert_kind, claim_all, enqueue, job, open};
 
 async fn state(store: &Checked<PostgresStore>, id: JobId) -> JobState {
     let found = store.get(&[id], Detail::Whole).await.unwrap().remove(0);

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, exists, job};
 use ratchet_core::model::{Detail, Fenced, LinkState, Outcome, Settlement};
 use ratchet_core::store::{Checked, JobStore, WorkflowStore};
 use ratchet_core::{
@@ -13,8 +14,8 @@ use ratchet_store_postgres::PostgresStore;
 use sqlx::{Connection, PgConnection, Row};
 use tokio::task::JoinHandle;
 
+use crate::open;
 use crate::server::Schema;
-use crate::{assert_kind, claim_all, enqueue, exists, job, open};
 
 async fn state(store: &Checked<PostgresStore>, id: JobId) -> JobState {
     let found = store.get(&[id], Detail::Whole).await.unwrap().remove(0);

@@ -27,11 +27,8 @@ mod undelivered;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
-use ratchet_conformance::{PlaceTest, is_required, place_tests, run_in_place};
-use ratchet_core::model::{ClaimRequest, Detail};
-use ratchet_core::store::{Checked, JobStore};
-use ratchet_core::{JobId, NewJob, NodeId, StoreError, StoreErrorKind};
+use ratchet_conformance::{PlaceTest, PlaceTests, place_tests};
+use ratchet_core::store::Checked;
 use ratchet_store_postgres::PostgresStore;
 
 use crate::server::Schema;
@@ -124,43 +121,12 @@ const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
 };
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let url = server::url();
-    let required = is_required("postgres");
-    let trial = |(name, test): &(&str, PlaceTest<Schema>)| {
-        let (url, test) = (url.clone(), *test);
-        let needs_standby = name.starts_with("standby::") && server::standby().is_none();
-        let ignored = (url.is_none() && !required) || needs_standby;
-        let run = move || run_in_place(&url.ok_or(server::MISSING)?, test);
-        Trial::test(*name, run).with_ignored_flag(ignored)
-    };
-    let trials = TESTS.iter().map(trial).collect();
-    if url.is_none() {
-        eprintln!("{}", server::MISSING);
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    PlaceTests::default()
+        .on(server::SERVER, TESTS)
+        .needing("standby", server::STANDBY)
+        .run()
 }
 
 pub(crate) async fn open(schema: &Schema) -> Checked<PostgresStore> {
     schema.builder().connect().await.unwrap()
-}
-
-pub(crate) fn job() -> NewJob {
-    NewJob::new("kind", &1)
-}
-
-pub(crate) fn claim_all() -> ClaimRequest {
-    ClaimRequest::new(NodeId::new(), 100)
-}
-
-pub(crate) async fn enqueue(store: &Checked<PostgresStore>, job: NewJob) -> JobId {
-    store.enqueue(&[job]).await.unwrap()[0].id()
-}
-
-pub(crate) async fn exists(store: &Checked<PostgresStore>, id: JobId) -> bool {
-    store.get(&[id], Detail::Whole).await.unwrap()[0].is_some()
-}
-
-pub(crate) fn assert_kind(error: &StoreError, kind: StoreErrorKind) {
-    assert_eq!(error.kind(), kind, "{error}");
 }

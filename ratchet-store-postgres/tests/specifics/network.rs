@@ -2,10 +2,11 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
+use ratchet_conformance::Proxy;
+use ratchet_conformance::kit::{assert_kind, enqueue, exists, heartbeat, job, name};
 use ratchet_core::cluster::Wakeup;
 use ratchet_core::model::{Detail, Fenced, Guard, JobSelector, NodeSweep, PurgeRequest};
 use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, Store};
@@ -14,177 +15,28 @@ use ratchet_store_postgres::PostgresStore;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgConnection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::net::TcpListener;
 
-use crate::connections::heartbeat;
-use crate::server::Schema;
-use crate::{assert_kind, enqueue, exists, job, open};
+use crate::open;
+use crate::server::{self, Schema};
 
-/// Forwards connections to the server, until it is silenced: then the ones there are stay open and
-/// carry nothing any more, as behind a router that lost its memory. Later ones work.
-pub(crate) struct Proxy {
-    pub(crate) url: String,
-    generation: watch::Sender<u64>,
-    faults: Arc<Faults>,
-    open: Arc<AtomicUsize>,
-}
-
-/// What happens to the next connection that carries certain bytes; each once.
-#[derive(Default)]
-struct Faults {
-    /// When this is asked, the connection ends before the answer is heard.
-    cut: Mutex<Option<&'static [u8]>>,
-    /// When these have been answered or asked, one after the other, the connection stays open and
-    /// the client hears nothing more.
-    swallow: Mutex<Option<&'static [&'static [u8]]>>,
-}
-
-/// What the server hears instead of what was said, of the same length.
-type Rewrite = (&'static [u8], &'static [u8]);
-
-/// Runs a prepared statement, to the end.
+/// Runs a prepared statement to its end.
 const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
 
-impl Proxy {
-    pub(crate) async fn start(server: &str) -> Self {
-        Self::rewriting(server, None).await
-    }
-
-    async fn rewriting(server: &str, rewrite: Option<Rewrite>) -> Self {
-        let (scheme, rest) = server.split_once("://").unwrap();
-        let (authority, database) = rest.split_once('/').unwrap();
-        let (user, host) = authority.rsplit_once('@').unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let here = listener.local_addr().unwrap();
-        let (generation, silenced) = watch::channel(0);
-        let host = host.to_owned();
-        let faults = Arc::<Faults>::default();
-        let armed = Arc::clone(&faults);
-        let open = Arc::<AtomicUsize>::default();
-        let counted = Arc::clone(&open);
-        tokio::spawn(async move {
-            while let Ok((mut client, _)) = listener.accept().await {
-                let (host, mut silenced) = (host.clone(), silenced.clone());
-                let faults = Arc::clone(&armed);
-                let open = Arc::clone(&counted);
-                silenced.mark_unchanged();
-                tokio::spawn(async move {
-                    let Ok(mut server) = TcpStream::connect(host).await else {
-                        return;
-                    };
-                    open.fetch_add(1, Ordering::SeqCst);
-                    tokio::select! {
-                        _ = forward(&mut client, &mut server, &faults, rewrite) => {}
-                        Ok(()) = silenced.changed() => {
-                            // Until the client gives it up.
-                            let _ = tokio::io::copy(&mut client, &mut tokio::io::sink()).await;
-                        }
-                    }
-                    open.fetch_sub(1, Ordering::SeqCst);
-                });
-            }
-        });
-        Self {
-            url: format!("{scheme}://{user}@{here}/{database}"),
-            generation,
-            faults,
-            open,
-        }
-    }
-
-    /// The next connection on which this is asked ends when it was done, and before that is heard.
-    fn cut(&self, asked: &'static [u8]) {
-        *self.faults.cut.lock().unwrap() = Some(asked);
-    }
-
-    /// The next connection that carries all of these, one after the other, in questions or answers,
-    /// goes silent at the last: the server does what it was asked, and the client never hears of
-    /// it.
-    pub(crate) fn swallow(&self, carried: &'static [&'static [u8]]) {
-        *self.faults.swallow.lock().unwrap() = Some(carried);
-    }
-
-    /// How many connections there are that the client has not closed, silent ones included.
-    fn open(&self) -> usize {
-        self.open.load(Ordering::SeqCst)
-    }
-
-    fn silence(&self) {
-        self.generation.send_modify(|generation| *generation += 1);
-    }
-}
-
-/// Copies both ways, until one side ends or an answer is to be cut.
-async fn forward(
-    client: &mut TcpStream,
-    server: &mut TcpStream,
-    faults: &Faults,
-    rewrite: Option<Rewrite>,
-) -> io::Result<()> {
-    let (mut asked, mut answered) = ([0; 8192], [0; 8192]);
-    // What this connection still has to carry before it goes silent.
-    let mut awaited: Option<&'static [&'static [u8]]> = None;
-    let mut goes_silent = |carried: &[u8]| {
-        let mut swallow = faults.swallow.lock().unwrap();
-        let carries = |part: &&[u8]| place_of(part, carried).is_some();
-        if awaited.is_none() {
-            awaited = swallow.take_if(|parts| carries(&parts[0]));
-        }
-        if let Some([_, rest @ ..]) = awaited.filter(|parts| carries(&parts[0])) {
-            awaited = Some(rest);
-        }
-        awaited.is_some_and(<[_]>::is_empty)
-    };
-    loop {
-        tokio::select! {
-            read = client.read(&mut asked) => {
-                let asked = &mut asked[..read?];
-                if asked.is_empty() {
-                    return Ok(());
-                }
-                if let Some((said, heard)) = rewrite
-                    && let Some(place) = place_of(said, asked)
-                {
-                    asked[place..place + heard.len()].copy_from_slice(heard);
-                }
-                server.write_all(asked).await?;
-                let cut = {
-                    let mut cut = faults.cut.lock().unwrap();
-                    cut.take_if(|cut| place_of(cut, asked).is_some())
-                };
-                if cut.is_some() {
-                    return server.read(&mut answered).await.map(drop);
-                }
-                if goes_silent(asked) {
-                    return std::future::pending().await;
-                }
-            }
-            read = server.read(&mut answered) => {
-                let answered = &answered[..read?];
-                if answered.is_empty() {
-                    return Ok(());
-                }
-                if goes_silent(answered) {
-                    return std::future::pending().await;
-                }
-                client.write_all(answered).await?;
-            }
-        }
-    }
-}
-
-fn place_of(part: &[u8], whole: &[u8]) -> Option<usize> {
-    whole.windows(part.len()).position(|bytes| bytes == part)
+/// A proxy to the server, and the URL of the same database through it.
+pub(crate) async fn proxy_to(url: &str) -> (Proxy, String) {
+    let proxy = Proxy::to(server::host(url)).await.unwrap();
+    let through = server::at(url, &proxy.address().to_string());
+    (proxy, through)
 }
 
 pub(crate) async fn an_action_whose_commit_is_not_heard_of_is_not_done_again(schema: Arc<Schema>) {
-    let proxy = Proxy::start(&schema.url).await;
-    let store = PostgresStore::builder(&proxy.url).schema(&schema.name);
+    let (proxy, url) = proxy_to(&schema.url).await;
+    let store = PostgresStore::builder(&url).schema(&schema.name);
     let store = store.connect().await.unwrap();
     let new = [job()];
     store.enqueue(&new).await.unwrap();
-    proxy.cut(b"COMMIT\0");
+    proxy.lose_answer(b"COMMIT\0");
     let selected = JobSelector::Ids(vec![new[0].id()]);
     // Again it would find a job that is cancelled already, and say that it did nothing.
     let error = store.act(&selected, JobAction::Cancel).await.unwrap_err();
@@ -198,8 +50,8 @@ pub(crate) async fn an_action_whose_commit_is_not_heard_of_is_not_done_again(sch
 }
 
 pub(crate) async fn calls_on_silent_connections_end_at_the_deadline(schema: Arc<Schema>) {
-    let proxy = Proxy::start(&schema.url).await;
-    let store = PostgresStore::builder(&proxy.url)
+    let (proxy, url) = proxy_to(&schema.url).await;
+    let store = PostgresStore::builder(&url)
         .schema(&schema.name)
         .max_connections(1)
         .deadline(Duration::from_secs(3));
@@ -222,11 +74,11 @@ pub(crate) async fn ten_connections_that_fell_silent_cost_one_call(schema: Arc<S
     const MANY: u32 = 10;
     drop(open(&schema).await);
     for own in [true, false] {
-        let proxy = Proxy::start(&schema.url).await;
+        let (proxy, url) = proxy_to(&schema.url).await;
         let pool = PgPoolOptions::new().max_connections(MANY);
-        let pool = pool.connect_lazy(&proxy.url).unwrap();
+        let pool = pool.connect_lazy(&url).unwrap();
         let builder = if own {
-            PostgresStore::builder(&proxy.url).max_connections(MANY)
+            PostgresStore::builder(&url).max_connections(MANY)
         } else {
             PostgresStore::pool_builder(pool.clone())
         };
@@ -244,7 +96,7 @@ pub(crate) async fn ten_connections_that_fell_silent_cost_one_call(schema: Arc<S
             tokio::spawn(async move { store.get(&one, Detail::Whole).await })
         });
         let reads: Vec<_> = reads.collect();
-        while proxy.open() < MANY as usize + 1 {
+        while proxy.open_connections() < MANY as usize + 1 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         schema.execute("COMMIT").await.unwrap();
@@ -289,9 +141,9 @@ pub(crate) async fn a_setting_that_the_pooler_refuses_is_misconfigured(schema: A
 }
 
 pub(crate) async fn a_silent_connection_for_wakeups_is_noticed(schema: Arc<Schema>) {
-    let proxy = Proxy::start(&schema.url).await;
+    let (proxy, url) = proxy_to(&schema.url).await;
     let listening = PostgresStore::builder(&schema.url)
-        .direct(&proxy.url)
+        .direct(&url)
         .schema(&schema.name);
     let listening = listening.connect().await.unwrap().coordinator().unwrap();
     let sending = schema.builder().connect().await.unwrap();
@@ -314,7 +166,7 @@ pub(crate) async fn a_silent_connection_for_wakeups_is_noticed(schema: Arc<Schem
         sending.notify(queue.clone()).await;
         let next = wakeups.next().await;
         // The store is gone with its connections, so there is the new one alone.
-        while proxy.open() > 1 {
+        while proxy.open_connections() > 1 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         next
@@ -325,8 +177,8 @@ pub(crate) async fn a_silent_connection_for_wakeups_is_noticed(schema: Arc<Schem
 pub(crate) async fn a_leader_that_vanishes_in_mid_write_holds_its_lock_up_for_a_moment(
     schema: Arc<Schema>,
 ) {
-    let proxy = Proxy::start(&schema.url).await;
-    let leader = PostgresStore::builder(&proxy.url).schema(&schema.name);
+    let (proxy, url) = proxy_to(&schema.url).await;
+    let leader = PostgresStore::builder(&url).schema(&schema.name);
     let leader = leader.connect().await.unwrap();
     let lock = Name::new("lock", "leader").unwrap();
     let owner = Name::new("owner", "o").unwrap();
@@ -383,9 +235,9 @@ pub(crate) async fn a_wrong_password_is_misconfigured(schema: Arc<Schema>) {
 
 pub(crate) async fn a_setting_that_is_refused_is_done_without(schema: Arc<Schema>) {
     // As a pooler or a fork of the server might, though not with PgBouncer's code.
-    let unknown: Rewrite = (b"c statement_timeout=", b"c statement_timeoux=");
-    let proxy = Proxy::rewriting(&schema.url, Some(unknown)).await;
-    let store = PostgresStore::builder(&proxy.url).schema(&schema.name);
+    let (proxy, url) = proxy_to(&schema.url).await;
+    proxy.rewrite(b"c statement_timeout=", b"c statement_timeoux=");
+    let store = PostgresStore::builder(&url).schema(&schema.name);
     let store = store.connect().await.unwrap();
     enqueue(&store, job()).await;
     store.heartbeat(&heartbeat()).await.unwrap();
@@ -420,8 +272,8 @@ impl io::Write for Log {
 pub(crate) async fn a_deaf_connection_for_wakeups_is_told_of(schema: Arc<Schema>) {
     assert!(!logged().contains(&schema.name));
     // As through a pooler: listening works, and nothing is ever heard.
-    let elsewhere: Rewrite = (b"LISTEN \"ratchet:", b"LISTEN \"elsewhe:");
-    let proxy = Proxy::rewriting(&schema.url, Some(elsewhere)).await;
+    let (proxy, url) = proxy_to(&schema.url).await;
+    proxy.rewrite(b"LISTEN \"ratchet:", b"LISTEN \"elsewhe:");
     let told_of = |text: &str| {
         let log = logged();
         let mut lines = log.lines().filter(|line| line.contains(&schema.name));
@@ -431,7 +283,7 @@ pub(crate) async fn a_deaf_connection_for_wakeups_is_told_of(schema: Arc<Schema>
     let subscribed = hearing.coordinator().unwrap().subscribe();
     tokio::time::sleep(Duration::from_secs(7)).await;
     assert!(!told_of("hears nothing"));
-    let deaf = PostgresStore::builder(&proxy.url).schema(&schema.name);
+    let deaf = PostgresStore::builder(&url).schema(&schema.name);
     let deaf = deaf.connect().await.unwrap();
     let deaf = deaf.coordinator().unwrap();
     let also_subscribed = deaf.subscribe();
@@ -447,36 +299,35 @@ pub(crate) async fn a_deaf_connection_for_wakeups_is_told_of(schema: Arc<Schema>
 }
 
 pub(crate) async fn a_release_whose_answer_is_lost_is_applied(schema: Arc<Schema>) {
-    let proxy = Proxy::start(&schema.url).await;
-    let store = PostgresStore::builder(&proxy.url).schema(&schema.name);
+    let (proxy, url) = proxy_to(&schema.url).await;
+    let store = PostgresStore::builder(&url).schema(&schema.name);
     let store = store.connect().await.unwrap();
-    let name = |text: &str| Name::new("name", text).unwrap();
     let (lock, owner, ttl) = (name("l"), name("o"), Duration::from_secs(60));
     let Acquired::Acquired { fence } = store.acquire(&lock, &owner, ttl).await.unwrap() else {
         panic!("the lock is free");
     };
-    proxy.cut(EXECUTE);
+    proxy.lose_answer(EXECUTE);
     let released = store.release(&lock, &owner, fence).await.unwrap();
     assert_eq!(released, Fenced::Applied);
     // Who asks again in another call is told that it is not held any more.
     let released = store.release(&lock, &owner, fence).await.unwrap();
     assert_eq!(released, Fenced::Stale);
     // And so is who lost the connection, but never had the lock.
-    proxy.cut(EXECUTE);
+    proxy.lose_answer(EXECUTE);
     let released = store.release(&lock, &name("other"), fence).await.unwrap();
     assert_eq!(released, Fenced::Stale);
 }
 
 pub(crate) async fn purges_and_sweeps_whose_answer_is_lost_are_not_made_again(schema: Arc<Schema>) {
-    let proxy = Proxy::start(&schema.url).await;
-    let store = PostgresStore::builder(&proxy.url).schema(&schema.name);
+    let (proxy, url) = proxy_to(&schema.url).await;
+    let store = PostgresStore::builder(&url).schema(&schema.name);
     let store = store.connect().await.unwrap();
-    proxy.cut(EXECUTE);
+    proxy.lose_answer(EXECUTE);
     let purge = PurgeRequest::new(JobState::Succeeded, Duration::ZERO, 10);
     let error = store.purge(&purge).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
     store.purge(&purge).await.unwrap();
-    proxy.cut(EXECUTE);
+    proxy.lose_answer(EXECUTE);
     let sweep = NodeSweep::new(Duration::from_secs(60), Duration::from_secs(60));
     let error = store.sweep_nodes(&sweep).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);

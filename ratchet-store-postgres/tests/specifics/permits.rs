@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use ratchet_conformance::kit::{claim_all, enqueue, job};
 use ratchet_core::store::{IfKnown, JobStore, PermitStore};
 use ratchet_core::{Name, Selection};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
+use crate::open;
 use crate::server::Schema;
-use crate::{claim_all, enqueue, job, open};
 
 /// Runs a statement in somebody else's session.
 async fn run(other: &mut PgConnection, schema: &Schema, sql: &str) {

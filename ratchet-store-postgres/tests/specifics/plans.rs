@@ -5,8 +5,9 @@ use std::sync::Arc;
 use sqlx::Row;
 use uuid::Uuid;
 
+use crate::open;
 use crate::server::Schema;
-use crate::{enqueue, job, open};
+use ratchet_conformance::kit::{enqueue, job};
 
 /// Statements that may read a whole table of jobs, because people ask for them and loops do not.
 const SCANS: [&str; 10] = [

@@ -3,14 +3,15 @@
 
 use std::sync::{Arc, Mutex};
 
+use ratchet_conformance::kit::assert_kind;
 use ratchet_core::StoreErrorKind;
 use ratchet_store_postgres::PostgresStore;
 use sqlx::postgres::PgPoolOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::open;
 use crate::server::Schema;
-use crate::{assert_kind, open};
 
 /// The code of a request for encryption, where a startup message has the version of the protocol.
 const SSL_REQUEST: [u8; 4] = [4, 210, 22, 47];

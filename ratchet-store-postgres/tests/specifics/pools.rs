@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, heartbeat, job};
 use ratchet_core::model::{JobFilter, PageRequest};
 use ratchet_core::store::{DiagnosticStore, JobStore, NodeStore, Store};
 use ratchet_core::{StoreError, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 
-use crate::connections::heartbeat;
+use crate::open;
 use crate::schemas::{as_role, drop_role, role};
 use crate::server::Schema;
-use crate::{assert_kind, claim_all, enqueue, job, open};
 
 pub(crate) async fn a_time_in_which_nothing_can_be_written_passes(schema: Arc<Schema>) {
     drop(open(&schema).await);

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, job};
 use ratchet_core::model::{ActionOutcome, Detail, JobFilter, JobSelector, RunAt};
 use ratchet_core::store::{Checked, JobStore, QueueStore};
 use ratchet_core::{JobAction, JobId, JobState, Priority, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
+use crate::open;
 use crate::server::Schema;
-use crate::{assert_kind, claim_all, enqueue, job, open};
 
 pub(crate) async fn an_action_spares_jobs_that_no_longer_match(schema: Arc<Schema>) {
     let store = open(&schema).await;

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, job, name};
 use ratchet_core::model::{
     Claim, Detail, JobFilter, PageRequest, PutRecurring, Recurring, RecurringClaimRequest,
 };
 use ratchet_core::store::{Checked, DiagnosticStore, JobStore, QueueStore, RecurringStore};
-use ratchet_core::{Name, NewJob, NodeId, Selection, StoreErrorKind};
+use ratchet_core::{NewJob, NodeId, Selection, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::postgres::{PgConnection, PgPoolOptions};
 use sqlx::{Connection, Row};
 
+use crate::open;
 use crate::server::Schema;
-use crate::{assert_kind, claim_all, enqueue, job, open};
 
 /// What became of the route of the kind `mine`.
 #[derive(Clone, Copy, Debug)]
@@ -26,10 +27,6 @@ enum Lost {
 /// A job of this kind.
 fn of(kind: &str) -> NewJob {
     NewJob::new(kind, &1)
-}
-
-fn name(text: &str) -> Name {
-    Name::new("name", text).unwrap()
 }
 
 /// A store that knows the routes `first` and `mine`, and a database that has lost the second.

@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_conformance::Place;
+use ratchet_conformance::kit::{assert_altered, assert_kind, claim_all, enqueue, job, name};
 use ratchet_core::cluster::Wakeup;
 use ratchet_core::model::PageRequest;
 use ratchet_core::model::{Detail, JobFilter};
 use ratchet_core::store::{JobStore, LockStore, Store};
-use ratchet_core::{JobState, Name, SchemaProblem, StoreError, StoreErrorKind};
+use ratchet_core::{JobState, SchemaProblem, StoreError, StoreErrorKind};
 use ratchet_store_postgres::{Builder, PostgresStore};
 use sqlx::Row;
 
+use crate::open;
 use crate::server::Schema;
-use crate::{assert_kind, claim_all, enqueue, job, open};
 
 pub(crate) async fn two_schemas_never_see_each_other(schema: Arc<Schema>) {
     let other = Schema::create(&schema.url).await.unwrap();
@@ -29,7 +30,6 @@ pub(crate) async fn two_schemas_never_see_each_other(schema: Arc<Schema>) {
     );
     let elsewhere = there.enqueue(&[key()]).await.unwrap();
     assert!(matches!(elsewhere[0], ratchet_core::Enqueued::Created(_)));
-    let name = |text: &str| Name::new("name", text).unwrap();
     for store in [&here, &there] {
         let (lock, owner) = (name("l"), name(&format!("{store:p}")));
         let lock = store.acquire(&lock, &owner, Duration::from_secs(9)).await;
@@ -81,21 +81,14 @@ pub(crate) async fn a_newer_schema_is_refused(schema: Arc<Schema>) {
     let changed = "DELETE FROM {schema}.migrations WHERE version = 99;
                    UPDATE {schema}.migrations SET checksum = 'other'";
     schema.execute(changed).await.unwrap();
-    assert_kind(
-        &refusal(&schema).await,
-        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
-    );
+    assert_altered(&refusal(&schema).await, "other content");
 }
 
 pub(crate) async fn tables_of_others_are_refused(schema: Arc<Schema>) {
     let theirs = "CREATE TABLE {schema}.jobs (mine text)";
     schema.execute(theirs).await.unwrap();
     let error = refusal(&schema).await;
-    assert_kind(
-        &error,
-        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
-    );
-    assert!(error.to_string().contains("jobs"), "{error}");
+    assert_altered(&error, "jobs");
     let made = "SELECT relname::text FROM pg_class WHERE relkind = 'r'
                 AND relnamespace = '{schema}'::regnamespace ORDER BY 1";
     let made: Vec<String> = schema
@@ -110,10 +103,7 @@ pub(crate) async fn tables_of_others_are_refused(schema: Arc<Schema>) {
         .execute("DROP TABLE {schema}.jobs; CREATE TABLE {schema}.migrations (mine text)")
         .await
         .unwrap();
-    assert_kind(
-        &refusal(&schema).await,
-        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
-    );
+    assert_altered(&refusal(&schema).await, "migrations");
 }
 
 /// How many migrations this version has.
@@ -142,11 +132,7 @@ pub(crate) async fn many_starters_migrate_once(schema: Arc<Schema>) {
         .await
         .unwrap();
     let error = next(&schema).connect().await.unwrap_err();
-    assert_kind(
-        &error,
-        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
-    );
-    assert!(error.to_string().contains("jobs_claim"), "{error}");
+    assert_altered(&error, "jobs_claim");
 }
 
 /// The URL as this role.
@@ -310,7 +296,6 @@ pub(crate) async fn an_older_schema_is_brought_up_to_date(schema: Arc<Schema>) {
     let applied = schema.rows(applied).await.unwrap();
     assert_eq!(applied.len(), KNOWN + 2);
     // What was there means what it meant.
-    let name = |text: &str| Name::new("name", text).unwrap();
     let (lock, other) = (name("l"), name("other"));
     let taken = store.acquire(&lock, &other, Duration::from_secs(9)).await;
     assert!(matches!(
@@ -323,9 +308,5 @@ pub(crate) async fn an_older_schema_is_brought_up_to_date(schema: Arc<Schema>) {
     assert_kind(&error, StoreErrorKind::SchemaMismatch(SchemaProblem::Newer));
     schema.execute("DROP TABLE {schema}.more").await.unwrap();
     let error = next(&schema).connect().await.unwrap_err();
-    assert_kind(
-        &error,
-        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
-    );
-    assert!(error.to_string().contains("lacks more"), "{error}");
+    assert_altered(&error, "lacks more");
 }

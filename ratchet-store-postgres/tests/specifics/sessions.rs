@@ -3,27 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_conformance::kit::{assert_kind, heartbeat, name};
 use ratchet_core::cluster::{Election, ElectionOutcome, LeaderTimings};
 use ratchet_core::model::{Fenced, Guard, Guarded, PurgeRequest};
 use ratchet_core::store::{Acquired, Checked, HeldLock, JobStore, LockStore, NodeStore, Store};
-use ratchet_core::{Fence, JobState, Name, NodeId, SharedStore, StoreErrorKind};
+use ratchet_core::{Fence, JobState, NodeId, SharedStore, StoreErrorKind};
 use ratchet_store_postgres::{Builder, PostgresStore};
 use sqlx::{Connection, Executor, PgConnection, Row};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::connections::heartbeat;
+use crate::open;
 use crate::schemas::{drop_role, role};
 use crate::server::{self, Schema};
-use crate::{assert_kind, open};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 /// After this a connection is worn whenever it is looked at next.
 const NO_TIME: Duration = Duration::from_nanos(1);
-
-fn name(text: &str) -> Name {
-    Name::new("name", text).unwrap()
-}
 
 /// Its clock stands still: no lock ends by time.
 fn builder(schema: &Schema) -> Builder {

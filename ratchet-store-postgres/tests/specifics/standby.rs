@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, heartbeat, job};
 use ratchet_core::StoreErrorKind;
 use ratchet_core::model::{Detail, JobFilter, PageRequest};
 use ratchet_core::store::{DiagnosticStore, JobStore, NodeStore, QueueStore};
 use ratchet_store_postgres::PostgresStore;
 
-use crate::connections::heartbeat;
+use crate::open;
 use crate::server::{self, Schema};
-use crate::{assert_kind, claim_all, enqueue, job, open};
 
 pub(crate) async fn a_standby_can_be_read_and_says_so(schema: Arc<Schema>) {
     let id = enqueue(&open(&schema).await, job()).await;
-    let url = server::standby().unwrap();
+    let url = server::STANDBY.url().unwrap();
     let patience = Duration::from_secs(60);
     let followed = tokio::time::timeout(patience, async {
         loop {

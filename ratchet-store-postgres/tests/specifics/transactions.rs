@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_conformance::kit::{assert_kind, enqueue, exists, job};
 use ratchet_core::cluster::{JobWakeups, Wakeup, WakeupStream};
 use ratchet_core::model::Enqueued;
 use ratchet_core::store::{AppTransaction, Checked, Store, TransactionStore};
@@ -10,8 +11,8 @@ use ratchet_core::{Ratchet, StoreErrorKind, Wakes};
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Row};
 
+use crate::open;
 use crate::server::{self, Schema};
-use crate::{assert_kind, enqueue, exists, job, open};
 
 async fn application(schema: &Schema) -> PgConnection {
     PgConnection::connect(&schema.url).await.unwrap()

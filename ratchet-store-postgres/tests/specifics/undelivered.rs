@@ -9,7 +9,7 @@ use ratchet_core::{Job, JobContext, JobId, JobResult, JobState, Name, NewJob, Ra
 use ratchet_store_postgres::PostgresStore;
 use serde::{Deserialize, Serialize};
 
-use crate::network::Proxy;
+use crate::network::proxy_to;
 use crate::open;
 use crate::server::Schema;
 
@@ -26,16 +26,12 @@ impl Job for Marked {
     }
 }
 
-/// Runs a node through the proxy until both jobs have succeeded, long before the start timeout of
+/// Runs a node through a proxy until both jobs have succeeded, long before the start timeout of
 /// five minutes. The claim of the first was committed and not heard of.
-async fn run_both(
-    schema: &Arc<Schema>,
-    proxy: &Proxy,
-    swallowed: &'static [&'static [u8]],
-    jobs: [NewJob; 2],
-) {
+async fn run_both(schema: &Arc<Schema>, swallowed: &'static [&'static [u8]], jobs: [NewJob; 2]) {
     let deadline = Duration::from_secs(2);
-    let through = PostgresStore::builder(&proxy.url)
+    let (proxy, url) = proxy_to(&schema.url).await;
+    let through = PostgresStore::builder(&url)
         .schema(&schema.name)
         .deadline(deadline);
     let node = Ratchet::builder(Arc::new(through.connect().await.unwrap()))
@@ -79,14 +75,12 @@ async fn run_both(
 }
 
 pub(crate) async fn a_lane_whose_head_was_claimed_unheard_goes_on(schema: Arc<Schema>) {
-    let proxy = Proxy::start(&schema.url).await;
     let job = |text: &str| Marked(text.to_owned()).into_job().lane("orders");
     let jobs = [job("swallow-this"), job("second")];
-    run_both(&schema, &proxy, &[b"swallow-this"], jobs).await;
+    run_both(&schema, &[b"swallow-this"], jobs).await;
 }
 
 pub(crate) async fn a_permit_that_was_claimed_unheard_is_free_again(schema: Arc<Schema>) {
-    let proxy = Proxy::start(&schema.url).await;
     let resource = Name::new("permit", "printer").unwrap();
     let store = open(&schema).await;
     store
@@ -96,5 +90,5 @@ pub(crate) async fn a_permit_that_was_claimed_unheard_is_free_again(schema: Arc<
     let job = |text: &str| Marked(text.to_owned()).into_job().permit("printer");
     let jobs = [job("swallow-this"), job("second")];
     // A claim that takes permits is a transaction: what is lost is the answer to its commit.
-    run_both(&schema, &proxy, &[b"swallow-this", b"COMMIT\0"], jobs).await;
+    run_both(&schema, &[b"swallow-this", b"COMMIT\0"], jobs).await;
 }

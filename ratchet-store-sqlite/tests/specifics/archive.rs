@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ratchet_conformance::kit::{enqueue, job};
 use ratchet_core::model::{
     ArchiveFilter, ArchivePurge, Guarded, JobOrder, JobSelector, PageRequest, PurgeRequest,
 };
@@ -9,7 +10,7 @@ use ratchet_core::store::{ArchiveStore, Checked, JobStore};
 use ratchet_core::{JobAction, JobId, JobState};
 use ratchet_store_sqlite::SqliteStore;
 
-use crate::{Place, enqueue, job, statement};
+use crate::{Place, statement};
 
 /// Cancelled jobs, each old enough to be archived.
 async fn cancelled(place: &Place, store: &Checked<SqliteStore>, count: usize) -> Vec<JobId> {

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use ratchet_conformance::kit::{claim_all, enqueue, job};
 use ratchet_core::model::{
     AttemptOutcome, ClaimRequest, Detail, Enqueued, Guarded, Heartbeat, JobSelector, NodeStatus,
     Outcome, PurgeRequest, Settlement,
@@ -11,7 +12,7 @@ use ratchet_core::store::{ArchiveStore, JobStore, NodeStore};
 use ratchet_core::{JobAction, JobId, JobState, Name, NewJob, NodeId, Priority};
 use rusqlite::{Connection, params};
 
-use crate::{Place, claim_all, enqueue, job, statement};
+use crate::{Place, statement};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn several_handles_claim_each_job_once() {

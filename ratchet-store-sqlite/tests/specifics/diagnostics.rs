@@ -2,11 +2,12 @@
 
 use std::fs::File;
 
+use ratchet_conformance::kit::{enqueue, job};
 use ratchet_core::model::{Finding, Severity};
 use ratchet_core::store::{Checked, DiagnosticStore};
 use ratchet_store_sqlite::SqliteStore;
 
-use crate::{Place, enqueue, job};
+use crate::Place;
 
 async fn found(store: &Checked<SqliteStore>, code: &str) -> Vec<Finding> {
     let mut findings = store.findings().await.unwrap();

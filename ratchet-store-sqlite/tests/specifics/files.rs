@@ -5,12 +5,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, exists, job};
 use ratchet_core::model::Detail;
 use ratchet_core::store::{JobStore, NodeStore, Store};
 use ratchet_core::{JobId, NewJob, StoreErrorKind};
 use ratchet_store_sqlite::{SqliteStore, Synchronous};
 
-use crate::{Place, assert_kind, claim_all, enqueue, exists, job};
+use crate::Place;
 
 #[tokio::test]
 async fn odd_file_names_work() {

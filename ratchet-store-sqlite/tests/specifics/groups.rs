@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use ratchet_conformance::kit::{claim_all, enqueue, exists, job};
 use ratchet_core::model::Detail;
 use ratchet_core::store::{Checked, JobStore, NodeStore, QueueStore};
 use ratchet_core::{NewJob, Priority};
 use ratchet_store_sqlite::SqliteStore;
 use tokio::task::JoinHandle;
 
-use crate::{Place, claim_all, enqueue, exists, job, refuse_critical_jobs};
+use crate::{Place, refuse_critical_jobs};
 
 fn call(store: &Checked<SqliteStore>, jobs: Vec<NewJob>) -> JoinHandle<bool> {
     let store = store.clone();

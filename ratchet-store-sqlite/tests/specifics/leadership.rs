@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use ratchet_conformance::kit::job;
 use ratchet_core::cluster::{Election, ElectionOutcome, LeaderTimings};
 use ratchet_core::memory::ManualClock;
 use ratchet_core::model::Detail;
@@ -16,7 +17,7 @@ use ratchet_store_sqlite::SqliteStore;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use crate::{Place, job};
+use crate::Place;
 
 const TTL: Duration = Duration::from_secs(6);
 

@@ -16,9 +16,8 @@ mod wakeups;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ratchet_core::model::{ClaimRequest, Detail};
-use ratchet_core::store::{Checked, JobStore};
-use ratchet_core::{JobId, NewJob, NodeId, StoreError, StoreErrorKind};
+use ratchet_core::StoreError;
+use ratchet_core::store::Checked;
 use ratchet_store_sqlite::SqliteStore;
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -66,22 +65,6 @@ impl Place {
     }
 }
 
-pub(crate) fn job() -> NewJob {
-    NewJob::new("kind", &1)
-}
-
-pub(crate) fn claim_all() -> ClaimRequest {
-    ClaimRequest::new(NodeId::new(), 100)
-}
-
-pub(crate) async fn enqueue(store: &Checked<SqliteStore>, job: NewJob) -> JobId {
-    store.enqueue(&[job]).await.unwrap()[0].id()
-}
-
-pub(crate) async fn exists(store: &Checked<SqliteStore>, id: JobId) -> bool {
-    store.get(&[id], Detail::Whole).await.unwrap()[0].is_some()
-}
-
 /// Makes every insert of a critical job fail in the database.
 pub(crate) fn refuse_critical_jobs(database: &Connection) {
     database
@@ -90,8 +73,4 @@ pub(crate) fn refuse_critical_jobs(database: &Connection) {
              BEGIN SELECT raise(ABORT, 'refused'); END",
         )
         .unwrap();
-}
-
-pub(crate) fn assert_kind(error: &StoreError, kind: StoreErrorKind) {
-    assert_eq!(error.kind(), kind, "{error}");
 }

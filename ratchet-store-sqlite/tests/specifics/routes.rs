@@ -1,11 +1,12 @@
 //! A database that was restored under a living process, and has fewer routes than it knew, or
 //! others.
 
+use ratchet_conformance::kit::{claim_all, enqueue};
 use ratchet_core::model::{JobFilter, PageRequest};
 use ratchet_core::store::{DiagnosticStore, JobStore, QueueStore};
 use ratchet_core::{Name, NewJob};
 
-use crate::{Place, claim_all, enqueue};
+use crate::Place;
 
 const CLEAR: &str = "DELETE FROM ratchet_jobs; DELETE FROM ratchet_routes WHERE id > 1";
 const TAKE: &str = "INSERT INTO ratchet_routes (queue, kind, stamp) VALUES ('default', 'other', 7)";

@@ -1,11 +1,12 @@
 //! Migrations on files, and schemas that are not what they should be.
 
+use ratchet_conformance::kit::{assert_altered, assert_kind, enqueue, exists, job};
 use ratchet_core::store::Store;
 use ratchet_core::{SchemaProblem, StoreErrorKind};
 use ratchet_store_sqlite::SqliteStore;
 use rusqlite::Connection;
 
-use crate::{Place, assert_kind, enqueue, exists, job};
+use crate::Place;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_starters_migrate_once() {
@@ -70,11 +71,7 @@ async fn tables_without_a_record_of_migrations_are_refused() {
         .execute_batch("CREATE TABLE ratchet_jobs (mine)")
         .unwrap();
     let error = place.refusal().await;
-    assert_kind(
-        &error,
-        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
-    );
-    assert!(error.to_string().contains("not Ratchet's"), "{error}");
+    assert_altered(&error, "not Ratchet's");
     let tables: i64 = place
         .sql()
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
@@ -90,10 +87,7 @@ async fn an_empty_record_of_migrations_is_refused() {
         .sql()
         .execute("DELETE FROM ratchet_migrations", [])
         .unwrap();
-    assert_kind(
-        &place.refusal().await,
-        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
-    );
+    assert_altered(&place.refusal().await, "is empty");
 }
 
 #[tokio::test]
@@ -106,12 +100,7 @@ async fn a_missing_table_or_index_is_refused_by_name() {
         drop(place.open().await);
         place.sql().execute_batch(drop_one).unwrap();
         let error = place.refusal().await;
-        assert_kind(
-            &error,
-            StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
-        );
-        let name = drop_one.rsplit(' ').next().unwrap();
-        assert!(error.to_string().contains(name), "{error}");
+        assert_altered(&error, drop_one.rsplit(' ').next().unwrap());
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use ratchet_conformance::kit::{enqueue, job};
 use ratchet_core::JobState;
 use ratchet_core::model::Detail;
 use ratchet_core::store::{JobStore, SignalStore};
 
-use crate::{Place, enqueue, job};
+use crate::Place;
 
 #[tokio::test]
 async fn a_wait_without_its_job_keeps_no_other_from_its_deadline() {

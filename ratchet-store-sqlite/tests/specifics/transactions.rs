@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, exists, job};
 use ratchet_core::model::{Detail, Enqueued, JobSelector};
 use ratchet_core::store::{AppConnection, AppTransaction, JobStore, WorkflowStore};
 use ratchet_core::{
@@ -10,7 +11,7 @@ use ratchet_core::{
 };
 use rusqlite::TransactionBehavior;
 
-use crate::{Place, assert_kind, claim_all, enqueue, exists, job, refuse_critical_jobs};
+use crate::{Place, refuse_critical_jobs};
 
 #[tokio::test]
 async fn a_commit_stores_the_jobs_with_the_applications_rows() {

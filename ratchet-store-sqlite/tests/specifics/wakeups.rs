@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_conformance::kit::{assert_kind, enqueue, exists, job};
 use ratchet_core::cluster::{Wakeup, WakeupStream};
 use ratchet_core::model::JobFilter;
 use ratchet_core::store::{JobStore, Store};
 use ratchet_core::{JobState, Name, Ratchet, StoreErrorKind, Wakes};
 use ratchet_store_sqlite::SqliteStore;
 
-use crate::{Place, assert_kind, enqueue, exists, job};
+use crate::Place;
 
 /// Only waited for if the test fails.
 const SAFETY_NET: Duration = Duration::from_secs(60);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Place, Residue, TestClock, Vandal};
-use ratchet_core::{JobId, Name, time};
+use ratchet_conformance::{BoxError, Place, Residue, TestClock, TestServer, Vandal};
+use ratchet_core::{JobId, Name};
 use ratchet_store_sqlserver::{Builder, SqlServerStore};
 use tiberius::{AuthMethod, Config, EncryptionLevel, Row};
 use tokio::net::TcpStream;
@@ -12,13 +12,8 @@ use tokio::sync::Mutex;
 use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt};
 use url::Url;
 
-/// Why tests that need a server cannot run.
-pub(crate) const MISSING: &str = "RATCHET_TEST_SQLSERVER_URL is not set";
-
-/// The server, as somebody who may create schemas in its database.
-pub(crate) fn url() -> Option<String> {
-    std::env::var("RATCHET_TEST_SQLSERVER_URL").ok()
-}
+/// The server, as a user who may create schemas in its database.
+pub(crate) const SERVER: TestServer = TestServer::new("sqlserver", "RATCHET_TEST_SQLSERVER_URL");
 
 /// The name of the database of a URL.
 pub(crate) fn database(url: &str) -> String {
@@ -136,13 +131,6 @@ impl Schema {
         sql.replace("{schema}", &quoted)
     }
 
-    async fn move_clock(&self, millis: i64) {
-        let sql = format!("UPDATE {{schema}}.test_clock SET now_ms = now_ms + ({millis})");
-        if let Err(error) = self.execute(&sql).await {
-            panic!("the clock cannot be moved: {error}");
-        }
-    }
-
     /// Takes a database away that a test has made beside its schema.
     pub(crate) async fn drop_database(&self, name: &str) {
         // It may take a moment until the last session is gone.
@@ -191,12 +179,11 @@ impl Place for Schema {
 
 #[async_trait]
 impl TestClock for Schema {
-    async fn advance(&self, by: Duration) {
-        self.move_clock(time::duration_millis(by)).await;
-    }
-
-    async fn set_back(&self, by: Duration) {
-        self.move_clock(-time::duration_millis(by)).await;
+    async fn move_by(&self, millis: i64) {
+        let sql = format!("UPDATE {{schema}}.test_clock SET now_ms = now_ms + ({millis})");
+        if let Err(error) = self.execute(&sql).await {
+            panic!("the clock cannot be moved: {error}");
+        }
     }
 }
 
@@ -204,18 +191,7 @@ impl TestClock for Schema {
 impl Residue for Schema {
     async fn rows_of_jobs(&self) -> Result<u64, BoxError> {
         let mut rows = 0;
-        for table in [
-            "jobs",
-            "job_data",
-            "job_notes",
-            "job_tags",
-            "attempts",
-            "unique_keys",
-            "lane_jobs",
-            "links",
-            "batch_jobs",
-            "signals",
-        ] {
+        for table in ratchet_sql::JOB_TABLES {
             let count = format!("SELECT COUNT_BIG(*) FROM {{schema}}.{table}");
             let counted: Option<i64> = self.rows(&count).await?[0].try_get(0)?;
             rows += counted.ok_or("a count without a number")?;

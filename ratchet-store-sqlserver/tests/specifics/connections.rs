@@ -4,55 +4,21 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ratchet_core::model::{ClaimRequest, Heartbeat, JobSelector, NodeStatus, Outcome, Settlement};
+use ratchet_conformance::kit::{
+    assert_kind, claim_all, enqueue, exists, heartbeat, job, name, work_at_once,
+};
+use ratchet_core::model::JobSelector;
 use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, QueueStore};
-use ratchet_core::{JobAction, Name, NodeId, StoreErrorKind};
+use ratchet_core::{JobAction, StoreErrorKind};
 use ratchet_store_sqlserver::SqlServerStore;
 use tracing::instrument::WithSubscriber;
 
+use crate::open;
 use crate::server::{self, Schema};
-use crate::{assert_kind, enqueue, exists, job, open};
-
-fn name(text: &str) -> Name {
-    Name::new("name", text).unwrap()
-}
-
-pub(crate) fn heartbeat() -> Heartbeat {
-    let interval = Duration::from_secs(5);
-    Heartbeat::new(NodeId::new(), name("node"), NodeStatus::Active, interval)
-}
-
-fn claim_all() -> ClaimRequest {
-    ClaimRequest::new(NodeId::new(), 100)
-}
 
 pub(crate) async fn a_pool_of_one_makes_progress(schema: Arc<Schema>) {
     let store = schema.builder().max_connections(1).connect().await.unwrap();
-    let workers: Vec<_> = (0..4)
-        .map(|worker| {
-            let store = store.clone();
-            tokio::spawn(async move {
-                for round in 0..3 {
-                    let new = job().queue(&format!("{worker}-{round}")).unique_key("one");
-                    store.enqueue(&[job(), new]).await.unwrap();
-                    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
-                    let ends: Vec<Settlement> = claimed
-                        .iter()
-                        .map(|job| {
-                            let result = Outcome::Succeeded { result: None };
-                            Settlement::new(job.claim.token, result)
-                        })
-                        .collect();
-                    store.settle(&ends).await.unwrap();
-                    QueueStore::queues(&store).await.unwrap();
-                    store.heartbeat(&heartbeat()).await.unwrap();
-                }
-            })
-        })
-        .collect();
-    for worker in workers {
-        worker.await.unwrap();
-    }
+    work_at_once(&store, 4, 3).await;
 }
 
 pub(crate) async fn a_pool_taken_by_others_leaves_heartbeats_and_locks(schema: Arc<Schema>) {

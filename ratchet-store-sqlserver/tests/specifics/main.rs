@@ -15,11 +15,8 @@ mod transactions;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
-use ratchet_conformance::{PlaceTest, is_required, place_tests, run_in_place};
-use ratchet_core::model::Detail;
-use ratchet_core::store::{Checked, JobStore};
-use ratchet_core::{JobId, NewJob, StoreError, StoreErrorKind};
+use ratchet_conformance::{PlaceTest, PlaceTests, place_tests};
+use ratchet_core::store::Checked;
 use ratchet_store_sqlserver::SqlServerStore;
 
 use crate::server::Schema;
@@ -68,38 +65,9 @@ const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
 };
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let url = server::url();
-    let required = is_required("sqlserver");
-    let trial = |(name, test): &(&str, PlaceTest<Schema>)| {
-        let (url, test) = (url.clone(), *test);
-        let ignored = url.is_none() && !required;
-        let run = move || run_in_place(&url.ok_or(server::MISSING)?, test);
-        Trial::test(*name, run).with_ignored_flag(ignored)
-    };
-    let trials = TESTS.iter().map(trial).collect();
-    if url.is_none() {
-        eprintln!("{}", server::MISSING);
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    PlaceTests::default().on(server::SERVER, TESTS).run()
 }
 
 pub(crate) async fn open(schema: &Schema) -> Checked<SqlServerStore> {
     schema.builder().connect().await.unwrap()
-}
-
-pub(crate) fn job() -> NewJob {
-    NewJob::new("kind", &1)
-}
-
-pub(crate) async fn enqueue(store: &Checked<SqlServerStore>, job: NewJob) -> JobId {
-    store.enqueue(&[job]).await.unwrap()[0].id()
-}
-
-pub(crate) async fn exists(store: &Checked<SqlServerStore>, id: JobId) -> bool {
-    store.get(&[id], Detail::Whole).await.unwrap()[0].is_some()
-}
-
-pub(crate) fn assert_kind(error: &StoreError, kind: StoreErrorKind) {
-    assert_eq!(error.kind(), kind, "{error}");
 }

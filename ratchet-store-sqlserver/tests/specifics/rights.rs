@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use ratchet_conformance::Place;
+use ratchet_conformance::kit::{assert_kind, enqueue, exists, job};
 use ratchet_core::StoreErrorKind;
 use ratchet_core::store::{JobStore, Store};
 use ratchet_store_sqlserver::SqlServerStore;
 
+use crate::open;
 use crate::server::{self, Schema};
-use crate::{assert_kind, enqueue, exists, job, open};
 
 const PASSWORD: &str = "Poor-1;'{pass}";
 

@@ -4,17 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_conformance::Place;
-use ratchet_core::model::{ClaimRequest, Detail};
+use ratchet_conformance::kit::{assert_altered, assert_kind, claim_all, enqueue, job};
+use ratchet_core::model::Detail;
 use ratchet_core::store::{JobStore, NodeStore, Store};
-use ratchet_core::{Enqueued, NewJob, NodeId, SchemaProblem, StoreError, StoreErrorKind, time};
+use ratchet_core::{Enqueued, NewJob, SchemaProblem, StoreError, StoreErrorKind, time};
 use ratchet_store_sqlserver::{Builder, SqlServerStore};
 
+use crate::open;
 use crate::server::Schema;
-use crate::{assert_kind, enqueue, job, open};
-
-fn claim_all() -> ClaimRequest {
-    ClaimRequest::new(NodeId::new(), 100)
-}
 
 pub(crate) async fn two_schemas_never_see_each_other(schema: Arc<Schema>) {
     let other = Schema::create(&schema.url).await.unwrap();
@@ -60,21 +57,14 @@ pub(crate) async fn a_newer_schema_is_refused(schema: Arc<Schema>) {
     let changed = "DELETE FROM {schema}.migrations WHERE version = 99;
                    UPDATE {schema}.migrations SET checksum = N'other'";
     schema.execute(changed).await.unwrap();
-    assert_kind(
-        &refusal(&schema).await,
-        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
-    );
+    assert_altered(&refusal(&schema).await, "other content");
 }
 
 pub(crate) async fn tables_of_others_are_refused(schema: Arc<Schema>) {
     let theirs = "CREATE TABLE {schema}.jobs (mine nvarchar(10))";
     schema.execute(theirs).await.unwrap();
     let error = refusal(&schema).await;
-    assert_kind(
-        &error,
-        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
-    );
-    assert!(error.to_string().contains("jobs"), "{error}");
+    assert_altered(&error, "jobs");
     let made = format!(
         "SELECT CAST(t.name AS nvarchar(128)) FROM sys.tables AS t
          JOIN sys.schemas AS s ON s.schema_id = t.schema_id
@@ -111,11 +101,7 @@ pub(crate) async fn many_starters_migrate_once(schema: Arc<Schema>) {
         .await
         .unwrap();
     let error = next(&schema).connect().await.unwrap_err();
-    assert_kind(
-        &error,
-        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
-    );
-    assert!(error.to_string().contains("attempts"), "{error}");
+    assert_altered(&error, "attempts");
 }
 
 pub(crate) async fn printed_migrations_are_what_is_applied(schema: Arc<Schema>) {
@@ -215,10 +201,7 @@ pub(crate) async fn a_migration_that_fails_leaves_nothing(schema: Arc<Schema>) {
     let theirs = "CREATE VIEW {schema}.unique_keys AS SELECT 1 AS mine";
     schema.execute(theirs).await.unwrap();
     let error = refusal(&schema).await;
-    assert_kind(
-        &error,
-        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
-    );
+    assert_altered(&error, "unique_keys");
     let made = format!(
         "SELECT CAST(o.name AS nvarchar(128)) FROM sys.objects AS o
          JOIN sys.schemas AS s ON s.schema_id = o.schema_id

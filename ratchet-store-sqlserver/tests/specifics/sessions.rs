@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_conformance::kit::{assert_kind, enqueue, exists, job};
 use ratchet_core::model::{Detail, JobSelector};
 use ratchet_core::store::{Checked, JobStore, NodeStore, Store};
 use ratchet_core::{JobAction, JobState, StoreErrorKind};
 use ratchet_store_sqlserver::{SqlServerStore, Transaction};
 
+use crate::open;
 use crate::server::{self, Client, Schema};
-use crate::{assert_kind, enqueue, exists, job, open};
 
 async fn number(tx: &mut Transaction, what: &str) -> i32 {
     let rows = tx.query(&format!("SELECT CAST({what} AS int)"), &[]).await;

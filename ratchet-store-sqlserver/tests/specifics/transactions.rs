@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_conformance::kit::{assert_kind, enqueue, exists, job};
 use ratchet_core::StoreErrorKind;
 use ratchet_core::model::{Detail, Enqueued};
 use ratchet_core::store::{Checked, JobStore, Store};
 use ratchet_core::{BatchId, Condition, JobId, NewJob, Ratchet};
 use ratchet_store_sqlserver::SqlServerStore;
 
+use crate::open;
 use crate::server::Schema;
-use crate::{assert_kind, enqueue, exists, job, open};
 
 /// How many connections a store has in its pool.
 fn open_connections(store: &Checked<SqlServerStore>) -> u32 {

@@ -21,6 +21,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use self::keeper::Keeper;
@@ -41,10 +42,10 @@ enum Action {
         #[arg(value_enum, default_value_t = Kind::Postgres)]
         server: Kind,
     },
-    /// Stops the server that `up` started, and removes its data.
+    /// Stops the server that `up` started, or all of them, and removes the data.
     Down {
-        #[arg(value_enum, default_value_t = Kind::Postgres)]
-        server: Kind,
+        #[arg(value_enum)]
+        server: Option<Kind>,
     },
     /// Prints the URL of the server that `up` started.
     Url {
@@ -54,7 +55,7 @@ enum Action {
 }
 
 /// The servers there are.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum Kind {
     Postgres,
     /// A replica set of one node.
@@ -157,7 +158,18 @@ impl Server {
 pub(crate) fn run(args: &Args) -> Result<()> {
     match args.action {
         Action::Up { server } => up(server),
-        Action::Down { server } => down(&server.state()?),
+        Action::Down {
+            server: Some(server),
+        } => down(&server.state()?),
+        Action::Down { server: None } => {
+            for server in Kind::value_variants() {
+                if server.state()?.exists() {
+                    println!("{}:", server.name());
+                    down(&server.state()?)?;
+                }
+            }
+            Ok(())
+        }
         Action::Url { server } => match running(&server.state()?)? {
             Some(url) => {
                 println!("{url}");

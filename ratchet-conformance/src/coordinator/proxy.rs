@@ -1,0 +1,308 @@
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{future, io};
+
+use async_trait::async_trait;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use super::Outage;
+
+/// A TCP proxy whose connections can fail: a test connects to its [`address`](Self::address)
+/// instead of the server's.
+///
+/// As an [`Outage`] it closes its connections and refuses new ones. Besides, it can
+/// [silence](Self::silence) the connections it has, and [lose one answer](Self::lose_answer).
+///
+/// ```no_run
+/// # async fn cut() -> std::io::Result<()> {
+/// use ratchet_conformance::{Outage, Proxy};
+///
+/// let proxy = Proxy::to("127.0.0.1:6379").await?;
+/// let url = format!("redis://{}/", proxy.address());
+/// proxy.cut().await;
+/// # let _ = url; Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    network: watch::Sender<Network>,
+    faults: Arc<Faults>,
+}
+
+/// What happens to all connections.
+#[derive(Clone, Copy, Debug, Default)]
+struct Network {
+    is_cut: bool,
+    cuts: u64,
+    /// How often the connections that existed were silenced.
+    silences: u64,
+}
+
+/// What happens to single connections.
+#[derive(Debug, Default)]
+struct Faults {
+    /// The request whose answer is lost.
+    lost: Mutex<Option<Vec<u8>>>,
+    /// What a connection carries before it falls silent.
+    swallowed: Mutex<Option<Carried>>,
+    rewritten: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
+    open: AtomicUsize,
+}
+
+type Carried = &'static [&'static [u8]];
+
+impl Proxy {
+    /// Opens a proxy to the server at `server`, a host with a port. It lasts until it is dropped.
+    ///
+    /// # Errors
+    /// If there is no free port.
+    pub async fn to(server: impl Into<String>) -> io::Result<Self> {
+        let server = server.into();
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let (network, state) = watch::channel(Network::default());
+        let faults = Arc::<Faults>::default();
+        tokio::spawn(serve(listener, server, state, Arc::clone(&faults)));
+        Ok(Self {
+            address,
+            network,
+            faults,
+        })
+    }
+
+    /// Returns the address to connect to.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Silences the existing connections: they stay open and carry nothing more, as behind a router
+    /// that lost its state. Later connections work.
+    pub fn silence(&self) {
+        self.network.send_modify(|network| network.silences += 1);
+    }
+
+    /// Closes the next connection on which a client sends these bytes, after the server has
+    /// answered and before the client receives the answer. The bytes must arrive in one piece.
+    pub fn lose_answer(&self, request: impl Into<Vec<u8>>) {
+        *lock(&self.faults.lost) = Some(request.into());
+    }
+
+    /// Returns whether the answer that was to be lost has been lost.
+    #[must_use]
+    pub fn has_lost_answer(&self) -> bool {
+        lock(&self.faults.lost).is_none()
+    }
+
+    /// Silences the next connection that carries all of these, one after the other, in either
+    /// direction. The server receives the last one, the client does not receive it.
+    pub fn swallow(&self, carried: &'static [&'static [u8]]) {
+        *lock(&self.faults.swallowed) = Some(carried);
+    }
+
+    /// Replaces these bytes in every request from now on, by others of the same length.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn rewrite(&self, sent: &[u8], received: &[u8]) {
+        assert_eq!(sent.len(), received.len(), "the lengths differ");
+        *lock(&self.faults.rewritten) = Some((sent.to_vec(), received.to_vec()));
+    }
+
+    /// Returns how many connections the clients have not closed, silent ones included.
+    #[must_use]
+    pub fn open_connections(&self) -> usize {
+        self.faults.open.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Outage for Proxy {
+    async fn cut(&self) {
+        self.network.send_modify(|network| {
+            network.is_cut = true;
+            network.cuts += 1;
+        });
+    }
+
+    async fn mend(&self) {
+        self.network.send_modify(|network| network.is_cut = false);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn serve(
+    listener: TcpListener,
+    server: String,
+    mut network: watch::Receiver<Network>,
+    faults: Arc<Faults>,
+) {
+    loop {
+        tokio::select! {
+            client = listener.accept() => {
+                if let Ok((client, _)) = client {
+                    let (server, network) = (server.clone(), network.clone());
+                    let faults = Arc::clone(&faults);
+                    tokio::spawn(connect(client, server, network, faults));
+                }
+            }
+            changed = network.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+async fn connect(
+    client: TcpStream,
+    server: String,
+    network: watch::Receiver<Network>,
+    faults: Arc<Faults>,
+) {
+    let began = *network.borrow();
+    if began.is_cut {
+        return;
+    }
+    let Ok(server) = TcpStream::connect(server).await else {
+        return;
+    };
+    faults.open.fetch_add(1, Ordering::SeqCst);
+    let connection = Connection {
+        client,
+        server,
+        began,
+        network,
+        faults: Arc::clone(&faults),
+        expected: None,
+    };
+    connection.run().await;
+    faults.open.fetch_sub(1, Ordering::SeqCst);
+}
+
+struct Connection {
+    client: TcpStream,
+    server: TcpStream,
+    began: Network,
+    network: watch::Receiver<Network>,
+    faults: Arc<Faults>,
+    /// What this connection still has to carry before it falls silent.
+    expected: Option<Carried>,
+}
+
+/// How a connection ends.
+enum End {
+    Closed,
+    Silent,
+}
+
+impl Connection {
+    async fn run(mut self) {
+        let mut network = self.network.clone();
+        let began = self.began;
+        let end = tokio::select! {
+            // First, so that nothing is carried after it.
+            biased;
+            changed = network.wait_for(|network| end_of(began, *network).is_some()) => {
+                changed.ok().and_then(|network| end_of(began, *network)).unwrap_or(End::Closed)
+            }
+            end = self.forward() => end.unwrap_or(End::Closed),
+        };
+        if matches!(end, End::Silent) {
+            // Until the client gives it up, or the proxy is cut or dropped.
+            let mut sink = tokio::io::sink();
+            tokio::select! {
+                _ = tokio::io::copy(&mut self.client, &mut sink) => {}
+                _ = network.wait_for(|network| network.cuts > began.cuts) => {}
+            }
+        }
+    }
+
+    /// Copies in both directions until one side closes the connection or a fault occurs.
+    async fn forward(&mut self) -> io::Result<End> {
+        let (mut requests, mut answers) = (vec![0; 8192], vec![0; 8192]);
+        loop {
+            tokio::select! {
+                read = self.client.read(&mut requests) => {
+                    let request = &mut requests[..read?];
+                    if request.is_empty() {
+                        return Ok(End::Closed);
+                    }
+                    // It may have been sent after the change, which a task that is awake for
+                    // another reason has not seen.
+                    if let Some(end) = end_of(self.began, *self.network.borrow()) {
+                        return Ok(end);
+                    }
+                    self.rewrite(request);
+                    self.server.write_all(request).await?;
+                    if self.loses_answer(request) {
+                        return self.server.read(&mut answers).await.map(|_| End::Closed);
+                    }
+                    if self.is_swallowed(request) {
+                        return future::pending().await;
+                    }
+                }
+                read = self.server.read(&mut answers) => {
+                    let answer = &answers[..read?];
+                    if answer.is_empty() {
+                        return Ok(End::Closed);
+                    }
+                    if self.is_swallowed(answer) {
+                        return future::pending().await;
+                    }
+                    self.client.write_all(answer).await?;
+                }
+            }
+        }
+    }
+
+    fn rewrite(&self, request: &mut [u8]) {
+        if let Some((sent, received)) = &*lock(&self.faults.rewritten)
+            && let Some(place) = place_of(sent, request)
+        {
+            request[place..place + sent.len()].copy_from_slice(received);
+        }
+    }
+
+    fn loses_answer(&self, request: &[u8]) -> bool {
+        let is_in = |lost: &mut Vec<u8>| place_of(lost, request).is_some();
+        lock(&self.faults.lost).take_if(is_in).is_some()
+    }
+
+    /// Whether these bytes are the last before this connection falls silent.
+    fn is_swallowed(&mut self, carried: &[u8]) -> bool {
+        let contains = |part: &&[u8]| place_of(part, carried).is_some();
+        if self.expected.is_none() {
+            let mut swallowed = lock(&self.faults.swallowed);
+            self.expected = swallowed.take_if(|parts| parts.first().is_some_and(contains));
+        }
+        if let Some([first, rest @ ..]) = self.expected
+            && contains(first)
+        {
+            self.expected = Some(rest);
+        }
+        self.expected.is_some_and(<[_]>::is_empty)
+    }
+}
+
+/// How a connection ends that was made when the network was like this.
+fn end_of(began: Network, network: Network) -> Option<End> {
+    if network.cuts > began.cuts {
+        Some(End::Closed)
+    } else if network.silences > began.silences {
+        Some(End::Silent)
+    } else {
+        None
+    }
+}
+
+fn place_of(part: &[u8], whole: &[u8]) -> Option<usize> {
+    whole.windows(part.len()).position(|bytes| bytes == part)
+}

@@ -1,0 +1,117 @@
+//! Functions that most tests of a store need.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! use ratchet_conformance::kit::{enqueue, exists, job};
+//!
+//! let store = ratchet_core::MemoryStore::new();
+//! let id = enqueue(&store, job().lane("l")).await;
+//! assert!(exists(&store, id).await);
+//! # }
+//! ```
+#![expect(clippy::unwrap_used, reason = "a failed call fails the test")]
+
+use std::time::Duration;
+
+use ratchet_core::model::{ClaimRequest, Detail, Heartbeat, NodeStatus, Outcome, Settlement};
+use ratchet_core::store::{JobStore, NodeStore, QueueStore};
+use ratchet_core::{JobId, Name, NewJob, NodeId, SchemaProblem, StoreError, StoreErrorKind};
+
+/// Returns a name.
+///
+/// # Panics
+/// If the text is no name.
+#[must_use]
+pub fn name(text: &str) -> Name {
+    Name::new("name", text).unwrap()
+}
+
+/// Returns a new job of the kind `kind`.
+#[must_use]
+pub fn job() -> NewJob {
+    NewJob::new("kind", &1)
+}
+
+/// Requests up to 100 jobs of any kind and queue, for a new node.
+#[must_use]
+pub fn claim_all() -> ClaimRequest {
+    ClaimRequest::new(NodeId::new(), 100)
+}
+
+/// Returns the heartbeat of a new node.
+#[must_use]
+pub fn heartbeat() -> Heartbeat {
+    let interval = Duration::from_secs(5);
+    Heartbeat::new(NodeId::new(), name("node"), NodeStatus::Active, interval)
+}
+
+/// Enqueues one job.
+///
+/// # Panics
+/// If a call fails.
+pub async fn enqueue(store: &impl JobStore, job: NewJob) -> JobId {
+    store.enqueue(&[job]).await.unwrap()[0].id()
+}
+
+/// Returns whether the store has this job.
+///
+/// # Panics
+/// If a call fails.
+pub async fn exists(store: &impl JobStore, id: JobId) -> bool {
+    store.get(&[id], Detail::Whole).await.unwrap()[0].is_some()
+}
+
+/// Asserts that an error is of this kind.
+///
+/// # Panics
+/// If it is of another kind.
+#[track_caller]
+pub fn assert_kind(error: &StoreError, kind: StoreErrorKind) {
+    assert_eq!(error.kind(), kind, "{error}");
+}
+
+/// Asserts that a store refuses its schema as altered, and that the message contains `part`.
+///
+/// # Panics
+/// If the error is of another kind or does not contain the part.
+#[track_caller]
+pub fn assert_altered(error: &StoreError, part: &str) {
+    assert_kind(
+        error,
+        StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
+    );
+    assert!(error.to_string().contains(part), "{error}");
+}
+
+/// Runs this many tasks at once, each of which enqueues, claims, settles, lists and beats in this
+/// many rounds.
+///
+/// # Panics
+/// If a call fails.
+pub async fn work_at_once<S>(store: &S, tasks: usize, rounds: usize)
+where
+    S: JobStore + QueueStore + NodeStore + Clone + 'static,
+{
+    let work = |task: usize| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            for round in 0..rounds {
+                let new = job().queue(&format!("{task}-{round}")).unique_key("one");
+                store.enqueue(&[job(), new]).await.unwrap();
+                let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+                let end = Outcome::Succeeded { result: None };
+                let ends = claimed
+                    .iter()
+                    .map(|job| Settlement::new(job.claim.token, end.clone()));
+                store.settle(&ends.collect::<Vec<_>>()).await.unwrap();
+                QueueStore::queues(&store).await.unwrap();
+                store.heartbeat(&heartbeat()).await.unwrap();
+            }
+        })
+    };
+    let tasks: Vec<_> = (0..tasks).map(work).collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
