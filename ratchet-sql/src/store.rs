@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::claiming::Lookahead;
-use ratchet_core::store::{CallPolicy, StoreInfo};
+use ratchet_core::store::{CallPolicy, LossRepeats, StoreInfo};
 use ratchet_core::{Result, StoreErrorKind};
 
 use crate::dialect::{Connections, Dialect, Run};
@@ -165,24 +165,19 @@ impl<D: Dialect> SqlStore<D> {
         repeat: impl Fn(Loss) -> bool + Send + Sync,
         work: impl Fn() -> Work + Send + Sync,
     ) -> Inner<T> {
-        let mut lost = 0;
+        // Each idle connection of the pool may have been lost with the first one.
+        let mut repeats = LossRepeats::at_most(self.0.connections.max_connections());
         loop {
             let mut failure = match work().await {
                 Ok(done) => return Ok(done),
                 Err(failure) => failure,
             };
-            // Where nothing can be written now, nothing can be written at once either. Contention
-            // is repeated by the door, which would forget that the work was tried before.
-            let contends = lost > 0 && failure.kind == StoreErrorKind::Contention;
-            let repeat = failure.loss != Loss::ReadOnly && (contends || repeat(failure.loss));
-            if !repeat || lost >= self.0.connections.max_connections() {
-                if contends {
-                    failure.kind = StoreErrorKind::Unavailable;
-                }
+            // A server that refuses all writes would refuse a second try as well.
+            let repeatable = failure.loss != Loss::ReadOnly && repeat(failure.loss);
+            if let Err(kind) = repeats.failed(failure.kind, repeatable) {
+                failure.kind = kind;
                 return Err(failure);
             }
-            // Each idle connection of the pool may have been lost with it.
-            lost += 1;
         }
     }
 

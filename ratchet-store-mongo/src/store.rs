@@ -11,8 +11,8 @@ use ratchet_core::claiming::Lookahead;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::store::{
     ArchiveStore, CallPolicy, Checked, ContentionBackoff, DiagnosticStore, JobStore, LockStore,
-    NodeStore, PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo,
-    TransactionStore, VersionStore, WorkflowStore,
+    LossRepeats, NodeStore, PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store,
+    StoreInfo, TransactionStore, VersionStore, WorkflowStore,
 };
 use ratchet_core::{Result, StoreErrorKind, time};
 use tokio::sync::{Mutex, MutexGuard};
@@ -280,32 +280,33 @@ impl MongoStore {
     ) -> Result<T> {
         let tries = async {
             let began = time::monotonic();
-            let (mut lost, mut let_in) = (0, false);
+            let (mut repeats, mut let_in) = (LossRepeats::at_most(REPEATS), false);
             loop {
                 self.check_open()?;
                 let clients = self.0.clients.current();
-                let failure = match work().await {
+                let mut failure = match work().await {
                     Ok(done) => return Ok(done),
                     Err(failure) => failure,
                 };
-                // A retry by the core would not know that the work was tried before.
-                let contends = lost > 0 && failure.kind == StoreErrorKind::Contention;
-                let again = contends || repeat(failure.loss);
                 if let Some(pause) = backoff.failed(failure.kind, began.elapsed(), fastrand::f64())
                 {
                     tokio::time::sleep(pause).await;
-                } else if again && lost < REPEATS {
-                    lost += 1;
+                    continue;
+                }
+                match repeats.failed(failure.kind, repeat(failure.loss)) {
                     // An election may be going on.
-                    tokio::time::sleep(pause(lost + 4)).await;
-                } else if failure.user_is_gone && !let_in {
-                    let_in = self.0.clients.replace(clients).await;
-                    if !let_in {
-                        return Err(failure);
+                    Ok(()) => tokio::time::sleep(pause(repeats.repeated() + 4)).await,
+                    Err(_) if failure.user_is_gone && !let_in => {
+                        let_in = self.0.clients.replace(clients).await;
+                        if !let_in {
+                            return Err(failure);
+                        }
+                        self.routes().follow(&self.0.clients.current().outages);
                     }
-                    self.routes().follow(&self.0.clients.current().outages);
-                } else {
-                    return Err(self.name_missing_index(failure).await);
+                    Err(kind) => {
+                        failure.kind = kind;
+                        return Err(self.name_missing_index(failure).await);
+                    }
                 }
             }
         };

@@ -59,7 +59,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 pub use archive::ArchiveStore;
-pub use checked::{CallPolicy, Checked, ContentionBackoff, check_enqueue};
+pub use checked::{CallPolicy, Checked, ContentionBackoff, LossRepeats, check_enqueue};
 pub use diagnostics::DiagnosticStore;
 pub use jobs::JobStore;
 pub use layer::{Layered, StoreLayer};

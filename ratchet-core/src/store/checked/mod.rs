@@ -9,6 +9,7 @@ mod contention;
 mod diagnostics;
 mod jobs;
 mod locks;
+mod losses;
 mod nodes;
 mod permits;
 mod queues;
@@ -28,6 +29,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 pub use contention::ContentionBackoff;
+pub use losses::LossRepeats;
 
 use super::{
     ArchiveStore, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
