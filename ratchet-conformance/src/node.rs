@@ -398,7 +398,11 @@ impl TestNode {
     }
 
     pub(crate) async fn due_routes(&self) -> Vec<DueRoute> {
-        ok(self.store.queues().due_routes().await)
+        self.due_routes_within(Duration::ZERO).await
+    }
+
+    pub(crate) async fn due_routes_within(&self, within: Duration) -> Vec<DueRoute> {
+        ok(self.store.queues().due_routes(within).await)
     }
 
     pub(crate) async fn count_due(&self, queue: &str, limit: u64) -> u64 {

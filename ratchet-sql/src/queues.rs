@@ -1,11 +1,12 @@
 //! [`QueueStore`] on SQL.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_core::model::{DueRoute, QueueInfo};
 use ratchet_core::store::{Changed, QueueStore};
-use ratchet_core::time::millis_between;
+use ratchet_core::time::duration_millis;
 use ratchet_core::{JobState, Name, Result};
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
@@ -35,8 +36,8 @@ impl<D: Dialect> QueueStore for SqlStore<D> {
         self.call("queues", || self.list_queues()).await
     }
 
-    async fn due_routes(&self) -> Result<Vec<DueRoute>> {
-        self.call("due_routes", || self.list_due()).await
+    async fn due_routes(&self, within: Duration) -> Result<Vec<DueRoute>> {
+        self.call("due_routes", || self.list_due(within)).await
     }
 
     async fn count_due(&self, queue: &Name, limit: u64) -> Result<u64> {
@@ -53,18 +54,15 @@ impl<D: Dialect> QueueStore for SqlStore<D> {
 }
 
 impl<D: Dialect> SqlStore<D> {
-    async fn list_due(&self) -> Inner<Vec<DueRoute>> {
-        let rows = self
-            .lease()
-            .await?
-            .rows(self.sql().due_routes.query())
-            .await?;
+    async fn list_due(&self, within: Duration) -> Inner<Vec<DueRoute>> {
+        let routes = self.sql().due_routes.query();
+        let routes = routes.bind(duration_millis(within));
+        let rows = self.lease().await?.rows(routes).await?;
         let mut due = Vec::with_capacity(rows.len());
         for row in &rows {
             match row::route(row, 0) {
                 Ok(route) => {
-                    let overdue = millis_between(0, row.try_get(5)?);
-                    due.push(DueRoute::new(route, row.try_get(4)?, overdue));
+                    due.push(DueRoute::at(route, row.try_get(4)?, 0, row.try_get(5)?));
                 }
                 Err(error) => tracing::warn!(%error, "a stored route cannot be read"),
             }

@@ -1,13 +1,14 @@
 //! [`QueueStore`] on MongoDB.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use mongodb::bson::doc;
 use mongodb::options::{FindOptions, ReadConcern};
 use ratchet_core::model::{DueRoute, QueueInfo};
 use ratchet_core::store::{Changed, QueueStore};
-use ratchet_core::time::millis_between;
+use ratchet_core::time::duration_millis;
 use ratchet_core::{JobState, Name, Result};
 
 use crate::error::Result as Inner;
@@ -46,8 +47,8 @@ impl QueueStore for MongoStore {
         self.call("queues", || self.list_queues()).await
     }
 
-    async fn due_routes(&self) -> Result<Vec<DueRoute>> {
-        self.call("due_routes", || self.list_due()).await
+    async fn due_routes(&self, within: Duration) -> Result<Vec<DueRoute>> {
+        self.call("due_routes", || self.list_due(within)).await
     }
 
     async fn count_due(&self, queue: &Name, limit: u64) -> Result<u64> {
@@ -69,19 +70,20 @@ impl MongoStore {
     }
 
     /// [queue.due]
-    async fn list_due(&self) -> Inner<Vec<DueRoute>> {
+    async fn list_due(&self, within: Duration) -> Inner<Vec<DueRoute>> {
         let side = self.main();
         let now = self.millis(side).await?;
         self.routes().refresh(side).await?;
         let routes = self.routes().chosen(|_| true);
         let numbers: Vec<i32> = routes.iter().map(|(number, _)| *number).collect();
-        let first = self.first_due(&numbers, now).await?;
+        let until = now.saturating_add(duration_millis(within));
+        let first = self.first_due(&numbers, until).await?;
         let paused = self.paused_queues().await?;
         let mut due = Vec::with_capacity(first.len());
         for (number, route) in routes {
             if let Some(run_at) = first.get(&number) {
                 let paused = paused.contains(&route.queue);
-                due.push(DueRoute::new(route, paused, millis_between(*run_at, now)));
+                due.push(DueRoute::at(route, paused, *run_at, now));
             }
         }
         DueRoute::sort(&mut due);

@@ -1,11 +1,12 @@
 //! [`QueueStore`] on SQLite.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_core::model::{DueRoute, QueueInfo};
 use ratchet_core::store::{Changed, QueueStore};
-use ratchet_core::time::millis_between;
+use ratchet_core::time::duration_millis;
 use ratchet_core::{JobState, Name, Result};
 use rusqlite::params;
 
@@ -40,8 +41,9 @@ impl QueueStore for SqliteStore {
         self.read("queues", list).await
     }
 
-    async fn due_routes(&self) -> Result<Vec<DueRoute>> {
-        self.read("due_routes", due).await
+    async fn due_routes(&self, within: Duration) -> Result<Vec<DueRoute>> {
+        let within = duration_millis(within);
+        self.read("due_routes", move |work| due(work, within)).await
     }
 
     async fn count_due(&self, queue: &Name, limit: u64) -> Result<u64> {
@@ -56,14 +58,14 @@ impl QueueStore for SqliteStore {
     }
 }
 
-fn due(work: &mut Work<'_>) -> crate::error::Result<Vec<DueRoute>> {
+fn due(work: &mut Work<'_>, within: i64) -> crate::error::Result<Vec<DueRoute>> {
     let mut statement = work.conn.prepare_cached(&SQL.due_routes)?;
-    let mut rows = statement.query([work.now])?;
+    let mut rows = statement.query([work.now.saturating_add(within)])?;
     let mut due = Vec::new();
     while let Some(row) = rows.next()? {
         if let Some(route) = work.routes.get(work.conn, row.get(0)?)? {
-            let overdue = millis_between(row.get(2)?, work.now);
-            due.push(DueRoute::new(route.clone(), row.get(1)?, overdue));
+            let (paused, run_at) = (row.get(1)?, row.get(2)?);
+            due.push(DueRoute::at(route.clone(), paused, run_at, work.now));
         }
     }
     DueRoute::sort(&mut due);

@@ -1,11 +1,12 @@
 //! Queues: pausing them, and what is due in them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_core::model::{DueRoute, QueueInfo};
 use ratchet_core::store::{Changed, QueueStore};
-use ratchet_core::time::{self, millis_between};
+use ratchet_core::time;
 use ratchet_core::{Name, Result, Route};
 
 use crate::store::MapStore;
@@ -28,17 +29,18 @@ impl QueueStore for MapStore {
         }))
     }
 
-    async fn due_routes(&self) -> Result<Vec<DueRoute>> {
+    async fn due_routes(&self, within: Duration) -> Result<Vec<DueRoute>> {
         Ok(self.transaction(|tables, now| {
+            let until = now.saturating_add(time::duration_millis(within));
             let mut oldest: BTreeMap<&Route, i64> = BTreeMap::new();
-            for job in tables.due(now) {
+            for job in tables.due(until) {
                 let run_at = time::to_millis(job.run_at);
                 let oldest = oldest.entry(&job.spec.route).or_insert(run_at);
                 *oldest = run_at.min(*oldest);
             }
             let due = |(route, run_at): (&Route, i64)| {
                 let paused = tables.paused_queues.contains(&route.queue);
-                DueRoute::new(route.clone(), paused, millis_between(run_at, now))
+                DueRoute::at(route.clone(), paused, run_at, now)
             };
             let mut routes: Vec<DueRoute> = oldest.into_iter().map(due).collect();
             DueRoute::sort(&mut routes);

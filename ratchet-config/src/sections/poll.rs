@@ -9,7 +9,9 @@ section! {
         /// The shortest delay between two polls for jobs.
         min: Option<Duration> as "duration", default "100ms", setting "poll_interval.min";
 
-        /// The longest delay between two polls of an idle node: what a lost wakeup costs.
+        /// The longest delay between two polls of an idle node, and between two looks of the leader
+        /// for due jobs: what a lost wakeup costs. An idle node that hears from the leader polls 15
+        /// times less often.
         max: Option<Duration> as "duration", default "1s", setting "poll_interval.max";
 
         /// How often the node looks for claims whose node is gone.

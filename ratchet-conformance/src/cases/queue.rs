@@ -181,7 +181,10 @@ cases! {
         cx.advance(999 * MILLI).await;
         assert_eq!(node.due_routes().await, []);
         cx.advance(MILLI).await;
-        let due = |paused, overdue| [DueRoute::new(route.clone(), paused, overdue)];
+        let due = |paused, overdue| {
+            let overdue = time::duration_millis(overdue);
+            [DueRoute::at(route.clone(), paused, 0, overdue)]
+        };
         assert_eq!(node.due_routes().await, due(false, Duration::ZERO));
         cx.advance(HOUR).await;
         assert_eq!(node.due_routes().await, due(false, HOUR));
@@ -194,6 +197,32 @@ cases! {
         assert_eq!(node.due_routes().await, due(false, left));
         node.act(late, JobAction::Cancel).await;
         assert_eq!(node.due_routes().await, []);
+    }
+
+    #[proves("queue.due")]
+    #[needs(Clock)]
+    async fn a_route_that_comes_due_in_the_given_time_is_listed_with_what_is_left(cx: &Cx) {
+        let node = cx.node().await;
+        let new = |queue: &str, delay| job().queue(queue).delay(delay);
+        node.add_all(&[new("late", MINUTE), new("early", SECOND), new("due", MILLI)])
+            .await;
+        cx.advance(MILLI).await;
+        let listed = async |within| -> Vec<(String, Duration)> {
+            let routes = node.due_routes_within(within).await;
+            let routes = routes.into_iter();
+            routes
+                .map(|due| (due.route.queue.to_string(), due.due_in))
+                .collect()
+        };
+        let due = ("due".to_owned(), Duration::ZERO);
+        let early = ("early".to_owned(), SECOND - MILLI);
+        let late = ("late".to_owned(), MINUTE - MILLI);
+        assert_eq!(listed(SECOND - 2 * MILLI).await, std::slice::from_ref(&due));
+        assert_eq!(listed(SECOND - MILLI).await, [due.clone(), early.clone()]);
+        assert_eq!(listed(MINUTE).await, [due, early, late]);
+        let overdue = |due: &DueRoute| due.overdue;
+        let overdue: Vec<Duration> = node.due_routes_within(MINUTE).await.iter().map(overdue).collect();
+        assert_eq!(overdue, [Duration::ZERO; 3]);
     }
 
     #[proves("queue.due")]

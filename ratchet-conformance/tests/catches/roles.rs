@@ -37,8 +37,8 @@ impl QueueStore for Sabotaged {
         self.inner.queues().await
     }
 
-    async fn due_routes(&self) -> Result<Vec<DueRoute>> {
-        let mut due = self.inner.due_routes().await?;
+    async fn due_routes(&self, within: Duration) -> Result<Vec<DueRoute>> {
+        let mut due = self.inner.due_routes(within).await?;
         due.retain(|due| !due.paused || !self.is(Sabotage::LeavesPausedRoutesOut));
         Ok(due)
     }

@@ -7,6 +7,7 @@ use crate::name::Name;
 use crate::store::LockInfo;
 use crate::stranded;
 use crate::time::Timestamp;
+use std::time::Duration;
 
 /// How many locks are read at once in search of those of roles.
 const ROLES: usize = 100;
@@ -61,7 +62,9 @@ impl Client {
     /// A failure of the store.
     pub async fn due_routes(&self) -> Result<Vec<DueRoute>> {
         let calls = &self.0.calls;
-        let list = calls.call("due_routes", |store| store.queues().due_routes());
+        let list = calls.call("due_routes", |store| {
+            store.queues().due_routes(Duration::ZERO)
+        });
         list.await
     }
 

@@ -118,7 +118,7 @@ impl VersionWatch {
                 Err(error) => backoff.failed(&error, fastrand::f64()).min(INTERVAL),
             };
             // Wakeups about a queue are of jobs.
-            let woken = async { while self.wakeups.next().await.queue.is_some() {} };
+            let woken = async { while !self.wakeups.next().await.is_for_all() {} };
             tokio::select! {
                 () = woken => {}
                 () = tokio::time::sleep(wait) => {}

@@ -65,16 +65,38 @@ impl Client {
     pub(crate) async fn wake_for<'a>(&self, jobs: impl Iterator<Item = &'a NewJob> + Clone) {
         let wakeups: HashSet<Wakeup> = self.wakeups(jobs).collect();
         for wakeup in wakeups {
-            match &self.0.node {
-                Some((node, wake_queue)) if wakeup.to == Some(*node) => {
-                    wake_queue.wake(wakeup.queue.as_ref());
-                }
-                Some((node, _)) if wakeup.to.is_some() => {
-                    self.notify(wakeup.from_node(*node), Self::NOTIFY).await;
-                }
-                _ => self.wake(wakeup).await,
+            self.send(wakeup).await;
+        }
+    }
+
+    /// Sends a wakeup to the nodes that it is for.
+    pub(crate) async fn send(&self, wakeup: Wakeup) {
+        match &self.0.node {
+            Some((node, wake_queue)) if wakeup.to == Some(*node) && !wakeup.is_beacon() => {
+                wake_queue.wake(wakeup.queue.as_ref());
+            }
+            Some((node, _)) if wakeup.to.is_some() => {
+                self.notify(wakeup.from_node(*node), Self::NOTIFY).await;
+            }
+            _ => self.wake(wakeup).await,
+        }
+    }
+
+    /// Wakes all nodes for due jobs of a route, or the next one in turn; none while no node that
+    /// takes them is known. This client's own node is not preferred: what it hands back for others,
+    /// such as a payload of a newer version, it would get again.
+    pub(crate) async fn wake_for_route(&self, route: &Route, all: bool) {
+        let mut wakeup = Wakeup::queue(route.queue.clone());
+        if !all {
+            if self.0.peers.ask() {
+                self.clone().read_peers().await;
+            }
+            wakeup.to = self.0.peers.choose(route, 1);
+            if wakeup.to.is_none() {
+                return;
             }
         }
+        self.send(wakeup).await;
     }
 
     /// Returns the wakeup for each of these jobs.
@@ -141,9 +163,12 @@ impl Client {
     }
 
     async fn notify(&self, wakeup: Wakeup, patience: Duration) {
+        let wakes = !wakeup.is_beacon();
         let notify = self.0.coordinator.notify(wakeup);
         let sent = tokio::time::timeout(patience, notify).await.is_ok();
-        metrics::wakeup_sent(sent);
+        if wakes {
+            metrics::wakeup_sent(sent);
+        }
         if !sent {
             tracing::debug!("a wakeup was given up: the coordinator hangs");
         }

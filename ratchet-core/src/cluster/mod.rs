@@ -96,6 +96,22 @@ impl Wakeup {
         self
     }
 
+    /// Creates the message by which a node tells the others that it looks for due jobs on behalf of
+    /// all. It asks no node to look, so it is addressed to the sender.
+    pub(crate) const fn beacon(node: NodeId) -> Self {
+        Self::any().from_node(node).to(node)
+    }
+
+    /// Returns whether this is a [`beacon`](Self::beacon).
+    pub(crate) fn is_beacon(&self) -> bool {
+        self.to.is_some() && self.to == self.source
+    }
+
+    /// Returns whether every node is to look in all queues.
+    pub(crate) const fn is_for_all(&self) -> bool {
+        self.queue.is_none() && self.to.is_none()
+    }
+
     /// Returns whether this node sent the wakeup itself.
     #[must_use]
     pub fn is_echo_of(&self, node: NodeId) -> bool {
@@ -152,6 +168,11 @@ impl WakeupStream {
     #[must_use]
     pub const fn never() -> Self {
         Self(None)
+    }
+
+    /// Returns whether no wakeup can come any more.
+    pub(crate) const fn is_never(&self) -> bool {
+        self.0.is_none()
     }
 
     /// Waits for the next wakeup. A stream that fell behind yields one wakeup about any queue in

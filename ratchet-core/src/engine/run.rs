@@ -14,6 +14,7 @@ use super::execute::suspects::Suspects;
 use super::lead::daemon::DaemonHandles;
 use super::lead::leader::LeaderHandles;
 use super::maintain::backlog::BacklogHandles;
+use super::maintain::due_watch::DueWatchHandles;
 use super::maintain::heartbeat::{self, HeartbeatHandles};
 use super::maintain::load::Gauge;
 use super::maintain::maintenance::MaintenanceHandles;
@@ -52,6 +53,7 @@ pub(super) struct Run {
     pub(super) reclaimer: Arc<ReclaimerHandles>,
     pub(super) maintenance: Arc<MaintenanceHandles>,
     pub(super) backlog: Arc<BacklogHandles>,
+    pub(super) due_watch: Arc<DueWatchHandles>,
     pub(super) recurring: Arc<RecurringHandles>,
     pub(super) stops: Stops,
 }
@@ -83,6 +85,7 @@ impl Run {
             reclaimer: Arc::new(parts.reclaimer(&heartbeat)),
             maintenance: Arc::new(parts.maintenance()),
             backlog: Arc::new(parts.backlog()),
+            due_watch: Arc::new(parts.due_watch()),
             recurring: Arc::new(parts.recurring()),
             heartbeat,
             identity: parts.identity,
@@ -305,6 +308,16 @@ impl Parts {
         BacklogHandles {
             common: Arc::clone(&self.shared.common),
             roles: Arc::clone(&self.shared.roles),
+        }
+    }
+
+    fn due_watch(&self) -> DueWatchHandles {
+        DueWatchHandles {
+            common: Arc::clone(&self.shared.common),
+            roles: Arc::clone(&self.shared.roles),
+            client: self.shared.client.clone(),
+            coordinator: Arc::clone(&self.shared.coordinator),
+            source: self.shared.source,
         }
     }
 

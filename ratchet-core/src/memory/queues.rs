@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use std::time::Duration;
 
 use super::MemoryStore;
 use super::tables::Row;
@@ -9,7 +10,7 @@ use crate::model::{DueRoute, QueueInfo};
 use crate::name::Name;
 use crate::route::Route;
 use crate::store::{Changed, QueueStore};
-use crate::time::millis_between;
+use crate::time;
 
 #[async_trait]
 impl QueueStore for MemoryStore {
@@ -36,19 +37,20 @@ impl QueueStore for MemoryStore {
         .await
     }
 
-    async fn due_routes(&self) -> Result<Vec<DueRoute>> {
+    async fn due_routes(&self, within: Duration) -> Result<Vec<DueRoute>> {
         self.call("due_routes", |tables, now| {
+            let until = now.saturating_add(time::duration_millis(within));
             let mut longest: BTreeMap<&Route, i64> = BTreeMap::new();
             for (route, _, jobs) in tables.pending_levels(|_| true) {
                 let first = jobs.first().map(|(run_at, _)| *run_at);
-                if let Some(run_at) = first.filter(|run_at| *run_at <= now) {
+                if let Some(run_at) = first.filter(|run_at| *run_at <= until) {
                     let longest = longest.entry(route).or_insert(run_at);
                     *longest = run_at.min(*longest);
                 }
             }
             let due = |(route, run_at): (&Route, i64)| {
                 let paused = tables.paused_queues.contains(&route.queue);
-                DueRoute::new(route.clone(), paused, millis_between(run_at, now))
+                DueRoute::at(route.clone(), paused, run_at, now)
             };
             let mut routes: Vec<DueRoute> = longest.into_iter().map(due).collect();
             DueRoute::sort(&mut routes);

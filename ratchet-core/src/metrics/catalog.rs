@@ -228,7 +228,7 @@ catalog! {
         "How long drains took until no claim was held; `interrupted`: bodies were told to stop; `abandoned`: claims were left for others to take back.";
     LOOP_PANICS: Counter "ratchet_loop_panics_total"
         [one_of("loop", &[
-            "heartbeat", "reclaimer", "settler", "reporter", "prefetch", "maintenance", "backlog", "recurring",
+            "heartbeat", "reclaimer", "settler", "reporter", "prefetch", "maintenance", "backlog", "due_watch", "recurring",
             "leader", "watchdog", "daemon", "gate", "slot", "poller"
         ])]
         "Loops of the engine that panicked and were begun again: a defect.";

@@ -1,17 +1,20 @@
 use std::time::Duration;
 
 use crate::route::Route;
+use crate::time::millis_between;
 
-/// A route of which a pending job is due.
+/// A route of which a pending job is due, or comes due soon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DueRoute {
-    /// Which.
+    /// The route.
     pub route: Route,
     /// Whether its queue is paused, so that its jobs cannot be claimed.
     pub paused: bool,
     /// For how long its longest-due pending job has been due, by the database's clock.
     pub overdue: Duration,
+    /// The time until its first pending job comes due; zero if one is due.
+    pub due_in: Duration,
 }
 
 impl DueRoute {
@@ -22,15 +25,30 @@ impl DueRoute {
             route,
             paused,
             overdue,
+            due_in: Duration::ZERO,
         }
     }
 
-    /// Brings routes into the order in which stores list them: the longest overdue first, and then
-    /// by route.
+    /// Creates a route whose first pending job is due at `run_at`, in milliseconds by a clock that
+    /// shows `now`.
+    #[must_use]
+    pub fn at(route: Route, paused: bool, run_at: i64, now: i64) -> Self {
+        Self {
+            route,
+            paused,
+            overdue: millis_between(run_at, now),
+            due_in: millis_between(now, run_at),
+        }
+    }
+
+    /// Brings routes into the order in which stores list them: the longest overdue first, then those
+    /// that come due first, and then by route.
     pub fn sort(routes: &mut [Self]) {
         routes.sort_by(|a, b| {
             let longest_first = b.overdue.cmp(&a.overdue);
-            longest_first.then_with(|| a.route.cmp(&b.route))
+            let first_due = a.due_in.cmp(&b.due_in);
+            let order = longest_first.then(first_due);
+            order.then_with(|| a.route.cmp(&b.route))
         });
     }
 }

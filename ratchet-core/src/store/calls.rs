@@ -31,7 +31,7 @@ macro_rules! store_calls {
                 once pause_queue(queue: &Name) -> Changed;
                 once resume_queue(queue: &Name) -> Changed;
                 idempotent queues() -> Vec<QueueInfo>;
-                idempotent due_routes() -> Vec<DueRoute>;
+                idempotent due_routes(within: Duration) -> Vec<DueRoute>;
                 idempotent count_due(queue: &Name, limit: u64) -> u64;
             }
             required NodeStore as nodes {

@@ -1,6 +1,7 @@
 use std::fmt::Debug;
 
 use async_trait::async_trait;
+use std::time::Duration;
 
 use crate::error::Result;
 use crate::model::{DueRoute, QueueInfo};
@@ -39,19 +40,20 @@ pub trait QueueStore: Debug + Send + Sync {
     /// A failure of the store.
     async fn queues(&self) -> Result<Vec<QueueInfo>>;
 
-    /// Lists the routes of which a pending job is due.
+    /// Lists the routes of which a pending job is due or comes due within this time.
     ///
     /// This is for looking every few seconds: it takes a few seeks in the claim index for each route
     /// and does not read the backlog.
     ///
     /// # Contract
-    /// - **[queue.due]** Exactly the routes with a pending job whose `run_at` has come, each once, in
-    ///   the order of [`DueRoute::sort`]: how long ago the first of them came due, and whether the
-    ///   queue is paused. Jobs that are blocked, paused, running or ended do not count.
+    /// - **[queue.due]** Exactly the routes with a pending job whose `run_at` has come or comes within
+    ///   `within`, each once, in the order of [`DueRoute::sort`]: how long ago the first of them came
+    ///   due or when it does, and whether the queue is paused. Jobs that are blocked, paused, running
+    ///   or ended do not count.
     ///
     /// # Errors
     /// A failure of the store.
-    async fn due_routes(&self) -> Result<Vec<DueRoute>>;
+    async fn due_routes(&self, within: Duration) -> Result<Vec<DueRoute>>;
 
     /// Counts the due jobs of a queue, but no further than `limit`.
     ///

@@ -164,7 +164,7 @@ async fn a_busy_node_wakes_another_for_what_it_enqueues() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_whose_node_has_died_is_found_by_the_next_poll() {
+async fn a_job_whose_node_has_died_is_found_by_the_second_look() {
     let world = World::new();
     // A node that never looks, and that the cluster still believes to live.
     let name = |text| Name::new("name", text).unwrap();
@@ -178,11 +178,14 @@ async fn a_job_whose_node_has_died_is_found_by_the_next_poll() {
     sleep(Duration::from_millis(100)).await;
     let node = world.start();
     let began = time::monotonic();
-    sleep(Duration::from_secs(5)).await;
+    // Between two looks of the leader, which come every second.
+    let between = Duration::from_millis(5_500);
+    sleep(between).await;
     let id = client.enqueue(job.another()).await.unwrap().id();
     world.ended(id).await;
-    let waited = began.elapsed() - Duration::from_secs(5);
-    let bound = Duration::from_millis(1_200);
+    let waited = began.elapsed() - between;
+    // The first look may wake the dead node as well; the second wakes all.
+    let bound = Duration::from_millis(2_100);
     assert!(
         waited > Duration::from_millis(20) && waited < bound,
         "{waited:?}"
@@ -202,8 +205,67 @@ async fn a_node_that_is_woken_for_its_jobs_polls_no_more_often_for_that() {
     calls.take("claim_next_batch");
     for _ in 0..100 {
         node.node.enqueue(job.another()).await.unwrap();
-        sleep(Duration::from_millis(800)).await;
+        // Never when the leader looks, which would see the job too.
+        sleep(Duration::from_millis(777)).await;
     }
     assert_eq!(calls.take("claim_next_batch"), 100);
     node.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_nodes_leave_looking_for_due_jobs_to_the_leader() {
+    for count in [1, 10, 100] {
+        let calls = Calls::default();
+        let world = calls.counted();
+        let nodes: Vec<Started> = (0..count).map(|_| world.start()).collect();
+        sleep(Duration::from_secs(60)).await;
+        calls.take("claim_next_batch");
+        calls.take("due_routes");
+        sleep(Duration::from_secs(60)).await;
+        // Each of the two pools of a node every 15 s.
+        let claims = calls.take("claim_next_batch");
+        assert!(claims <= 2 * 5 * count, "{claims} claims of {count} nodes");
+        let looks = calls.take("due_routes");
+        assert!((59..=61).contains(&looks), "{looks} looks");
+        for node in nodes {
+            node.stop().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_job_starts_when_it_is_due_on_nodes_that_poll_rarely() {
+    let world = World::new();
+    let nodes: Vec<Started> = (0..10).map(|_| world.start()).collect();
+    sleep(Duration::from_secs(60)).await;
+    let delay = Duration::from_millis(20_300);
+    let job = world.job("later", |_| async { Ok(()) }).delay(delay);
+    let began = time::monotonic();
+    let id = world.enqueue(job).await;
+    world.ended(id).await;
+    let late = began.elapsed() - delay;
+    assert!(late < Duration::from_millis(50), "{late:?} late");
+    for node in nodes {
+        node.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_whose_leader_died_poll_every_second_again() {
+    let calls = Calls::default();
+    let world = calls.counted();
+    let leader = world.start();
+    let follower = world.builder().promotable(false).system_concurrency(0);
+    let follower = Started::new(follower.build().unwrap());
+    sleep(Duration::from_secs(60)).await;
+    leader.kill().await;
+    calls.take("claim_next_batch");
+    // The last beacon counts for 12.5 s.
+    sleep(Duration::from_secs(15)).await;
+    let claims = calls.take("claim_next_batch");
+    assert!(claims <= 5, "{claims} claims while the beacon counts");
+    sleep(Duration::from_secs(60)).await;
+    let claims = calls.take("claim_next_batch");
+    assert!((54..=67).contains(&claims), "{claims} claims after it");
+    follower.stop().await.unwrap();
 }

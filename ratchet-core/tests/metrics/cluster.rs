@@ -239,7 +239,8 @@ pub(crate) async fn wakeups_are_sent_received_and_lost(metrics: &Metrics) {
     let transport = InProcessCoordinator::new();
     let builder = world.builder().coordinator(transport.clone());
     let node = Started::new(builder.build().unwrap());
-    sleep(10 * SECOND).await;
+    // Between two looks of the leader.
+    sleep(10 * SECOND + SECOND / 2).await;
     let client = Ratchet::client(Arc::new(world.store.clone()));
     let client = client.with_coordinator(transport.clone());
     let received = || metrics.sum(WAKEUPS_RECEIVED, &[("pool", "default")]);

@@ -21,8 +21,8 @@ FROM (SELECT route, state, count(*) AS jobs FROM {schema}.jobs GROUP BY route, s
 JOIN {schema}.routes AS route ON route.id = counted.route
 
 -- name: due_routes
--- The routes with due jobs, whether their queue is paused, and for how long the first job of each has
--- been due. [queue.due]
+-- The routes with jobs that are due within $1 milliseconds, whether their queue is paused, and for how
+-- long the first job of each has been due; negative if it is not due yet. [queue.due]
 -- One seek of jobs_claim per route and priority; no cost per job.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 SELECT route.queue, route.kind, route.capability, route.permit,
@@ -37,7 +37,7 @@ CROSS JOIN LATERAL (
         SELECT job.run_at
         FROM {schema}.jobs AS job
         WHERE job.state = 0 AND job.route = route.id AND job.priority = level.priority
-          AND job.run_at <= clock.now
+          AND job.run_at <= clock.now + $1::bigint
         ORDER BY job.run_at, job.id
         LIMIT 1
     ) AS due

@@ -196,12 +196,13 @@ pub(crate) async fn to_see_what_is_late_takes_a_seek_per_route_and_level(schema:
     let vacuum = "VACUUM ANALYZE {schema}.jobs";
     schema.execute(vacuum).await.unwrap();
     let sql = text(include_str!("../../src/sql/queues.sql"), "due_routes");
-    let prepare = format!("SET plan_cache_mode = force_generic_plan; PREPARE due AS {sql}");
+    let prepare =
+        format!("SET plan_cache_mode = force_generic_plan; PREPARE due (bigint) AS {sql}");
     schema.execute(&prepare).await.unwrap();
     let sql = text(include_str!("../../src/sql/queues.sql"), "count_due");
     let prepare = format!("PREPARE depth (text, bigint) AS {sql}");
     schema.execute(&prepare).await.unwrap();
-    let statements = ["due", "depth ('q', 10)"];
+    let statements = ["due (0)", "depth ('q', 10)"];
     let explain =
         |statement: &str| format!("EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE {statement}");
     // The plans are made for an empty table, and then used for a full one.

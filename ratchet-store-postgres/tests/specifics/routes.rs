@@ -99,7 +99,7 @@ pub(crate) async fn jobs_go_to_their_own_route_whatever_the_server_forgot(schema
                     _ => fire(store, &schema).await,
                 }
                 let context = format!("{lost:?}, way {way}");
-                let due = looking.due_routes().await.unwrap();
+                let due = looking.due_routes(Duration::ZERO).await.unwrap();
                 let kinds = due.iter().map(|one| one.route.kind.as_str());
                 assert!(kinds.clone().any(|kind| kind == "mine"), "{context}");
                 assert!(kinds.clone().all(|kind| kind != "other"), "{context}");

@@ -31,7 +31,7 @@ pub(crate) async fn a_standby_can_be_read_and_says_so(schema: Arc<Schema>) {
     let filter = JobFilter::all().queue(job().spec().route.queue.clone());
     let listed = standby.list(&filter, &PageRequest::first(9)).await.unwrap();
     assert_eq!(listed.jobs.len(), 1);
-    assert_eq!(standby.due_routes().await.unwrap().len(), 1);
+    assert_eq!(standby.due_routes(Duration::ZERO).await.unwrap().len(), 1);
     assert_eq!(QueueStore::queues(&standby).await.unwrap().len(), 1);
     let findings = standby.findings().await.unwrap();
     let told = findings.iter().find(|finding| finding.code == "read_only");

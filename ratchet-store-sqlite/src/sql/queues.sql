@@ -19,7 +19,7 @@ SELECT queue FROM ratchet_paused_queues
 SELECT route, state, count(*) FROM ratchet_jobs GROUP BY route, state
 
 -- name: due_routes
--- The routes with due jobs, whether their queue is paused, and when the first job of each became due.
+-- The routes with jobs that are due by ?1, whether their queue is paused, and when the first job of each is due.
 -- [queue.due] One seek of ratchet_jobs_claim per route and priority; no cost per job.
 WITH level (priority) AS (VALUES (4), (3), (2), (1), (0)),
 head (route, queue, run_at) AS (

@@ -5,6 +5,7 @@ use ratchet_conformance::kit::{claim_all, enqueue};
 use ratchet_core::model::{JobFilter, PageRequest};
 use ratchet_core::store::{DiagnosticStore, JobStore, QueueStore};
 use ratchet_core::{Name, NewJob};
+use std::time::Duration;
 
 use crate::Place;
 
@@ -22,13 +23,13 @@ async fn jobs_go_to_their_own_route_whatever_the_file_has_lost() {
         let store = place.open().await;
         enqueue(&store, of("first")).await;
         enqueue(&store, of("mine")).await;
-        store.due_routes().await.unwrap();
+        store.due_routes(Duration::ZERO).await.unwrap();
         place.sql().execute_batch(CLEAR).unwrap();
         if taken {
             place.sql().execute(TAKE, []).unwrap();
         }
         let id = enqueue(&store, of("mine")).await;
-        let due = store.due_routes().await.unwrap();
+        let due = store.due_routes(Duration::ZERO).await.unwrap();
         let kinds: Vec<&str> = due.iter().map(|one| one.route.kind.as_str()).collect();
         assert_eq!(kinds, ["mine"], "taken: {taken}");
         let filter = JobFilter::all().kind(Name::new("kind", "mine").unwrap());

@@ -30,10 +30,11 @@ FROM (SELECT route, state, COUNT_BIG(*) AS jobs FROM {schema}.jobs GROUP BY rout
 JOIN {schema}.routes AS route ON route.id = counted.route
 
 -- name: due_routes
--- The routes with due jobs, whether their queue is paused (1), and for how long the first job of each has
--- been due. [queue.due]
+-- The routes with jobs that are due within @P1 milliseconds, whether their queue is paused (1), and for
+-- how long the first job of each has been due; negative if it is not due yet. [queue.due]
 -- One seek of jobs_claim per route and priority; no cost per job.
 DECLARE @now bigint = {now};
+DECLARE @until bigint = @now + @P1;
 SELECT route.queue, route.kind, route.capability, route.permit,
        CASE WHEN paused.queue IS NULL THEN 0 ELSE 1 END, @now - head.run_at
 FROM {schema}.routes AS route
@@ -44,7 +45,7 @@ CROSS APPLY (
         SELECT TOP (1) job.run_at
         FROM {schema}.jobs AS job WITH (INDEX(jobs_claim), ROWLOCK{passing})
         WHERE job.state = 0 AND job.route = route.id AND job.priority = level.priority
-          AND job.run_at <= @now
+          AND job.run_at <= @until
         ORDER BY job.run_at, job.id
     ) AS due
 ) AS head

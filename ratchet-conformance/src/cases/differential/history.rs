@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
+use std::time::Duration;
 
 use ratchet_core::memory::{ManualClock, MemoryStore};
 use ratchet_core::model::{
@@ -168,7 +169,7 @@ async fn observe(store: &dyn Store, recurring: bool) -> Observed {
         nodes: ok(store.nodes().nodes().await),
         locks,
         listed_locks: ok(store.locks().list_locks(None, 100).await),
-        due: ok(store.queues().due_routes().await),
+        due: ok(store.queues().due_routes(Duration::from_secs(60)).await),
         permits: match store.permits() {
             None => None,
             Some(permits) => Some(ok(permits.permits().await)),

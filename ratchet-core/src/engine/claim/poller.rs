@@ -5,6 +5,10 @@
 //! had been due for a while `poll_interval.min`, then longer up to `poll_interval.max`, each delay
 //! moved a little at random. A wakeup cuts the wait. A store that fails is asked again with growing
 //! delays.
+//!
+//! While another loop looks for due jobs on behalf of all nodes and this node hears of it, an idle
+//! poller polls only every [`QUIET`] times `poll_interval.max`: see
+//! [`due_watch`](crate::engine::maintain::due_watch).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,6 +23,7 @@ use crate::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
 use crate::engine::common::Common;
 use crate::engine::execute::running::RunningSet;
 use crate::engine::lead::gate::Gate;
+use crate::engine::maintain::due_watch::Watched;
 use crate::engine::membership::heartbeat_interval::HeartbeatInterval;
 use crate::engine::membership::identity::Identity;
 use crate::engine::pools::counters::Counters;
@@ -38,6 +43,9 @@ use crate::time::{self, millis_between, to_millis};
 const GROWTH: f64 = 1.5;
 /// By how much a wait is moved at random, either way.
 const JITTER: f64 = 0.1;
+/// How many times longer than `poll_interval.max` the wait of an idle poller is while another loop
+/// looks for due jobs. With the default 15 s: what a lost wakeup costs if the leader is lost too.
+const QUIET: u32 = 15;
 /// The most jobs to ask for at once: enough to spread the cost of a call, and a third of what a
 /// node may hold by default, so that one batch is claimed while another runs and a third is
 /// settled. On PostgreSQL 256 drained 0.68 of the floor, 320 reached 0.73, and 512, where claims
@@ -67,6 +75,7 @@ pub(crate) async fn run(run: Arc<PollerHandles>, pool: usize) {
     let mut poller = Poller::new(&run, pool);
     let mut wakeups = run.coordinator.subscribe();
     let seat = run.wake_queue.seat(pool.index);
+    let mut watched = Watched::default();
     while !run.draining.is_cancelled() {
         seat.set_room(0);
         if let Some(gate) = run.gate.closed() {
@@ -104,7 +113,21 @@ pub(crate) async fn run(run: Arc<PollerHandles>, pool: usize) {
             pool.metrics.poll_delay(wait);
         }
         seat.set_room(if poller.failing { 0 } else { free() });
-        if !wait.is_zero() && idle(&run, pool, &seat, wait, poller.failing, &mut wakeups).await {
+        if wait.is_zero() {
+            continue;
+        }
+        let longest = poller.longest_wait(&run, pool, wait);
+        let failing = poller.failing;
+        let idle = idle(
+            &run,
+            pool,
+            &seat,
+            (wait, longest),
+            failing,
+            &mut wakeups,
+            &mut watched,
+        );
+        if idle.await {
             poller.wake();
         }
     }
@@ -185,6 +208,17 @@ impl Poller {
         let next = throttles.next().filter(|_| !self.failing);
         let next = next.map_or(self.due_at, |at| at.min(self.due_at));
         next.saturating_duration_since(time::monotonic())
+    }
+
+    /// Returns how long to wait instead of `wait` while another loop looks for due jobs. It is longer
+    /// once several polls in a row have found nothing.
+    fn longest_wait(&self, run: &PollerHandles, pool: &RunPool, wait: Duration) -> Duration {
+        let longest = run.common.config.poll_max;
+        if self.failing || self.delay < longest || pool.throttles.next().is_some() {
+            return wait;
+        }
+        let jitter = 1.0 + JITTER * (2.0 * run.common.random() - 1.0);
+        (longest * QUIET).mul_f64(jitter)
     }
 
     /// Asks for jobs of these kinds. Returns how many there were, if the store answered, and how
@@ -287,29 +321,38 @@ fn accept(run: &PollerHandles, pool: &RunPool, batch: Vec<Ready>) {
     }
 }
 
-/// Waits; a wakeup cuts the wait unless the store is failing, and then this says so.
+/// Waits for the first of these times, and on until the second while another loop looks for due
+/// jobs. A wakeup cuts the wait unless the store is failing, and then this says so.
 async fn idle(
     run: &PollerHandles,
     pool: &RunPool,
     seat: &Seat<'_>,
-    wait: Duration,
+    (wait, longest): (Duration, Duration),
     failing: bool,
     wakeups: &mut WakeupStream,
+    watched: &mut Watched,
 ) -> bool {
-    let sleep = tokio::time::sleep(wait);
-    tokio::pin!(sleep);
+    let began = time::monotonic();
+    let mut waited = wait;
     loop {
         tokio::select! {
             biased;
             () = run.draining.cancelled() => return false,
             () = seat.woken(), if !failing => return true,
             wakeup = wakeups.next(), if !failing => {
-                if concerns(run, pool, &wakeup) {
+                if wakeup.is_beacon() {
+                    watched.heard();
+                } else if concerns(run, pool, &wakeup) {
                     metrics::wakeup_received(&pool.share().name);
                     return true;
                 }
             }
-            () = &mut sleep => return false,
+            () = tokio::time::sleep_until(began + waited) => {
+                if waited >= longest || !watched.is_fresh() {
+                    return false;
+                }
+                waited = longest.min(waited + run.common.config.poll_max);
+            }
         }
     }
 }

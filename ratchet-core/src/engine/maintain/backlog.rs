@@ -95,7 +95,9 @@ async fn pass(
     queues: impl Iterator<Item = &Name>,
 ) -> Result<Vec<(u64, Duration)>> {
     let calls = &run.common.calls;
-    let due = calls.call("due_routes", |store| store.queues().due_routes());
+    let due = calls.call("due_routes", |store| {
+        store.queues().due_routes(Duration::ZERO)
+    });
     let mut oldest: BTreeMap<Name, Duration> = BTreeMap::new();
     for due in due.await?.into_iter().filter(|due| !due.paused) {
         let longest = oldest.entry(due.route.queue).or_default();

@@ -1,6 +1,7 @@
 //! Maintains the node and the cluster: heartbeats, what dead nodes held, recurring jobs, old jobs.
 
 pub(super) mod backlog;
+pub(super) mod due_watch;
 pub(super) mod heartbeat;
 #[cfg(feature = "sysinfo")]
 pub(super) mod load;

@@ -304,7 +304,7 @@ async fn idle(
             () = run.wake_queue.recurring_woken() => return,
             wakeup = wakeups.next() => {
                 // Wakeups about a queue are of jobs.
-                if wakeup.queue.is_none() && !wakeup.is_echo_of(run.source) {
+                if wakeup.is_for_all() && !wakeup.is_echo_of(run.source) {
                     break;
                 }
             }

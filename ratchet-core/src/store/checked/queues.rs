@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::model::{DueRoute, QueueInfo};
 use crate::name::Name;
 use crate::store::{Changed, QueueStore, Store};
+use std::time::Duration;
 
 #[async_trait]
 impl<S: Store + ?Sized> QueueStore for Checked<S> {
@@ -22,8 +23,8 @@ impl<S: Store + ?Sized> QueueStore for Checked<S> {
         self.call("queues", || self.store.queues().queues()).await
     }
 
-    async fn due_routes(&self) -> Result<Vec<DueRoute>> {
-        self.call("due_routes", || self.store.queues().due_routes())
+    async fn due_routes(&self, within: Duration) -> Result<Vec<DueRoute>> {
+        self.call("due_routes", || self.store.queues().due_routes(within))
             .await
     }
 

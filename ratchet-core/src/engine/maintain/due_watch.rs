@@ -1,0 +1,162 @@
+//! Looks for due jobs on behalf of all nodes, so that idle nodes need not.
+//!
+//! Only the leader of the maintenance role does it: every `poll_interval.max`, and sooner when a job
+//! comes due. For each route with due jobs it wakes one node, as a client does that enqueues one.
+//! Jobs that are still due after that need more nodes, or cannot be claimed now: all nodes are woken
+//! at the second, the fourth, the eighth look, and so on.
+//!
+//! Every [`BEACON`] it tells all nodes that it looks. A poller that hears it polls less often.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::client::{Client, RetryDelays};
+use crate::cluster::{ClusterCoordinator, Leadership, Wakeup};
+use crate::engine::common::Common;
+use crate::engine::lead::roles::{MAINTENANCE, Roles};
+use crate::error::Result;
+use crate::id::NodeId;
+use crate::model::DueRoute;
+use crate::route::Route;
+use crate::time;
+
+/// How often the nodes are told that this one looks.
+pub(crate) const BEACON: Duration = Duration::from_secs(5);
+/// How many times longer than a look the rest after it is, so that a slow database is asked seldom.
+const REST: u32 = 20;
+
+/// The handles that the watch uses.
+pub(crate) struct DueWatchHandles {
+    pub(crate) common: Arc<Common>,
+    pub(crate) roles: Arc<Roles>,
+    pub(crate) client: Client,
+    pub(crate) coordinator: Arc<dyn ClusterCoordinator>,
+    /// What the node's own wakeups carry as their source.
+    pub(crate) source: NodeId,
+}
+
+/// Looks for as long as the node runs.
+pub(crate) async fn run(run: Arc<DueWatchHandles>) {
+    let leadership = run.roles.leadership(MAINTENANCE);
+    // Without wakeups between the nodes, each has to look.
+    let Some(leadership) = leadership.filter(|_| !run.coordinator.subscribe().is_never()) else {
+        return std::future::pending().await;
+    };
+    let mut watch = leadership.watch();
+    loop {
+        let term = watch.elected().await;
+        tokio::select! {
+            biased;
+            () = watch.lost(term) => {}
+            () = look_out(&run, leadership) => {}
+        }
+    }
+}
+
+async fn look_out(run: &DueWatchHandles, leadership: &Leadership) {
+    let mut backoff = RetryDelays::of("due_watch");
+    let mut looks = Looks::default();
+    let mut next_beacon = time::monotonic();
+    loop {
+        let began = time::monotonic();
+        if leadership.is_leader() && began >= next_beacon {
+            run.client.send(Wakeup::beacon(run.source)).await;
+            next_beacon = began + BEACON;
+        }
+        let wait = match look(run, &mut looks).await {
+            Ok(wait) => {
+                backoff.reset();
+                wait.max(began.elapsed() * REST)
+            }
+            Err(error) => backoff.failed(&error, run.common.random()),
+        };
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// Looks once, and returns how long to wait before the next look.
+async fn look(run: &DueWatchHandles, looks: &mut Looks) -> Result<Duration> {
+    let config = &run.common.config;
+    let within = config.poll_max;
+    let calls = &run.common.calls;
+    let routes = calls.call("due_routes", |store| store.queues().due_routes(within));
+    let routes = routes.await?;
+    let mut routes: Vec<DueRoute> = routes.into_iter().filter(|due| !due.paused).collect();
+    let upcoming = routes
+        .iter()
+        .map(|due| due.due_in)
+        .filter(|left| !left.is_zero());
+    // A clock that is a little behind would show the job as not due yet.
+    let wait = upcoming
+        .min()
+        .map_or(within, |left| left + Duration::from_millis(1));
+    routes.retain(|due| due.due_in.is_zero());
+    for (route, all) in looks.see(routes.into_iter().map(|due| due.route)) {
+        run.client.wake_for_route(&route, all).await;
+    }
+    Ok(wait.clamp(config.poll_min, config.poll_max))
+}
+
+/// In how many looks in a row a route had due jobs.
+#[derive(Debug, Default)]
+struct Looks(HashMap<Route, u32>);
+
+impl Looks {
+    /// Counts the routes that have due jobs now, and returns them with whether all nodes are to be
+    /// woken.
+    fn see(&mut self, due: impl Iterator<Item = Route>) -> Vec<(Route, bool)> {
+        let mut before = std::mem::take(&mut self.0);
+        due.map(|route| {
+            let looks = before.remove(&route).unwrap_or(0).saturating_add(1);
+            self.0.insert(route.clone(), looks);
+            (route, looks > 1 && looks.is_power_of_two())
+        })
+        .collect()
+    }
+}
+
+/// Whether a node that looks for due jobs was heard of lately.
+#[derive(Debug, Default)]
+pub(crate) struct Watched(Option<Instant>);
+
+impl Watched {
+    /// How long one beacon counts: one that is lost does no harm.
+    const FRESH: Duration = Duration::from_millis(2 * 5_000 + 2_500);
+
+    /// Notes that a beacon was heard.
+    pub(crate) fn heard(&mut self) {
+        self.0 = Some(time::monotonic());
+    }
+
+    /// Returns whether one was heard lately enough.
+    pub(crate) fn is_fresh(&self) -> bool {
+        let now = time::monotonic();
+        self.0.is_some_and(|heard| now < heard + Self::FRESH)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NewJob;
+
+    #[test]
+    fn all_nodes_are_woken_at_looks_that_double() {
+        let route = |kind: &str| NewJob::new(kind, &()).spec().route.clone();
+        let mut looks = Looks::default();
+        let mut wakes_all = |kinds: &[&str]| -> Vec<bool> {
+            let seen = looks.see(kinds.iter().map(|kind| route(kind)));
+            seen.into_iter().map(|(_, all)| all).collect()
+        };
+        let ten: Vec<bool> = (0..10).flat_map(|_| wakes_all(&["a"])).collect();
+        let at: Vec<usize> = (1..=10).filter(|look| ten[look - 1]).collect();
+        assert_eq!(at, [2, 4, 8]);
+        assert_eq!(wakes_all(&["b", "a"]), [false, false]);
+        assert_eq!(wakes_all(&["b"]), [true]);
+        // Not due in between: counted anew.
+        assert_eq!(wakes_all(&["a"]), [false]);
+    }
+}
