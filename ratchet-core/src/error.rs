@@ -61,6 +61,14 @@ impl InvalidInput {
 }
 
 /// One thing that is wrong with settings: a sentence with the values, and the settings they are of.
+///
+/// ```
+/// use ratchet::{MemoryStore, Ratchet};
+///
+/// let store = std::sync::Arc::new(MemoryStore::new());
+/// let error = Ratchet::builder(store).concurrency(0).build().unwrap_err();
+/// assert!(error.to_string().contains("concurrency is 0"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct SettingProblem {
@@ -109,6 +117,18 @@ impl From<InvalidInput> for SettingProblem {
 }
 
 /// Why a schema does not fit this program. Each needs a different remedy.
+///
+/// ```
+/// # async fn example(url: &str) {
+/// use ratchet::{ConnectError, SchemaProblem, StoreErrorKind};
+///
+/// if let Err(ConnectError::Store(error)) = ratchet::connect(url).await
+///     && error.kind() == StoreErrorKind::SchemaMismatch(SchemaProblem::Newer)
+/// {
+///     eprintln!("a newer version of Ratchet has migrated this database");
+/// }
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SchemaProblem {

@@ -68,6 +68,14 @@ fn next_in_order() -> Uuid {
 }
 
 /// Identifies a batch of jobs for ever. Like that of a job it sorts by when it was made.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// let batch = client.create_batch().await?;
+/// let text = batch.to_string();
+/// assert_eq!(text.parse::<ratchet::BatchId>()?, batch);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BatchId(Uuid);
 
@@ -96,6 +104,20 @@ impl Incarnation {
 
 /// Identifies one run of a node: random at every start, so that a restarted process is never
 /// mistaken for the one before it.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// use ratchet::NodeStatus;
+///
+/// for node in client.nodes().await? {
+///     if node.status == NodeStatus::Active {
+///         let load = &node.load;
+///         println!("{} {}: {} of {}", node.label, node.node, load.running, load.capacity);
+///         println!("  takes the kinds {:?}", node.profile.kinds);
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId(Uuid);
 
@@ -203,6 +225,17 @@ impl ClaimToken {
 }
 
 /// The fencing token of one tenure of a lock: strictly larger at every change of owner, for ever.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// for (name, lock) in client.locks().await? {
+///     match lock.holder {
+///         Some(held) => println!("{name}: {} for {:?}", held.owner, held.remaining),
+///         None => println!("{name}: free, last fence {}", lock.fence.0),
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Fence(pub u64);
 

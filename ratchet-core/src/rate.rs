@@ -20,6 +20,14 @@ pub const MICROS: i64 = 1_000;
 /// At most this many starts in a time.
 ///
 /// In any stretch of time `t` there are at most `burst` and `t / per · limit` more.
+///
+/// ```
+/// use std::time::Duration;
+/// use ratchet::Rate;
+///
+/// let rate = Rate::new(100, Duration::from_secs(60));
+/// # drop(rate);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
     limit: u32,

@@ -7,6 +7,14 @@ use crate::name::Name;
 /// What decides whether a node may claim a job: its queue, its kind, the capability it requires,
 /// and the resource whose permit it needs. A store has few routes and many jobs, so it can keep its
 /// claim index per route and never read a job that the claimer could not take.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// for due in client.due_routes().await? {
+///     println!("{}/{}: {:?} overdue", due.route.queue, due.route.kind, due.overdue);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route {
     /// The queue the job is in.

@@ -227,6 +227,15 @@ impl JobAction {
 }
 
 /// See [`JobState::respond`].
+///
+/// ```
+/// use ratchet::{JobAction, JobState, Response};
+///
+/// let cancels = |state: JobState| state.respond(JobAction::Cancel);
+/// assert_eq!(cancels(JobState::Pending), Response::Become(JobState::Cancelled));
+/// assert_eq!(cancels(JobState::Running), Response::RequestCancel);
+/// assert_eq!(cancels(JobState::Succeeded), Response::Refuse);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response {
     /// The job changes to this state at once.

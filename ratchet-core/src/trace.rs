@@ -4,6 +4,15 @@ use crate::error::InvalidInput;
 
 /// The trace a job was enqueued in: the `traceparent` and `tracestate` header values of
 /// W3C Trace Context, level 1.
+///
+/// ```
+/// use ratchet::TraceContext;
+///
+/// let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+/// let trace = TraceContext::new(parent)?;
+/// # drop(trace);
+/// # Ok::<(), ratchet::BoxError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceContext {
     traceparent: String,

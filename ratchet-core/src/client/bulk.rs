@@ -175,6 +175,13 @@ impl Bulk {
 }
 
 /// What a [`Bulk`] has done.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client, batch: ratchet::BatchId) -> Result<(), ratchet::BoxError> {
+/// let counts = client.cancel_batch(batch).await?;
+/// println!("{} cancelled, {} asked to stop", counts.changed, counts.cancel_requested);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BulkCounts {

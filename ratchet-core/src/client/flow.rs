@@ -76,6 +76,15 @@ impl fmt::Debug for Workflow {
 }
 
 /// A job of a [`Workflow`].
+///
+/// ```
+/// use ratchet::{NewJob, Workflow};
+///
+/// let flow = Workflow::new();
+/// let fetch = flow.add(NewJob::new("fetch", &1));
+/// let report = flow.add(NewJob::new("report", &1)).after(&fetch);
+/// println!("the report is {}", report.id());
+/// ```
 #[derive(Clone, Debug)]
 pub struct Step {
     flow: Workflow,

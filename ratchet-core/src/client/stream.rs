@@ -12,6 +12,18 @@ const BATCH: usize = 1_000;
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
 /// What became of the jobs of a stream.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// use ratchet::NewJob;
+///
+/// let jobs = futures_util::stream::iter((0..100_000).map(|n| NewJob::new("resize", &n)));
+/// match client.enqueue_stream(jobs).await {
+///     Ok(counts) => println!("{} created", counts.created),
+///     Err(error) => println!("stopped after {}: {error}", error.before.created),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamCounts {
@@ -22,6 +34,18 @@ pub struct StreamCounts {
 }
 
 /// Why [`Client::enqueue_stream`] ended before its stream.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// use ratchet::NewJob;
+///
+/// let jobs = futures_util::stream::iter((0..100_000).map(|n| NewJob::new("resize", &n)));
+/// match client.enqueue_stream(jobs).await {
+///     Ok(counts) => println!("{} created", counts.created),
+///     Err(error) => println!("stopped after {}: {error}", error.before.created),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error("after {} jobs: {source}", .before.created + .before.duplicates)]
 #[non_exhaustive]

@@ -6,6 +6,16 @@ use super::{ClusterCoordinator, Wakeup, WakeupStream};
 /// Carries wakeups between the nodes and clients of one process.
 ///
 /// Clones share the transport.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ratchet::{InProcessCoordinator, MemoryStore, Ratchet};
+///
+/// let store = Arc::new(MemoryStore::new());
+/// let coordinator = InProcessCoordinator::new();
+/// let client = Ratchet::client(store).with_coordinator(coordinator);
+/// # drop(client);
+/// ```
 #[derive(Clone, Debug)]
 pub struct InProcessCoordinator(broadcast::Sender<Wakeup>);
 

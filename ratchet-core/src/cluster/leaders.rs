@@ -10,6 +10,15 @@ pub(crate) const PREFIX: &str = "leader/";
 
 /// A role and its leader, as the row of the role's lock has it. A row has one owner, who leads
 /// until the lock expires. So a role never shows two leaders, nor one whose tenure is over.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// let nodes = client.nodes().await?;
+/// for leader in client.leaders(&nodes).await? {
+///     println!("{}: {:?}", leader.role, leader.node);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {

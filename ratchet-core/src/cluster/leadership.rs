@@ -16,6 +16,18 @@ use crate::time;
 /// not lead. That holds whether or not the database can be reached, and even if the process was
 /// suspended and has not run since. A write made as the leader can still reach the database too
 /// late: give such writes the [`guard`](Self::guard).
+///
+/// ```
+/// # async fn example(leadership: ratchet::Leadership) {
+/// let mut watch = leadership.watch();
+/// while let Some(term) = watch.changed().await {
+///     println!("leads in term {}", term.0);
+///     if let Some(guard) = leadership.guard() {
+///         println!("writes are guarded by {}", guard.lock);
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Leadership(Arc<Inside>);
 
@@ -209,6 +221,18 @@ impl Leadership {
 }
 
 /// Watches the changes of a [`Leadership`].
+///
+/// ```
+/// # async fn example(leadership: ratchet::Leadership) {
+/// let mut watch = leadership.watch();
+/// while let Some(term) = watch.changed().await {
+///     println!("leads in term {}", term.0);
+///     if let Some(guard) = leadership.guard() {
+///         println!("writes are guarded by {}", guard.lock);
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct LeadershipWatch {
     leadership: Leadership,

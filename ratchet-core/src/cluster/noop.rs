@@ -3,6 +3,16 @@ use async_trait::async_trait;
 use super::{ClusterCoordinator, Wakeup, WakeupStream};
 
 /// Carries no wakeups: nodes find each other's jobs by polling.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ratchet::{MemoryStore, NoopCoordinator, Ratchet};
+///
+/// // Jobs are found by polling only.
+/// let store = Arc::new(MemoryStore::new());
+/// let client = Ratchet::client(store).with_coordinator(NoopCoordinator);
+/// # drop(client);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoopCoordinator;
 

@@ -289,6 +289,18 @@ impl Drop for OnlyRun<'_> {
 }
 
 /// The reason why a node stopped running, or did not start.
+///
+/// ```
+/// # async fn example(node: ratchet::Node) {
+/// use ratchet::RunError;
+///
+/// match node.run().await {
+///     Ok(()) => println!("drained"),
+///     Err(RunError::Displaced { .. }) => eprintln!("another node has this node's label"),
+///     Err(error) => eprintln!("{error}"),
+/// }
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {

@@ -50,6 +50,14 @@ pub struct NodeStats {
 }
 
 /// A [pool](crate::Pool) of a node, and what it has done since the node was built.
+///
+/// ```
+/// # fn example(node: &ratchet::Node) {
+/// for pool in node.pools() {
+///     println!("{}: {} claimed in {} calls", pool.name, pool.claimed, pool.claim_calls);
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {

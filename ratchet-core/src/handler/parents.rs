@@ -8,6 +8,14 @@ use crate::model::{BatchRecord, Detail, JobRecord, Link, Parent};
 use crate::state::JobState;
 
 /// A job that another one waited for, as its body sees it.
+///
+/// ```
+/// # async fn example(ctx: &ratchet::JobContext) -> Result<(), ratchet::BoxError> {
+/// for parent in ctx.parents().await? {
+///     println!("{}: {:?}", parent.id, parent.state());
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ParentJob {
@@ -44,6 +52,14 @@ fn decode<T: DeserializeOwned>(field: &'static str, json: &Json) -> Result<T, In
 }
 
 /// A batch that a job waited for, as its body sees it.
+///
+/// ```
+/// # async fn example(ctx: &ratchet::JobContext) -> Result<(), ratchet::BoxError> {
+/// for batch in ctx.batches().await? {
+///     println!("{}: {:?}", batch.id, batch.record);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ParentBatch {

@@ -13,6 +13,19 @@ use crate::state::JobState;
 use crate::time::Timestamp;
 
 /// A job in the archive.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// use ratchet::{ArchiveFilter, PageRequest};
+///
+/// if let Some(archive) = client.archive() {
+///     let page = archive.list(&ArchiveFilter::all(), &PageRequest::first(100)).await?;
+///     for archived in &page.jobs {
+///         println!("{} {}", archived.job.id, archived.archived_at);
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArchivedJob {
@@ -63,6 +76,19 @@ impl ArchivedJob {
 }
 
 /// Which archived jobs: all that match every given part.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// use ratchet::{ArchiveFilter, PageRequest};
+///
+/// if let Some(archive) = client.archive() {
+///     let page = archive.list(&ArchiveFilter::all(), &PageRequest::first(100)).await?;
+///     for archived in &page.jobs {
+///         println!("{} {}", archived.job.id, archived.archived_at);
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArchiveFilter {
@@ -123,6 +149,19 @@ impl ArchiveFilter {
 }
 
 /// A page of archived jobs.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// use ratchet::{ArchiveFilter, PageRequest};
+///
+/// if let Some(archive) = client.archive() {
+///     let page = archive.list(&ArchiveFilter::all(), &PageRequest::first(100)).await?;
+///     for archived in &page.jobs {
+///         println!("{} {}", archived.job.id, archived.archived_at);
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchivePage {
     /// The jobs, in order.

@@ -14,6 +14,14 @@ use std::time::Duration;
 /// It is created open; jobs join it at their enqueue while it is open. Closed, it has ended once
 /// all of them have. A child counts once, by the state in which it first ended: a dead letter that
 /// is requeued stays counted as failed.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client, batch: ratchet::BatchId) -> Result<(), ratchet::BoxError> {
+/// if let Some(record) = client.batch(batch).await? {
+///     println!("{} of {} succeeded", record.succeeded, record.total);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BatchRecord {

@@ -71,6 +71,17 @@ impl JobSelector {
 }
 
 /// What an action did to one job.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
+/// use ratchet::{JobAction, JobSelector};
+///
+/// let selected = JobSelector::Ids(vec![job]);
+/// for acted in client.act(&selected, JobAction::Cancel).await? {
+///     println!("{}: {:?}", acted.job, acted.outcome);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acted {
     /// The job.

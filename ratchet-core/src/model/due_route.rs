@@ -4,6 +4,14 @@ use crate::route::Route;
 use crate::time::millis_between;
 
 /// A route of which a pending job is due, or comes due soon.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// for due in client.due_routes().await? {
+///     println!("{}/{}: {:?} overdue", due.route.queue, due.route.kind, due.overdue);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DueRoute {

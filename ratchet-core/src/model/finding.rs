@@ -8,6 +8,18 @@ use std::time::Duration;
 use crate::error::StoreErrorKind;
 
 /// How bad a [`Finding`] is.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// use ratchet::Severity;
+///
+/// for finding in client.findings().await?.unwrap_or_default() {
+///     if finding.severity == Severity::Error {
+///         println!("{}: {:?}", finding.summary, finding.remedy);
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// Good to know.
@@ -31,6 +43,18 @@ impl Severity {
 }
 
 /// Something that a store has found out about its database.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// use ratchet::Severity;
+///
+/// for finding in client.findings().await?.unwrap_or_default() {
+///     if finding.severity == Severity::Error {
+///         println!("{}: {:?}", finding.summary, finding.remedy);
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {

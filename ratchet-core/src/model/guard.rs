@@ -6,6 +6,18 @@ use crate::name::Name;
 /// A leader that was deposed without noticing, because it was suspended or cut off, still has the
 /// guard of its own term; the store compares it with the lock in the write itself, so such a write
 /// changes nothing.
+///
+/// ```
+/// # async fn example(leadership: ratchet::Leadership) {
+/// let mut watch = leadership.watch();
+/// while let Some(term) = watch.changed().await {
+///     println!("leads in term {}", term.0);
+///     if let Some(guard) = leadership.guard() {
+///         println!("writes are guarded by {}", guard.lock);
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guard {
     /// The lock.

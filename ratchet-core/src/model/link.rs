@@ -202,6 +202,14 @@ impl fmt::Display for Parent {
 }
 
 /// One thing that a job waits for.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
+/// for link in client.parents_of(job).await? {
+///     println!("waits for {:?}: {:?}", link.after, link.state);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum After {
     /// The end of a job.
@@ -348,6 +356,14 @@ impl After {
 struct ResultIs(String, Box<RawValue>);
 
 /// What became of a link.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
+/// for link in client.parents_of(job).await? {
+///     println!("waits for {:?}: {:?}", link.after, link.state);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum LinkState {
@@ -381,6 +397,14 @@ impl LinkState {
 }
 
 /// A stored link: who waits, for what, and what became of it.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
+/// for link in client.parents_of(job).await? {
+///     println!("waits for {:?}: {:?}", link.after, link.state);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Link {

@@ -22,6 +22,17 @@ use crate::time::{self, Timestamp};
 use crate::trace::TraceContext;
 
 /// Everything about a job that is fixed when it is enqueued.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
+/// if let Some(job) = client.job(job).await? {
+///     println!("{} in {}", job.spec.route.kind, job.spec.route.queue);
+///     if let Some(progress) = job.progress {
+///         println!("{} %: {}", progress.percent, progress.message);
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobSpec {

@@ -11,6 +11,20 @@ use crate::schedule::ZoneData;
 use crate::time::{self, Timestamp, duration_millis, to_millis, whole_millis};
 
 /// The life of a node.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// use ratchet::NodeStatus;
+///
+/// for node in client.nodes().await? {
+///     if node.status == NodeStatus::Active {
+///         let load = &node.load;
+///         println!("{} {}: {} of {}", node.label, node.node, load.running, load.capacity);
+///         println!("  takes the kinds {:?}", node.profile.kinds);
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum NodeStatus {
@@ -84,6 +98,20 @@ impl NodeStatus {
 }
 
 /// How busy a node is.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// use ratchet::NodeStatus;
+///
+/// for node in client.nodes().await? {
+///     if node.status == NodeStatus::Active {
+///         let load = &node.load;
+///         println!("{} {}: {} of {}", node.label, node.node, load.running, load.capacity);
+///         println!("  takes the kinds {:?}", node.profile.kinds);
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeLoad {
@@ -122,6 +150,20 @@ impl NodeLoad {
 }
 
 /// What a node is there for.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// use ratchet::NodeStatus;
+///
+/// for node in client.nodes().await? {
+///     if node.status == NodeStatus::Active {
+///         let load = &node.load;
+///         println!("{} {}: {} of {}", node.label, node.node, load.running, load.capacity);
+///         println!("  takes the kinds {:?}", node.profile.kinds);
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeProfile {
@@ -294,6 +336,20 @@ impl OwnedClaim {
 }
 
 /// A stored node. Times are the database's.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// use ratchet::NodeStatus;
+///
+/// for node in client.nodes().await? {
+///     if node.status == NodeStatus::Active {
+///         let load = &node.load;
+///         println!("{} {}: {} of {}", node.label, node.node, load.running, load.capacity);
+///         println!("  takes the kinds {:?}", node.profile.kinds);
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeRecord {

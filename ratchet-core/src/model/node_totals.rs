@@ -5,6 +5,16 @@ use serde::{Deserialize, Serialize};
 ///
 /// Rates are differences between two readings of one node, divided by the time between them:
 /// [`Meter`](crate::throughput::Meter).
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// for node in client.nodes().await? {
+///     if let Some(totals) = node.load.totals {
+///         println!("{}: {} succeeded, {} failed", node.label, totals.succeeded, totals.failed);
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

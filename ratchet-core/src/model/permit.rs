@@ -3,6 +3,14 @@
 use crate::name::Name;
 
 /// A resource, how many permits it has, and how many of them are held.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// for permit in client.permits().await? {
+///     println!("{}: {} of {} held", permit.resource, permit.held, permit.max);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PermitInfo {

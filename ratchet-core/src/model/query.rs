@@ -111,6 +111,17 @@ impl JobFilter {
 }
 
 /// The order of a listing: by id, which is the order of creation.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// use ratchet::{JobFilter, JobOrder, PageRequest};
+///
+/// let mut page = PageRequest::first(100);
+/// page.order = JobOrder::OldestFirst;
+/// let listed = client.list(&JobFilter::all(), &page).await?;
+/// println!("{} jobs, more: {}", listed.jobs.len(), listed.next.is_some());
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JobOrder {
     /// Newest first.
@@ -121,6 +132,16 @@ pub enum JobOrder {
 }
 
 /// How much of a job is read.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
+/// use ratchet::Detail;
+///
+/// // Without payload, result and progress: cheap for many jobs.
+/// let found = client.jobs(&[job], Detail::Outline).await?;
+/// # drop(found);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
     /// Everything known about it.
@@ -224,6 +245,17 @@ impl PageRequest {
 }
 
 /// A page of jobs.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// use ratchet::{JobFilter, JobOrder, PageRequest};
+///
+/// let mut page = PageRequest::first(100);
+/// page.order = JobOrder::OldestFirst;
+/// let listed = client.list(&JobFilter::all(), &page).await?;
+/// println!("{} jobs, more: {}", listed.jobs.len(), listed.next.is_some());
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct JobPage {
     /// The jobs, in order.
@@ -236,6 +268,17 @@ pub struct JobPage {
 pub type StateCounts = BTreeMap<JobState, u64>;
 
 /// A queue as an operator sees it.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// use ratchet::JobState;
+///
+/// for queue in client.queues().await? {
+///     let pending = queue.counts.get(&JobState::Pending).copied().unwrap_or(0);
+///     println!("{}: {pending} pending, paused: {}", queue.name, queue.paused);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueInfo {
     /// Its name.

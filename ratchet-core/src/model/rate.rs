@@ -38,6 +38,16 @@ impl RateRequest {
 }
 
 /// Whether one more may start now.
+///
+/// ```
+/// use std::time::Duration;
+/// use ratchet::RateAnswer;
+///
+/// let answer = RateAnswer::Wait(Duration::from_secs(2));
+/// if let RateAnswer::Wait(time) = answer {
+///     println!("again in {time:?}");
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateAnswer {
     /// It may, and was counted.

@@ -101,6 +101,17 @@ impl JobRecord {
 }
 
 /// How far a body said it is.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
+/// if let Some(job) = client.job(job).await? {
+///     println!("{} in {}", job.spec.route.kind, job.spec.route.queue);
+///     if let Some(progress) = job.progress {
+///         println!("{} %: {}", progress.percent, progress.message);
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// 0 to 100.
@@ -110,6 +121,18 @@ pub struct Progress {
 }
 
 /// One ended claim in a job's history.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
+/// use ratchet::AttemptOutcome;
+///
+/// for attempt in client.history(job).await? {
+///     if attempt.outcome == AttemptOutcome::Lost {
+///         println!("attempt {} was lost with its node", attempt.seq);
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attempt {
@@ -152,6 +175,18 @@ impl Attempt {
 }
 
 /// How a claim in the history ended.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
+/// use ratchet::AttemptOutcome;
+///
+/// for attempt in client.history(job).await? {
+///     if attempt.outcome == AttemptOutcome::Lost {
+///         println!("attempt {} was lost with its node", attempt.seq);
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[non_exhaustive]

@@ -38,6 +38,14 @@ impl SignalWait {
 }
 
 /// How a job's waiting for its signal stands.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
+/// if let Some(signal) = client.job(job).await?.and_then(|job| job.signal) {
+///     println!("waits until {}", signal.deadline);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SignalRecord {
@@ -116,6 +124,17 @@ impl Signal {
 }
 
 /// What became of a signal.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
+/// use ratchet::Delivered;
+///
+/// match client.signal_job(job, &"approved").await? {
+///     Delivered::NotWaiting(state) => println!("the job is {state}"),
+///     other => println!("{other:?}"),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delivered {

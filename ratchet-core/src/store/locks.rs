@@ -128,6 +128,17 @@ pub enum Acquired {
 }
 
 /// Who holds a lock, and for how long at most.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// for (name, lock) in client.locks().await? {
+///     match lock.holder {
+///         Some(held) => println!("{name}: {} for {:?}", held.owner, held.remaining),
+///         None => println!("{name}: free, last fence {}", lock.fence.0),
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLock {
     /// Who.
@@ -139,6 +150,17 @@ pub struct HeldLock {
 }
 
 /// A lock as it is stored.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// for (name, lock) in client.locks().await? {
+///     match lock.holder {
+///         Some(held) => println!("{name}: {} for {:?}", held.owner, held.remaining),
+///         None => println!("{name}: free, last fence {}", lock.fence.0),
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockInfo {
     /// The token of the present or last tenure.

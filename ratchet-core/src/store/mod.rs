@@ -195,6 +195,13 @@ pub trait Store: Debug + Send + Sync + 'static {
 pub type SharedStore = Arc<dyn Store>;
 
 /// See [`Store::info`].
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// let info = client.store().info();
+/// println!("{} {}", info.backend, info.version);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreInfo {
     /// What kind of store it is.

@@ -87,6 +87,14 @@ pub const fn drain(node: &Node) -> Drain<'_> {
 }
 
 /// A drain that is to be done; see [`drain`].
+///
+/// ```
+/// # async fn example(node: &ratchet::Node) -> Result<(), ratchet::BoxError> {
+/// use ratchet::testing::HasClient as _;
+/// let drained = ratchet::testing::drain(node).await?;
+/// assert_eq!(drained.failed, 0);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "nothing runs until it is awaited"]
 pub struct Drain<'a> {
@@ -295,6 +303,14 @@ pub async fn drain_until(
 }
 
 /// What became of the claims of a drain.
+///
+/// ```
+/// # async fn example(node: &ratchet::Node) -> Result<(), ratchet::BoxError> {
+/// use ratchet::testing::HasClient as _;
+/// let drained = ratchet::testing::drain(node).await?;
+/// assert_eq!(drained.failed, 0);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Drained {
@@ -377,6 +393,14 @@ pub async fn run_job(node: &Node, job: JobId) -> Result<Ran, TestingError> {
 }
 
 /// A job that was run.
+///
+/// ```
+/// # async fn example(node: &ratchet::Node) -> Result<(), ratchet::BoxError> {
+/// use ratchet::testing::HasClient as _;
+/// let drained = ratchet::testing::drain(node).await?;
+/// assert_eq!(drained.failed, 0);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Ran {

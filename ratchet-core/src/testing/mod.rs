@@ -106,6 +106,14 @@ pub fn memory_store() -> (Arc<MemoryStore>, ManualClock) {
 }
 
 /// Why jobs could not be run for a test.
+///
+/// ```
+/// # async fn example(node: &ratchet::Node) -> Result<(), ratchet::BoxError> {
+/// use ratchet::testing::HasClient as _;
+/// let drained = ratchet::testing::drain(node).await?;
+/// assert_eq!(drained.failed, 0);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TestingError {

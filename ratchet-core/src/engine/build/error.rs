@@ -1,6 +1,14 @@
 use crate::error::SettingProblem;
 
 /// Why a node was not built: everything that is wrong with its settings.
+///
+/// ```
+/// use ratchet::{MemoryStore, Ratchet};
+///
+/// let store = std::sync::Arc::new(MemoryStore::new());
+/// let error = Ratchet::builder(store).concurrency(0).build().unwrap_err();
+/// assert!(error.to_string().contains("concurrency is 0"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the node cannot be built: {}", problems.join("; "))]
 pub struct BuildError {

@@ -3,6 +3,15 @@ use crate::client::Client;
 use crate::store::SharedStore;
 
 /// Where everything starts.
+///
+/// ```
+/// # async fn example() -> Result<(), ratchet::BoxError> {
+/// use ratchet::Ratchet;
+///
+/// let client = Ratchet::client(ratchet::connect("sqlite:jobs.db").await?);
+/// println!("{} nodes", client.nodes().await?.len());
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Ratchet;
 

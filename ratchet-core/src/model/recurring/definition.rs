@@ -157,6 +157,15 @@ fn refused(field: &'static str) -> InvalidInput {
 }
 
 /// A recurring definition that was checked: what [`Recurring::check`] gives.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// let page = client.recurring().list(None, 100).await?;
+/// for record in page.definitions {
+///     println!("{}: next at {:?}", record.definition.name(), record.next_fire);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
     pub(super) name: Name,

@@ -215,6 +215,15 @@ pub enum Fired {
 }
 
 /// A page of definitions.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// let page = client.recurring().list(None, 100).await?;
+/// for record in page.definitions {
+///     println!("{}: next at {:?}", record.definition.name(), record.next_fire);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecurringPage {
     /// The definitions, by name.

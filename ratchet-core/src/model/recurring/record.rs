@@ -9,6 +9,15 @@ use crate::schedule::slots_to_fire;
 use crate::time::{self, Timestamp};
 
 /// A stored recurring definition. All times are the database's.
+///
+/// ```
+/// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
+/// let page = client.recurring().list(None, 100).await?;
+/// for record in page.definitions {
+///     println!("{}: next at {:?}", record.definition.name(), record.next_fire);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecurringRecord {
