@@ -32,6 +32,19 @@ const UPKEEP: Duration = Duration::from_secs(5);
 /// What it shows of the whole cluster it reads in the background, at an interval of its own, for as
 /// long as a clone of it or of its router exists: page loads and clients of `/api/events` read that
 /// and not the database.
+///
+/// ```
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+/// use ratchet_core::{MemoryStore, Ratchet};
+/// use ratchet_http::Api;
+///
+/// let client = Ratchet::client(Arc::new(MemoryStore::new()));
+/// let api = Api::builder(client).build()?;
+/// let app = axum::Router::new().nest("/ratchet", api.router());
+/// # drop::<axum::Router>(app);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Api(Arc<Inner>);
 
@@ -248,6 +261,16 @@ impl fmt::Debug for Api {
 }
 
 /// Whether the payloads and results of jobs are shown.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ratchet_core::{MemoryStore, Ratchet};
+/// use ratchet_http::{Api, Payloads};
+///
+/// let client = Ratchet::client(Arc::new(MemoryStore::new()));
+/// let builder = Api::builder(client).payloads(Payloads::Shown);
+/// # drop(builder);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Payloads {
     /// Never: they may hold what operators are not meant to see.
@@ -258,6 +281,18 @@ pub enum Payloads {
 }
 
 /// Settings of an [`Api`].
+///
+/// ```
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+/// use ratchet_core::{MemoryStore, Ratchet};
+/// use ratchet_http::Api;
+///
+/// let client = Ratchet::client(Arc::new(MemoryStore::new()));
+/// let api = Api::builder(client).read_only().build()?;
+/// # drop(api);
+/// # Ok(()) }
+/// ```
 #[must_use = "nothing is built yet"]
 pub struct ApiBuilder {
     client: Client,

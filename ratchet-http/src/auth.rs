@@ -65,6 +65,18 @@ pub fn same_secret(sent: impl AsRef<[u8]>, secret: impl AsRef<[u8]>) -> bool {
 }
 
 /// What a request wants.
+///
+/// ```
+/// use ratchet_http::{Access, Action, Denied};
+///
+/// /// Operators may retry jobs and do nothing else.
+/// fn may(access: Access) -> Result<(), Denied> {
+///     match access {
+///         Access::Read | Access::Write(Action::RetryJob) => Ok(()),
+///         _ => Err(Denied::forbidden()),
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Access {
@@ -79,6 +91,13 @@ pub enum Access {
 }
 
 /// What the call changes.
+///
+/// ```
+/// use ratchet_http::{Access, Action};
+///
+/// let deletes = |access: Access| access == Access::Write(Action::DeleteJob);
+/// assert!(deletes(Access::Write(Action::DeleteJob)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Action {
@@ -111,6 +130,14 @@ pub enum Action {
 }
 
 /// That a request may not pass.
+///
+/// ```
+/// use ratchet_http::Denied;
+///
+/// // The browser asks for a user and a password.
+/// let denied = Denied::unauthorized("Basic");
+/// # drop(denied);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied(Reason);
 

@@ -31,6 +31,21 @@ const LONGEST_COLLECTION: usize = "recurring".len();
 
 /// Settings of a [`MongoStore`], made by [`MongoStore::builder`] or
 /// [`MongoStore::database_builder`].
+///
+/// ```
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use ratchet_store_mongo::MongoStore;
+///
+/// let store = MongoStore::builder("mongodb://localhost/app")
+///     .prefix("jobs.")
+///     .max_connections(20)
+///     .deadline(Duration::from_secs(5))
+///     .connect()
+///     .await?;
+/// # drop(store);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 #[must_use = "nothing is opened before connect"]
 pub struct Builder {

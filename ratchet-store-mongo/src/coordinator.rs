@@ -28,6 +28,16 @@ use crate::row;
 /// is lost, but subscriptions get no wakeup for all queues.
 ///
 /// The stream is opened at the first subscription.
+///
+/// ```
+/// # async fn example(store: ratchet_store_mongo::MongoStore) -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet_core::store::Store as _;
+///
+/// let coordinator = store.coordinator().ok_or("wakeups are turned off")?;
+/// let mut wakeups = coordinator.subscribe();
+/// println!("{:?}", wakeups.next().await);
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct MongoCoordinator {
     clients: Arc<Clients>,

@@ -5,6 +5,14 @@ use mongodb::bson::{Bson, Document, doc};
 use crate::indexes::Index;
 
 /// A migration step of Ratchet's collections and indexes.
+///
+/// ```
+/// use ratchet_store_mongo::MongoStore;
+///
+/// for step in MongoStore::migrations("jobs.") {
+///     println!("{step:?}");
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Migration {

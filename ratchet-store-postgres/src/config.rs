@@ -18,6 +18,21 @@ pub const SCHEMES: [&str; 2] = ["postgres", "postgresql"];
 
 /// Settings of a [`PostgresStore`], made by [`PostgresStore::builder`] or
 /// [`PostgresStore::pool_builder`].
+///
+/// ```
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use ratchet_store_postgres::PostgresStore;
+///
+/// let store = PostgresStore::builder("postgres://app@localhost/app")
+///     .schema("jobs")
+///     .max_connections(20)
+///     .deadline(Duration::from_secs(5))
+///     .connect()
+///     .await?;
+/// # drop(store);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 #[must_use = "nothing is opened before connect"]
 pub struct Builder {

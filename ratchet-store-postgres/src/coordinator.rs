@@ -31,6 +31,16 @@ use crate::error::{Classified, classify};
 /// warning says so if it is not.
 ///
 /// The connection is made by the first send or subscription.
+///
+/// ```
+/// # async fn example(store: ratchet_store_postgres::PostgresStore) -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet_core::store::Store as _;
+///
+/// let coordinator = store.coordinator().ok_or("wakeups are turned off")?;
+/// let mut wakeups = coordinator.subscribe();
+/// println!("{:?}", wakeups.next().await);
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct PostgresCoordinator {
     options: PgConnectOptions,

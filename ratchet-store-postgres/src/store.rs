@@ -23,6 +23,17 @@ use crate::statements::statements;
 /// hosts, are a cluster.
 ///
 /// Calls need a Tokio runtime with its timers and I/O on.
+///
+/// ```
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet_core::Ratchet;
+/// use ratchet_store_postgres::PostgresStore;
+///
+/// let store = PostgresStore::connect("postgres://app@localhost/app").await?;
+/// let client = Ratchet::client(std::sync::Arc::new(store));
+/// # drop(client);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct PostgresStore(Arc<Inside>);
 

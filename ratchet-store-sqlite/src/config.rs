@@ -19,6 +19,14 @@ use crate::store::SqliteStore;
 pub const SCHEME: &str = "sqlite";
 
 /// When a commit is safe.
+///
+/// ```
+/// use ratchet_store_sqlite::{SqliteStore, Synchronous};
+///
+/// // A commit survives a crash of the process, and perhaps not one of the machine.
+/// let builder = SqliteStore::builder("jobs.db").synchronous(Synchronous::Normal);
+/// # drop(builder);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronous {
     /// When the call returns: what was committed survives a power cut. The default.
@@ -31,6 +39,19 @@ pub enum Synchronous {
 }
 
 /// Settings of a [`SqliteStore`], made by [`SqliteStore::builder`].
+///
+/// ```
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use ratchet_store_sqlite::SqliteStore;
+///
+/// let store = SqliteStore::builder("jobs.db")
+///     .deadline(Duration::from_secs(5))
+///     .connect()
+///     .await?;
+/// # drop(store);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "nothing is opened before connect"]
 pub struct Builder {

@@ -18,6 +18,14 @@ use crate::words::Words;
 pub const SCHEMES: [&str; 2] = ["sqlserver", "mssql"];
 
 /// What is encrypted between here and the server.
+///
+/// ```
+/// use ratchet_store_sqlserver::{Encryption, SqlServerStore};
+///
+/// let builder = SqlServerStore::builder("sqlserver://app@localhost/app");
+/// let builder = builder.encryption(Encryption::Strict);
+/// # drop(builder);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Encryption {
@@ -32,6 +40,21 @@ pub enum Encryption {
 }
 
 /// Settings of a [`SqlServerStore`], made by [`SqlServerStore::builder`].
+///
+/// ```
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use ratchet_store_sqlserver::SqlServerStore;
+///
+/// let store = SqlServerStore::builder("sqlserver://app@localhost/app")
+///     .schema("jobs")
+///     .max_connections(20)
+///     .deadline(Duration::from_secs(5))
+///     .connect()
+///     .await?;
+/// # drop(store);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 #[must_use = "nothing is opened before connect"]
 pub struct Builder {

@@ -22,6 +22,17 @@ use crate::transaction::Transaction;
 /// hosts, are a cluster.
 ///
 /// Calls need a Tokio runtime with its timers and I/O on.
+///
+/// ```
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet_core::Ratchet;
+/// use ratchet_store_sqlserver::SqlServerStore;
+///
+/// let store = SqlServerStore::connect("sqlserver://app@localhost/app").await?;
+/// let client = Ratchet::client(std::sync::Arc::new(store));
+/// # drop(client);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct SqlServerStore(Arc<Inside>);
 

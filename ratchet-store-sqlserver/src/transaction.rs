@@ -26,6 +26,18 @@ use crate::store::SqlServerStore;
 /// Server takes that back. If a text calls a procedure, makes a temporary table or sets what cannot
 /// be set back, what is left in the session is not known, and the connection is closed at the end
 /// and not used again.
+///
+/// ```
+/// # type Store = ratchet_core::store::Checked<ratchet_store_sqlserver::SqlServerStore>;
+/// # async fn example(store: Store) -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet_core::NewJob;
+///
+/// let mut tx = store.begin().await?;
+/// tx.query("UPDATE orders SET paid = 1 WHERE id = @P1", &[&7_i64]).await?;
+/// store.enqueue_in(&mut tx, &[NewJob::new("ship", &7)]).await?;
+/// tx.commit().await?;
+/// # Ok(()) }
+/// ```
 pub struct Transaction {
     lease: Lease,
     store: SqlServerStore,

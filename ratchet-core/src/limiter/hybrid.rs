@@ -10,6 +10,22 @@ use crate::rate::Rate;
 ///
 /// Of a key that some jobs share each node allows the whole rate, and it costs no call. A key
 /// function that returns `None` for a job counts it under the global key of its kind.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
+/// use std::time::Duration;
+/// use ratchet::{Name, Rate, RateAnswer, RateKey, RateLimiter as _};
+/// # use std::sync::Arc;
+/// use ratchet::{HybridLimiter, MemoryStore, StrictLimiter};
+///
+/// let shared = StrictLimiter::new(Arc::new(MemoryStore::new()))?;
+/// let limiter = HybridLimiter::new(shared);
+/// let key = RateKey::global(Name::new("kind", "mail")?);
+/// let rate = Rate::new(1, Duration::from_secs(60));
+/// assert_eq!(limiter.take(&key, &rate).await?, RateAnswer::Granted);
+/// assert!(matches!(limiter.take(&key, &rate).await?, RateAnswer::Wait(_)));
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct HybridLimiter {
     local: LocalLimiter,

@@ -4,6 +4,21 @@ use crate::name::Name;
 
 /// What a rate is counted under: a kind of jobs, and perhaps a key that some jobs of it share, such
 /// as a tenant.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
+/// use std::time::Duration;
+/// use ratchet::{Name, Rate, RateAnswer, RateKey, RateLimiter as _};
+/// # use std::sync::Arc;
+/// use ratchet::LocalLimiter;
+///
+/// let limiter = LocalLimiter::new();
+/// let key = RateKey::global(Name::new("kind", "mail")?);
+/// let rate = Rate::new(1, Duration::from_secs(60));
+/// assert_eq!(limiter.take(&key, &rate).await?, RateAnswer::Granted);
+/// assert!(matches!(limiter.take(&key, &rate).await?, RateAnswer::Wait(_)));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RateKey {
     kind: Name,

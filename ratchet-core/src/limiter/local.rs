@@ -17,6 +17,21 @@ const SWEEP_AFTER: u32 = 4_096;
 
 /// Counts in the memory of this process, each node by itself: a cluster of `n` nodes makes up to `n`
 /// times as many starts.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
+/// use std::time::Duration;
+/// use ratchet::{Name, Rate, RateAnswer, RateKey, RateLimiter as _};
+/// # use std::sync::Arc;
+/// use ratchet::LocalLimiter;
+///
+/// let limiter = LocalLimiter::new();
+/// let key = RateKey::global(Name::new("kind", "mail")?);
+/// let rate = Rate::new(1, Duration::from_secs(60));
+/// assert_eq!(limiter.take(&key, &rate).await?, RateAnswer::Granted);
+/// assert!(matches!(limiter.take(&key, &rate).await?, RateAnswer::Wait(_)));
+/// # Ok(()) }
+/// ```
 pub struct LocalLimiter {
     /// Times of keys are microseconds since then, on the process's monotonic clock.
     began: Instant,

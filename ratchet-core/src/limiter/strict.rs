@@ -10,6 +10,21 @@ use crate::rate::Rate;
 use crate::store::SharedStore;
 
 /// Counts in the database, exactly, for the whole cluster: one call for each start.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
+/// use std::time::Duration;
+/// use ratchet::{Name, Rate, RateAnswer, RateKey, RateLimiter as _};
+/// # use std::sync::Arc;
+/// use ratchet::{MemoryStore, StrictLimiter};
+///
+/// let limiter = StrictLimiter::new(Arc::new(MemoryStore::new()))?;
+/// let key = RateKey::global(Name::new("kind", "mail")?);
+/// let rate = Rate::new(1, Duration::from_secs(60));
+/// assert_eq!(limiter.take(&key, &rate).await?, RateAnswer::Granted);
+/// assert!(matches!(limiter.take(&key, &rate).await?, RateAnswer::Wait(_)));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct StrictLimiter {
     calls: Arc<Calls>,
