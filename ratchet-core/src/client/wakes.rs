@@ -82,9 +82,9 @@ impl Client {
         }
     }
 
-    /// Wakes all nodes for due jobs of a route, or the next one in turn; none while no node that
-    /// takes them is known. This client's own node is not preferred: what it hands back for others,
-    /// such as a payload of a newer version, it would get again.
+    /// Wakes all nodes for due jobs of a route, or the next one in turn. Wakes no node while none
+    /// that takes them is known. This client's own node is not preferred: what it hands back for
+    /// others, such as a payload of a newer version, it would get again.
     pub(crate) async fn wake_for_route(&self, route: &Route, all: bool) {
         let mut wakeup = Wakeup::queue(route.queue.clone());
         if !all {

@@ -49,8 +49,8 @@ impl DueRoute {
         }
     }
 
-    /// Brings routes into the order in which stores list them: the longest overdue first, then those
-    /// that come due first, and then by route.
+    /// Brings routes into the order in which stores list them: the longest overdue first, then
+    /// those that come due first, and then by route.
     pub fn sort(routes: &mut [Self]) {
         routes.sort_by(|a, b| {
             let longest_first = b.overdue.cmp(&a.overdue);

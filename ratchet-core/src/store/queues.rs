@@ -42,14 +42,14 @@ pub trait QueueStore: Debug + Send + Sync {
 
     /// Lists the routes of which a pending job is due or comes due within this time.
     ///
-    /// This is for looking every few seconds: it takes a few seeks in the claim index for each route
-    /// and does not read the backlog.
+    /// This is for looking every few seconds: it takes a few seeks in the claim index for each
+    /// route and does not read the backlog.
     ///
     /// # Contract
-    /// - **[queue.due]** Exactly the routes with a pending job whose `run_at` has come or comes within
-    ///   `within`, each once, in the order of [`DueRoute::sort`]: how long ago the first of them came
-    ///   due or when it does, and whether the queue is paused. Jobs that are blocked, paused, running
-    ///   or ended do not count.
+    /// - **[queue.due]** Exactly the routes with a pending job whose `run_at` has come or comes
+    ///   within `within`, each once, in the order of [`DueRoute::sort`]: how long ago the first of
+    ///   them came due or when it does, and whether the queue is paused. Jobs that are blocked,
+    ///   paused, running or ended do not count.
     ///
     /// # Errors
     /// A failure of the store.

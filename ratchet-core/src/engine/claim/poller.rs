@@ -210,8 +210,8 @@ impl Poller {
         next.saturating_duration_since(time::monotonic())
     }
 
-    /// Returns how long to wait instead of `wait` while another loop looks for due jobs. It is longer
-    /// once several polls in a row have found nothing.
+    /// Returns how long to wait instead of `wait` while another loop looks for due jobs. It is
+    /// longer once several polls in a row have found nothing.
     fn longest_wait(&self, run: &PollerHandles, pool: &RunPool, wait: Duration) -> Duration {
         let longest = run.common.config.poll_max;
         if self.failing || self.delay < longest || pool.throttles.next().is_some() {

@@ -1,9 +1,9 @@
 //! Looks for due jobs on behalf of all nodes, so that idle nodes need not.
 //!
-//! Only the leader of the maintenance role does it: every `poll_interval.max`, and sooner when a job
-//! comes due. For each route with due jobs it wakes one node, as a client does that enqueues one.
-//! Jobs that are still due after that need more nodes, or cannot be claimed now: all nodes are woken
-//! at the second, the fourth, the eighth look, and so on.
+//! Only the leader of the maintenance role does it: every `poll_interval.max`, and sooner when a
+//! job comes due. For each route with due jobs it wakes one node, as a client does that enqueues
+//! one. Jobs that are still due after that need more nodes, or cannot be claimed now: all nodes are
+//! woken at the second, the fourth, the eighth look, and so on.
 //!
 //! Every [`BEACON`] it tells all nodes that it looks. A poller that hears it polls less often.
 
@@ -23,7 +23,7 @@ use crate::model::DueRoute;
 use crate::route::Route;
 use crate::time;
 
-/// How often the nodes are told that this one looks.
+/// How often this node tells the others that it looks.
 pub(crate) const BEACON: Duration = Duration::from_secs(5);
 /// How many times longer than a look the rest after it is, so that a slow database is asked seldom.
 const REST: u32 = 20;
