@@ -12,6 +12,9 @@ use crate::time;
 
 /// From this age on the nodes are read again.
 const OLD: Duration = Duration::from_secs(10);
+/// From this age on they are read again at first: nodes may have started since. The age doubles
+/// with each read up to [`OLD`], and is [`OLD`] once a node was chosen.
+const YOUNG: Duration = Duration::from_secs(1);
 /// From this age on they are not used any more.
 const TOO_OLD: Duration = Duration::from_secs(60);
 
@@ -19,15 +22,29 @@ const TOO_OLD: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct Peers(Mutex<State>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     peers: Vec<Peer>,
     /// When they were read.
     read: Option<Instant>,
     /// When they were last asked for.
     asked: Option<Instant>,
+    /// From which age on they are asked for again.
+    old: Duration,
     /// The peer to look at next, so that all have their turn.
     next: usize,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            peers: Vec::new(),
+            read: None,
+            asked: None,
+            old: YOUNG,
+            next: 0,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -49,9 +66,11 @@ impl Peers {
     pub(crate) fn ask(&self) -> bool {
         let now = time::monotonic();
         let mut state = self.state();
-        let is_old = state.asked.is_none_or(|asked| now >= asked + OLD);
+        let old = state.old;
+        let is_old = state.asked.is_none_or(|asked| now >= asked + old);
         if is_old {
             state.asked = Some(now);
+            state.old = OLD.min(old * 2);
         }
         is_old
     }
@@ -97,6 +116,7 @@ impl Peers {
             .find(|place| state.peers[*place].room >= jobs)
             .or_else(|| large_enough.next())?;
         state.next = place + 1;
+        state.old = OLD;
         let peer = &mut state.peers[place];
         peer.room = peer.room.saturating_sub(jobs);
         Some(peer.node)

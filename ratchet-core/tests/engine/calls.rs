@@ -103,6 +103,26 @@ async fn one_enqueue_wakes_one_of_any_number_of_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_was_there_before_the_nodes_soon_wakes_one_of_them() {
+    let calls = Calls::default();
+    let world = calls.counted();
+    let client = Ratchet::client(Arc::new(world.store.clone()));
+    let job = world.job("short", |_| async { Ok(()) });
+    client.enqueue(job.another()).await.unwrap();
+    let start = |_| Started::new(world.builder().poll_interval(RARE, RARE).build().unwrap());
+    let nodes: Vec<Started> = (0..10).map(start).collect();
+    sleep(Duration::from_secs(2)).await;
+    client.enqueue(job.another()).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    calls.take("claim_next_batch");
+    world.ended(client.enqueue(job).await.unwrap().id()).await;
+    assert_eq!(calls.take("claim_next_batch"), 1);
+    for node in nodes {
+        node.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn more_jobs_than_one_node_can_run_wake_all_nodes() {
     let world = World::new();
     let nodes = [0, 1].map(|_| {
