@@ -50,27 +50,27 @@ const CATCHES: &[(Sabotage, &str)] = &[
     ),
     (
         Sabotage::WaitsForTheSlowest,
-        "wakeup::a_subscription_that_never_looks_blocks_nobody",
+        "wakeup::a_subscription_that_never_reads_blocks_no_other",
     ),
     (
         Sabotage::StopsAtADeadListener,
-        "wakeup::a_listener_that_panics_or_never_looks_harms_nobody",
+        "wakeup::a_listener_that_panics_or_never_reads_harms_no_other",
     ),
     (
         Sabotage::PanicsDuringOutages,
-        "wakeup::an_outage_is_silent_and_afterwards_everybody_is_woken",
+        "wakeup::an_outage_is_silent_and_every_node_is_woken_after_it",
     ),
     (
         Sabotage::HangsDuringOutages,
-        "wakeup::an_outage_is_silent_and_afterwards_everybody_is_woken",
+        "wakeup::an_outage_is_silent_and_every_node_is_woken_after_it",
     ),
     (
         Sabotage::SaysNothingAfterOutages,
-        "wakeup::an_outage_is_silent_and_afterwards_everybody_is_woken",
+        "wakeup::an_outage_is_silent_and_every_node_is_woken_after_it",
     ),
     (
         Sabotage::NeverComesBack,
-        "wakeup::an_outage_is_silent_and_afterwards_everybody_is_woken",
+        "wakeup::an_outage_is_silent_and_every_node_is_woken_after_it",
     ),
     (
         Sabotage::LeavesATaskBehind,

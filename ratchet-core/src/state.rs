@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn only_actions_that_may_make_a_job_due_wake_anybody() {
+    fn only_actions_that_may_make_a_job_due_wake_nodes() {
         let now = [
             RunAt::Now,
             RunAt::In(Duration::ZERO),

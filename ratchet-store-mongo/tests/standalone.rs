@@ -15,7 +15,7 @@ const WITHOUT: &[&str] = &[
     "guard::writes_land_in_their_tenure",
     "guard::writes_of_a_tenure_that_never_was_are_stale",
     "guard::writes_of_a_tenure_that_was_given_up_are_stale",
-    "guard::writes_of_an_expired_tenure_are_stale_though_nobody_took_over",
+    "guard::writes_of_an_expired_tenure_are_stale_even_without_a_successor",
     "guard::writes_of_a_deposed_leader_are_stale_and_its_successors_land",
     "guard::a_leader_elected_again_writes_in_its_new_term_only",
     "guard::a_leader_that_slept_through_its_term_can_change_nothing",

@@ -210,7 +210,7 @@ pub(crate) fn run(case: &Case, url: &str) {
         );
         judge(&field, &acknowledged).await;
         if case.steps_clock() {
-            clock::check_nobody_was_buried(&field).await;
+            clock::check_no_node_was_buried(&field).await;
         }
         field.clear().await;
     });

@@ -49,7 +49,7 @@ pub(crate) async fn step(order: &Order, by_ms: i64) {
 }
 
 /// Every node lived throughout, so no node may count as dead and no job as crashed.
-pub(crate) async fn check_nobody_was_buried(field: &Field) {
+pub(crate) async fn check_no_node_was_buried(field: &Field) {
     for node in field.client.nodes().await.unwrap() {
         assert_ne!(node.status, NodeStatus::Dead, "{node:?}");
     }

@@ -107,7 +107,7 @@ async fn a_big_order_is_shipped_once_it_is_approved() {
 }
 
 #[tokio::test]
-async fn a_big_order_that_nobody_approves_expires() {
+async fn a_big_order_without_approval_expires() {
     let shop = Shop::open().await;
     shop.place("o-1", "ada", BIG).await.unwrap();
     drain(&shop.node)

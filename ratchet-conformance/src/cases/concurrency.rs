@@ -316,7 +316,7 @@ cases! {
     }
 
     #[proves("claim.paused", "queue.pause")]
-    async fn once_a_pause_has_returned_nobody_claims(cx: &Cx) {
+    async fn once_a_pause_has_returned_no_claim_takes_its_jobs(cx: &Cx) {
         let nodes = cx.nodes(3).await;
         for round in 0..10 {
             let queue = format!("queue {round}");

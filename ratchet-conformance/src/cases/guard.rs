@@ -110,7 +110,7 @@ cases! {
 
     #[proves("guard.write", "lock.expire")]
     #[needs(Clock)]
-    async fn writes_of_an_expired_tenure_are_stale_though_nobody_took_over(cx: &Cx) {
+    async fn writes_of_an_expired_tenure_are_stale_even_without_a_successor(cx: &Cx) {
         let node = cx.node().await;
         let guard = tenure(&node, 30 * MINUTE).await;
         assert_stale(cx, &node, &guard).await;

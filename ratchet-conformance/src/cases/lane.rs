@@ -216,7 +216,7 @@ cases! {
     }
 
     #[proves("lane.head")]
-    async fn a_lane_that_waits_holds_up_nobody_else(cx: &Cx) {
+    async fn a_waiting_lane_delays_no_other_job(cx: &Cx) {
         let node = cx.node().await;
         let stuck = node.add_all(&lane_jobs("stuck", 2)).await;
         node.act(stuck[0], JobAction::Pause).await;
@@ -332,7 +332,7 @@ cases! {
     }
 
     #[proves("lane.promote", "settle.repeat")]
-    async fn a_stale_or_repeated_end_lets_nobody_go(cx: &Cx) {
+    async fn a_stale_or_repeated_end_releases_no_job(cx: &Cx) {
         let node = cx.node().await;
         let all = node.add_all(&lane_jobs("l", 3)).await;
         let old = node.take().await;

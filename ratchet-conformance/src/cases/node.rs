@@ -277,7 +277,7 @@ cases! {
     }
 
     #[proves("node.label")]
-    async fn a_forgotten_node_that_wakes_up_displaces_nobody(cx: &Cx) {
+    async fn a_forgotten_node_that_wakes_up_displaces_no_other(cx: &Cx) {
         let (successor, mut sleeper) = (cx.node().await, cx.node().await);
         successor.join().await;
         successor.beat().await;

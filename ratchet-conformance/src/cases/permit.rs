@@ -214,7 +214,7 @@ cases! {
 
     #[proves("permit.order", "claim.limit")]
     #[needs(Permits)]
-    async fn a_used_up_resource_keeps_nobody_else_back(cx: &Cx) {
+    async fn a_used_up_resource_blocks_no_other_job(cx: &Cx) {
         let node = cx.node().await;
         set(&node, "api", 1).await;
         set(&node, "gpu", 2).await;
@@ -288,7 +288,7 @@ cases! {
 
     #[proves("recurring.permit", "permit.unknown")]
     #[needs(Permits, Recurring)]
-    async fn a_recurring_definition_cannot_need_a_permit_that_nobody_set(cx: &Cx) {
+    async fn a_recurring_definition_cannot_need_a_permit_that_was_never_set(cx: &Cx) {
         let node = cx.node().await;
         let recurring = node.store.recurring().expect("the suite was told of it");
         let definition = || {
@@ -556,7 +556,7 @@ cases! {
 
     #[proves("permit.change", "permit.max")]
     #[needs(Permits)]
-    async fn nobody_is_admitted_once_a_change_to_nothing_has_returned(cx: &Cx) {
+    async fn no_job_is_admitted_once_a_change_to_zero_has_returned(cx: &Cx) {
         let nodes = cx.nodes(4).await;
         for round in 0..10 {
             let resource = format!("r{round}");

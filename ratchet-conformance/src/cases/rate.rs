@@ -134,7 +134,7 @@ cases! {
 
     #[proves("rate.exact", "time.clock")]
     #[needs(Rates, Clock)]
-    async fn nobody_waits_long_for_a_clock_that_was_set_back(cx: &Cx) {
+    async fn no_key_waits_long_for_a_clock_that_was_set_back(cx: &Cx) {
         let node = cx.node().await;
         assert_eq!(take(&node, "k", ten(1)).await, Granted);
         cx.set_back(HOUR).await;

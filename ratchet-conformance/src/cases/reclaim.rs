@@ -44,7 +44,7 @@ cases! {
 
     #[proves("reclaim.silence")]
     #[needs(Clock)]
-    async fn after_an_outage_silence_is_held_against_nobody(cx: &Cx) {
+    async fn after_an_outage_silence_counts_against_no_node(cx: &Cx) {
         let (known, unknown, left) = (cx.node().await, cx.node().await, cx.node().await);
         begun_on(&known, job()).await;
         unknown.add(job()).await;

@@ -93,7 +93,7 @@ cases! {
 
     #[proves("signal.answer", "signal.late")]
     #[needs(Clock, Signals)]
-    async fn a_signal_that_nobody_takes_says_why(cx: &Cx) {
+    async fn a_signal_without_a_receiver_says_why(cx: &Cx) {
         let node = cx.node().await;
         assert_eq!(node.signal("nobody", "1").await, Delivered::NotFound);
         let unknown = node.deliver(SignalTarget::Job(JobId::new()), "1").await;

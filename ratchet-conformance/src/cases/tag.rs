@@ -125,7 +125,7 @@ cases! {
     }
 
     #[proves("act.select", "page.filter")]
-    async fn an_action_by_tag_is_done_to_nobody_else(cx: &Cx) {
+    async fn an_action_by_tag_changes_no_other_job(cx: &Cx) {
         let node = cx.node().await;
         let batch = [
             tagged(&["a"]),

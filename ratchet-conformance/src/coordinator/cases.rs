@@ -145,7 +145,7 @@ cases! {
     }
 
     #[proves("wakeup.harmless")]
-    async fn a_subscription_that_never_looks_blocks_nobody(transport: &Transport) {
+    async fn a_subscription_that_never_reads_blocks_no_other(transport: &Transport) {
         let node = transport.connect().await;
         let _never_read = node.subscribe();
         let flood = async {
@@ -232,7 +232,7 @@ cases! {
 
     #[proves("wakeup.isolated", "wakeup.everyone")]
     #[needs(Delivery)]
-    async fn a_listener_that_panics_or_never_looks_harms_nobody(transport: &Transport) {
+    async fn a_listener_that_panics_or_never_reads_harms_no_other(transport: &Transport) {
         let (a, b) = (transport.connect().await, transport.connect().await);
         for round in 0..3 {
             let mut doomed = b.subscribe();
@@ -260,7 +260,7 @@ cases! {
 
     #[proves("wakeup.outage", "wakeup.harmless")]
     #[needs(Delivery, Outage)]
-    async fn an_outage_is_silent_and_afterwards_everybody_is_woken(transport: &Transport) {
+    async fn an_outage_is_silent_and_every_node_is_woken_after_it(transport: &Transport) {
         let (a, b) = (transport.connect().await, transport.connect().await);
         let mut streams = [a.subscribe(), b.subscribe()];
         deliver(&*a, &about("images"), &mut streams).await;

@@ -221,7 +221,7 @@ const CATCHES: &[(Sabotage, &str)] = &[
     ),
     (
         Sabotage::HoldsSilenceAgainstAll,
-        "reclaim::after_an_outage_silence_is_held_against_nobody",
+        "reclaim::after_an_outage_silence_counts_against_no_node",
     ),
     (
         Sabotage::TakesLateClaimsInAnOutage,
@@ -301,7 +301,7 @@ const CATCHES: &[(Sabotage, &str)] = &[
     ),
     (
         Sabotage::IgnoresGuards,
-        "guard::writes_of_an_expired_tenure_are_stale_though_nobody_took_over",
+        "guard::writes_of_an_expired_tenure_are_stale_even_without_a_successor",
     ),
     (
         Sabotage::ChecksOnlyTheOwnerOfAGuard,
@@ -445,7 +445,7 @@ const CATCHES: &[(Sabotage, &str)] = &[
     ),
     (
         Sabotage::LetsPermitsHoldOthersUp,
-        "permit::a_used_up_resource_keeps_nobody_else_back",
+        "permit::a_used_up_resource_blocks_no_other_job",
     ),
     (
         Sabotage::TakesUnknownPermits,
@@ -533,7 +533,7 @@ const CATCHES: &[(Sabotage, &str)] = &[
     ),
     (
         Sabotage::DeliversLateSignals,
-        "signal::a_signal_that_nobody_takes_says_why",
+        "signal::a_signal_without_a_receiver_says_why",
     ),
     (
         Sabotage::ForgetsDeadlines,

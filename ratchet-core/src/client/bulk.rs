@@ -70,8 +70,8 @@ impl Bulk {
         self
     }
 
-    /// Takes only jobs behind this one: where another that did not come to its end has
-    /// [got to](Self::reached).
+    /// Takes only jobs after this one: the job that an earlier, unfinished run has
+    /// [reached](Self::reached).
     #[must_use]
     pub const fn after(mut self, job: Option<JobId>) -> Self {
         self.after = job;

@@ -220,8 +220,8 @@ impl Client {
     ///
     /// The transaction is one of the store's driver, in the version that Ratchet re-exports, on the
     /// same database. The store's `TransactionStore::enqueue_on` documents what else it must be,
-    /// who is woken up when it commits, and what it holds up until then. Nobody is woken up for
-    /// jobs that this client [wakes](Self::with_wakes) nobody for.
+    /// which nodes are woken when it commits, and what it holds up until then. The
+    /// [wakes](Self::with_wakes) of this client decide which jobs wake nodes.
     ///
     /// On SQLite the work is done when the method is called, on the calling thread, and the
     /// returned future is ready. A transaction of rusqlite cannot be held across an `await` in a

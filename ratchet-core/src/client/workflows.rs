@@ -51,8 +51,8 @@ impl Client {
     ///
     /// # Errors
     /// `Invalid`, naming `batch`, if the store has no batches, or a failure of the store: then
-    /// there may be a batch that nobody knows of. [`open_batch`](Self::open_batch) is for who wants
-    /// to go on with it.
+    /// there may be a batch whose id was lost. With [`open_batch`](Self::open_batch) the caller
+    /// chooses the id, and can repeat the call.
     pub async fn create_batch(&self) -> Result<BatchId> {
         let batch = BatchId::new();
         self.open_batch(batch).await.map(|_| batch)
@@ -154,9 +154,9 @@ impl Client {
         read.await
     }
 
-    /// Closes a batch and cancels what has not ended of it, a bounded pass at a time: who waits
-    /// ends at once, and the bodies of who runs are told within a heartbeat. What waits for the
-    /// batch is decided as by every end.
+    /// Closes a batch and cancels its unfinished jobs, a bounded pass at a time. Waiting jobs end
+    /// at once, and running bodies are asked to stop within a heartbeat. Jobs that wait for the
+    /// batch are decided as after every end.
     ///
     /// # Errors
     /// `Invalid` if the store has no batches, or a failure of the store; some may have been
@@ -172,8 +172,8 @@ impl Client {
     ///
     /// # Errors
     /// `Invalid` for a bad name, a payload that does not serialize or is larger than 64 KiB, or a
-    /// store without signals; or a failure of the store. The call can be repeated: who has had the
-    /// signal takes no other.
+    /// store without signals; or a failure of the store. The call can be repeated: a
+    /// job that has received the signal takes no other.
     pub async fn signal<T: Serialize + ?Sized + Sync>(
         &self,
         key: &str,

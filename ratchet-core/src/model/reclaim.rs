@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn only_claims_that_nobody_works_on_are_lost() {
+    fn only_claims_that_no_node_works_on_are_lost() {
         let request = ReclaimRequest::new();
         let (alive, left) = (
             node(NodeStatus::Active, 900_000),

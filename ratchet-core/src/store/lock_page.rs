@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_takes_nobodys_place() {
+    fn an_unreadable_lock_takes_no_place_on_a_page() {
         let stored = ["a", "b!", "c!", "d", "e!", "f"];
         let found = |after, limit| page(&stored, after, limit).0;
         assert_eq!(found(None, 2), ["a", "d"]);

@@ -134,7 +134,7 @@ async fn what_was_done_stays_done_when_a_run_is_dropped() {
     assert_eq!(
         bulk.run().await.unwrap().changed,
         6,
-        "nobody heard of the last pass"
+        "the last pass was not reported"
     );
     assert!(bulk.is_complete());
 }

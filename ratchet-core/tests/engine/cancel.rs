@@ -28,7 +28,7 @@ async fn a_running_body_is_told_within_a_heartbeat_and_its_result_is_dropped() {
     let job = world.job("patient", |ctx| async move {
         assert_eq!(ctx.cancelled().await, CancelReason::Requested);
         assert_eq!(ctx.cancel_reason(), Some(CancelReason::Requested));
-        Ok("a result that nobody wants")
+        Ok("an unwanted result")
     });
     let id = world.enqueue(job).await;
     let _node = world.start();

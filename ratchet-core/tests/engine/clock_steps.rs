@@ -263,7 +263,7 @@ async fn a_node_that_dies_at_a_step_back_is_followed_late_by_the_step_at_most() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_step_forward_nobody_leads_beside_the_old_leader() {
+async fn after_a_step_forward_no_node_leads_beside_the_old_leader() {
     for phase in 0..30 {
         let (world, clock) = world();
         let mut nodes = Vec::new();

@@ -155,7 +155,7 @@ async fn a_drain_ends_although_the_database_is_away() {
     away.store(true, Ordering::SeqCst);
     node.stop().await.unwrap();
     assert_eq!(world.read(id).await.state, JobState::Running);
-    // Others take it back, and the loss counts, since nobody knows what became of the node.
+    // Others take it back, and the loss counts, since it is not known what became of the node.
     let _other = world.start();
     let job = world.ended(id).await;
     assert_eq!((job.state, job.crash_count), (JobState::Succeeded, 1));

@@ -98,7 +98,7 @@ async fn a_leader_without_its_database_fences_itself_before_its_lock_expires() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_renewal_that_fails_demotes_nobody() {
+async fn one_failed_renewal_demotes_no_leader() {
     let failing = Arc::new(AtomicBool::new(false));
     let fail = Arc::clone(&failing);
     let store = MemoryStore::new().with_faults(move |operation| {
@@ -345,7 +345,7 @@ async fn watchers_hear_of_every_change_and_the_watchdog_tells_of_the_end() {
     assert_eq!(watch.changed().await, None);
     assert_eq!(begun.elapsed(), timings().fence_timeout);
     watch.lost(term).await;
-    // The lock is still this candidate's, and nobody led in between: the same term goes on.
+    // The lock is still this candidate's, and no other led in between: the same term goes on.
     assert_eq!(
         leader.turn(id).await.unwrap(),
         ElectionOutcome::AlreadyLeader(term)

@@ -16,14 +16,14 @@ use crate::kit::{Started, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What was told, and of which job; none: of the node.
+/// What a hook was called with, and the job; `None` for calls about the node.
 type Heard = Vec<(Option<JobId>, String)>;
 
 /// Keeps what it hears.
 #[derive(Clone, Default)]
 struct Recorder {
     heard: Arc<Mutex<Heard>>,
-    /// Where it looks up what it is told of, if it does.
+    /// The store in which it reads the job that it is called for, if it does.
     store: Option<MemoryStore>,
 }
 

@@ -35,7 +35,7 @@ async fn leader(nodes: &[Started], role: &str) -> usize {
         }
         sleep(Duration::from_millis(10)).await;
     }
-    panic!("nobody leads in {role}");
+    panic!("no node leads in {role}");
 }
 
 async fn rows(world: &World) -> Vec<NodeRecord> {
@@ -144,7 +144,7 @@ async fn a_node_at_rest_beats_seldom_and_hurries_when_something_happens() {
             .all(|row| row.interval < 30 * SECOND)
     );
     sleep(300 * SECOND).await;
-    // Whoever takes a job has something to lose, and says so at once.
+    // A node that has claimed a job beats at once: others must notice its death soon.
     let standing_by = [&first, &second, &third]
         .into_iter()
         .find(|node| !leads(node, "maintenance"));
@@ -441,7 +441,7 @@ async fn a_daemon_has_stopped_before_a_node_with_a_new_id_gives_its_role_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_jobs_of_the_dead_come_back_even_where_nobody_may_lead() {
+async fn the_jobs_of_dead_nodes_come_back_even_where_no_node_may_lead() {
     let world = World::new();
     let worker = || start(world.builder().promotable(false));
     let (dying, living) = (worker(), worker());

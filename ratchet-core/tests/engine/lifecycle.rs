@@ -225,7 +225,7 @@ async fn a_node_that_may_have_been_taken_for_dead_begins_no_body() {
                 Fault::DelayedAnswer(120 * SECOND)
             }
             "heartbeat" if stopped.load(Ordering::SeqCst) => Fault::ErrorBeforeCommit,
-            // It asks who has its label when it finds that it was taken for dead.
+            // When it finds that it was taken for dead it reads which node has its label.
             "nodes" => Fault::DelayedAnswer(SECOND),
             _ => Fault::None,
         }

@@ -1,4 +1,4 @@
-//! Rate limits: bodies begin no faster than they may, and whoever waits for that loses nothing.
+//! Rate limits: bodies begin no faster than they may, and a job that waits for that loses nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -175,7 +175,7 @@ async fn other_kinds_go_on_while_one_has_to_wait() {
         assert_eq!(world.read(id).await.state, JobState::Succeeded);
     }
     assert_eq!(log.len(), 1);
-    // While they wait nobody asks for them, again and again.
+    // While they wait no poller asks for them again and again.
     let before = node.node.stats().claimed;
     sleep(600 * SECOND).await;
     assert_eq!(node.node.stats().claimed, before);
@@ -325,7 +325,7 @@ async fn a_limiter_that_fails_costs_no_attempt_and_makes_no_churn() {
     node.stop().await.unwrap();
 }
 
-/// Refuses, fails or panics as it is told, and notes what it was asked.
+/// Refuses, fails or panics as it is set to, and notes the calls.
 #[derive(Clone, Default)]
 struct Own {
     asked: Arc<Mutex<BTreeMap<String, usize>>>,
@@ -450,7 +450,7 @@ async fn a_key_function_that_panics_fails_its_job_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn maintenance_forgets_the_rates_that_nobody_uses() {
+async fn maintenance_forgets_unused_rates() {
     let world = World::new();
     let log = Log::default();
     let by = |mail: &Mail| mail.tenant.clone();
@@ -510,11 +510,11 @@ async fn limits_that_cannot_work_are_refused_with_everything_else() {
         let error = builder.rate_limit::<Mail>(limit).build().unwrap_err();
         error.problems().join("\n")
     };
-    let nobody = refused(RateLimit::per_second(0));
-    assert!(nobody.contains("mail: limit is 0"), "{nobody}");
+    let refusal = refused(RateLimit::per_second(0));
+    assert!(refusal.contains("mail: limit is 0"), "{refusal}");
     assert!(
-        nobody.contains("mail has a rate limit and is not registered"),
-        "{nobody}"
+        refusal.contains("mail has a rate limit and is not registered"),
+        "{refusal}"
     );
     for limit in [
         RateLimit::per_second(1).strict(),

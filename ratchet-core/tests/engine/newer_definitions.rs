@@ -53,7 +53,7 @@ async fn a_node_that_cannot_read_a_definition_leaves_it_to_those_that_can() {
     let old = Started::new(old.build().unwrap());
     let new = world.start();
     let client = new.node.client().clone();
-    let job = ratchet_core::NewJob::new("for somebody else", &());
+    let job = ratchet_core::NewJob::new("for another", &());
     let often = Recurring::every(10 * SECOND).job(job).named("often");
     client.recurring().put(often).await.unwrap();
     sleep(605 * SECOND).await;

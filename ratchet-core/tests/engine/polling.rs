@@ -112,7 +112,7 @@ async fn a_coordinator_wakes_the_other_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wakeups_about_other_queues_and_delayed_jobs_wake_nobody() {
+async fn wakeups_about_other_queues_and_delayed_jobs_wake_no_node() {
     let world = World::new();
     let coordinator = InProcessCoordinator::new();
     let (store, calls) = counted(&world.store);
@@ -300,7 +300,7 @@ async fn a_database_that_is_away_for_half_a_minute_costs_no_attempt_and_no_node(
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_jobs_that_are_to_wake_somebody_do() {
+async fn only_the_jobs_that_are_to_wake_a_node_do() {
     use Wakes::{Critical, Due, Never};
     let world = World::new();
     let coordinator = InProcessCoordinator::new();

@@ -1,4 +1,4 @@
-//! Worker pools: who runs what, and that nobody is in the way of another.
+//! Worker pools: which pool runs which job, and that none is in the way of another.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! What a node says of itself, without asking anybody.
+//! What a node reports of itself without a call of the store.
 
 use std::time::Duration;
 

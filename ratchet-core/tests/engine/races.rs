@@ -47,8 +47,8 @@ fn cut_off(
     })
 }
 
-/// A job whose first body takes a while, whatever it is told, and whose later ones take none. Each
-/// says which it was.
+/// A job whose first body takes a while, even if it is asked to stop, and whose later ones end at
+/// once. Each says which it was.
 fn slow_at_first(world: &World, name: &str, first: Duration) -> NewJob {
     let bodies = AtomicUsize::new(0);
     world.job(name, move |_| {
@@ -120,7 +120,7 @@ async fn a_leader_that_leads_again_has_a_new_term_and_its_jobs_go_on() {
     let present = leadership.guard().unwrap();
     let swept = world.store.sweep_nodes(&sweep(present)).await.unwrap();
     assert!(matches!(swept, Guarded::Done(_)));
-    // A claim is its own right, whoever leads.
+    // A claim stays valid whichever node leads.
     let ended = world.ended(id).await;
     assert_eq!((ended.state, ended.claim_seq), (JobState::Succeeded, 1));
 }
@@ -235,7 +235,7 @@ async fn a_node_is_not_woken_by_its_own_echo() {
     let calls = node.node.stats().claim_calls;
     sleep(5 * SECOND).await;
     assert_eq!(node.node.stats().claim_calls, calls, "its echo woke it");
-    // The same from somebody else does.
+    // The same from another caller does.
     let client = ratchet_core::Ratchet::client(Arc::new(world.store.clone()));
     let other = client.with_coordinator(coordinator);
     let id = other.enqueue(job("another's")).await.unwrap().id();

@@ -92,7 +92,7 @@ async fn every_slot_is_fired_once_and_in_time_by_whatever_node() {
     let started = started.lock().unwrap();
     assert_eq!(started.len(), 20);
     for (slot, at) in started.iter() {
-        // Nobody was asleep: the jitter of the loop, and no poll interval.
+        // No loop was asleep: the delay is the jitter of the loop, and no poll interval.
         assert!(
             at >= slot && *at - slot < TimeDelta::milliseconds(100),
             "{slot} at {at}"
@@ -211,7 +211,7 @@ async fn slots_of_an_outage_are_made_up_for_as_the_policy_says() {
         let client = Ratchet::client(Arc::new(world.store.clone())).recurring();
         client.put(minutely.named("n")).await.unwrap();
         let created = client.get("n").await.unwrap().unwrap().created_at;
-        // Nobody is there.
+        // No node runs.
         sleep(10 * MINUTE + 30 * SECOND).await;
         let node = Started::new(builder(&world).build().unwrap());
         sleep(SECOND).await;

@@ -39,7 +39,7 @@ async fn a_job_that_cannot_be_failed_keeps_no_signal_from_being_missed() {
     node.kill().await;
 }
 
-/// A store that has no time to fail more than so many jobs at once.
+/// A store that times out when it is to fail more jobs at once than a limit.
 #[derive(Debug)]
 struct Slow {
     store: MemoryStore,

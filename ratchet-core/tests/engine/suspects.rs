@@ -54,7 +54,7 @@ async fn a_job_that_kills_its_process_uses_up_its_own_crash_budget_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn suspects_run_one_at_a_time_and_hold_nobody_else_up() {
+async fn suspects_run_one_at_a_time_and_delay_no_other_job() {
     let world = World::new();
     let mut slow = Vec::new();
     let running = Arc::new(AtomicUsize::new(0));

@@ -249,7 +249,8 @@ async fn a_body_reads_its_signal_and_one_that_is_missed_fails_the_job() {
     let ended = world.ended(missed.0).await;
     assert_eq!(ended.state, JobState::Failed);
     assert!(ended.last_error.unwrap().contains("`other`"));
-    // The look for missed signals comes every few seconds, and what it lets go at once.
+    // The look for missed signals comes every few seconds, and wakes the jobs that it releases at
+    // once.
     timeout(SECOND, world.ended(after.0)).await.unwrap();
     node.stop().await.unwrap();
 }
@@ -343,7 +344,7 @@ async fn what_a_store_lacks_is_refused_by_name_and_nothing_is_stored() {
     let parent = client.enqueue(NewJob::new("kind", &1)).await.unwrap().id();
     let batch = BatchId::new();
     store.create_batch(batch).await.unwrap();
-    // Known behind it, so that it is the power that is missed and not the resource.
+    // The resource is set, so the store lacks the power and not the resource.
     let api = Name::new("permit", "api").unwrap();
     store.set_permits(&api, 1, IfKnown::Change).await.unwrap();
     let job = || NewJob::new("kind", &2);

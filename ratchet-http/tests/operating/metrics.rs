@@ -52,7 +52,7 @@ async fn what_a_node_counts_is_there_for_prometheus() {
 }
 
 #[tokio::test]
-async fn without_a_recorder_there_is_nothing_and_it_is_not_for_everybody() {
+async fn without_a_recorder_there_are_no_metrics_and_a_denied_caller_gets_none() {
     let answer = get(&builder().build().unwrap().router(), "/metrics").await;
     assert_eq!(answer.status, 404);
     let handle = prometheus::recorder().unwrap().build_recorder().handle();

@@ -97,7 +97,7 @@ async fn what_is_late_or_stranded_is_shown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn page_loads_do_not_count_jobs_and_nobody_looking_counts_none() {
+async fn page_loads_do_not_count_jobs_and_without_readers_none_are_counted() {
     let store = Flaky::new();
     let api = Api::builder(Ratchet::client(Arc::new(store.store.clone())))
         .build()

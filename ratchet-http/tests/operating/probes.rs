@@ -126,7 +126,7 @@ async fn a_database_that_is_lost_counts_soon_and_one_failure_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn jobs_that_nobody_can_run_count_only_after_a_while() {
+async fn jobs_that_no_node_can_run_count_only_after_a_while() {
     let node = node(MemoryStore::new(), "a");
     let api = Api::builder(node.client().clone())
         .node(&node)

@@ -57,7 +57,7 @@ async fn look(router: &Router, uri: &str, seconds: u32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_count_and_who_comes_again_starts_none_too_soon() {
+async fn no_request_waits_for_a_count_and_a_repeated_one_starts_none_too_soon() {
     let watched = Watched::default();
     let (router, client) = watched.api();
     watched.slow("queues", 4 * SECOND);

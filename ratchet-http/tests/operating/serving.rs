@@ -90,7 +90,7 @@ async fn it_serves_until_it_is_told_to_stop_also_those_who_listen() {
 }
 
 #[tokio::test]
-async fn it_is_not_exposed_unless_somebody_says_so() {
+async fn it_is_not_exposed_unless_it_is_allowed() {
     let bind = || async { TcpListener::bind("0.0.0.0:0").await.unwrap() };
     let refused = serve(bind().await, builder().build().unwrap(), async {}).await;
     assert!(

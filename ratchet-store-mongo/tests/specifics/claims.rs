@@ -224,7 +224,7 @@ pub(crate) async fn an_action_goes_on_among_claimers(space: Arc<Space>) {
     );
 }
 
-pub(crate) async fn what_was_mended_by_hand_stops_nobody(space: Arc<Space>) {
+pub(crate) async fn a_row_mended_by_hand_stops_no_claim(space: Arc<Space>) {
     let store = open(&space).await;
     let jobs = space.of_majority("jobs");
     // `mongosh` writes integers as doubles; they are read all the same.

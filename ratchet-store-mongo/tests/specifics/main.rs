@@ -35,7 +35,7 @@ const TESTS: &[(&str, PlaceTest<Space>)] = place_tests! {
         a_node_that_was_displaced_meanwhile_claims_nothing
         a_claim_passes_over_what_has_another_priority_by_then
         what_a_killed_claim_took_is_returned a_claim_that_was_given_up_takes_nothing_later
-        an_action_goes_on_among_claimers what_was_mended_by_hand_stops_nobody
+        an_action_goes_on_among_claimers a_row_mended_by_hand_stops_no_claim
         a_node_that_cannot_be_read_silences_no_other;
     collections: two_prefixes_never_see_each_other odd_names_work a_newer_version_is_refused
         collections_of_others_are_refused indexes_of_others_are_refused
@@ -100,7 +100,7 @@ const TESTS: &[(&str, PlaceTest<Space>)] = place_tests! {
 const STANDALONE: &[(&str, PlaceTest<Space>)] = place_tests! {
     standalone: what_needs_transactions_is_refused it_says_what_it_is
         an_ended_job_is_deleted_with_its_history a_batch_that_cannot_be_stored_is_taken_away
-        a_job_that_somebody_was_told_of_stays the_jobs_of_a_dead_node_are_taken_back
+        a_job_that_was_reported_as_stored_stays the_jobs_of_a_dead_node_are_taken_back
         a_job_that_another_stored_stays;
 };
 

@@ -153,7 +153,7 @@ pub(crate) async fn a_batch_that_cannot_be_stored_is_taken_away(space: Arc<Space
     }
 }
 
-pub(crate) async fn a_job_that_somebody_was_told_of_stays(space: Arc<Space>) {
+pub(crate) async fn a_job_that_was_reported_as_stored_stays(space: Arc<Space>) {
     let other = open(&space).await;
     for with in [vec![], vec![job()]] {
         let fault = Fault::new(&space, &["delete"]).late(1_500);

@@ -102,7 +102,7 @@ const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
     sessions: a_lock_whose_session_ended_is_taken_at_once
         a_holder_that_closes_its_store_leaves_its_locks_free a_lock_whose_session_lives_is_kept
         a_lock_that_is_not_bound_ends_by_time_alone
-        a_holder_that_is_back_before_anybody_looked_keeps_its_locks
+        a_holder_that_returns_before_a_candidate_looks_keeps_its_locks
         a_lock_outlives_the_planned_end_of_its_connection
         a_worn_connection_does_while_there_can_be_no_other
         a_session_that_cannot_be_seen_counts_as_alive
@@ -114,7 +114,7 @@ const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
     transactions: a_rollback_leaves_neither_rows_nor_wakeups a_commit_brings_both
         keys_lost_to_others_leave_the_transaction_usable jobs_with_keys_need_a_transaction
         a_closed_store_refuses_and_connects_no_more
-        closing_again_is_silent without_wakeups_nobody_is_woken_up
+        closing_again_is_silent without_wakeups_no_node_is_woken
         an_enqueue_that_meets_its_deadline_is_taken_back a_client_enqueues_in_transactions;
     undelivered: a_lane_whose_head_was_claimed_unheard_goes_on
         a_permit_that_was_claimed_unheard_is_free_again;

@@ -184,7 +184,7 @@ pub(crate) async fn a_lock_that_is_not_bound_ends_by_time_alone(schema: Arc<Sche
     assert_eq!(renew(&holder, "holder", fence).await, Fenced::Applied);
 }
 
-pub(crate) async fn a_holder_that_is_back_before_anybody_looked_keeps_its_locks(
+pub(crate) async fn a_holder_that_returns_before_a_candidate_looks_keeps_its_locks(
     schema: Arc<Schema>,
 ) {
     let (holder, other) = (bound(&schema).await, timed(&schema).await);

@@ -186,7 +186,7 @@ pub(crate) async fn closing_again_is_silent(schema: Arc<Schema>) {
     }
 }
 
-pub(crate) async fn without_wakeups_nobody_is_woken_up(schema: Arc<Schema>) {
+pub(crate) async fn without_wakeups_no_node_is_woken(schema: Arc<Schema>) {
     let quiet = schema.builder().wakeups(false).connect().await.unwrap();
     let store = open(&schema).await;
     let mut wakeups = listening(&store).await;

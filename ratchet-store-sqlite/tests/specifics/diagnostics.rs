@@ -27,7 +27,7 @@ async fn a_sound_file_says_its_version_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_index_that_somebody_dropped_is_missing() {
+async fn a_dropped_index_is_missing() {
     let place = Place::new();
     let store = place.open().await;
     let drop = "DROP INDEX ratchet_jobs_claim; DROP INDEX ratchet_links_open";
@@ -41,7 +41,7 @@ async fn an_index_that_somebody_dropped_is_missing() {
 }
 
 #[tokio::test]
-async fn a_schema_that_somebody_upgraded_is_newer() {
+async fn an_upgraded_schema_is_newer() {
     let place = Place::new();
     let store = place.open().await;
     let later = "INSERT INTO ratchet_migrations VALUES (99, 'later', '', 0)";

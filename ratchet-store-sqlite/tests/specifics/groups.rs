@@ -22,7 +22,7 @@ async fn settle_down() {
 }
 
 #[tokio::test]
-async fn a_failing_call_takes_nobody_with_it_wherever_it_stands() {
+async fn a_failing_call_fails_no_other_wherever_it_stands() {
     for failing in 0..4 {
         let place = Place::new();
         let store = place.open().await;
@@ -63,7 +63,7 @@ async fn a_failing_call_takes_nobody_with_it_wherever_it_stands() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_is_not_begun() {
+async fn a_call_without_a_waiter_is_not_begun() {
     let place = Place::new();
     let store = place.open().await;
     let other = place.sql();

@@ -125,7 +125,7 @@ async fn a_leader_whose_bodies_keep_the_writer_busy_keeps_its_term() {
 }
 
 #[tokio::test]
-async fn while_an_application_keeps_the_file_locked_nobody_takes_over() {
+async fn while_an_application_keeps_the_file_locked_no_node_takes_over() {
     let place = Place::new();
     let role = Name::new("role", "pricing").unwrap();
     let mut candidates = Vec::new();

@@ -41,7 +41,7 @@ async fn jobs_of_another_process_wake_up_who_listens() {
 }
 
 #[tokio::test]
-async fn own_jobs_that_wake_nobody_wake_nobody() {
+async fn own_jobs_that_are_to_wake_no_node_wake_none() {
     let place = Place::new();
     let (store, other) = (place.open().await, place.open().await);
     let mut wakeups = store.coordinator().unwrap().subscribe();

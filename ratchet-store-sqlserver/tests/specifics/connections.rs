@@ -120,7 +120,7 @@ pub(crate) async fn a_missing_database_is_misconfigured(schema: Arc<Schema>) {
     assert_kind(&error, StoreErrorKind::Misconfigured);
 }
 
-pub(crate) async fn nobody_at_the_address_is_unavailable(schema: Arc<Schema>) {
+pub(crate) async fn an_address_without_a_server_is_unavailable(schema: Arc<Schema>) {
     let url = with(&schema, |url| url.set_port(Some(1)).unwrap());
     let error = SqlServerStore::connect(&url).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);

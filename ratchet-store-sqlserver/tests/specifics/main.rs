@@ -26,7 +26,7 @@ const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
         dropped_calls_leave_the_store_usable killed_sessions_are_replaced
         a_held_row_is_a_timeout a_wrong_password_is_misconfigured
         a_missing_database_is_misconfigured encryption_that_cannot_be_had_is_misconfigured
-        nobody_at_the_address_is_unavailable lost_races_are_not_logged;
+        an_address_without_a_server_is_unavailable lost_races_are_not_logged;
     diagnostics: tables_and_indexes_that_are_missing_are_found a_schema_of_another_version_is_found
         readers_that_wait_for_writers_are_found a_session_that_keeps_versions_is_seen
         who_may_not_look_gets_the_other_findings;

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_ends_when_somebody_else_has_the_lock() {
+    async fn work_ends_when_another_owner_has_the_lock() {
         let client = client();
         let mut lock = Lock::take(&client).await.unwrap();
         // As after an outage in which the lease ran out.

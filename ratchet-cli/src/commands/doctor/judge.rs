@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_that_nobody_holds_are_counted() {
+    fn claims_that_no_node_holds_are_counted() {
         let with = |unheld| {
             let mut node = node(0);
             node.load.unheld_claims = unheld;

@@ -177,7 +177,8 @@ async fn execute(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Ready) {
     };
     let requested = job.cancel.reason() == Some(CancelReason::Requested);
     let settlement = match ended {
-        // The store ends it so whatever it is told; metrics, spans and hooks go by what it is told.
+        // The store cancels the job whatever the settlement says; metrics, spans and hooks show the
+        // settlement.
         Stopped::Ended(_) if requested => settle(Outcome::Cancelled),
         Stopped::Ended(ended) => settle(outcome(&claim, ended, run.common.random())),
         Stopped::Unreadable(error) => settle(Outcome::Failed { error }).without_attempt(),
@@ -351,8 +352,8 @@ async fn announce(run: &ExecutorHandles, pool: &RunPool, claim: &Arc<Claim>) -> 
     false
 }
 
-/// Reads the input of a claim, and with the same call those of the claims behind it. None if the
-/// claim is lost, or was handed back because the node drains.
+/// Reads the input of a claim, and in the same call those of the next claims in line. Returns
+/// `None` if the claim is lost, or was handed back because the node drains.
 async fn read_inputs(run: &ExecutorHandles, pool: &RunPool, claim: &Claim) -> Option<JobInput> {
     let mut tokens = vec![claim.token];
     tokens.extend(pool.ready.unread(READ_AHEAD - 1));

@@ -10,8 +10,8 @@ use crate::name::Name;
 
 /// How long such a job is put off the first time.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// How long at most: so long may a job wait for the first node of the next release, and that often
-/// do nodes of the last one claim it in vain.
+/// How long at most. A job may wait this long for the first node of the next release, and nodes of
+/// the last release claim it in vain this often.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// How long a claim is put off, for a `random` in `0.0..1.0`: twice as long with every claim of the

@@ -49,8 +49,8 @@ impl Reporter {
         self.urgent.notify_one();
     }
 
-    /// Sends what an ended body still has to tell; that it lived is told by its end. A failure
-    /// loses it: the job ends anyway.
+    /// Sends the last progress and checkpoint of an ended body. No sign of life is needed, since
+    /// the end is one. If the call fails they are lost: the job ends anyway.
     pub(crate) async fn flush(&self, job: &RunningJob) {
         let Some(kind) = job.take_report(time::monotonic()) else {
             return;

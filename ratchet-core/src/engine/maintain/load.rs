@@ -13,8 +13,8 @@ impl Gauge {
         Self(Mutex::new(System::new()))
     }
 
-    /// Processor time since the last reading in percent of one processor, and memory in bytes; none
-    /// where the system does not say.
+    /// Returns the processor time since the last reading, in percent of one processor, and the
+    /// memory in bytes. `None` where the system does not report them.
     pub(crate) fn read(&self) -> Option<(u32, u64)> {
         let pid = Pid::from_u32(std::process::id());
         let mut system = self.0.lock().unwrap_or_else(PoisonError::into_inner);

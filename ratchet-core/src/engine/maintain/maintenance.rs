@@ -161,7 +161,7 @@ async fn purge_batches(run: &MaintenanceHandles, request: &BatchPurge) -> Result
     purge.await
 }
 
-/// Deletes the rates that are as if they had never been used. Whoever does it does no harm.
+/// Deletes the rates that are as if they had never been used. Any node may do it.
 async fn forget_rates(run: &MaintenanceHandles) -> Result<()> {
     let calls = &run.common.calls;
     loop {

@@ -1,7 +1,7 @@
 //! The reclaimer: marks silent nodes dead and takes back what they held.
 //!
 //! The leader of the maintenance role does this, the first time as soon as it is elected; every
-//! node once when it starts, to take back its own, and then seldom, in case nobody leads. Passes
+//! node once when it starts, to take back its own, and then seldom, in case no node leads. Passes
 //! that overlap reclaim each claim once. A pass begins with a heartbeat: a node that was asleep
 //! must not find itself among the dead. After an outage of the database, or a step of its clock,
 //! the others get `dead_after` to be heard again before their silence counts. A job whose crash
@@ -29,8 +29,8 @@ use crate::model::{Claim, Detail, Fenced, Guarded, NodeSweep, Outcome, Reclaimed
 use crate::outage::Outage;
 use crate::time;
 
-/// How many times seldomer than the leader the others look, in case nobody leads, or somebody does
-/// who cannot reclaim.
+/// How many times less often than the leader the others look, in case no node leads or the leader
+/// cannot reclaim.
 const WITHOUT_LEADING: u32 = 10;
 /// The most jobs one pass fails because their signals did not come.
 const PASS: usize = 500;
@@ -112,7 +112,7 @@ async fn tick(run: &ReclaimerHandles) -> Result<()> {
         if !reclaimed.is_empty() {
             tracing::warn!(
                 jobs = reclaimed.len(),
-                "took back jobs that nobody worked on"
+                "took back jobs that no node worked on"
             );
             run.wake_queue.wake(None);
         }

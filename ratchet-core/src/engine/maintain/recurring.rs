@@ -260,7 +260,7 @@ fn note(run: &RecurringHandles, firing: &RecurringFiring, answer: &Fired) {
     let name = &firing.token.name;
     let Fired::Applied(jobs) = answer else {
         metrics::not_fired();
-        tracing::debug!(definition = %name, "somebody else changed or fired the definition");
+        tracing::debug!(definition = %name, "another process changed or fired the definition");
         return;
     };
     let created = |job: &&Enqueued| matches!(job, Enqueued::Created(_));
@@ -319,8 +319,8 @@ async fn idle(
 }
 
 /// Puts what the program declares, waiting for the database if it is away; then retires what it
-/// does not declare any more, if that is wanted. What needs a permit that nobody has set yet is
-/// returned.
+/// does not declare any more, if that is wanted. Returns the definitions that need a permit which
+/// has not been set yet.
 pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
     let mut waiting = Vec::new();
     for definition in run.declared.iter() {
@@ -348,7 +348,8 @@ pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
     waiting
 }
 
-/// Whether a put was refused because nobody has set the resource that the jobs need: that may come.
+/// Returns whether a put was refused because the permits that the jobs need were never set. They
+/// may be set later.
 fn lacks_a_permit(error: &StoreError) -> bool {
     error
         .invalid_input()
@@ -377,7 +378,7 @@ async fn put(run: &RecurringHandles, definition: &Definition) -> Result<()> {
 /// have, under a lock, so that two programs that start together do not undo each other's work.
 async fn retire(run: &RecurringHandles) -> Result<()> {
     let Some(guard) = startup_guard(run).await? else {
-        tracing::warn!("somebody else retires definitions all the while");
+        tracing::warn!("another node has held the lock for retiring definitions all the time");
         return Ok(());
     };
     let calls = &run.common.calls;

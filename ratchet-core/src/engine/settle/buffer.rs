@@ -18,7 +18,7 @@ pub(crate) struct SettleBuffer {
     pub(super) changed: Notify,
 }
 
-/// One settlement, and what is to be known of it when it is written.
+/// One settlement, and what the settler needs once it is written.
 pub(super) struct Ending {
     pub(super) settlement: Settlement,
     pub(super) of: Of,
@@ -47,7 +47,7 @@ impl Ending {
         let waited_for = claim.lane.is_some() || claim.awaited;
         let awaited = waited_for && settlement.effect(false).state.is_terminal();
         let makes_room = if claim.route.permit.is_some() {
-            MakesRoom::ForAnybody
+            MakesRoom::Everywhere
         } else if awaited {
             MakesRoom::Here
         } else {
@@ -79,8 +79,8 @@ pub(super) enum MakesRoom {
     No,
     /// Those that waited for the end of this one, in its lane or by links: this node asks for them.
     Here,
-    /// It held a permit, which jobs may wait for that only other nodes run: those hear of it too.
-    ForAnybody,
+    /// It held a permit for which jobs may wait that only other nodes run: those are woken, too.
+    Everywhere,
 }
 
 /// Settlements, and beside each what belongs to it: the store is given the settlements as they lie.

@@ -327,11 +327,11 @@ fn failed(settlement: &Settlement, error: &StoreError) -> Settlement {
     }
 }
 
-/// What follows when a batch was written: its claims are let go, and whoever may have a job to
-/// claim now is woken. The others come first where permits were freed, since this node asks as soon
-/// as it has room.
+/// Releases the claims of a batch that was written, and wakes the nodes that may have a job to
+/// claim now. Where permits were freed the other nodes are woken first, since this node asks as
+/// soon as it has room.
 async fn wind_up(run: &SettlerHandles, batch: &Batch, answers: &[Fenced]) {
-    if batch.makes_room == MakesRoom::ForAnybody
+    if batch.makes_room == MakesRoom::Everywhere
         && !run.interval.is_alone()
         && run.fairness.freed(time::monotonic())
     {

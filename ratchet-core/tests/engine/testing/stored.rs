@@ -196,7 +196,7 @@ async fn one_stored_job_is_run_and_its_neighbours_are_not() {
     );
     assert_eq!((ran.job.state, ran.job.attempts), (JobState::Pending, 1));
 
-    // Not due yet, not there, nobody's.
+    // Not due yet, not stored, held by no node.
     let error = run_job(&node, mail).await.unwrap_err();
     assert!(
         matches!(&error, TestingError::NotRunnable { job } if job.id == mail),
