@@ -118,7 +118,7 @@ pub use ratchet_core::{JobLayer, JobRequest, JobResponse, JobService, ServiceErr
 ///
 /// struct Mailer;
 ///
-/// /// Welcomes somebody.
+/// /// Welcomes a new user.
 /// #[ratchet::job(kind = "welcome")]
 /// async fn welcome(name: String, _mailer: &Mailer, ctx: &JobContext) -> JobResult<String> {
 ///     Ok(format!("Welcome, {name}! (attempt {})", ctx.attempt()))

@@ -233,7 +233,7 @@ fn joined<T>(ended: Result<T, tokio::task::JoinError>) -> T {
         Ok(value) => value,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(error) => unreachable!("nobody cancels it: {error}"),
+            Err(error) => unreachable!("it is never cancelled: {error}"),
         },
     }
 }

@@ -209,7 +209,7 @@ pub(crate) const fn schema_remedy(problem: SchemaProblem) -> &'static str {
         }
         _ => {
             "Check that --url and the configured schema or prefix name Ratchet's own tables. If \
-             somebody changed them, undo the change or restore a backup: `ratchet migrate` repairs \
+             they were changed, undo the change or restore a backup: `ratchet migrate` repairs \
              nothing."
         }
     }
@@ -254,7 +254,7 @@ impl From<InvalidInput> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Self::new(Kind::Closed, "nobody reads the output"),
+            io::ErrorKind::BrokenPipe => Self::new(Kind::Closed, "the output was closed"),
             _ => Self::failed(error.to_string()),
         }
     }

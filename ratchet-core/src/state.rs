@@ -166,10 +166,10 @@ pub enum JobAction {
     Cancel,
     /// Make a dead letter pending again: due now, attempts and crashes at zero, error cleared.
     ///
-    /// One that was in a lane goes to the end of the lane, with a new sequence: what was enqueued
-    /// behind it has overtaken it when it failed. If others are in the lane it becomes `Blocked`
-    /// instead, and that is what the answer says. So does one whose signal never came, which waits
-    /// for it again for as long as at first.
+    /// One that was in a lane goes to the end of the lane, with a new sequence: the
+    /// jobs after it have overtaken it when it failed. If others are in the lane it becomes
+    /// `Blocked` instead, and the answer says so. The same holds for a job whose signal never came:
+    /// it waits for the signal again, for as long as at first.
     Requeue,
     /// Set a pending job aside. If it is the head of a lane, the lane waits for it, and so do the
     /// jobs that were linked to it. A job that is `Blocked` itself refuses: it can be paused once

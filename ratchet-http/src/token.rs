@@ -24,7 +24,7 @@ use crate::client::ClientAddr;
 /// [`protect_reads`](Self::protect_reads). The client that sends ten different wrong tokens gets
 /// 429, whatever it sends, except for one attempt every 10 s. The client that sends one wrong token
 /// ten times in a row gets 429 for this token only: a program with an old token does not lock out
-/// the others behind its address. [`ClientAddr`] tells clients apart. The authorizer logs every
+/// other programs with its address. [`ClientAddr`] tells clients apart. The authorizer logs every
 /// wrong token that it compared at `warn`.
 ///
 /// ```

@@ -119,8 +119,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(acted)
     }
 
-    /// Takes the unique keys of the jobs that are to be requeued, and says who has those that
-    /// cannot be had.
+    /// Takes the unique keys of the jobs to requeue, and returns which jobs have those that are
+    /// taken.
     async fn take_keys(
         &self,
         lease: &mut D::Lease,

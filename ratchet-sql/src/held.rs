@@ -33,7 +33,7 @@ pub(crate) fn unless_held<T>(done: Result<T>) -> Result<Option<T>> {
 
 /// Says that a job was held for longer than it was waited for: not worth another try at once.
 pub(crate) fn held_too_long() -> Failure {
-    let text = "somebody holds the row of a job in a transaction that stays open";
+    let text = "a transaction that stays open holds the row of a job";
     Failure::new(StoreErrorKind::Timeout, text)
 }
 

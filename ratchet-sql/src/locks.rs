@@ -105,8 +105,8 @@ impl<D: Dialect> SqlStore<D> {
         })
     }
 
-    /// Begins the transaction of a guarded write; returns `None` if its tenure is over. Nobody can
-    /// take the lock over before the transaction ends. [guard.write]
+    /// Begins the transaction of a guarded write; returns `None` if its tenure is over. The
+    /// lock cannot be taken over before the transaction ends. [guard.write]
     pub(crate) async fn begin_guarded(
         &self,
         mut lease: D::Lease,

@@ -165,7 +165,7 @@ macro_rules! builder {
             }
 
             /// Whether to create and upgrade the tables, which is the default. If not, connecting
-            /// fails with `SchemaMismatch` unless somebody has applied every step of
+            /// fails with `SchemaMismatch` unless every step was applied of
             #[doc = concat!("[`", stringify!($store), "::migrations`].")]
             pub fn migrate(mut self, migrate: bool) -> Self {
                 self.settings.migrate = migrate;

@@ -95,8 +95,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(answers)
     }
 
-    /// Ends one claim each of some jobs, but for those for whose end others wait, or which somebody
-    /// holds: they come back.
+    /// Ends one claim each of some jobs. Returns those for whose end other jobs wait, and those that
+    /// another transaction has locked.
     async fn settle_turn<'a>(
         &self,
         lease: &mut D::Lease,
@@ -139,9 +139,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(())
     }
 
-    /// Ends claims of jobs for whose end others wait, or which another transaction held. What
-    /// somebody else has locked is waited for, but nobody else waits for it: the others are done
-    /// before.
+    /// Ends claims of jobs for whose end other jobs wait, or which another transaction held. It
+    /// waits for locked jobs, after all others were written, so that no other job waits for them.
     async fn settle_awaited(
         &self,
         lease: &mut D::Lease,

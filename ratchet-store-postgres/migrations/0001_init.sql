@@ -48,7 +48,7 @@ CREATE TABLE {schema}.jobs (
 -- What is fixed at the enqueue; the id is the job's. Appended once, then only read.
 -- retry: none means exactly 10 attempts, exponential from 1 s to 5 min, 25 % jitter.
 -- recurring and slot: the definition that made the job, and the slot; a job made out of turn has none.
--- payload_version: which form the payload has; none means 1.
+-- payload_version: the version of the payload's form; NULL means 1.
 CREATE TABLE {schema}.job_data (
     id              uuid NOT NULL,
     timeout         bigint,
@@ -89,7 +89,7 @@ CREATE TABLE {schema}.attempts (
     error      text
 );
 
--- Who has a unique key: an unfinished job.
+-- The unfinished job that has a unique key.
 CREATE TABLE {schema}.unique_keys (
     key text COLLATE "C" NOT NULL,
     job uuid NOT NULL
@@ -110,7 +110,7 @@ CREATE TABLE {schema}.job_tags (
 );
 
 -- The lanes that have unfinished jobs, and the last sequence each gave. An emptied lane has no row.
--- Whoever changes which jobs are unfinished in a lane locks its row first.
+-- A call that changes which jobs are unfinished in a lane locks its row first.
 CREATE TABLE {schema}.lanes (
     last_seq bigint NOT NULL,
     queue    text COLLATE "C" NOT NULL,
@@ -131,7 +131,7 @@ CREATE TABLE {schema}.paused_queues (
 );
 
 -- status: 0 joining, 1 active, 2 draining, 3 left, 4 dead.
--- kinds: those that the node runs, one a line; none: it does not say. totals: what it has done since it
+-- kinds: those that the node runs, one a line; NULL if it does not say. totals: what it has done since it
 -- was built, one JSON text.
 CREATE TABLE {schema}.nodes (
     node       uuid NOT NULL PRIMARY KEY,
@@ -170,8 +170,8 @@ CREATE TABLE {schema}.locks (
 );
 
 -- How many jobs that need a resource may run at once. Rows are never deleted: routes name them.
--- Nothing is kept of who holds a permit; that is who runs. Whoever claims jobs that need one locks
--- its row first.
+-- The holders of permits are not stored: they are the running jobs. A claim of jobs that need one
+-- locks its row first.
 CREATE TABLE {schema}.permits (
     resource text COLLATE "C" NOT NULL PRIMARY KEY,
     max_held bigint NOT NULL CHECK (max_held >= 0)
@@ -214,8 +214,8 @@ CREATE TABLE {schema}.links (
     condition text NOT NULL
 );
 
--- How the batches stand; no time of an end: they have not ended. Whoever counts children locks the
--- row, and looks for who waits for the batch after that.
+-- The counts of the batches; ended_at is NULL until a batch has ended. A call that counts children
+-- locks the row, and then looks for the jobs that wait for the batch.
 CREATE TABLE {schema}.batches (
     id         uuid NOT NULL,
     total      bigint NOT NULL DEFAULT 0,
@@ -426,7 +426,7 @@ CREATE INDEX archive_finished ON {schema}.archive (finished_at, id);
 -- The definitions whose slots come, in that order.
 CREATE INDEX recurring_due ON {schema}.recurring (next_fire, name)
 WHERE NOT paused AND next_fire IS NOT NULL;
--- The definitions that somebody has claimed.
+-- The definitions that are claimed.
 CREATE INDEX recurring_claimed ON {schema}.recurring (claimed_until) WHERE claimed_until IS NOT NULL;
 -- The children of each parent.
 CREATE INDEX links_parent ON {schema}.links (parent, child);

@@ -111,7 +111,7 @@ impl Builder {
     /// outside.
     ///
     /// A store that reconnects binds its locks to the new session at once, so only those are lost
-    /// that somebody took in between; and when the connection is replaced for its age
+    /// that another store took in between; and when the connection is replaced for its age
     /// ([`max_lifetime`](Self::max_lifetime)), the new one is there before the old one goes. A host
     /// that loses power or its cable says no good-bye: the server notices by its TCP keepalive, and
     /// usually time is up before.

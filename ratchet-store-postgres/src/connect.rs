@@ -78,7 +78,7 @@ pub(crate) async fn limited(
         Err(sqlx::Error::Database(error)) => {
             tracing::info!(
                 code = error.code().as_deref(),
-                "no statement_timeout can be set from here; statements that nobody waits for go on"
+                "no statement_timeout can be set from here; abandoned statements go on"
             );
             Ok(Limited {
                 options,

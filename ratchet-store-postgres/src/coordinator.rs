@@ -23,8 +23,8 @@ use crate::error::{Classified, classify};
 /// It listens on a connection of its own, and sends on it too: at most one notification for each
 /// queue and sender in a few milliseconds, whatever is asked for, since the commits of those who
 /// notify wait for each other in the whole server. A connection that is lost is made again, after
-/// 200 ms at first and 1 s at most, and then every subscription is told to look everywhere. One
-/// that is dead without saying so is noticed by asking it for a sign of life.
+/// 200 ms at first and 1 s at most, and then every subscription gets a wakeup for all queues. A
+/// connection that died silently is detected by asking it for a sign of life.
 ///
 /// Through a pooler that gives a connection to others in between, nothing is heard, and no call
 /// fails. So each new connection is tried: what is sent from another one must be heard on it, and a
@@ -224,8 +224,8 @@ impl Transport {
         Ok(())
     }
 
-    /// Receives and sends until the connection is lost, which is an error, or nobody can send any
-    /// more.
+    /// Receives and sends until the connection is lost, which is an error, or all senders are
+    /// dropped.
     async fn carry(&mut self, listener: &mut PgListener) -> Result<(), ()> {
         let mut waiting: HashSet<String> = HashSet::new();
         let mut sendable_from = ratchet_core::time::monotonic();
@@ -282,7 +282,7 @@ impl Transport {
         }
     }
 
-    /// Sends these payloads; none of them is a question for a sign of life.
+    /// Sends these payloads. Without any this only asks for a sign of life.
     async fn send(&self, listener: &mut PgListener, payloads: Vec<String>) -> Result<(), ()> {
         let notify = sqlx::query(
             "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS wakeup (payload)",

@@ -175,7 +175,7 @@ impl Who {
             Self::Slot => (
                 format!("the replication slot {name} ({words})"),
                 format!(
-                    "SELECT pg_drop_replication_slot('{}'), if nobody needs it",
+                    "SELECT pg_drop_replication_slot('{}'), if it is not needed",
                     name.replace('\'', "''")
                 ),
             ),

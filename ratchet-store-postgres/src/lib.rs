@@ -15,7 +15,7 @@
 //! # PgBouncer
 //! Transaction mode works: no statement leaves anything in its session. The whole suite was run
 //! through PgBouncer 1.25 so. It must keep prepared statements (1.21 or later with
-//! `max_prepared_statements` above 0). Nobody can listen through it: give the database itself as
+//! `max_prepared_statements` above 0). It carries no notifications: give the database itself as
 //! [`Builder::direct`], or switch wakeups off ([`Builder::wakeups`]), and then nodes find jobs of
 //! other processes by polling only. With neither the same is true, but every process also tries to
 //! listen, and warns that it hears nothing. PgBouncer passes no `statement_timeout` on: set it for

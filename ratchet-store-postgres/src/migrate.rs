@@ -166,7 +166,7 @@ async fn check_rights(schema: &Schema<'_>, lease: &mut Lease, migrate: bool) -> 
             && failure.forbidden
         {
             return refused(format!(
-                "the tables belong to somebody else ({failure}); a DBA must run: GRANT SELECT, \
+                "the tables belong to another role ({failure}); a DBA must run: GRANT SELECT, \
                  INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {place} TO {role};"
             ));
         }

@@ -59,7 +59,7 @@ CREATE INDEX ratchet_jobs_waiting ON ratchet_jobs (id) WHERE state IN (1, 2);
 -- What is fixed at the enqueue; ratchet_jobs.data is the id here. Appended once, then only read.
 -- retry: none means exactly 10 attempts, exponential from 1 s to 5 min, 25 % jitter.
 -- recurring and slot: the definition that made the job, and the slot; a job made out of turn has none.
--- payload_version: which form the payload has; none means 1.
+-- payload_version: the version of the payload's form; NULL means 1.
 CREATE TABLE ratchet_job_data (
     id               INTEGER PRIMARY KEY,
     payload          TEXT NOT NULL,
@@ -101,7 +101,7 @@ CREATE TABLE ratchet_attempts (
     PRIMARY KEY (job, seq)
 ) STRICT, WITHOUT ROWID;
 
--- Who has a unique key: an unfinished job.
+-- The unfinished job that has a unique key.
 CREATE TABLE ratchet_unique_keys (
     key TEXT NOT NULL PRIMARY KEY,
     job BLOB NOT NULL
@@ -150,7 +150,7 @@ CREATE TABLE ratchet_paused_queues (
 ) STRICT, WITHOUT ROWID;
 
 -- status: 0 joining, 1 active, 2 draining, 3 left, 4 dead.
--- kinds: those that the node runs, one a line; none: it does not say. totals: what it has done since it
+-- kinds: those that the node runs, one a line; NULL if it does not say. totals: what it has done since it
 -- was built, one JSON text.
 CREATE TABLE ratchet_nodes (
     node       BLOB NOT NULL PRIMARY KEY CHECK (length(node) = 16),
@@ -218,7 +218,7 @@ CREATE TABLE ratchet_recurring (
 -- The definitions whose slots come, in that order.
 CREATE INDEX ratchet_recurring_due ON ratchet_recurring (next_fire, name)
 WHERE paused = 0 AND next_fire IS NOT NULL;
--- The definitions that somebody has claimed.
+-- The definitions that are claimed.
 CREATE INDEX ratchet_recurring_claimed ON ratchet_recurring (claimed_until)
 WHERE claimed_until IS NOT NULL;
 

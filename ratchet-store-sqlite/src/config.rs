@@ -338,7 +338,7 @@ fn percent_decode(text: &str) -> Result<String> {
         let (Some(high), Some(low)) = (digit(0), digit(1)) else {
             return Err(misconfigured(
                 "the path",
-                "has a `%` without two hexadecimal digits behind it; a plain `%` is `%25`",
+                "has a `%` without two hexadecimal digits after it; a plain `%` is `%25`",
             ));
         };
         bytes.push(high * 16 + low);

@@ -79,7 +79,7 @@ fn journal(work: &Work<'_>) -> Inner<Vec<Finding>> {
         }
         other => {
             let summary = format!("the journal mode is {other}, and should be wal");
-            let remedy = "run `PRAGMA journal_mode = WAL` while nobody else has the file open";
+            let remedy = "run `PRAGMA journal_mode = WAL` while no other process has the file open";
             vec![Finding::new("journal_mode", Severity::Warning, summary).remedy(remedy)]
         }
     })

@@ -57,7 +57,7 @@ CREATE TABLE {schema}.jobs (
 -- What is fixed at the enqueue; the id is the job's. Appended once, then only read.
 -- retry: none means exactly 10 attempts, exponential from 1 s to 5 min, 25 % jitter.
 -- recurring and slot: the definition that made the job, and the slot; a job made out of turn has none.
--- payload_version: which form the payload has; none means 1.
+-- payload_version: the version of the payload's form; NULL means 1.
 CREATE TABLE {schema}.job_data (
     id              binary(16) NOT NULL,
     timeout         bigint NULL,
@@ -101,7 +101,7 @@ CREATE TABLE {schema}.attempts (
     CONSTRAINT attempts_pkey PRIMARY KEY (job, seq)
 );
 
--- Who has a unique key: an unfinished job.
+-- The unfinished job that has a unique key.
 CREATE TABLE {schema}.unique_keys (
     [key] nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
     job   binary(16) NOT NULL,
@@ -125,7 +125,7 @@ CREATE TABLE {schema}.job_tags (
 );
 
 -- The lanes that have unfinished jobs, and the last sequence each gave. An emptied lane has no row.
--- Whoever changes which jobs are unfinished in a lane locks its row first.
+-- A call that changes which jobs are unfinished in a lane locks its row first.
 CREATE TABLE {schema}.lanes (
     last_seq bigint NOT NULL,
     queue    nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
@@ -149,7 +149,7 @@ CREATE TABLE {schema}.paused_queues (
 );
 
 -- status: 0 joining, 1 active, 2 draining, 3 left, 4 dead.
--- kinds: those that the node runs, one a line; none: it does not say. totals: what it has done since it
+-- kinds: those that the node runs, one a line; NULL if it does not say. totals: what it has done since it
 -- was built, one JSON text.
 CREATE TABLE {schema}.nodes (
     node         binary(16) NOT NULL,
@@ -187,8 +187,8 @@ CREATE TABLE {schema}.locks (
 );
 
 -- How many jobs that need a resource may run at once. Rows are never deleted: routes name them.
--- Nothing is kept of who holds a permit; that is who runs. Whoever claims jobs that need one locks
--- its row first.
+-- The holders of permits are not stored: they are the running jobs. A claim of jobs that need one
+-- locks its row first.
 CREATE TABLE {schema}.permits (
     resource nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
     max_held bigint NOT NULL CONSTRAINT permits_max_held_check CHECK (max_held >= 0),
@@ -236,8 +236,8 @@ CREATE TABLE {schema}.links (
     CONSTRAINT links_pkey PRIMARY KEY (child, place)
 );
 
--- How the batches stand; no time of an end: they have not ended. Whoever counts children locks the
--- row, and looks for who waits for the batch after that.
+-- The counts of the batches; ended_at is NULL until a batch has ended. A call that counts children
+-- locks the row, and then looks for the jobs that wait for the batch.
 CREATE TABLE {schema}.batches (
     id         binary(16) NOT NULL,
     total      bigint NOT NULL CONSTRAINT batches_total DEFAULT 0,
@@ -305,7 +305,7 @@ CREATE INDEX job_tags_of_job ON {schema}.job_tags (job, tag);
 -- The definitions whose slots come, in that order.
 CREATE INDEX recurring_due ON {schema}.recurring (next_fire, name)
 WHERE paused = 0 AND next_fire IS NOT NULL;
--- The definitions that somebody has claimed.
+-- The definitions that are claimed.
 CREATE INDEX recurring_claimed ON {schema}.recurring (claimed_until) WHERE claimed_until IS NOT NULL;
 -- The children of each parent.
 CREATE INDEX links_parent ON {schema}.links (parent, child);

@@ -67,7 +67,7 @@ pub(crate) async fn open(
     if got < 0 {
         return Err(Failure::new(
             StoreErrorKind::Timeout,
-            "somebody else makes the tables, and takes too long",
+            "another process creates the tables, and takes too long",
         ));
     }
     let applied = schema.apply_all(&mut lease).await;
@@ -144,8 +144,7 @@ impl<'a> Schema<'a> {
         ))
     }
 
-    /// Refuses tables that are there for others only: whoever has no right to them does not even
-    /// see them.
+    /// Refuses tables to which this user has no right. It does not even see them.
     async fn check_rights(&self, lease: &mut Lease) -> Result<()> {
         match lease.rows(self.schema.sql.applied_migrations.query()).await {
             Err(failure) if failure.forbidden => {

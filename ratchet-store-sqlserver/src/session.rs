@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_compatibility_level_without_lists_is_refused_with_what_a_dba_must_run() {
-        // As the number 208 is told.
+        // What error 208 becomes.
         let missing = Failure::new(
             StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
             "Invalid object name",

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     server: Vec<String>,
 }
 
-/// One who is measured.
+/// One program that is measured.
 struct Subject {
     heading: String,
     peer: &'static str,

@@ -8,7 +8,7 @@ use ratchet::{BoxError, Job, JobContext, JobError, JobResult, NewJob, Requires, 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// When a customer who has not confirmed is reminded.
+/// When a customer without a confirmation is reminded.
 pub const REMIND_AFTER: Duration = Duration::from_secs(3 * 24 * 3_600);
 
 /// Stands for the mail server and for the table of readers.

@@ -1,7 +1,7 @@
 //! The floor: what a person writes by hand with the driver and no library.
 //!
 //! Batches of 100, finished rows kept, default durability. No tokens, no history, no keys, no other
-//! nodes: whoever needs these pays for them, here or in a library.
+//! nodes: a program that needs these pays for them, here or in a library.
 
 mod postgres;
 mod sqlite;

@@ -1,7 +1,7 @@
 //! The floor on SQLite, with rusqlite.
 //!
 //! One writer connection on one thread, WAL, `synchronous = FULL`, batches of 100, group commit for
-//! single inserts, finished rows kept. No tokens, no history, no keys, no other nodes: whoever
+//! single inserts, finished rows kept. No tokens, no history, no keys, no other nodes: a program that
 //! needs these pays for them, here or in a library.
 
 use std::sync::Arc;

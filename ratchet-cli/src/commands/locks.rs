@@ -34,5 +34,5 @@ pub(super) async fn run(app: &mut App) -> Result<(), Failure> {
             time.into(),
         ]);
     }
-    app.out.table(&table, "no locks: nobody ever took one")
+    app.out.table(&table, "no locks: none was ever taken")
 }

@@ -197,8 +197,8 @@ impl JobContext {
     /// Saves what the next attempt should start from; it is durable when this returns.
     ///
     /// # Errors
-    /// If the value does not serialize or is larger than 64 KiB, or if the store fails. A body
-    /// whose claim was lost is told by [`cancelled`](Self::cancelled).
+    /// If the value does not serialize or is larger than 64 KiB, or if the store fails. A lost
+    /// claim is no error here: [`cancelled`](Self::cancelled) shows it.
     pub async fn save_checkpoint<T: Serialize + Sync + ?Sized>(&self, value: &T) -> Result<()> {
         let checkpoint = Json::encode("checkpoint", value)?;
         let report = ReportKind::Checkpoint(checkpoint);

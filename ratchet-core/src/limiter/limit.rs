@@ -201,8 +201,8 @@ impl Counted {
         self.key_of.is_some()
     }
 
-    /// The key that a job with a payload of this version counts under; none if the payload cannot
-    /// be read, which its handler will find too.
+    /// Returns the key under which a job with a payload of this version counts. `None` if the
+    /// payload cannot be read, which will fail its handler as well.
     pub(crate) fn key(&self, payload: &Json, version: u32) -> Option<RateKey> {
         let kind = self.kind.clone();
         let Some(key_of) = &self.key_of else {

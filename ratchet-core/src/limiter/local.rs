@@ -15,8 +15,8 @@ use crate::time;
 /// The number of starts between two sweeps, which forget the keys that are as if never used.
 const SWEEP_AFTER: u32 = 4_096;
 
-/// Counts in the memory of this process, each node by itself: a cluster of `n` nodes makes up to `n`
-/// times as many starts.
+/// Counts in the memory of this process, each node by itself: a cluster of `n` nodes makes up to
+/// `n` times as many starts.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {

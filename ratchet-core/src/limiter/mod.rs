@@ -51,8 +51,8 @@ pub trait RateLimiter: Debug + Send + Sync + 'static {
     /// Asks for one start of this key, at this rate, and counts it if it is granted.
     ///
     /// # Errors
-    /// A failure of whatever counts. It is never the job's fault: the job is handed back at no cost,
-    /// and its kind is left alone for a moment.
+    /// A failure of whatever counts. It is never the job's fault: the job is handed back at no
+    /// cost, and its kind is left alone for a moment.
     ///
     /// # Cancel safety
     /// Dropped, the start may or may not have been counted.

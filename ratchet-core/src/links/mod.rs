@@ -17,8 +17,8 @@ use crate::id::JobId;
 use crate::model::{Enqueued, Parent};
 use crate::state::JobState;
 
-/// What is wrong with an enqueue that waits for somebody who does not exist, or joins a batch that
-/// does not.
+/// Returns the error of an enqueue that waits for a job which does not exist, or joins a batch
+/// which does not.
 fn missing(parent: Parent) -> InvalidInput {
     match parent {
         Parent::Job(job) => InvalidInput::new(

@@ -9,8 +9,8 @@ use crate::model::{After, Enqueued, NewJob, Parent, SignalWait};
 
 /// What the new jobs of one enqueue wait for, and which batches they join.
 ///
-/// A store reads the stored parents and the batches that are named here, refuses the enqueue if one is
-/// missing, and stores the links, the signals and the members.
+/// A store reads the stored parents and the batches that are named here, refuses the enqueue if one
+/// is missing, and stores the links, the signals and the members.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct NewLinks<'a> {
@@ -27,12 +27,13 @@ pub struct NewLinks<'a> {
 }
 
 impl<'a> NewLinks<'a> {
-    /// Returns the links of an enqueue: `answers` has the answer for each job, `new` the places of the
-    /// new ones. A parent that turned out to be a duplicate is replaced by the job that stands for it.
+    /// Returns the links of an enqueue: `answers` has the answer for each job, `new` the places of
+    /// the new ones. A parent that turned out to be a duplicate is replaced by the job that stands
+    /// for it.
     ///
     /// # Errors
-    /// [`InvalidInput`], naming `parent`, if jobs would wait for each other in a circle, or too many one
-    /// after the other, as duplicates can make them do.
+    /// [`InvalidInput`], naming `parent`, if jobs would wait for each other in a circle, or too
+    /// many one after the other, as duplicates can make them do.
     pub fn of(
         jobs: &'a [NewJob],
         answers: &[Enqueued],
@@ -101,8 +102,8 @@ impl<'a> NewLinks<'a> {
         batches
     }
 
-    /// Refuses an enqueue if one of its batches is missing, or closed and to be joined. `closed` says
-    /// whether a batch is closed; `None` if it is not stored. `[batch.join]` `[link.missing]`
+    /// Refuses an enqueue if one of its batches is missing, or closed and to be joined. `closed`
+    /// says whether a batch is closed; `None` if it is not stored. `[batch.join]` `[link.missing]`
     ///
     /// # Errors
     /// [`InvalidInput`], naming `batch`.

@@ -108,15 +108,16 @@ impl MemoryStore {
         self
     }
 
-    /// Sets how long a call may take; 10 s otherwise. The clones that exist already are not affected.
+    /// Sets how long a call may take; 10 s otherwise. The clones that exist already are not
+    /// affected.
     #[must_use]
     pub const fn with_deadline(mut self, deadline: Duration) -> Self {
         self.policy.deadline = deadline;
         self
     }
 
-    /// Empties the registry of nodes, as a restore that leaves it out would. Nodes that run register
-    /// again with their next heartbeat.
+    /// Empties the registry of nodes, as a restore that leaves it out would. Nodes that run
+    /// register again with their next heartbeat.
     pub fn lose_nodes(&self) {
         self.tables().nodes.clear();
     }
@@ -127,8 +128,8 @@ impl MemoryStore {
         Snapshot(self.tables().clone())
     }
 
-    /// Goes back to an earlier state, as a failover to a copy that lags does, or a restore. Nodes that
-    /// run go on; the clock does not go back.
+    /// Goes back to an earlier state, as a failover to a copy that lags does, or a restore. Nodes
+    /// that run go on; the clock does not go back.
     pub fn rewind(&self, to: &Snapshot) {
         *self.tables() = to.0.clone();
     }

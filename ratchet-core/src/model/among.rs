@@ -3,8 +3,8 @@ use crate::state::JobState;
 
 /// Where a database store looks for the jobs of a listing: what is rare, not among all jobs.
 ///
-/// Of the jobs of a busy system nearly all have succeeded. Those that have not are found by the indexes
-/// that other statements need, whatever is in front of them.
+/// Of the jobs of a busy system nearly all have succeeded. Those that have not are found by the
+/// indexes that other statements need, whatever is in front of them.
 ///
 /// ```
 /// use ratchet::JobState;
@@ -47,8 +47,8 @@ impl Among {
         }
     }
 
-    /// Among how many jobs, in the order of the listing, to look for `wanted` unfinished ones before
-    /// all unfinished ones are read: where most jobs are unfinished these are enough.
+    /// Among how many jobs, in the order of the listing, to look for `wanted` unfinished ones
+    /// before all unfinished ones are read: where most jobs are unfinished these are enough.
     #[must_use]
     pub const fn front(wanted: usize) -> usize {
         wanted.saturating_mul(4).saturating_add(1_000)

@@ -139,8 +139,9 @@ pub struct Claim {
     pub stall_timeout: Option<Duration>,
     /// The lane whose head the job is.
     pub lane: Option<Name>,
-    /// Whether others may wait for its end: jobs linked to it, or to the batch it is in. Those that
-    /// are linked to it while it runs do not show, and a store may say so though in the end nobody does.
+    /// Whether other jobs may wait for its end: jobs linked to it, or to the batch it is in. Jobs
+    /// that are linked to it while it runs do not count, and a store may say so although none
+    /// waits.
     pub awaited: bool,
     /// The trace the job was enqueued in.
     pub trace: Option<TraceContext>,

@@ -4,7 +4,8 @@ use super::JobSpec;
 
 /// Says of a stored job which other tables have rows of it, a bit for each.
 ///
-/// A store keeps the bits beside the state of the job, so that it looks nothing up that is not there.
+/// A store keeps the bits beside the state of the job, so that it looks nothing up that is not
+/// there.
 ///
 /// ```
 /// use ratchet::NewJob;

@@ -11,13 +11,14 @@ use crate::state::JobState;
 pub struct LanePlace {
     /// The sequence: the jobs of a lane run in the order of theirs.
     pub seq: i64,
-    /// The state of a job that takes the place: `Pending` for the head of the lane, otherwise `Blocked`.
+    /// The state of a job that takes the place: `Pending` for the head of the lane, otherwise
+    /// `Blocked`.
     pub state: JobState,
 }
 
 impl LanePlace {
-    /// Returns the place after the last sequence of a lane, which is 0 if the lane has no unfinished
-    /// job. `[lane.head]` `[lane.sequence]`
+    /// Returns the place after the last sequence of a lane, which is 0 if the lane has no
+    /// unfinished job. `[lane.head]` `[lane.sequence]`
     #[must_use]
     pub const fn after(last: i64) -> Self {
         Self {

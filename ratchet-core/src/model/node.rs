@@ -122,7 +122,7 @@ pub struct NodeLoad {
     /// Open connections to the database; `None` if the store does not tell.
     pub connections: Option<u32>,
     /// Processor time that the process used since the heartbeat before, in percent of one
-    /// processor; none: not known.
+    /// processor. `None` if it is not known.
     pub cpu_percent: Option<u32>,
     /// Memory that the process uses, in bytes; `None` if it is not known.
     pub memory_bytes: Option<u64>,

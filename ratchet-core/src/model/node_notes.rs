@@ -1,5 +1,5 @@
-//! What a node says in its heartbeat for operators alone: one JSON text in its row, so that a store keeps
-//! a later addition without a new column.
+//! What a node says in its heartbeat for operators alone: one JSON text in its row, so that a store
+//! keeps a later addition without a new column.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -23,8 +23,8 @@ struct Notes<'a> {
 }
 
 impl Heartbeat {
-    /// Returns the totals, the zone data and the number of unheld claims as one text, as stores keep them.
-    /// `None` if the heartbeat has none of them.
+    /// Returns the totals, the zone data and the number of unheld claims as one text, as stores
+    /// keep them. `None` if the heartbeat has none of them.
     ///
     /// ```
     /// use std::time::Duration;
@@ -63,8 +63,9 @@ impl Heartbeat {
 }
 
 impl NodeRecord {
-    /// Takes what [`Heartbeat::notes`] wrote into a text, in this version or another. A missing number is 0, an
-    /// unknown key is ignored, and what cannot be read is `None`: it is not worth the node.
+    /// Takes what [`Heartbeat::notes`] wrote into a text, in this version or another. A missing
+    /// number is 0, an unknown key is ignored, and what cannot be read is `None`: it is not worth
+    /// the node.
     pub fn read_notes(&mut self, notes: Option<&str>) {
         let read = |text| serde_json::from_str::<Map<String, Value>>(text).ok();
         let mut notes = notes.and_then(read).unwrap_or_default();

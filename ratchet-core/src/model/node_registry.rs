@@ -27,8 +27,8 @@ impl<'a> NodeRegistry<'a> {
         }
     }
 
-    /// Returns the owner of a claim that is stored under this node. A node without a readable row is
-    /// unknown.
+    /// Returns the owner of a claim that is stored under this node. A node without a readable row
+    /// is unknown.
     #[must_use]
     pub fn owner(&self, node: Option<NodeId>) -> Owner<'a> {
         let Some(node) = node else {

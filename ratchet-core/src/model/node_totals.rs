@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
-/// What a node has done since it was built. None of the numbers ever shrinks, also when the node goes
-/// on under a new id after it was taken for dead.
+/// What a node has done since it was built. None of the numbers ever shrinks, also when the node
+/// goes on under a new id after it was taken for dead.
 ///
 /// Rates are differences between two readings of one node, divided by the time between them:
 /// [`Meter`](crate::throughput::Meter).
@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 pub struct NodeTotals {
     /// Bodies that began.
     pub begun: u64,
-    /// How long the jobs of these bodies had been due when they were claimed, added up: milliseconds,
-    /// by the database's clock.
+    /// How long the jobs of these bodies had been due when they were claimed, added up:
+    /// milliseconds, by the database's clock.
     pub waited_ms: u64,
     /// Claims that ended in success.
     pub succeeded: u64,

@@ -3,8 +3,8 @@
 use crate::error::InvalidInput;
 use crate::model::JobRecord;
 
-/// Reads a stored job as far as it can be read, since an operator must be able to look at it. Keeps the
-/// first problem.
+/// Reads a stored job as far as it can be read, since an operator must be able to look at it. Keeps
+/// the first problem.
 #[derive(Debug, Default)]
 pub struct Salvage {
     problem: Option<InvalidInput>,
@@ -19,7 +19,8 @@ impl Salvage {
         })
     }
 
-    /// Names the first problem in the last error of the job, unless that says something else already.
+    /// Names the first problem in the last error of the job, unless that says something else
+    /// already.
     pub fn finish(self, job: &mut JobRecord) {
         if job.last_error.is_none() {
             job.last_error = self.problem.map(|problem| problem.of_stored_job());

@@ -140,12 +140,12 @@ impl Signal {
 pub enum Delivered {
     /// It came to these jobs, in order of id, and to no other.
     To(Vec<JobId>),
-    /// The job has had its signal; or nobody waits for the name any more and somebody has had it.
-    /// Nothing changed.
+    /// The job has received its signal already; or all jobs that waited for the name have. Nothing
+    /// changed.
     Already,
     /// The job is in this state and waits for no signal: it never did, has ended, or it is too
     /// late.
     NotWaiting(JobState),
-    /// There is no such job; or nobody waits for the name, nor has had it.
+    /// There is no such job; or no job waits or has waited for the name.
     NotFound,
 }

@@ -43,12 +43,12 @@ impl<'a> TakenKeys<'a> {
         self.unique_keys.insert(key, holder);
     }
 
-    /// Returns the answer for each job of the enqueue, and the places of the jobs that the store has to
-    /// store, in order.
+    /// Returns the answer for each job of the enqueue, and the places of the jobs that the store
+    /// has to store, in order.
     ///
-    /// A job that is stored already was created by an earlier try of the same call. A key that a job of
-    /// the enqueue takes is taken for the jobs after it. `[keys.idempotency]` `[keys.unique]`
-    /// `[enqueue.repeat]`
+    /// A job that is stored already was created by an earlier try of the same call. A key that a
+    /// job of the enqueue takes is taken for the jobs after it. `[keys.idempotency]`
+    /// `[keys.unique]` `[enqueue.repeat]`
     #[must_use]
     pub fn resolve(mut self, jobs: &'a [NewJob]) -> (Vec<Enqueued>, Vec<usize>) {
         let mut answers = Vec::with_capacity(jobs.len());

@@ -12,8 +12,8 @@ use crate::error::InvalidInput;
 /// The most bytes of an expression.
 const MAX_BYTES: usize = 256;
 
-/// The most days that a search tries. A day is passed over where a clock skips its time, which happens
-/// at most once a year, and calendars repeat after 400 years.
+/// The most days that a search tries. A day is passed over where a clock skips its time, which
+/// happens at most once a year, and calendars repeat after 400 years.
 const MOST_DAYS: usize = 400;
 
 /// An expression and the zone whose wall clock it is about.
@@ -97,9 +97,9 @@ impl Cron {
         days.take(MOST_DAYS)
     }
 
-    /// The slot of a day: the first time at which the clock shows the time of day. If the clock skips
-    /// that time, the end of the gap, unless the whole day is in the gap or the gap ends on a day that
-    /// does not match.
+    /// The slot of a day: the first time at which the clock shows the time of day. If the clock
+    /// skips that time, the end of the gap, unless the whole day is in the gap or the gap ends on a
+    /// day that does not match.
     fn slot_of(&self, day: i64) -> Option<i64> {
         let begin = day * DAY;
         match self.zone.first_shown(begin + self.pattern.first_second()) {

@@ -155,7 +155,7 @@ fn weekdays(text: &str) -> Result<Weekdays, String> {
                 "1" | "2" | "3" | "4" | "5" => {
                     weekdays.nth[usize::from(nth.as_bytes()[0] - b'1')] |= bits;
                 }
-                _ => return Err(field.refusal(item, "# needs 1 to 5 or L behind it")),
+                _ => return Err(field.refusal(item, "# needs 1 to 5 or L after it")),
             }
         } else if let Some(day) = upper.strip_suffix('L') {
             weekdays.last |= 1 << (field.value(item, day)? % 7);

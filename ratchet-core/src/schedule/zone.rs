@@ -6,8 +6,8 @@ use jiff::tz::TimeZone;
 /// More than any offset from UTC, in seconds.
 const MOST_OFFSET: i64 = 26 * 3_600;
 
-/// The most stretches that a search tries. Calendars and the rules of zones repeat after 400 years, and
-/// in that time a clock that is changed twice a year has 800 stretches.
+/// The most stretches that a search tries. Calendars and the rules of zones repeat after 400 years,
+/// and in that time a clock that is changed twice a year has 800 stretches.
 const MOST_STRETCHES: usize = 1_000;
 
 /// A zone of the data in use.
@@ -98,8 +98,8 @@ impl Zone {
             if let Some(at) = found.filter(|at| *at < end) {
                 return Some(at);
             }
-            // No clock shows a match before the first one of this time, so stretches without any are
-            // passed over.
+            // No clock shows a match before the first one of this time, so stretches without any
+            // are passed over.
             let next = next_match(end - MOST_OFFSET)?;
             from = end.max(next - MOST_OFFSET);
         }

@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 
 /// The time-zone data of a process: where it was found, and its version.
 ///
-/// Ratchet reads the operating system's copy of the IANA database: the directory that the environment
-/// variable `TZDIR` names, or else `/usr/share/zoneinfo` (`/usr/share/lib/zoneinfo`, `/etc/zoneinfo`).
-/// Where there is none, and for a name that it lacks, it uses the copy that is compiled in. If `TZDIR`
-/// is set, no other directory is read. Reading it needs the Cargo feature `cron`.
+/// Ratchet reads the operating system's copy of the IANA database: the directory that the
+/// environment variable `TZDIR` names, or else `/usr/share/zoneinfo` (`/usr/share/lib/zoneinfo`,
+/// `/etc/zoneinfo`). Where there is none, and for a name that it lacks, it uses the copy that is
+/// compiled in. If `TZDIR` is set, no other directory is read. Reading it needs the Cargo feature
+/// `cron`.
 ///
 /// ```
 /// use ratchet::ZoneData;
@@ -22,8 +23,8 @@ use serde::{Deserialize, Serialize};
 pub struct ZoneData {
     /// The directory, or [`BUILT_IN`](Self::BUILT_IN).
     pub source: String,
-    /// The release of the IANA database, such as `2026f`. `None` if the directory does not say it: it
-    /// has neither `tzdata.zi` nor `+VERSION`.
+    /// The release of the IANA database, such as `2026f`. `None` if the directory does not say it:
+    /// it has neither `tzdata.zi` nor `+VERSION`.
     pub version: Option<String>,
 }
 

@@ -34,8 +34,8 @@ impl ZoneData {
         ZONES.data()
     }
 
-    /// Returns whether the data that is compiled in is of a later release. False if this data has no
-    /// version.
+    /// Returns whether the data that is compiled in is of a later release. False if this data has
+    /// no version.
     #[must_use]
     pub fn is_older_than_built_in(&self) -> bool {
         // A year and a letter; what follows, as in `2026f-rearguard`, is no release.
@@ -93,7 +93,8 @@ impl Zones {
     pub(super) fn get(&self, name: &str) -> Result<Zone, InvalidInput> {
         let refused = |problem: String| InvalidInput::new("zone", problem);
         let unknown = || refused(format!("{name:?} is not in the IANA database"));
-        // A directory has other files too, `localtime` and `posixrules`; no zone is in small letters.
+        // A directory has other files too, `localtime` and `posixrules`; no zone is in small
+        // letters.
         if name.starts_with(|first: char| first.is_ascii_lowercase()) && !name.contains('/') {
             return Err(unknown());
         }
@@ -121,7 +122,8 @@ impl Zones {
     }
 }
 
-/// The version that a directory says: in the first line of `tzdata.zi`, or as the text of `+VERSION`.
+/// The version that a directory says: in the first line of `tzdata.zi`, or as the text of
+/// `+VERSION`.
 fn version_of(directory: &Path) -> Option<String> {
     let first_line = |file: &str| {
         let mut line = String::new();

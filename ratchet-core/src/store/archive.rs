@@ -18,19 +18,19 @@ pub trait ArchiveStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[archive.old]** Only jobs in the given terminal state that finished longer ago than
-    ///   `older_than`; the longest finished first, at most `limit`. The order of jobs that finished at
-    ///   the same time is unspecified.
-    /// - **[archive.awaited]** None whose children have not all ended, since those may read its result;
-    ///   it keeps no other.
+    ///   `older_than`; the longest finished first, at most `limit`. The order of jobs that finished
+    ///   at the same time is unspecified.
+    /// - **[archive.awaited]** None whose children have not all ended, since those may read its
+    ///   result; it keeps no other.
     /// - **[archive.move]** Each is in the archive with everything known about it and its whole
-    ///   history, and is deleted as by a purge, in one step: whoever looks for it first among the
-    ///   jobs and then in the archive finds it. A job archived under an id that is in the archive
+    ///   history, and is deleted as by a purge, in one step: a reader that looks for it first among
+    ///   the jobs and then in the archive finds it. A job archived under an id that is in the archive
     ///   already takes that place.
-    /// - **[archive.race]** A job that is requeued or deleted at the same time is archived or is what
-    ///   that made of it, and never both.
+    /// - **[archive.race]** A job that is requeued or deleted at the same time is archived or is
+    ///   what that made of it, and never both.
     /// - **[archive.keys]** Idempotency keys stay used.
-    /// - **[archive.poison]** A job of which not everything can be read is archived as far as it can.
-    ///   One that cannot be read at all stays where it is and keeps no other.
+    /// - **[archive.poison]** A job of which not everything can be read is archived as far as it
+    ///   can. One that cannot be read at all stays where it is and keeps no other.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store; then nothing has changed.
@@ -39,8 +39,8 @@ pub trait ArchiveStore: Debug + Send + Sync {
     /// Reads archived jobs.
     ///
     /// # Contract
-    /// - **[archive.get]** One answer per id, in order; none for a job that is not in the archive or
-    ///   whose document cannot be read.
+    /// - **[archive.get]** One answer per id, in order; `None` for a job that is not in the
+    ///   archive or whose document cannot be read.
     ///
     /// # Errors
     /// `Invalid` if there are too many, or a failure of the store.

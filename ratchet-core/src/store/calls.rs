@@ -2,9 +2,9 @@
 
 /// Hands `$then!` every call of every part of a store.
 ///
-/// A call is `idempotent` if its second answer is the first, so that it can be repeated after a timeout,
-/// and `once` otherwise. An `optional` part is one that [`Store`](crate::store::Store) returns as an
-/// `Option`. The macro's user imports the types in the signatures.
+/// A call is `idempotent` if its second answer is the first, so that it can be repeated after a
+/// timeout, and `once` otherwise. An `optional` part is one that [`Store`](crate::store::Store)
+/// returns as an `Option`. The macro's user imports the types in the signatures.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! store_calls {

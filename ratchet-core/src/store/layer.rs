@@ -29,16 +29,17 @@ macro_rules! layer {
     ($($need:ident $part:ident as $accessor:ident {
         $($repeat:ident $method:ident($($argument:ident: $type:ty),*) -> $answer:ty;)+
     })+) => {
-        /// Decorates a store: passes every call on to it, except those that an implementation overrides.
+        /// Decorates a store: passes every call on to it, except those that an implementation
+        /// overrides.
         ///
-        /// [`Layered`] makes the store. Each method has the name and the contract of a method of one of the
-        /// store's parts. An optional part is there if the inner store has it.
+        /// [`Layered`] makes the store. Each method has the name and the contract of a method of
+        /// one of the store's parts. An optional part is there if the inner store has it.
         ///
-        /// A provided method of a part, such as [`JobStore::act`], is a call of its own: it reaches the inner
-        /// store without the methods that it is made of.
+        /// A provided method of a part, such as [`JobStore::act`], is a call of its own: it reaches
+        /// the inner store without the methods that it is made of.
         ///
-        /// Wrap the bare store, and put the door around both: `Checked::new(Layered::new(layer))`. Around a
-        /// [`Checked`] store a layer sees what the door would have refused, and its
+        /// Wrap the bare store, and put the door around both: `Checked::new(Layered::new(layer))`.
+        /// Around a [`Checked`] store a layer sees what the door would have refused, and its
         /// [`call_policy`](Self::call_policy) has no effect.
         ///
         /// ```
@@ -89,8 +90,8 @@ macro_rules! layer {
                 self.inner().call_policy()
             }
 
-            /// Returns the transactions of the inner store: see [`Store::transactions`]. Jobs that are
-            /// enqueued in them do not pass through [`enqueue`](Self::enqueue).
+            /// Returns the transactions of the inner store: see [`Store::transactions`]. Jobs that
+            /// are enqueued in them do not pass through [`enqueue`](Self::enqueue).
             fn transactions(&self) -> Option<&dyn TransactionStore> {
                 self.inner().transactions()
             }

@@ -27,8 +27,8 @@ impl LockPage {
         }
     }
 
-    /// What is to be read: rows with names behind this text, in their order, and how many. None: the
-    /// page is whole.
+    /// Returns what to read next: the rows whose names follow this text, in their order, and how
+    /// many. `None` if the page is complete.
     #[must_use]
     pub fn wants(&self) -> Option<(String, usize)> {
         let left = self.wanted();

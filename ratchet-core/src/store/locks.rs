@@ -62,7 +62,7 @@ pub trait LockStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[lock.inspect]** None for a lock that was never acquired; otherwise its last fence, and
-    ///   owner and time left while it is held, or how long ago it expired if nobody released it.
+    ///   owner and time left while it is held, or how long ago it expired if it was not released.
     ///
     /// # Errors
     /// A failure of the store.

@@ -25,11 +25,11 @@ pub trait PermitStore: Debug + Send + Sync {
     /// Sets how many permits a resource has, which makes it known if it is not.
     ///
     /// # Contract
-    /// - **[permit.declare]** With [`IfKnown::Keep`], an unknown resource gets the number (`Changed`), and
-    ///   a known one keeps its own (`Unchanged`), whatever it is.
-    /// - **[permit.change]** From the return of the call on, claims go by the new number. After it was
-    ///   lowered those that run go on, and nobody is admitted until fewer run; 0 admits nobody. A
-    ///   number that is as it was is `Unchanged`.
+    /// - **[permit.declare]** With [`IfKnown::Keep`], an unknown resource gets the number
+    ///   (`Changed`), and a known one keeps its own (`Unchanged`), whatever it is.
+    /// - **[permit.change]** From the return of the call on, claims go by the new number. After it
+    ///   was lowered, running jobs go on, and none is admitted until fewer run; 0 admits none.
+    ///   A number that is as it was is `Unchanged`.
     /// - **[permit.free]** A job that does not run holds nothing: each settlement and each reclaim
     ///   that ends its claim frees the permit in the same write, and only once.
     ///

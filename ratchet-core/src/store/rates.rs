@@ -14,8 +14,8 @@ pub trait RateStore: Debug + Send + Sync {
     /// - **[rate.exact]** Each request is answered as [`Rate::take`](crate::Rate::take) says, one
     ///   after the other in order; of concurrent calls each sees what the others counted. One that
     ///   waits counts nothing.
-    /// - **[rate.refill]** Time is the database's: so long after it as the answer said, a start is
-    ///   granted that had to wait.
+    /// - **[rate.refill]** Time is the database's: a start that had to wait is granted after the
+    ///   time that the answer gave.
     /// - **[rate.keys]** Keys have nothing to do with each other.
     /// - **[rate.change]** A request may come with another rate than the one before it: what it
     ///   allows holds from there on.

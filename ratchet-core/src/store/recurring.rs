@@ -23,12 +23,12 @@ pub trait RecurringStore: Debug + Send + Sync {
     /// - **[recurring.create]** Where there is none, [`RecurringRecord::created`] is stored, at the
     ///   database's time, and the answer is `Created`. Of concurrent puts of one name one creates.
     /// - **[recurring.edit]** Where there is one, [`RecurringRecord::edited`] is stored and takes
-    ///   effect at once: `Changed`. If it is the same nothing changes, and a claim of it stays good:
-    ///   `Unchanged`.
+    ///   effect at once: `Changed`. If it is the same nothing changes, and a claim of it stays
+    ///   good: `Unchanged`.
     /// - **[recurring.repair]** A definition that cannot be read is replaced by
     ///   [`RecurringRecord::created`], and an open claim of it is stale: `Changed`.
-    /// - **[recurring.permit]** A definition whose jobs need a permit of a resource that was never set is
-    ///   `Invalid` on the field `permit`, and nothing has changed.
+    /// - **[recurring.permit]** A definition whose jobs need a permit of a resource that was never
+    ///   set is `Invalid` on the field `permit`, and nothing has changed.
     ///
     /// # Errors
     /// A failure of the store. The call can be repeated.
@@ -46,8 +46,8 @@ pub trait RecurringStore: Debug + Send + Sync {
     /// Reads one page of the definitions.
     ///
     /// # Contract
-    /// - **[recurring.list]** By name (its bytes), behind the given one, at most `limit`. Walking by
-    ///   `next` until there is none visits every definition that can be read exactly once.
+    /// - **[recurring.list]** By name (its bytes), behind the given one, at most `limit`. Walking
+    ///   by `next` until there is none visits every definition that can be read exactly once.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0, or a failure of the store.
@@ -57,13 +57,13 @@ pub trait RecurringStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[recurring.due]** Exactly those that [`RecurringRecord::is_due`] at the database's time:
-    ///   not paused, with a next slot that has come, and claimed by nobody, or longer ago than the
-    ///   lease. The longest due first, then by name, at most `limit`.
-    /// - **[recurring.claim]** Each is stored and returned as [`RecurringRecord::claimed`] until now
-    ///   + lease. Concurrent claims return each to one claimer only.
+    ///   not paused, with a next slot that has come, and not claimed, or claimed longer ago than
+    ///   the lease. The longest due first, then by name, at most `limit`.
+    /// - **[recurring.claim]** Each is stored and returned as [`RecurringRecord::claimed`] until
+    ///   now + lease. Concurrent claims return each to one claimer only.
     /// - **[recurring.clock]** The answer says the database's time at which they were due.
-    /// - **[recurring.unreadable]** One that cannot be read is claimed, so that it does not stand in the
-    ///   way of the others, and only counted in the answer.
+    /// - **[recurring.unreadable]** One that cannot be read is claimed, so that it does not stand
+    ///   in the way of the others, and only counted in the answer.
     /// - **[recurring.hint]** The answer says the least [`RecurringRecord::wakes_in`] of all
     ///   definitions that it has not claimed.
     ///
@@ -75,14 +75,15 @@ pub trait RecurringStore: Debug + Send + Sync {
     /// Makes the jobs of due slots and moves their definitions on.
     ///
     /// # Contract
-    /// - **[recurring.fire]** The jobs are stored as [`JobStore::enqueue`](super::JobStore::enqueue)
-    ///   would store them, and the definition as [`RecurringRecord::fired`], in one write. A job
-    ///   that is a `Duplicate` was skipped, and the definition moves on all the same.
+    /// - **[recurring.fire]** The jobs are stored as
+    ///   [`JobStore::enqueue`](super::JobStore::enqueue) would store them, and the definition as
+    ///   [`RecurringRecord::fired`], in one write. A job that is a `Duplicate` was skipped, and the
+    ///   definition moves on all the same.
     /// - **[recurring.stale]** A firing whose token is not the present one, because the definition
     ///   was edited, paused, deleted, claimed or fired meanwhile, is `Stale`: no job, no move.
     /// - **[recurring.slot]** Of concurrent firings of a slot one makes its job.
-    /// - **[recurring.atomic]** Each firing takes effect whole or not at all, also if the call fails;
-    ///   a stale one does not disturb the others. One answer per firing, in order.
+    /// - **[recurring.atomic]** Each firing takes effect whole or not at all, also if the call
+    ///   fails; a stale one does not disturb the others. One answer per firing, in order.
     /// - **[recurring.origin]** Each job tells the definition and the slot that it is of.
     /// - **[recurring.validate]** No store sees what [`RecurringFiring::validate_all`] refuses.
     ///
@@ -95,8 +96,8 @@ pub trait RecurringStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[recurring.pause]** What [`RecurringRecord::with_pause`] says is stored: `Changed`. A
-    ///   paused definition is not due; an open claim of it is stale. `Unchanged` if there is none of
-    ///   this name, or it is so already.
+    ///   paused definition is not due; an open claim of it is stale. `Unchanged` if there is none
+    ///   of this name, or it is so already.
     /// - **[recurring.resume]** A resumed definition is due at its next slot in the future.
     ///
     /// # Errors
@@ -107,8 +108,9 @@ pub trait RecurringStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[recurring.delete]** It is gone, and an open claim of it is stale, also once there is
-    ///   another definition of this name, which knows nothing of this one; what is left is the unique
-    ///   key of an unfinished job that was made under `Overlap::Skip`. `Unchanged` if there is none.
+    ///   another definition of this name, which knows nothing of this one; what is left is the
+    ///   unique key of an unfinished job that was made under `Overlap::Skip`. `Unchanged` if there
+    ///   is none.
     ///
     /// # Errors
     /// A failure of the store.

@@ -12,9 +12,9 @@ use crate::model::{Delivered, Signal};
 /// this power sees no such job: they are refused before.
 ///
 /// # Contract
-/// - **[signal.wait]** A job stored with a signal to wait for is `Blocked`, and never claimed, until
-///   it has come and all its links are met. Its deadline is its timeout after the enqueue, on the
-///   database's clock.
+/// - **[signal.wait]** A job stored with a signal to wait for is `Blocked`, and never claimed,
+///   until it has come and all its links are met. Its deadline is its timeout after the enqueue, on
+///   the database's clock.
 #[async_trait]
 pub trait SignalStore: Debug + Send + Sync {
     /// Delivers a signal, to all it is for or, on an error, to none.
@@ -25,8 +25,9 @@ pub trait SignalStore: Debug + Send + Sync {
     ///   later. A name reaches every job that waits for it, an id one.
     /// - **[signal.once]** A job has one signal: of several the first that came, however many are
     ///   delivered at once.
-    /// - **[signal.late]** From its deadline on nothing is delivered to a job, nor once it has ended.
-    /// - **[signal.answer]** The answer says whom it reached, or why nobody; that is no error.
+    /// - **[signal.late]** From its deadline on nothing is delivered to a job, nor once it has
+    ///   ended.
+    /// - **[signal.answer]** The answer says which jobs it reached, or why none; that is no error.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -39,8 +40,8 @@ pub trait SignalStore: Debug + Send + Sync {
     ///   `Failed` with [`SignalWait::missed`](crate::model::SignalWait::missed) as its error, no
     ///   attempt counted and none in its history. That is an end like any other: its key is freed,
     ///   it is counted in its batch, its children are decided. Of concurrent passes one fails it.
-    ///   Answers who failed, in order of id.
-    /// - **[signal.limit]** At most `limit` jobs a pass, and so many while there are.
+    ///   Answers which jobs failed, in order of id.
+    /// - **[signal.limit]** At most `limit` jobs a pass, and no fewer while there are enough.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0, or a failure of the store.

@@ -38,8 +38,8 @@ impl StoredLock {
         self.is_held(now) && self.is_of(owner, fence)
     }
 
-    /// Returns whether the last tenure was this one, and its owner released the lock. A release that is
-    /// repeated because its answer was lost finds the lock so.
+    /// Returns whether the last tenure was this one, and its owner released the lock. A release
+    /// that is repeated because its answer was lost finds the lock so.
     #[must_use]
     pub fn was_released_by(&self, owner: &Name, fence: Fence) -> bool {
         self.expires_at.is_none() && self.is_of(owner, fence)
@@ -49,8 +49,8 @@ impl StoredLock {
         self.owner == *owner && self.fence == fence
     }
 
-    /// Acquires the lock for `owner` at `now`, for `ttl` milliseconds. The lock does not change if another
-    /// owner holds it.
+    /// Acquires the lock for `owner` at `now`, for `ttl` milliseconds. The lock does not change if
+    /// another owner holds it.
     #[must_use]
     pub fn acquire(&mut self, owner: &Name, ttl: i64, now: i64) -> Acquired {
         if !self.is_held(now) {
@@ -63,8 +63,8 @@ impl StoredLock {
         Acquired::Acquired { fence: self.fence }
     }
 
-    /// Returns the lock as [`inspect`](super::LockStore::inspect) shows it at `now`. Its holder counts as
-    /// connected.
+    /// Returns the lock as [`inspect`](super::LockStore::inspect) shows it at `now`. Its holder
+    /// counts as connected.
     #[must_use]
     pub fn info(&self, now: i64) -> LockInfo {
         let expired = self.expires_at.filter(|end| *end <= now);

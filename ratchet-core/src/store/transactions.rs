@@ -10,13 +10,13 @@ use crate::model::{Enqueued, NewJob};
 ///
 /// Applications call [`Client::enqueue_in`](crate::Client::enqueue_in).
 pub trait TransactionStore: Send + Sync {
-    /// Stores jobs inside the transaction that is open on this connection: they are there if and when
-    /// it commits. A database that carries wakeups sends [`JobWakeups::of_created`] with the commit.
-    /// The clauses of [`JobStore::enqueue`](super::JobStore::enqueue) hold; the conformance suite
-    /// cannot begin a transaction of a driver, so a store tests them itself.
+    /// Stores jobs inside the transaction that is open on this connection: they are there if and
+    /// when it commits. A database that carries wakeups sends [`JobWakeups::of_created`] with the
+    /// commit. The clauses of [`JobStore::enqueue`](super::JobStore::enqueue) hold; the conformance
+    /// suite cannot begin a transaction of a driver, so a store tests them itself.
     ///
-    /// Not an `async fn`, since some drivers' transactions may not move to another thread: what needs
-    /// the connection only for a moment is done before the method returns.
+    /// Not an `async fn`, since some drivers' transactions may not move to another thread: what
+    /// needs the connection only for a moment is done before the method returns.
     ///
     /// # Errors
     /// `Invalid`, naming `transaction`, for a connection of another driver. It is then what it was.

@@ -10,8 +10,8 @@ use crate::store::Changed;
 /// Links and batches: jobs that wait for the ends of others, and jobs that are counted together.
 ///
 /// Links and memberships are made by [`JobStore::enqueue`](super::JobStore::enqueue) and decided by
-/// whatever ends jobs, all with the rules of [`links::Cascade`](crate::links::Cascade); what is here
-/// is beside that. A store without this power sees no such job: they are refused before.
+/// whatever ends jobs, all with the rules of [`links::Cascade`](crate::links::Cascade); what is
+/// here is beside that. A store without this power sees no such job: they are refused before.
 ///
 /// # Contract
 /// - **[link.wait]** A job stored with links is `Blocked`, and never claimed, until all its links
@@ -22,8 +22,8 @@ use crate::store::Changed;
 /// - **[link.release]** A blocked job with no open link and no signal to come becomes `Pending` in
 ///   the write that decides its last link: once, however many parents end at once. It is due when
 ///   it was or now, whichever is later.
-/// - **[link.cancel]** A blocked job of which a link becomes `Unmet` becomes `Cancelled` in the same
-///   write, frees its unique key, is counted in its batch, and its own children are decided.
+/// - **[link.cancel]** A blocked job of which a link becomes `Unmet` becomes `Cancelled` in the
+///   same write, frees its unique key, is counted in its batch, and its own children are decided.
 /// - **[link.enqueue]** A link on a parent that has ended before is decided in the enqueue; so is
 ///   one on a batch that stands so already. No end is missed in between.
 /// - **[link.missing]** An enqueue with a new job whose parent is neither in the call nor stored is
@@ -34,17 +34,18 @@ use crate::store::Changed;
 /// - **[link.duplicate]** A job whose parent in the same call is a `Duplicate` is linked to the job
 ///   that stands for it; if that was purged, it is missing as any other. One that is not stored
 ///   itself, or is stored already, gets no links.
-/// - **[link.once]** A decided link stays as it was decided: a dead letter that is requeued and ends
-///   again decides nothing again.
+/// - **[link.once]** A decided link stays as it was decided: a dead letter that is requeued and
+///   ends again decides nothing again.
 /// - **[link.requeue]** A requeued job waits, `Blocked`, while it has open links or its signal has
 ///   not come; the time for the signal begins anew. Unmet links do not hold it.
 /// - **[link.kept]** Links stay until the child is purged, also when the parent was purged.
 /// - **[batch.join]** A new job in a batch makes its total one larger, in the same write. If the
-///   batch is not stored or closed, the enqueue is `Invalid`, naming `batch`, and nothing is stored.
-/// - **[batch.count]** A child that ends is counted by its state, in the same write, once: not again
-///   when it is requeued and ends again.
-/// - **[batch.end]** A batch has ended, with the time of that write, as soon as it is closed and all
-///   its children were counted.
+///   batch is not stored or closed, the enqueue is `Invalid`, naming `batch`, and nothing is
+///   stored.
+/// - **[batch.count]** A child that ends is counted by its state, in the same write, once: not
+///   again when it is requeued and ends again.
+/// - **[batch.end]** A batch has ended, with the time of that write, as soon as it is closed and
+///   all its children were counted.
 /// - **[batch.callback]** Links on a batch are decided as
 ///   [`BatchCondition::decide`](crate::BatchCondition::decide) says, in the write that counts the
 ///   child or closes the batch: once, however many of the last children end at once.
@@ -96,8 +97,8 @@ pub trait WorkflowStore: Debug + Send + Sync {
     /// Deletes old ended batches, and says how many. Their children are not touched.
     ///
     /// # Contract
-    /// - **[batch.purge]** Only batches that ended longer ago than asked; the longest ended first. It
-    ///   deletes exactly `limit` batches if that many qualify, and fewer otherwise.
+    /// - **[batch.purge]** Only batches that ended longer ago than asked; the longest ended first.
+    ///   It deletes exactly `limit` batches if that many qualify, and fewer otherwise.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -107,7 +108,7 @@ pub trait WorkflowStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[link.parents]** One answer per id, in order: the links of the job as they were given,
-    ///   with what became of them; none for a job that has no links or does not exist.
+    ///   with what became of them; empty for a job that has no links or does not exist.
     ///
     /// # Errors
     /// `Invalid` if there are too many, or a failure of the store.

@@ -279,7 +279,7 @@ fn a_refusal_says_what_is_wrong_and_what_is_right() {
         ),
         (
             "0 0 * * mon#6",
-            "has the day of week `mon#6`: # needs 1 to 5 or L behind it; expected 0-7 \
+            "has the day of week `mon#6`: # needs 1 to 5 or L after it; expected 0-7 \
           or sun-sat, followed by #1 to #5 or L if wanted",
         ),
         (

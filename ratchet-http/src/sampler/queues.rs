@@ -92,8 +92,8 @@ impl Queues {
         }
     }
 
-    /// The jobs by state, all of them or those of a queue, and when they were counted; none: they
-    /// were not yet.
+    /// Returns the jobs by state, all of them or those of a queue, and when they were counted. `None`
+    /// before the first count.
     pub(super) fn totals(&self, of: Option<&Name>) -> Option<(Counts, At)> {
         let counted = self.counted.as_ref()?;
         let mut total = StateCounts::new();

@@ -257,8 +257,8 @@ CROSS JOIN LATERAL (
 
 -- name: lock_old
 -- The longest finished jobs of a state behind one that was looked at ($3, $4) that no unfinished child
--- may read, which stay as they are until the transaction ends. (flags: 16 it has children) Whoever may
--- have got a child meanwhile is looked at again (awaited_parents). [purge.old] [purge.awaited]
+-- may read, which stay as they are until the transaction ends. (flags: 16 it has children) Jobs that
+-- may have got a child meanwhile are looked at again (awaited_parents). [purge.old] [purge.awaited]
 -- [archive.old] [archive.awaited] [archive.race] [archive.poison] jobs_finished, read in its order,
 -- links_parent and primary keys: OFFSET 0 keeps the planner from hashing a whole table.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)

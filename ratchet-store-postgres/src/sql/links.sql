@@ -45,8 +45,8 @@ WHERE EXISTS (
 )
 
 -- name: lock_children
--- Locks the jobs that have open links on these parents, until the transaction ends: whoever looks at
--- their links in a later statement sees what was decided before. [link.decide] [batch.callback]
+-- Locks the jobs that have open links on these parents, until the transaction ends: a later
+-- statement that reads their links sees what was decided before. [link.decide] [batch.callback]
 -- links_open and the primary key of jobs; locked in order of id, as every call does.
 SELECT job.id, job.state, job.flags
 FROM {schema}.jobs AS job

@@ -45,7 +45,7 @@ LIMIT $2
 -- Claims the definitions whose slots have come and that are not claimed, and says the time and when
 -- the next of the others is to be claimed: at least one row. What others have locked is left to them.
 -- [recurring.due] [recurring.claim] [recurring.clock] [recurring.hint] Index recurring_due: of those
--- that are not claimed the first rows; index recurring_claimed: all that somebody has.
+-- that are not claimed the first rows; index recurring_claimed: all that are claimed.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 due AS MATERIALIZED (
     SELECT recurring.name FROM {schema}.recurring AS recurring

@@ -54,7 +54,7 @@ LEFT JOIN pg_catalog.pg_namespace AS namespace ON namespace.nspname = $1
 
 -- name: held_by_sessions
 -- The sessions that keep old versions of rows of this database from being removed, standbys that ask for
--- it among them, the oldest first. [diag.read] Reads the state of the server; whoever may not see other
+-- it among them, the oldest first. [diag.read] Reads the state of the server; a role that may not see other
 -- sessions sees no times. Those that clean up hold nothing.
 SELECT pid::text,
        concat_ws(', ', usename, nullif(application_name, ''), nullif(backend_type, 'client backend'),
@@ -82,7 +82,7 @@ LIMIT 100
 -- The replication slots that keep old versions of rows, the oldest first: the server does not say since
 -- when. [diag.read] Reads the state of the server.
 SELECT slot_name::text,
-       concat_ws(', ', slot_type, CASE WHEN active THEN 'in use' ELSE 'nobody uses it' END),
+       concat_ws(', ', slot_type, CASE WHEN active THEN 'in use' ELSE 'not in use' END),
        NULL::bigint, greatest(age(xmin), age(catalog_xmin))
 FROM pg_catalog.pg_replication_slots
 WHERE $1 <> '' AND (xmin IS NOT NULL OR catalog_xmin IS NOT NULL)

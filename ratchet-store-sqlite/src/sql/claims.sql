@@ -1,7 +1,7 @@
 -- Claims: taking jobs, ending, reporting and reclaiming them.
 
 -- name: claim_streams
--- Which of the wanted routes have due jobs, at which priorities, and the first of each; none for a
+-- Which of the wanted routes have due jobs, at which priorities, and the first of each; no row for a
 -- node (?3) whose row does not say that it is active. [claim.due] [claim.match] [claim.paused] [claim.live]
 -- One seek of ratchet_jobs_claim per wanted route and priority; no cost per job.
 WITH level (priority) AS (VALUES (4), (3), (2), (1), (0))

@@ -44,8 +44,8 @@ WHERE parent.id IN (SELECT id FROM @wanted)
               WHERE link.parent = parent.id AND link.kind = 0 AND child.state < 4)
 
 -- name: lock_children
--- Locks the jobs that have open links on these parents, until the transaction ends: whoever looks at
--- their links in a later statement sees what was decided before. [link.decide] [batch.callback]
+-- Locks the jobs that have open links on these parents, until the transaction ends: a later
+-- statement that reads their links sees what was decided before. [link.decide] [batch.callback]
 -- links_open and the primary key of jobs. The rows are written as they were: that locks them
 -- everywhere.
 DECLARE @wanted TABLE (parent binary(16) NOT NULL, kind smallint NOT NULL,

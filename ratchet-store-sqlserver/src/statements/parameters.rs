@@ -24,7 +24,7 @@ fn parameters(tokens: &[Token]) -> BTreeSet<usize> {
     numbers.filter_map(|number| number.parse().ok()).collect()
 }
 
-/// `bind` counts from 1, so a gap is a parameter that somebody forgot.
+/// `bind` counts from 1, so a gap is a forgotten parameter.
 #[test]
 fn parameters_are_numbered_without_gaps() {
     for (name, tokens) in every_statement() {

@@ -6,15 +6,15 @@ use anyhow::{Context, Result};
 /// Runs a line of shell when it is dropped, and also when this process ends without dropping
 /// anything: at an interrupt, or killed.
 ///
-/// It is a waiting shell at the end of a pipe: when nobody holds the other end any more, it goes
-/// on.
+/// It is a waiting shell at the end of a pipe: when no process holds the other end any more, it
+/// goes on.
 pub(super) struct Keeper {
     waiting: Child,
 }
 
 impl Keeper {
     /// The shell ignores the signals of the terminal, which are meant for us and reach it too. It
-    /// keeps our standard output out of its hands: whoever reads that waits for all who hold it.
+    /// does not inherit our standard output: a reader of that waits until no process holds it.
     const WAIT: &str = r#"
         trap '' INT TERM HUP
         read -r order
@@ -44,7 +44,7 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         drop(self.waiting.stdin.take());
-        // Nobody is left to hear of a failure.
+        // No caller is left that could handle a failure.
         let _ = self.waiting.wait();
     }
 }

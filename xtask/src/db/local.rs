@@ -69,13 +69,13 @@ pub(super) fn place() -> Result<Place> {
 }
 
 /// Installs the distribution's package first. Only for root, who need not be asked for a password:
-/// tests of a person who is not root change nothing on the machine.
+/// tests of a user other than root change nothing on the machine.
 pub(super) fn install_and_start() -> Result<Server> {
     ensure!(find().is_none(), "not needed, it is installed");
     ensure!(on_path("apt-get").is_some(), "there is no apt-get");
     ensure!(is_root()?, "only root can install packages");
     eprintln!("PostgreSQL is not installed: installing the package `postgresql` with apt-get");
-    // The package would make and start a server of its own, which nobody asked for.
+    // The package would make and start a server of its own, which is not wanted.
     let setting = Path::new(DEBIAN_SETTINGS).join("ratchet-xtask.conf");
     fs::create_dir_all(DEBIAN_SETTINGS)?;
     fs::write(&setting, "create_main_cluster = false\n")?;
@@ -118,7 +118,7 @@ fn find() -> Option<PathBuf> {
         })
 }
 
-/// Who runs the server: ourselves, or somebody who is not root, since PostgreSQL refuses root.
+/// The user that runs the server: ours, or one other than root, since PostgreSQL refuses root.
 enum User {
     Ourselves,
     Other(&'static str),
@@ -188,8 +188,8 @@ pub(super) fn temporary() -> String {
 /// The members of this role, which tests make if they need it, must know their passwords.
 const WITH_PASSWORD: &str = "host all +ratchet_with_password 127.0.0.1/32 scram-sha-256";
 
-/// Anybody else on this machine may connect over the loopback interface: nothing here is worth a
-/// password, and it goes away soon.
+/// Every user of this machine may connect over the loopback interface: nothing here is worth a
+/// password, and the server is removed soon.
 fn initialize(programs: &Path, user: &User, directory: &Path) -> Result<()> {
     let mut initdb = user.command(programs.join("initdb"));
     initdb.arg("-D").arg(directory.join("data"));

@@ -1,7 +1,7 @@
 //! Throwaway database servers, for the tests, the benchmarks and a person.
 //!
 //! A server lives in a directory of its own, listens on the loopback interface on a free port, and
-//! is stopped and removed by whoever started it.
+//! is stopped and removed by the process that started it.
 
 mod compose;
 mod keeper;

@@ -1,5 +1,5 @@
 //! SQL Server: only the one that is named. No package that could be installed here has one, and a
-//! container of it means accepting the vendor's licence, which is not done for anybody.
+//! container of it means accepting the vendor's licence, which each user must do.
 
 use std::env;
 

@@ -63,7 +63,7 @@ fn size(bytes: usize) -> [u8; 4] {
 
 /// Runs a command on the database `admin`; the answer, undecoded.
 pub(super) fn run(port: u16, command: Document) -> Result<Vec<u8>> {
-    let mut server = TcpStream::connect(("127.0.0.1", port)).context("nobody listens")?;
+    let mut server = TcpStream::connect(("127.0.0.1", port)).context("no server listens")?;
     server.set_read_timeout(Some(Duration::from_secs(20)))?;
     let body = command.text("$db", "admin").bytes();
     let mut message = size(16 + 4 + 1 + body.len()).to_vec();

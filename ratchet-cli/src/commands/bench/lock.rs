@@ -38,7 +38,7 @@ impl Lock {
         match lock.acquire(client).await? {
             None => Ok(lock),
             Some(left) => Err(
-                Failure::refused("somebody else measures at present").remedy(format!(
+                Failure::refused("another bench runs on this database").remedy(format!(
                     "If not, `ratchet bench` can be run again in {}.",
                     since(left)
                 )),
@@ -71,7 +71,7 @@ impl Lock {
             // Not begun if the lock is lost already.
             biased;
             () = self.keep(client) => Err(Failure::failed(
-                "somebody else has begun to measure: the lock was lost while the database was away",
+                "another bench has begun: the lock was lost while the database was away",
             )),
             done = work => done,
         }
@@ -136,7 +136,7 @@ mod tests {
             Ok(Lock::take(&client).await.map(drop))
         };
         let meanwhile = lock.hold(&client, long).await.unwrap();
-        assert!(meanwhile.is_err(), "somebody else measures, too");
+        assert!(meanwhile.is_err(), "another bench runs, too");
         // The other did not get it in between.
         let refused = async { Ok(Lock::take(&client).await.is_err()) };
         assert_eq!(lock.hold(&client, refused).await, Ok(true));

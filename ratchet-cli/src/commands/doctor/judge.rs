@@ -114,7 +114,7 @@ fn nodes<'a>(
     live: &'a [&NodeRecord],
     seen: &'a Seen,
 ) -> impl Iterator<Item = Finding> + 'a {
-    let nobody = live.is_empty().then(|| {
+    let no_node = live.is_empty().then(|| {
         let waits = seen.due.iter().any(|due| !due.paused);
         let severity = if waits {
             Severity::Error
@@ -146,7 +146,7 @@ fn nodes<'a>(
             node.node, node.load.running
         ))
     });
-    nobody.into_iter().chain(silent)
+    no_node.into_iter().chain(silent)
 }
 
 /// Roles with candidates and without a leader.
@@ -165,7 +165,7 @@ fn leaders(live: &[&NodeRecord], leaders: &[Leader]) -> Vec<Finding> {
         found(
             Severity::Warning,
             "no_leader",
-            format!("Nobody leads in `{role}`"),
+            format!("No node leads in `{role}`"),
             "One of the nodes that stand for it takes over within a lease. If this stays, look at \
              their logs, and at `ratchet locks`.",
         )

@@ -337,7 +337,7 @@ mod tests {
         let view = async {
             tokio::select! {
                 ended = show(draw, Model::new(seen()), looks, &mut keys) => ended,
-                () = look(once, PAUSE, tell) => unreachable!("somebody listens"),
+                () = look(once, PAUSE, tell) => unreachable!("the receiver lives as long"),
             }
         };
         assert_eq!(timeout(100 * PAUSE, view).await, Ok(Ok(())));

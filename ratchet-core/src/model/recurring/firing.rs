@@ -134,8 +134,8 @@ pub struct DueRecurring {
     pub now: Timestamp,
     /// The definitions, as they are after the claim: with the tokens that fire them.
     pub definitions: Vec<RecurringRecord>,
-    /// In how long the first of all others is to be claimed; none: none of them is, unless somebody
-    /// changes it.
+    /// The time until the first of all others can be claimed. `None` if none of them can unless it
+    /// is changed.
     pub next_in: Option<Duration>,
     /// How many were claimed beside these that this version cannot read: others may know them.
     pub unreadable: usize,

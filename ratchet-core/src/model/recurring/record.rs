@@ -135,8 +135,8 @@ impl RecurringRecord {
         self.wakes_in(now) == Some(Duration::ZERO)
     }
 
-    /// In how long it is to be claimed: when its next slot has come, and who has claimed it has had
-    /// the time to fire it; none: not unless somebody changes it.
+    /// Returns the time until it can be claimed: its next slot has come, and the lease of an earlier
+    /// claim is over. `None` if it cannot be claimed unless it is changed.
     #[must_use]
     pub fn wakes_in(&self, now: Timestamp) -> Option<Duration> {
         let next = self.next_fire.filter(|_| !self.paused)?;
@@ -177,8 +177,8 @@ impl RecurringRecord {
         }
     }
 
-    /// What is to be done at this time: the jobs of the slots that are due, as far as the misfire
-    /// policy lets them run, and the next slot in the future. None if nothing is due.
+    /// Returns what firing does at this time: the jobs of the due slots that the misfire policy
+    /// lets run, and the next slot in the future. `None` if nothing is due.
     #[must_use]
     pub fn plan(&self, now: Timestamp) -> Option<RecurringFiring> {
         let first = self.next_fire.filter(|next| *next <= now)?;

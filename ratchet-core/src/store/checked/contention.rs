@@ -4,8 +4,8 @@ use crate::error::StoreErrorKind;
 
 /// Decides whether a call that failed is made again, and after what pause. Pure.
 ///
-/// A call is repeated after [`Contention`](StoreErrorKind::Contention), which has changed nothing. Other
-/// failures are the caller's to repeat.
+/// A call is repeated after [`Contention`](StoreErrorKind::Contention), which has changed nothing.
+/// Other failures are the caller's to repeat.
 #[derive(Debug)]
 pub struct ContentionBackoff {
     repeated: u32,
@@ -14,8 +14,8 @@ pub struct ContentionBackoff {
 }
 
 impl ContentionBackoff {
-    /// Allows up to `retries` repetitions, the last of which begins no later than `patience` after the
-    /// first try.
+    /// Allows up to `retries` repetitions, the last of which begins no later than `patience` after
+    /// the first try.
     #[must_use]
     pub const fn new(retries: u32, patience: Duration) -> Self {
         Self {
@@ -25,11 +25,11 @@ impl ContentionBackoff {
         }
     }
 
-    /// Returns the pause before the next try, `elapsed` after the first one began, for a `random` in
-    /// `0.0..1.0`; `None` if the failure is to be returned.
+    /// Returns the pause before the next try, `elapsed` after the first one began, for a `random`
+    /// in `0.0..1.0`; `None` if the failure is to be returned.
     ///
-    /// The pause is 2 ms at first and 64 ms at most, cut by up to half at random so that calls that met do
-    /// not meet again.
+    /// The pause is 2 ms at first and 64 ms at most, cut by up to half at random so that calls that
+    /// met do not meet again.
     pub fn failed(
         &mut self,
         kind: StoreErrorKind,

@@ -1,8 +1,8 @@
 //! The door of a store: what is the same for every call of every store, done once.
 //!
-//! One file for each trait. A method checks its input, answers what needs no store (an empty batch, a
-//! limit of 0), and makes the call through [`Checked::call`]: within the deadline, and again after
-//! contention. Whether it is made again, [`ContentionBackoff`] decides, without I/O.
+//! One file for each trait. A method checks its input, answers what needs no store (an empty batch,
+//! a limit of 0), and makes the call through [`Checked::call`]: within the deadline, and again
+//! after contention. Whether it is made again, [`ContentionBackoff`] decides, without I/O.
 
 mod archive;
 mod contention;
@@ -44,11 +44,13 @@ use crate::time;
 /// A store whose calls are checked before it sees them, end at its deadline, and are repeated after
 /// contention.
 ///
-/// The stores of this project that connect to a database are handed out like this. [`Ratchet`](crate::Ratchet) and the conformance
-/// suite wrap every other store, so no store checks its input itself. What a store has beside the
-/// traits is reached through [`Deref`]. Clones share the store, and wake each other's nodes up.
+/// The stores of this project that connect to a database are handed out like this.
+/// [`Ratchet`](crate::Ratchet) and the conformance suite wrap every other store, so no store checks
+/// its input itself. What a store has beside the traits is reached through [`Deref`]. Clones share
+/// the store, and wake each other's nodes up.
 ///
-/// A call of a part that the store does not have is `Misconfigured`; [`Store`] shows which parts it has.
+/// A call of a part that the store does not have is `Misconfigured`; [`Store`] shows which parts it
+/// has.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -110,16 +112,16 @@ impl CallPolicy {
         }
     }
 
-    /// Returns for how long contention is repeated where the caller has an alternative, or takes a part of
-    /// the result: a tenth of the deadline.
+    /// Returns for how long contention is repeated where the caller has an alternative, or takes a
+    /// part of the result: a tenth of the deadline.
     #[must_use]
     pub fn brief_patience(&self) -> Duration {
         self.deadline / 10
     }
 
     /// Returns when a call that began at this time should end with what it has: after 8/10 of the
-    /// deadline. With [`brief_patience`](Self::brief_patience) before it, that leaves a tenth for the
-    /// answer.
+    /// deadline. With [`brief_patience`](Self::brief_patience) before it, that leaves a tenth for
+    /// the answer.
     #[must_use]
     pub fn timely_end(&self, began: Instant) -> Instant {
         // A time that no clock reaches overflows.
@@ -142,9 +144,9 @@ impl Default for CallPolicy {
     }
 }
 
-/// Refuses jobs that the store must not be given: those that [`NewJob::validate_all`] refuses, and those
-/// that need a part which the store does not have. Stores call it where they store jobs in a transaction
-/// of the application; the [door](Checked) calls it before every enqueue.
+/// Refuses jobs that the store must not be given: those that [`NewJob::validate_all`] refuses, and
+/// those that need a part which the store does not have. Stores call it where they store jobs in a
+/// transaction of the application; the [door](Checked) calls it before every enqueue.
 ///
 /// # Errors
 /// [`StoreErrorKind::Invalid`] of this operation, with the first problem found.
@@ -177,9 +179,9 @@ pub(super) fn part<P>(operation: &'static str, part: Option<P>) -> Result<P> {
 enum Repeat {
     /// All of it.
     UntilDeadline,
-    /// [`CallPolicy::brief_patience`]. For calls whose caller can do better than wait, such as a settlement of several claims,
-    /// which can be made one by one; and for those that end a little before the deadline with what they
-    /// have done, such as claims.
+    /// [`CallPolicy::brief_patience`]. For calls whose caller can do better than wait, such as a
+    /// settlement of several claims, which can be made one by one; and for those that end a little
+    /// before the deadline with what they have done, such as claims.
     Briefly,
 }
 
@@ -315,8 +317,8 @@ impl<S: Store + ?Sized> Store for Checked<S> {
         self.store.connections()
     }
 
-    /// Where the store has none, one that carries wakeups between the clients and nodes that share this
-    /// door.
+    /// Where the store has none, one that carries wakeups between the clients and nodes that share
+    /// this door.
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         let of_store = self.store.coordinator();
         of_store.or_else(|| Some(Arc::new(self.nearby.clone())))

@@ -7,7 +7,8 @@ use crate::error::Result;
 use crate::model::{Enqueued, NewJob};
 use crate::store::{AppConnection, AppTransaction, Store, TransactionStore};
 
-/// No deadline and no repetition here: only the store knows what the application's transaction survives.
+/// No deadline and no repetition here: only the store knows what the application's transaction
+/// survives.
 impl<S: Store + ?Sized> TransactionStore for Checked<S> {
     fn enqueue_on<'a>(
         &'a self,
@@ -25,8 +26,8 @@ impl<S: Store + ?Sized> TransactionStore for Checked<S> {
 }
 
 impl<S: Store> Checked<S> {
-    /// Enqueues jobs in a transaction of the application, for those who have a store of a known type and no
-    /// client, as [`Client::enqueue_all_in`](crate::Client::enqueue_all_in) does.
+    /// Enqueues jobs in a transaction of the application, for those who have a store of a known
+    /// type and no client, as [`Client::enqueue_all_in`](crate::Client::enqueue_all_in) does.
     ///
     /// # Errors
     /// As for [`Client::enqueue_all_in`](crate::Client::enqueue_all_in).
