@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::section::{ANY, Key};
 use crate::sections::*;
 
-/// The section that comes first: what it is for, and its keys. Those of the backends follow it.
+/// The first section: its purpose and its keys. The sections of the backends follow.
 const STORE: (&[&str], &[Key]) = (StoreConfig::ABOUT, StoreConfig::KEYS);
 
 /// The other sections in the order of the file.

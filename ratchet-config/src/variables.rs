@@ -11,8 +11,7 @@ use crate::value::Raw;
 /// The variable with the path of the file.
 pub const FILE_VARIABLE: &str = "RATCHET_CONFIG";
 
-/// The variables that set something, and those that cannot be read. Variables of other forms belong
-/// to others.
+/// The variables that set a key, and those that cannot be read. Other variables are ignored.
 pub(crate) fn read(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> (Vec<Entry<Raw>>, Vec<Problem>) {

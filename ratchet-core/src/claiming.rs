@@ -85,7 +85,7 @@ pub struct Persistence {
     pub after_none: usize,
 }
 
-/// What a round of a claim found.
+/// The result of one round of a claim.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundFound {
     /// The jobs it wanted.

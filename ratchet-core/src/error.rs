@@ -53,7 +53,7 @@ impl InvalidInput {
         format!("the stored job cannot be read: {self}")
     }
 
-    /// What was wrong: `payload`, `queue`, `timeout`, …
+    /// The name of the invalid field: `payload`, `queue`, `timeout`, …
     #[must_use]
     pub const fn field(&self) -> &'static str {
         self.field
@@ -143,7 +143,7 @@ pub enum SchemaProblem {
     Altered,
 }
 
-/// What kind of failure a [`StoreError`] is.
+/// The kind of a [`StoreError`].
 ///
 /// ```
 /// use ratchet::StoreErrorKind;
@@ -171,7 +171,7 @@ pub enum StoreErrorKind {
     Misconfigured,
     /// The schema does not fit this program.
     SchemaMismatch(SchemaProblem),
-    /// What is stored cannot be read.
+    /// A stored value cannot be read.
     Corrupt,
     /// Everything else.
     Other,
@@ -250,7 +250,7 @@ impl StoreError {
         self
     }
 
-    /// What kind of failure it is.
+    /// Returns the kind of the failure.
     #[must_use]
     pub const fn kind(&self) -> StoreErrorKind {
         self.kind
@@ -268,7 +268,7 @@ impl StoreError {
         self.kind.is_transient()
     }
 
-    /// What was wrong with the input, if that is why the call failed.
+    /// Returns the problem with the input, if that is why the call failed.
     #[must_use]
     pub fn invalid_input(&self) -> Option<&InvalidInput> {
         self.source.as_ref()?.downcast_ref()

@@ -90,7 +90,7 @@ impl Json {
     /// The value.
     ///
     /// # Errors
-    /// What serde says if the text is not the JSON of a `T`.
+    /// Returns serde's error if the text is not the JSON of a `T`.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(&self.0)
     }

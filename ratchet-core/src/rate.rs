@@ -134,12 +134,12 @@ impl Rate {
     }
 }
 
-/// What became of a start that was asked for.
+/// The outcome of asking for a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// It was granted.
     Granted {
-        /// What to remember of the key.
+        /// The state to store for the key.
         tat: i64,
     },
     /// It has to wait.

@@ -4,9 +4,9 @@ use crate::error::InvalidInput;
 use crate::model::ClaimRequest;
 use crate::name::Name;
 
-/// What decides whether a node may claim a job: its queue, its kind, the capability it requires,
-/// and the resource whose permit it needs. A store has few routes and many jobs, so it can keep its
-/// claim index per route and never read a job that the claimer could not take.
+/// The properties that decide whether a node may claim a job: its queue, its kind, the capability
+/// it requires, and the resource whose permit it needs. A store has few routes and many jobs, so it
+/// can keep its claim index per route and never read a job that the claimer could not take.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {

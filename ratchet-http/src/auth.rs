@@ -64,7 +64,7 @@ pub fn same_secret(sent: impl AsRef<[u8]>, secret: impl AsRef<[u8]>) -> bool {
     sent.len() == secret.len() && std::hint::black_box(differences) == 0
 }
 
-/// What a request wants.
+/// The access that a request asks for.
 ///
 /// ```
 /// use ratchet_http::{Access, Action, Denied};
@@ -80,13 +80,13 @@ pub fn same_secret(sent: impl AsRef<[u8]>, secret: impl AsRef<[u8]>) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Access {
-    /// To read what has no payload in it.
+    /// Reads of data without payloads.
     Read,
     /// To read the payload and the result of a job. Asked for after `Read`, and only if payloads
     /// are [shown](crate::Payloads::Shown) at all; if it is denied, the job is answered without
     /// them.
     Payload,
-    /// To change something.
+    /// A write.
     Write(Action),
 }
 

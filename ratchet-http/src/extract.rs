@@ -88,7 +88,7 @@ fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     Ok(value)
 }
 
-/// That there is no body.
+/// Extracts nothing: the request must have no body.
 ///
 /// Refused with 422 if there is one, lest something that was asked for in it is left out.
 #[derive(Clone, Copy, Debug)]

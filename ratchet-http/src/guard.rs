@@ -277,7 +277,7 @@ fn is_loopback(name: &str) -> bool {
         || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// How many writes may still be begun: a bucket that fills with a steady rate, for all clients.
+/// The number of writes that may still begin: a token bucket for all clients.
 #[derive(Debug)]
 pub(crate) struct Writes {
     per_second: f64,

@@ -31,7 +31,8 @@ pub(crate) fn unless_held<T>(done: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Says that a job was held for longer than it was waited for: not worth another try at once.
+/// Returns the error of a call that gave up waiting for a locked job. Another try at once would not
+/// help.
 pub(crate) fn held_too_long() -> Failure {
     let text = "a transaction that stays open holds the row of a job";
     Failure::new(StoreErrorKind::Timeout, text)

@@ -208,7 +208,7 @@ macro_rules! builder {
                 store.await.map(::ratchet_core::store::Checked::new)
             }
 
-            /// All migrations with what is set, in order. The database is not looked at.
+            /// Returns all migrations for these settings, in order, without reading the database.
             #[must_use]
             pub fn migrations(&self) -> Vec<$crate::Migration> {
                 migrate::scripts(&self.settings.schema, &self.settings.steps)

@@ -56,7 +56,7 @@ pub struct PostgresCoordinator {
 const UNSENT: usize = 256;
 /// How many wakeups a subscriber may lag before they are replaced by one about any queue.
 const UNREAD: usize = 1_024;
-/// How long after sending the next hints are collected before they are sent together.
+/// How long wakeups are collected after a send before they are sent together.
 const WINDOW: Duration = Duration::from_millis(3);
 /// How often a connection on which nothing comes is asked for a sign of life, and how long that may
 /// take.

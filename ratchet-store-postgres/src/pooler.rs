@@ -16,7 +16,7 @@ use crate::statements::{Statements, quoted};
 /// How long the check of prepared statements may take.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// What one connection finds.
+/// The findings of one connection.
 #[derive(PartialEq, Eq)]
 struct Place {
     database: String,

@@ -29,7 +29,7 @@ pub const SCHEMES: [&str; 2] = ["sqlserver", "mssql"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Encryption {
-    /// All of it, from the first byte on: TDS 8.0, SQL Server 2022 and later.
+    /// Everything is encrypted from the first byte on: TDS 8.0, SQL Server 2022 and later.
     Strict,
     /// All of it; the server must be able to. This is the default.
     Required,

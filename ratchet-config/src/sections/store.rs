@@ -119,7 +119,7 @@ section! {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Encryption {
-    /// All of it, from the first byte on: TDS 8.0.
+    /// Everything is encrypted from the first byte on: TDS 8.0.
     Strict,
     /// All of it.
     Required,

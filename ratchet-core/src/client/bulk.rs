@@ -140,7 +140,7 @@ impl Bulk {
         self.is_complete || self.counts.total() >= self.limit
     }
 
-    /// What has been done so far.
+    /// Returns the counts so far.
     #[must_use]
     pub const fn counts(&self) -> BulkCounts {
         self.counts
@@ -174,7 +174,7 @@ impl Bulk {
     }
 }
 
-/// What a [`Bulk`] has done.
+/// The counts of a [`Bulk`].
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, batch: ratchet::BatchId) -> Result<(), ratchet::BoxError> {

@@ -11,7 +11,7 @@ const BATCH: usize = 1_000;
 /// The most bytes of payloads of one call, but for the last job of it.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// What became of the jobs of a stream.
+/// The counts of an enqueued stream.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {

@@ -21,7 +21,8 @@ use crate::priority::Priority;
 use crate::time::Timestamp;
 use crate::trace::TraceContext;
 
-/// What a body can know and do: its job, the shared state, progress, cancellation. Cheap to clone.
+/// The context of a running body: its job, the shared state, progress, cancellation. Cheap to
+/// clone.
 #[derive(Clone)]
 pub struct JobContext {
     parts: Arc<ContextParts>,
@@ -29,7 +30,7 @@ pub struct JobContext {
     requires: Option<fn() -> Requires>,
 }
 
-/// What a context is made of.
+/// The parts of a context.
 pub(crate) struct ContextParts {
     pub(crate) claim: Arc<Claim>,
     pub(crate) checkpoint: Option<Json>,
@@ -215,7 +216,7 @@ impl JobContext {
         Ok(())
     }
 
-    /// What an earlier attempt saved last.
+    /// The last checkpoint that an earlier attempt saved.
     ///
     /// # Errors
     /// [`InvalidInput`] if it is not the JSON of a `T`.

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Any error.
 pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 
-/// What a body returns.
+/// The result of a body.
 pub type JobResult<T = ()> = Result<T, JobError>;
 
 /// Why a body did not succeed, and what is to follow.
@@ -39,7 +39,7 @@ pub struct JobError {
     message: String,
 }
 
-/// What happens to a job whose body did not succeed.
+/// Decides what happens to a job whose body did not succeed.
 ///
 /// ```
 /// use std::time::Duration;
@@ -94,7 +94,7 @@ impl JobError {
         Self::new(Verdict::Cancel, String::new())
     }
 
-    /// What is to follow.
+    /// Returns what happens to the job.
     #[must_use]
     pub const fn verdict(&self) -> Verdict {
         self.verdict

@@ -26,7 +26,7 @@ pub struct JobRequest {
 }
 
 impl JobRequest {
-    /// What the body will see: which job it is, its trace, the node's state and its client.
+    /// Returns the context of the body: its job, its trace, the node's state and its client.
     #[must_use]
     pub const fn context(&self) -> &JobContext {
         &self.context
@@ -120,7 +120,7 @@ impl JobResponse {
 pub struct ServiceError(JobError);
 
 impl ServiceError {
-    /// What is to follow.
+    /// Returns what happens to the job.
     #[must_use]
     pub const fn verdict(&self) -> Verdict {
         self.0.verdict()
@@ -174,7 +174,7 @@ impl StdError for ServiceError {}
 
 type Answer = BoxFuture<'static, Result<JobResponse, ServiceError>>;
 
-/// What is inside a layer: other layers, and at last the body.
+/// The service that a layer wraps: other layers, and at last the body.
 pub struct JobService(Box<dyn Inside>);
 
 /// A service whose type is forgotten.

@@ -21,7 +21,7 @@ use crate::state::JobState;
 pub struct ParentJob {
     /// The job.
     pub id: JobId,
-    /// What it was waited for, and what became of that.
+    /// The link: its condition and its state.
     pub link: Link,
     /// Its record now; `None` if it was purged meanwhile.
     pub record: Option<JobRecord>,
@@ -34,7 +34,7 @@ impl ParentJob {
         self.record.as_ref().map(|job| job.state)
     }
 
-    /// What it returned.
+    /// Returns its result.
     ///
     /// # Errors
     /// [`InvalidInput`] if that is not the JSON of a `T`, or if it returned nothing: it has not
@@ -65,7 +65,7 @@ fn decode<T: DeserializeOwned>(field: &'static str, json: &Json) -> Result<T, In
 pub struct ParentBatch {
     /// The batch.
     pub id: BatchId,
-    /// What it was waited for, and what became of that.
+    /// The link: its condition and its state.
     pub link: Link,
     /// Its record now, with its jobs counted by outcome; `None` if it was purged meanwhile.
     pub record: Option<BatchRecord>,

@@ -56,8 +56,8 @@ impl RateKey {
         self.key.as_deref()
     }
 
-    /// The key as a store keeps it: kind and key in one name. Keys that fit into none are cut, and
-    /// told apart by a hash.
+    /// Returns the key as a store keeps it: kind and key in one name. Keys that are too long are
+    /// cut, and a hash distinguishes them.
     #[must_use]
     pub fn name(&self) -> Name {
         let Some(key) = &self.key else {

@@ -43,7 +43,7 @@ pub struct RateLimit<J> {
 
 type KeyOf<J> = dyn Fn(&J) -> Option<String> + Send + Sync;
 
-/// Who counts.
+/// Where starts are counted.
 #[derive(Clone, Debug)]
 pub(crate) enum Strategy {
     Local,

@@ -25,7 +25,7 @@ use crate::error::Result;
 use crate::model::RateAnswer;
 use crate::rate::Rate;
 
-/// Who says whether one more body may begin.
+/// Decides whether one more body may begin.
 ///
 /// ```
 /// use async_trait::async_trait;

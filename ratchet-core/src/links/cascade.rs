@@ -5,7 +5,7 @@ use crate::json::Json;
 use crate::model::{After, BatchRecord, LinkState, Parent};
 use crate::state::JobState;
 
-/// What the end of jobs does to others, step by step.
+/// Computes what the end of jobs does to other jobs, step by step.
 ///
 /// ```text
 /// while let Some(ask) = cascade.next() {
@@ -35,10 +35,10 @@ pub struct Cascade {
     changes: Changes,
 }
 
-/// What a [`Cascade`] needs next.
+/// The next step of a [`Cascade`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Write this, all of it.
+    /// Write all of these decisions.
     Write(Changes),
     /// Read the jobs that have open links on these parents, each with all its open links, and tell
     /// [`Cascade::children`]. They are locked before they and their links are read, so that of two
@@ -50,7 +50,7 @@ pub enum Ask {
     Count(Vec<(JobId, JobState)>),
 }
 
-/// What a [`Cascade`] decided.
+/// The decisions of a [`Cascade`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Changes {
@@ -83,7 +83,7 @@ pub struct EndedJob {
     pub job: JobId,
     /// Its terminal state.
     pub state: JobState,
-    /// What it returned.
+    /// Its result.
     pub result: Option<Json>,
     /// Whether others may be linked to it.
     pub has_children: bool,
@@ -98,7 +98,7 @@ pub struct WaitingJob {
     pub job: JobId,
     /// Its state: `Blocked`, unless it has ended otherwise or was requeued.
     pub state: JobState,
-    /// Whether its signal has still to come.
+    /// Whether it still waits for its signal.
     pub awaits_signal: bool,
     /// Whether others may be linked to it.
     pub has_children: bool,
@@ -113,7 +113,7 @@ pub struct WaitingJob {
 pub struct OpenLink {
     /// Its place among the links of its child, from 0.
     pub place: u32,
-    /// Whom it waits for.
+    /// The parent that it waits for.
     pub parent: Parent,
     /// The condition; `None` if the stored one cannot be read, which nothing meets.
     pub after: Option<After>,
@@ -212,7 +212,7 @@ impl Cascade {
         }
     }
 
-    /// What the parents that are known make of a link.
+    /// Returns the state of a link, as far as its known parents decide it.
     fn decide(&self, link: &OpenLink) -> LinkState {
         let met = |met: bool| {
             if met {

@@ -57,7 +57,7 @@ pub(crate) fn refuse_cycles(jobs: &[NewJob]) -> Result<(), InvalidInput> {
     graph.refuse_cycles()
 }
 
-/// Whom each job waits for, and each batch: for its children.
+/// The parents of each job, and the children of each batch.
 #[derive(Default)]
 struct Graph(BTreeMap<Parent, BTreeSet<Parent>>);
 

@@ -29,7 +29,7 @@ fn missing(parent: Parent) -> InvalidInput {
     }
 }
 
-/// What is wrong with an enqueue that was answered so, one of whose parents is not stored.
+/// Returns the error of an enqueue one of whose parents is not stored, given its answers.
 #[must_use]
 pub fn missing_parent(parent: JobId, answers: &[Enqueued]) -> InvalidInput {
     if !answers.contains(&Enqueued::Duplicate(parent)) {

@@ -7,7 +7,7 @@ use crate::error::InvalidInput;
 use crate::id::{BatchId, JobId};
 use crate::model::{After, Enqueued, NewJob, Parent, SignalWait};
 
-/// What the new jobs of one enqueue wait for, and which batches they join.
+/// The links of the new jobs of one enqueue, and the batches they join.
 ///
 /// A store reads the stored parents and the batches that are named here, refuses the enqueue if one
 /// is missing, and stores the links, the signals and the members.

@@ -66,13 +66,13 @@ impl ManualClock {
         self.0.set_to.store(set_to, Ordering::SeqCst);
     }
 
-    /// What it shows.
+    /// Returns its time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         time::from_millis(self.now_millis())
     }
 
-    /// What it shows, in milliseconds since the Unix epoch.
+    /// Returns its time, in milliseconds since the Unix epoch.
     #[must_use]
     pub fn now_millis(&self) -> i64 {
         let set_to = self.0.set_to.load(Ordering::SeqCst);

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use crate::error::{Result, StoreError, StoreErrorKind};
 
-/// What goes wrong with one call of a [`MemoryStore`](super::MemoryStore).
+/// A fault of one call of a [`MemoryStore`](super::MemoryStore).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {

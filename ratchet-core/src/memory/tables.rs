@@ -22,7 +22,7 @@ pub(super) struct Tables {
     finished: BTreeSet<(i64, JobId)>,
     /// The unfinished job that has each unique key.
     pub(super) unique_keys: HashMap<Name, JobId>,
-    /// Who first had an idempotency key; never forgotten.
+    /// The first job with each idempotency key; never deleted.
     pub(super) idempotency_keys: HashMap<Name, JobId>,
     /// The unfinished jobs of each lane, in order.
     pub(super) lanes: Lanes,

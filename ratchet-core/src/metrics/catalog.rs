@@ -2,7 +2,7 @@
 
 use ::metrics::Unit;
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Only grows.
@@ -19,13 +19,13 @@ pub enum Kind {
 pub struct Metric {
     /// Its name, as Prometheus wants it.
     pub name: &'static str,
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
     /// Its unit.
     pub unit: Option<Unit>,
     /// Its labels, each of which it always has.
     pub labels: &'static [Label],
-    /// What it says.
+    /// Its description.
     pub description: &'static str,
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn election_turn(role: &Name, outcome: &Result<ElectionOutcome>) {
     ELECTION_TURNS.counter(values).increment(1);
 }
 
-/// Why a leadership ended.
+/// The reason why a leadership ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StepDown {
     /// It was given up.

@@ -19,7 +19,7 @@ use crate::name::Name;
 use crate::state::JobAction;
 use crate::time::{Timestamp, millis_between, to_millis};
 
-/// What a run says of its node as a whole.
+/// The metrics of a node as a whole, for one run.
 pub(crate) struct NodeMetrics {
     /// Its share of the gauge of nodes by status; `None` before it joins.
     presence: Mutex<Option<Amount>>,
@@ -101,7 +101,7 @@ pub(crate) fn hook_panicked() {
     HOOK_PANICS.counter([]).increment(1);
 }
 
-/// What became of reports, as many as were sent.
+/// Counts reports by their outcome.
 pub(crate) fn reports(sent: usize, answers: &Result<Vec<Reported>>) {
     let (stale, failed) = match answers {
         Ok(answers) => {
@@ -164,7 +164,7 @@ pub(crate) fn reclaim_pass(took: Duration) {
     RECLAIM.histogram([]).record(took);
 }
 
-/// What maintenance does away with.
+/// The kinds of rows that maintenance deletes or archives.
 #[derive(Clone, Copy)]
 pub(crate) enum Rows {
     JobsDeleted,

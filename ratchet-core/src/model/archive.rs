@@ -92,9 +92,9 @@ impl ArchivedJob {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArchiveFilter {
-    /// That ended in one of these states; empty: any.
+    /// Only jobs that ended in one of these states; empty means any.
     pub states: Vec<JobState>,
-    /// That were in this queue.
+    /// Only jobs of this queue.
     pub queue: Option<Name>,
     /// Of this kind.
     pub kind: Option<Name>,

@@ -120,7 +120,7 @@ impl Tally {
     }
 }
 
-/// What became of the wish to close a batch.
+/// The outcome of closing a batch.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

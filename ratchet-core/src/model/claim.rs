@@ -18,7 +18,7 @@ use crate::trace::TraceContext;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClaimRequest {
-    /// Who will hold the claims.
+    /// The node that will hold the claims.
     pub node: NodeId,
     /// The most jobs to return; 0 returns none without asking the database.
     pub limit: usize,
@@ -117,7 +117,7 @@ impl ClaimRequest {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Claim {
-    /// What every later write for this claim must carry.
+    /// The token that every later write for this claim must carry.
     pub token: ClaimToken,
     /// Queue, kind, required capability and permit.
     pub route: Route,
@@ -191,7 +191,7 @@ impl Claim {
     }
 }
 
-/// What a body is given: the payload, and what an earlier attempt saved.
+/// The input of a body: the payload, and the last checkpoint of an earlier attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobInput {
     /// The arguments.

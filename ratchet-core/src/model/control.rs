@@ -70,7 +70,7 @@ impl JobSelector {
     }
 }
 
-/// What an action did to one job.
+/// The outcome of an action for one job.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
@@ -86,7 +86,7 @@ impl JobSelector {
 pub struct Acted {
     /// The job.
     pub job: JobId,
-    /// What became of it.
+    /// The outcome.
     pub outcome: ActionOutcome,
 }
 

@@ -58,15 +58,15 @@ impl Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What kind of finding it is: small letters and underscores, the same in every version.
+    /// Its code: small letters and underscores, the same in every version.
     pub code: &'static str,
     /// How bad it is.
     pub severity: Severity,
-    /// What was found, in one sentence without a full stop.
+    /// The problem, in one sentence without a full stop.
     pub summary: String,
     /// Names and numbers that help to find it.
     pub detail: Option<String>,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: Option<String>,
 }
 
@@ -97,7 +97,7 @@ impl Holder {
     }
 }
 
-/// What a store has found so far, one look after the other (`[diag.poison]`).
+/// The findings of a store so far, one check after the other (`[diag.poison]`).
 #[derive(Clone, Debug, Default)]
 pub struct Findings(Vec<Finding>);
 

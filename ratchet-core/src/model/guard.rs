@@ -22,13 +22,13 @@ use crate::name::Name;
 pub struct Guard {
     /// The lock.
     pub lock: Name,
-    /// Who must hold it.
+    /// The owner that must hold it.
     pub owner: Name,
     /// With which token: the term.
     pub fence: Fence,
 }
 
-/// What became of a write that had a [`Guard`].
+/// The outcome of a write with a [`Guard`].
 ///
 /// ```
 /// use ratchet::Guarded;

@@ -135,7 +135,7 @@ impl BatchCondition {
     }
 }
 
-/// Whom a link waits for.
+/// The parent that a link waits for.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -229,7 +229,7 @@ pub enum After {
 }
 
 impl After {
-    /// Whom it waits for.
+    /// Returns the parent that it waits for.
     #[must_use]
     pub const fn parent(&self) -> Parent {
         match self {
@@ -275,7 +275,7 @@ impl After {
         }
     }
 
-    /// What was stored for a link on this parent.
+    /// Reads back a link on this parent.
     ///
     /// # Errors
     /// [`InvalidInput`] if the text is no condition on such a parent.
@@ -351,11 +351,11 @@ impl After {
     }
 }
 
-/// What is stored of [`Condition::ResultIs`].
+/// The stored form of [`Condition::ResultIs`].
 #[derive(Deserialize)]
 struct ResultIs(String, Box<RawValue>);
 
-/// What became of a link.
+/// The state of a link.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
@@ -369,7 +369,7 @@ struct ResultIs(String, Box<RawValue>);
 pub enum LinkState {
     /// It is not decided yet.
     Open = 0,
-    /// What was waited for has come.
+    /// The condition is met.
     Met = 1,
     /// It can no longer come.
     Unmet = 2,
@@ -410,9 +410,9 @@ impl LinkState {
 pub struct Link {
     /// The job that waits, or waited.
     pub child: JobId,
-    /// What for.
+    /// The parent and the condition.
     pub after: After,
-    /// What became of it. Once decided it stays so, whatever becomes of the parent.
+    /// Its state. Once decided it stays, whatever happens to the parent.
     pub state: LinkState,
 }
 

@@ -56,7 +56,7 @@ pub struct JobSpec {
     pub idempotency_key: Option<Name>,
     /// The lane of its queue that it goes through; `None` if it is in none.
     pub lane: Option<Name>,
-    /// What must have happened before it may run: all of it.
+    /// The conditions that must all be met before it may run.
     pub after: Vec<After>,
     /// The batch that it is a child of.
     pub batch: Option<BatchId>,
@@ -66,7 +66,7 @@ pub struct JobSpec {
     pub trace: Option<TraceContext>,
     /// The recurring definition that made it; `None` if a client enqueued it.
     pub recurring: Option<RecurringOrigin>,
-    /// What it is found by.
+    /// The names by which it can be found.
     pub tags: BTreeSet<Name>,
 }
 
@@ -435,7 +435,7 @@ impl NewJob {
         self.id
     }
 
-    /// What it will be.
+    /// Returns the specification of the job.
     #[must_use]
     pub const fn spec(&self) -> &JobSpec {
         &self.spec
@@ -567,7 +567,7 @@ fn keep<T>(problem: &mut Option<InvalidInput>, checked: Result<T, InvalidInput>)
         .ok()
 }
 
-/// What became of one job of an enqueue.
+/// The outcome of an enqueue for one job.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -589,7 +589,7 @@ pub enum Enqueued {
 }
 
 impl Enqueued {
-    /// The job that now stands for the request, new or earlier.
+    /// Returns the job that stands for the request: the new one, or the earlier one it duplicates.
     #[must_use]
     pub const fn id(self) -> JobId {
         match self {

@@ -126,7 +126,7 @@ pub struct NodeLoad {
     pub cpu_percent: Option<u32>,
     /// Memory that the process uses, in bytes; `None` if it is not known.
     pub memory_bytes: Option<u64>,
-    /// What it has done since it was built; `None` for a node of an earlier version.
+    /// Its totals since it was built; `None` for a node of an earlier version.
     pub totals: Option<NodeTotals>,
     /// Claims that the store lists under the node, at two heartbeats in a row, and the node does
     /// not hold: their jobs wait. `None` for a node of an earlier version, which does not say.
@@ -149,7 +149,7 @@ impl NodeLoad {
     }
 }
 
-/// What a node is there for.
+/// The purpose of a node.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -167,9 +167,9 @@ impl NodeLoad {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeProfile {
-    /// What it takes part in: `worker` if it runs jobs, and the roles it may lead in.
+    /// Its roles: `worker` if it runs jobs, and those it may lead in.
     pub roles: Vec<Name>,
-    /// What its jobs may require.
+    /// The capabilities that its jobs may require.
     pub capabilities: Vec<Name>,
     /// The kinds whose jobs it runs, aliases among them: empty if it runs none. None: a node of an
     /// earlier version, which does not say.
@@ -220,13 +220,13 @@ pub struct Heartbeat {
     /// What people call it. A node that joins makes every other node with its label dead, which is
     /// how a restarted process takes back its own.
     pub label: Name,
-    /// What it is doing.
+    /// Its status.
     pub status: NodeStatus,
     /// When the next heartbeat is due, at the latest. The node is dead only after three of these.
     pub interval: Duration,
     /// How busy it is.
     pub load: NodeLoad,
-    /// What it is there for.
+    /// Its purpose.
     pub profile: NodeProfile,
 }
 
@@ -259,7 +259,7 @@ impl Heartbeat {
     }
 }
 
-/// What a node learns from its heartbeat.
+/// The reply to a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeartbeatReply {
@@ -355,13 +355,13 @@ impl OwnedClaim {
 pub struct NodeRecord {
     /// Who.
     pub node: NodeId,
-    /// What people call it.
+    /// Its name for people.
     pub label: Name,
     /// Its status.
     pub status: NodeStatus,
     /// How busy it said it is.
     pub load: NodeLoad,
-    /// What it is there for.
+    /// Its purpose.
     pub profile: NodeProfile,
     /// The interval it published.
     pub interval: Duration,
@@ -422,7 +422,7 @@ pub struct NodeSweep {
     pub forget_after: Duration,
     /// The tenure in which the pass is valid. `None` if any caller may make it.
     pub guard: Option<Guard>,
-    /// What the caller knows about steps of the database's clock.
+    /// What is known about steps of the database's clock.
     pub clock: ClockTrust,
 }
 
@@ -470,7 +470,7 @@ impl NodeSweep {
     }
 }
 
-/// What a pass over the node table found.
+/// The result of a pass over the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SweptNodes {
     /// The nodes that this pass ended, dead or left, in order of their ids.

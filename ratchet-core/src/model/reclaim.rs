@@ -30,7 +30,7 @@ pub struct ReclaimRequest {
     /// Whether a live node may lose claims at all. `false` after an outage of the database or a
     /// step of its clock: then silence, and the age of a claim, prove nothing.
     pub silence_counts: bool,
-    /// What the caller knows about steps of the database's clock.
+    /// What is known about steps of the database's clock.
     pub clock: ClockTrust,
 }
 
@@ -199,7 +199,7 @@ impl Default for ReclaimRequest {
 /// A running job's claim, as [`ReclaimRequest::judge`] takes it. Times are milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct HeldClaim<'a> {
-    /// Who holds it.
+    /// Its holder.
     pub owner: Owner<'a>,
     /// When it was made. `None` if the store does not say: the claim then has no age.
     pub claimed_at: Option<i64>,
@@ -217,7 +217,7 @@ pub struct HeldClaim<'a> {
     pub cancel_requested: bool,
 }
 
-/// Who holds a claim.
+/// The holder of a claim.
 #[derive(Clone, Copy, Debug)]
 pub enum Owner<'a> {
     /// No owner: an earlier pass gave the claim up.
@@ -231,7 +231,7 @@ pub enum Owner<'a> {
     Known(&'a NodeRecord),
 }
 
-/// What taking a claim back writes; see [`ReclaimRequest::judge`].
+/// The changes of taking a claim back; see [`ReclaimRequest::judge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReclaimEffect {
     /// Why the claim is taken back.

@@ -27,7 +27,7 @@ use crate::time::Timestamp;
 pub struct JobRecord {
     /// The job.
     pub id: JobId,
-    /// What was fixed at its enqueue.
+    /// Its specification, fixed at the enqueue.
     pub spec: JobSpec,
     /// Where it stands.
     pub state: JobState,
@@ -43,7 +43,7 @@ pub struct JobRecord {
     pub crash_count: u32,
     /// Claims.
     pub claim_seq: u64,
-    /// Who holds the claim, while it runs.
+    /// The node that holds the claim, while it runs.
     pub node: Option<NodeId>,
     /// When it was claimed, while it runs.
     pub claimed_at: Option<Timestamp>,
@@ -51,9 +51,9 @@ pub struct JobRecord {
     pub cancel_requested: bool,
     /// How far the body said it is.
     pub progress: Option<Progress>,
-    /// What the next attempt starts from.
+    /// The checkpoint from which the next attempt starts.
     pub checkpoint: Option<Json>,
-    /// What the body returned.
+    /// The result of the body.
     pub result: Option<Json>,
     /// Why the last failed attempt failed.
     pub last_error: Option<String>,
@@ -138,7 +138,7 @@ pub struct Progress {
 pub struct Attempt {
     /// The claim's number.
     pub seq: u64,
-    /// Who held it.
+    /// The node that held it.
     pub node: Option<NodeId>,
     /// When it was claimed.
     pub claimed_at: Timestamp,

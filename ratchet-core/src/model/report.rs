@@ -13,7 +13,7 @@ use crate::limits::{self, MAX_MESSAGE_BYTES, MAX_RESULT_BYTES};
 pub struct Report {
     /// The claim.
     pub token: ClaimToken,
-    /// What is reported.
+    /// The content.
     pub kind: ReportKind,
 }
 
@@ -30,7 +30,7 @@ pub enum ReportKind {
         /// For people.
         message: String,
     },
-    /// What the next attempt should start from.
+    /// A checkpoint from which the next attempt should start.
     Checkpoint(Json),
 }
 
@@ -116,7 +116,7 @@ pub struct LastReport<'a> {
     pub checkpoint: Option<&'a Json>,
 }
 
-/// What became of a report.
+/// The outcome of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reported {
     /// It is stored.

@@ -17,7 +17,7 @@ use crate::time::whole_millis;
 pub enum Outcome {
     /// The body succeeded.
     Succeeded {
-        /// What it returned, if that is to be kept.
+        /// Its result, if it is to be kept.
         result: Option<Json>,
     },
     /// The attempt failed and there will be another.
@@ -110,7 +110,7 @@ impl Settlement {
         self
     }
 
-    /// What the settlement does to the job; every store applies exactly this.
+    /// Computes the changes to the job; every store applies exactly these.
     ///
     /// A job whose cancellation was requested ends `Cancelled` whatever its body made of it, and a
     /// result is then dropped.
@@ -198,7 +198,7 @@ pub enum NextRun {
     In(Duration),
 }
 
-/// What a settlement writes; see [`Settlement::effect`].
+/// The changes of a settlement; see [`Settlement::effect`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Effect<'a> {
@@ -212,11 +212,11 @@ pub struct Effect<'a> {
     pub error: Option<&'a str>,
     /// The result to keep.
     pub result: Option<&'a Json>,
-    /// What the history says.
+    /// The entry for the history.
     pub record: AttemptOutcome,
 }
 
-/// What became of a write that carried a token or a fence.
+/// The outcome of a write with a token or a fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fenced {
     /// It took effect.

@@ -10,11 +10,11 @@ use crate::name::Name;
 use crate::state::JobState;
 use crate::time::Timestamp;
 
-/// What signal a job waits for, and for how long.
+/// The signal that a job waits for, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SignalWait {
-    /// What it is called; several jobs may wait for the same.
+    /// Its name; several jobs may wait for the same.
     pub key: Name,
     /// How long after the enqueue, or the requeue, it may come.
     pub timeout: Duration,
@@ -49,9 +49,9 @@ impl SignalWait {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SignalRecord {
-    /// Until when it may come, by the database's clock: not at this time any more.
+    /// The deadline, by the database's clock; at this time it is too late.
     pub deadline: Timestamp,
-    /// What came, if it has.
+    /// The delivered signal, if it has come.
     pub delivered: Option<Delivery>,
 }
 
@@ -79,11 +79,11 @@ impl SignalRecord {
 pub struct Delivery {
     /// When, by the database's clock.
     pub at: Timestamp,
-    /// What it says.
+    /// Its payload.
     pub payload: Json,
 }
 
-/// Whom a signal is for.
+/// The target of a signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SignalTarget {
@@ -97,9 +97,9 @@ pub enum SignalTarget {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Signal {
-    /// Whom it is for.
+    /// Its target.
     pub target: SignalTarget,
-    /// What the job can read when it runs: up to 64 KiB of JSON.
+    /// The payload that the job can read when it runs: up to 64 KiB of JSON.
     pub payload: Json,
 }
 
@@ -123,7 +123,7 @@ impl Signal {
     }
 }
 
-/// What became of a signal.
+/// The outcome of sending a signal.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {

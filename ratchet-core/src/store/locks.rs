@@ -141,7 +141,7 @@ pub enum Acquired {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLock {
-    /// Who.
+    /// The owner.
     pub owner: Name,
     /// The token of its tenure.
     pub fence: Fence,

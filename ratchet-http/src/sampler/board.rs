@@ -48,7 +48,7 @@ struct Due {
     at: Timestamp,
 }
 
-/// What readiness depends on, apart from the node.
+/// The state that readiness depends on, apart from the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fitness {
     /// The database answers.

@@ -51,7 +51,7 @@ impl Fairness {
         tells
     }
 
-    /// Until when the pollers rest, if they do.
+    /// Returns until when the pollers rest, if they do.
     pub(crate) fn until(&self, now: Instant) -> Option<Instant> {
         let rested = self.state().rested;
         rested.map(|at| at + PAUSE).filter(|until| *until > now)

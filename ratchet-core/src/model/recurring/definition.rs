@@ -197,7 +197,7 @@ impl Definition {
         &self.schedule
     }
 
-    /// What becomes of missed slots.
+    /// Returns the policy for missed slots.
     #[must_use]
     pub const fn misfire(&self) -> Misfire {
         self.misfire

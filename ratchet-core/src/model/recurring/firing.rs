@@ -59,7 +59,7 @@ impl PutRecurring {
     }
 }
 
-/// What a put did.
+/// The outcome of a put.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -90,7 +90,7 @@ pub enum PutOutcome {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecurringClaimRequest {
-    /// Who claims.
+    /// The node that claims.
     pub node: NodeId,
     /// The most definitions to claim; at least 1.
     pub limit: usize,
@@ -141,7 +141,7 @@ pub struct DueRecurring {
     pub unreadable: usize,
 }
 
-/// What to do about the due slots of one definition: made by [`RecurringRecord::plan`].
+/// The firing of the due slots of one definition, computed by [`RecurringRecord::plan`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecurringFiring {
@@ -204,7 +204,7 @@ fn refuse_repeated(firings: &[RecurringFiring]) -> Result<(), InvalidInput> {
     }
 }
 
-/// What became of a firing.
+/// The outcome of a firing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fired {
     /// The definition has moved on, and this became of the jobs, in their order. A `Duplicate` was

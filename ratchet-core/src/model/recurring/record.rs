@@ -21,7 +21,7 @@ use crate::time::{self, Timestamp};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecurringRecord {
-    /// What was put.
+    /// The definition.
     pub definition: Definition,
     /// Which life of the name this is.
     pub incarnation: Incarnation,
@@ -86,7 +86,7 @@ impl RecurringRecord {
         }
     }
 
-    /// What is stored for a definition that is put where there is none.
+    /// Returns the record of a new definition.
     #[must_use]
     pub fn created(put: &PutRecurring, now: Timestamp) -> Self {
         let next_fire = put.definition.next_after(now, now);
@@ -135,8 +135,8 @@ impl RecurringRecord {
         self.wakes_in(now) == Some(Duration::ZERO)
     }
 
-    /// Returns the time until it can be claimed: its next slot has come, and the lease of an earlier
-    /// claim is over. `None` if it cannot be claimed unless it is changed.
+    /// Returns the time until it can be claimed: its next slot has come, and the lease of an
+    /// earlier claim is over. `None` if it cannot be claimed unless it is changed.
     #[must_use]
     pub fn wakes_in(&self, now: Timestamp) -> Option<Duration> {
         let next = self.next_fire.filter(|_| !self.paused)?;
@@ -147,7 +147,7 @@ impl RecurringRecord {
         ))
     }
 
-    /// What is stored for one that is claimed.
+    /// Returns the record after a claim.
     #[must_use]
     pub fn claimed(&self, node: NodeId, until: Timestamp) -> Self {
         let mut claimed = self.clone().changed();
