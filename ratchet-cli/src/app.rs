@@ -7,7 +7,7 @@ use crate::args::Global;
 use crate::exit::Failure;
 use crate::output::Output;
 
-/// What a command works with.
+/// The context of a command.
 pub(crate) struct App {
     pub(crate) out: Output,
     global: Global,
@@ -56,7 +56,7 @@ impl App {
         })
     }
 
-    /// Where the database is.
+    /// The location of the database.
     pub(crate) fn database(&self) -> Result<StoreConfig, Failure> {
         let store = self.config()?.store;
         named(store)

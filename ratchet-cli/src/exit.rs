@@ -63,7 +63,7 @@ impl Failure {
         Self::new(Kind::Usage, message)
     }
 
-    /// What was named does not exist.
+    /// The named thing does not exist.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self::new(Kind::NotFound, message)
     }
@@ -131,7 +131,7 @@ impl Failure {
         self
     }
 
-    /// What went wrong.
+    /// The error.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }

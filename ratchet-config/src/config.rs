@@ -21,9 +21,9 @@ const URL: &str = "store.url";
 #[serde(default)]
 #[non_exhaustive]
 pub struct Config {
-    /// Where the database is, and how it is used.
+    /// The database and how it is used.
     pub store: StoreConfig,
-    /// What the node is, and what it takes part in.
+    /// The identity of the node and its part in the cluster.
     pub node: NodeConfig,
     /// How nodes know of each other, and who leads.
     pub cluster: ClusterConfig,
@@ -37,7 +37,7 @@ pub struct Config {
     pub http: HttpConfig,
     #[serde(skip)]
     pub(crate) file: Option<PathBuf>,
-    /// What was set, by key.
+    /// The keys that are set, with their values.
     #[serde(skip)]
     pub(crate) set: BTreeMap<String, Entry>,
 }
@@ -67,7 +67,7 @@ impl Config {
         self.file.as_deref()
     }
 
-    /// Where the value of a key such as `cluster.ttl` came from.
+    /// Returns the origin of the value of a key such as `cluster.ttl`.
     #[must_use]
     pub fn origin(&self, key: &str) -> Origin {
         let set = self.set.get(key);

@@ -113,7 +113,7 @@ impl Loader {
     }
 }
 
-/// What was read so far.
+/// The values read so far.
 #[derive(Default)]
 pub(crate) struct Reading {
     pub(crate) config: Config,

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
@@ -21,7 +21,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// What wins is greater: arguments over variables over the file over defaults.
+    /// The greater origin wins: arguments over variables over the file over defaults.
     pub(crate) const fn rank(&self) -> u8 {
         match self {
             Self::Default => 0,

@@ -13,7 +13,7 @@ pub struct Place {
     pub key: String,
     /// The value as it is written in a file; `None` if it is not set, or hidden.
     pub value: Option<String>,
-    /// Where it came from.
+    /// The origin of the value.
     pub origin: Origin,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for Place {
 pub struct Problem {
     /// The values. None if it has to do with no key.
     pub places: Vec<Place>,
-    /// What is wrong, in a sentence.
+    /// The problem, in a sentence.
     pub rule: String,
 }
 

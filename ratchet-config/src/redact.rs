@@ -41,7 +41,7 @@ const SHOWN: [&str; 27] = [
 /// may be the end of a password.
 const NAMED: [&str; 4] = ["password", "pwd", "sslpassword", "authmechanismproperties"];
 
-/// What stands before the first colon, if that can be a scheme.
+/// Returns the text before the first colon, if that can be a scheme.
 pub(crate) fn scheme(url: &str) -> Option<&str> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     let (scheme, _) = url.split_once(':')?;

@@ -93,7 +93,7 @@ fn elsewhere(reading: &mut Reading) {
     }
 }
 
-/// What backends without a server do not have.
+/// The settings that backends without a server lack.
 const OF_SERVERS: [&str; 2] = ["store.max_connections", "store.application_name"];
 
 /// Settings of another backend than the URL's are refused, unless the URL wins over them: then they
@@ -131,7 +131,7 @@ fn backends(reading: &mut Reading) {
     }
 }
 
-/// What nothing could be served with.
+/// The settings with which nothing could be served.
 fn http(reading: &mut Reading) {
     let http = &reading.config.http;
     let zero = [
@@ -183,7 +183,7 @@ fn http(reading: &mut Reading) {
     }
 }
 
-/// What the engine itself says of its settings.
+/// The problems that the engine finds in its settings.
 fn engine(reading: &mut Reading) {
     let builder = Ratchet::builder(Arc::new(MemoryStore::new()));
     let builder = reading.config.apply(builder);

@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// What stands for a secret wherever one would be shown.
+/// The text shown instead of a secret.
 pub const HIDDEN: &str = "***";
 
 /// A value that is never shown: `Debug`, `Display` and serialization say [`HIDDEN`].

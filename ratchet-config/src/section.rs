@@ -10,13 +10,13 @@ pub struct Key {
     pub section: &'static str,
     /// Its name in the section.
     pub name: &'static str,
-    /// What it does, line by line.
+    /// Its description, line by line.
     pub doc: &'static [&'static str],
     /// The value without it, as it is written in a file; `None` if it is then unset.
     pub default: Option<&'static str>,
     /// A value for a setting without a default, as it would stand in a file.
     pub example: Option<&'static str>,
-    /// What the engine calls it when it refuses it; the name, unless that differs.
+    /// The name under which the engine refuses it, if that differs from its own.
     pub setting: &'static str,
     /// Whether its value is hidden where it is shown.
     pub secret: bool,
@@ -120,7 +120,7 @@ macro_rules! initial {
 }
 pub(crate) use initial;
 
-/// What was given at most once.
+/// A value that may be given once.
 pub(crate) const fn given(given: &[&'static str]) -> Option<&'static str> {
     match given {
         [] => None,

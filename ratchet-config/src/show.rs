@@ -20,7 +20,7 @@ pub struct Setting {
     /// The value as it is written in a file, with secrets hidden; `None` if there is neither a
     /// value nor a default.
     pub value: Option<String>,
-    /// Where it came from: `ratchet.toml:12`, a variable, an argument, or `default`.
+    /// Its origin: `ratchet.toml:12`, a variable, an argument, or `default`.
     pub origin: String,
 }
 

@@ -32,7 +32,7 @@ impl Raw {
     /// An empty table. Tables with rows are taken apart.
     pub(crate) const TABLE: Self = Self::Other("a table");
 
-    /// What it is, in a sentence.
+    /// Its description, in a sentence.
     fn name(&self) -> &'static str {
         match self {
             Self::Text(_) | Self::String(_) => "a string",
@@ -59,7 +59,7 @@ impl Raw {
     }
 }
 
-/// What a setting may be.
+/// The kinds of values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Flag,
@@ -76,7 +76,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// # Errors
-    /// What is wrong, as the end of a sentence, without the value.
+    /// The problem, as the end of a sentence, without the value.
     pub(crate) fn read(self, raw: &Raw) -> Result<toml::Value, String> {
         let other = |meant| Err(format!("is {}; {meant} is meant", raw.name()));
         match (self, raw) {
@@ -244,7 +244,7 @@ impl DatabaseUrl {
         self.0.expose()
     }
 
-    /// What stands before the first colon, if that can be a scheme.
+    /// Returns the text before the first colon, if that can be a scheme.
     #[must_use]
     pub fn scheme(&self) -> Option<&str> {
         scheme(self.expose())

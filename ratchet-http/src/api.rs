@@ -172,7 +172,7 @@ impl Api {
         self.0.allow_remote
     }
 
-    /// What the recorder of metrics holds, if there is one.
+    /// The recorder of metrics, if there is one.
     #[cfg(feature = "prometheus")]
     pub(crate) fn metrics(&self) -> Option<String> {
         let recorder = self.0.prometheus.as_ref();
@@ -459,7 +459,7 @@ pub struct BuildError {
 }
 
 impl BuildError {
-    /// What is wrong, each with the setting and its value.
+    /// The problems, each with the setting and its value.
     #[must_use]
     pub fn problems(&self) -> &[String] {
         &self.problems

@@ -90,7 +90,7 @@ pub enum Access {
     Write(Action),
 }
 
-/// What the call changes.
+/// The action of the call.
 ///
 /// ```
 /// use ratchet_http::{Access, Action};
@@ -129,7 +129,7 @@ pub enum Action {
     DrainNode,
 }
 
-/// That a request may not pass.
+/// The refusal of a request.
 ///
 /// ```
 /// use ratchet_http::Denied;

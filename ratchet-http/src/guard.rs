@@ -52,7 +52,7 @@ pub(crate) async fn access(
     response
 }
 
-/// What a handler says of a write in the log, as an extension of its response.
+/// A handler's note on a write for the log, as an extension of its response.
 #[derive(Clone, Debug)]
 pub(crate) struct Detail(pub(crate) String);
 
@@ -123,7 +123,7 @@ impl Drop for Write {
     }
 }
 
-/// What became of a write: the status, the code of a problem, and what the handler says.
+/// The outcome of a write: the status, the code of a problem, and the handler's note.
 fn outcome(response: &Response) -> String {
     let mut outcome = response.status().as_u16().to_string();
     if let Some(code) = response.extensions().get::<Code>() {
@@ -173,7 +173,7 @@ pub(crate) async fn reads(State(api): State<Api>, request: Request, next: Next) 
     }
 }
 
-/// What holds for every request.
+/// The checks of every request.
 pub(crate) async fn every(State(api): State<Api>, request: Request, next: Next) -> Response {
     let answer = AssertUnwindSafe(next.run(request)).catch_unwind();
     let mut response = match tokio::time::timeout(api.limits().request_timeout, answer).await {

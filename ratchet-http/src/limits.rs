@@ -159,7 +159,7 @@ impl Limits {
         self
     }
 
-    /// What of it cannot work.
+    /// Returns the problems of these limits.
     pub(crate) fn problems(&self) -> Vec<String> {
         let counts = [
             ("body_bytes", self.body_bytes),

@@ -27,7 +27,7 @@ impl<S> Patient<S> {
         }
     }
 
-    /// What became of a write, unless it has waited for too long.
+    /// The outcome of a write, unless it has waited for too long.
     fn watch<T>(
         &mut self,
         cx: &mut Context<'_>,

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::view::State;
 
-/// What went wrong, for programs. Each has one status.
+/// The code of a problem, for programs. Each has one status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -113,13 +113,13 @@ impl Code {
 pub struct Problem {
     /// Always `about:blank`: `code` says what it is.
     pub r#type: &'static str,
-    /// What went wrong in general.
+    /// The kind of problem, for people.
     pub title: &'static str,
     /// The status of the response.
     pub status: u16,
-    /// What went wrong this time, for people.
+    /// This problem, for people.
     pub detail: Cow<'static, str>,
-    /// What went wrong, for programs.
+    /// The kind of problem, for programs.
     pub code: Code,
     /// The field or parameter that is invalid.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -225,7 +225,7 @@ pub enum ServeError {
         "{address} is not on loopback, and the API has no authorizer; give it one or call allow_remote"
     )]
     Exposed {
-        /// Where the listener listens.
+        /// The address of the listener.
         address: SocketAddr,
     },
     /// The listener does not say where it listens.
@@ -241,7 +241,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_holds_no_more_of_a_head_than_twice_the_limit() {
-        /// What the pipe between the client and the connection holds.
+        /// The size of the pipe between the client and the connection, in bytes.
         const PIPE: usize = 1_024;
         let limits = Limits::default();
         let (mut client, server) = tokio::io::duplex(PIPE);

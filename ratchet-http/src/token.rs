@@ -115,7 +115,7 @@ pub(crate) fn cut(sent: &str) -> String {
     cut
 }
 
-/// What a request says of who sends it.
+/// The credentials of a request.
 pub(crate) struct Credentials {
     /// The name in the credentials of HTTP Basic; `None` for a bearer.
     pub(crate) name: Option<String>,

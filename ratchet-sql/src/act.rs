@@ -20,7 +20,7 @@ struct Target {
     key: Option<String>,
 }
 
-/// What a call writes, each job once.
+/// The changes of a call, each job once.
 #[derive(Default)]
 struct Changes {
     moved: HashMap<JobId, JobState>,

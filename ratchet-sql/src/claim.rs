@@ -24,7 +24,7 @@ const PERSISTENCE: Persistence = Persistence {
     after_none: 0,
 };
 
-/// What one round found.
+/// The result of one round.
 struct Round {
     /// Whether there are other routes than the store knew of; then nothing was claimed.
     outdated: bool,
@@ -41,7 +41,7 @@ struct Round {
     bounded: bool,
 }
 
-/// What one round looks for.
+/// The request of one round.
 struct Look<'a> {
     request: &'a ClaimRequest,
     /// How many jobs.

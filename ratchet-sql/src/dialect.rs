@@ -17,9 +17,9 @@ use crate::value::Value;
 /// batch on SQL Server. Dialects share the names, the parameters and the columns of statements;
 /// their SQL may differ.
 pub trait Dialect: Sized + Send + Sync + 'static {
-    /// What [`StoreInfo::backend`](ratchet_core::store::StoreInfo) is.
+    /// The value of [`StoreInfo::backend`](ratchet_core::store::StoreInfo).
     const BACKEND: &'static str;
-    /// What the parameters in a text begin with, such as `$` or `@P`.
+    /// The prefix of parameters in a statement, such as `$` or `@P`.
     const PARAMETER: &'static str;
     /// The expression of the database's clock, in milliseconds since 1970.
     const CLOCK: &'static str;

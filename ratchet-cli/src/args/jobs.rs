@@ -224,7 +224,7 @@ pub(crate) struct Enqueue {
     /// At most one job ever has this key
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
-    /// What a node must offer to run it
+    /// The capability that a node needs to run it
     #[arg(long)]
     pub(crate) capability: Option<String>,
     /// The lane of the queue: one job after the other

@@ -24,7 +24,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What every command takes.
+/// The arguments of every command.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Global {
     /// The configuration file; `ratchet.toml` in the present directory unless given, if there is
@@ -75,7 +75,7 @@ pub(crate) enum Color {
 pub(crate) enum Command {
     /// Bring the schema of the database up to date
     Migrate(Migrate),
-    /// What runs, what waits, and whether anything is late
+    /// Show what runs, what waits, and whether anything is late
     Status,
     /// The nodes of the cluster
     #[command(subcommand, arg_required_else_help = true)]
@@ -212,7 +212,7 @@ fn with_codes(command: clap::Command) -> clap::Command {
 /// said to people here: both end the process, with exit code 0 and 2.
 ///
 /// # Errors
-/// What is wrong with it, if programs are to be told.
+/// The error as JSON, if the output is for programs.
 pub(crate) fn read() -> Result<Cli, Failure> {
     let args: Vec<OsString> = std::env::args_os().collect();
     let read = command().color(color(&args)).try_get_matches_from(&args);

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 
 use super::parse;
 
-/// What to look for.
+/// The checks to make.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Doctor {
     /// Exit with code 6 for warnings too
@@ -23,7 +23,7 @@ pub(crate) struct Doctor {
     pub(crate) skew: Duration,
 }
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Bench {
     /// Jobs to enqueue in hundreds, and to drain
@@ -63,7 +63,7 @@ pub(crate) struct Serve {
     pub(crate) insecure: bool,
 }
 
-/// What to show.
+/// The view to show.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Top {
     /// How often to look

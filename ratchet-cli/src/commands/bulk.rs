@@ -222,7 +222,7 @@ fn done(app: &mut App, counts: BulkCounts, complete: bool) -> Result<(), Failure
     }
 }
 
-/// What is about to be changed: exactly, or as far as was looked.
+/// The number of jobs about to be changed: exact, or a lower bound.
 struct Found {
     count: u64,
     more: bool,

@@ -9,7 +9,7 @@ use crate::args::ConfigCommand;
 use crate::exit::Failure;
 use crate::output::{DIM, Table, clean, paint};
 
-/// What a check found.
+/// The result of a check.
 #[derive(Serialize)]
 struct Checked<'a> {
     ok: bool,
@@ -17,7 +17,7 @@ struct Checked<'a> {
     problems: &'a [Problem],
 }
 
-/// What is in effect.
+/// The values in effect.
 #[derive(Serialize)]
 struct Shown {
     file: Option<String>,

@@ -11,7 +11,7 @@ use crate::app::{App, connect};
 use crate::args::Serve;
 use crate::exit::{Failure, warn};
 
-/// Where it listens: the only output that programs read.
+/// The address it listens on: the only output that programs read.
 #[derive(Serialize)]
 struct Listening {
     address: SocketAddr,
@@ -81,7 +81,7 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
     served.map_err(|error: ServeError| Failure::failed(error.to_string()))
 }
 
-/// Who may do what.
+/// The access rules.
 struct Access {
     token: Option<Secret<String>>,
     protected: bool,

@@ -52,22 +52,22 @@ section! {
         retire_recurring: Option<bool>, default false;
     }
     with {
-        /// What becomes of finished jobs.
+        /// The retention of finished jobs.
         retention: RetentionConfig,
     }
 }
 
 section! {
-    /// What becomes of finished jobs. Ages count from the end of the job.
+    /// The retention of finished jobs. Ages count from the end of the job.
     pub struct RetentionConfig in "cluster.retention" {
         /// What becomes of jobs that succeeded: `"forever"`, an age at which they are deleted, or
         /// `"archive after"` and an age.
         succeeded: Option<Retain> as "retain", default "1d", setting "retention.succeeded";
 
-        /// What becomes of dead letters.
+        /// The retention of dead letters.
         failed: Option<Retain> as "retain", default "90d", setting "retention.failed";
 
-        /// What becomes of cancelled jobs.
+        /// The retention of cancelled jobs.
         cancelled: Option<Retain> as "retain", default "90d", setting "retention.cancelled";
 
         /// The age at which archived jobs are deleted; counted from the end of the job. Unset, they

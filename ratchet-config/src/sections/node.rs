@@ -5,7 +5,7 @@ use crate::section::section;
 use crate::value::duration;
 
 section! {
-    /// What the node is, and what it takes part in.
+    /// The identity of the node and its part in the cluster.
     pub struct NodeConfig in "node" {
         /// What people call the node. It must be unique among live nodes: a node that starts with
         /// the label of another takes over from it. Unset, it is made from the node's random id.

@@ -1,7 +1,7 @@
 use crate::section::{ANY, Key};
 use crate::value::Setting;
 
-/// What `[permits]` is for: its keys are the resources that the configuration names.
+/// Describes `[permits]`, whose keys are the resources that the configuration names.
 pub(crate) const ABOUT: &[&str] = &[
     " How many jobs with the permit of a resource may run at once in the cluster. A resource that is known",
     " keeps its number: an operator changes it.",

@@ -8,7 +8,7 @@ use crate::section::{Key, section};
 use crate::value::{DatabaseUrl, duration};
 
 section! {
-    /// Where the database is, and how it is used.
+    /// The database and how it is used.
     pub struct StoreConfig in "store" {
         /// The database; its scheme chooses the backend: `sqlite://jobs.db`,
         /// `postgres://user:password@host/database`, `sqlserver://…`, `mongodb://…` or `memory:`.
@@ -114,7 +114,7 @@ section! {
     }
 }
 
-/// What is encrypted between here and SQL Server.
+/// The encryption of the connection to SQL Server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -164,7 +164,7 @@ section! {
         /// The database. Unset, what the URL says, and `ratchet`.
         database: Option<String>, example "\"jobs\"";
 
-        /// What the names of the collections begin with.
+        /// The prefix of the names of the collections.
         prefix: Option<String>, default "ratchet_";
 
         /// Whether a write waits until it is in the journals of a majority.

@@ -41,11 +41,11 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// What to do to which jobs: `ids`, or `filter`, or `all`.
+/// The action and the jobs: `ids`, or `filter`, or `all`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct BulkRequest {
-    /// What to do.
+    /// The action.
     action: JobAction,
     /// These jobs, at most as many as a page may have.
     #[schemars(with = "Option<Vec<Id>>")]
@@ -84,7 +84,7 @@ struct Filter {
     batch: Option<String>,
 }
 
-/// What a request means, once it is known to mean something.
+/// A valid request.
 #[derive(Debug, PartialEq, Eq)]
 enum Meant {
     Ids(Vec<JobId>),

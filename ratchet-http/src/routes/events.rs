@@ -28,7 +28,7 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// How many events wait for the connection of one client.
 const WAITING: usize = 4;
 
-/// What a browser waits before it connects again, in milliseconds.
+/// How long a browser waits before it connects again, in milliseconds.
 const GREETING: &[u8] = b"retry: 3000\n\n";
 
 pub(super) fn routes() -> Vec<Route> {

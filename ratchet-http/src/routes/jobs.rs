@@ -70,7 +70,7 @@ fn act_route(action: JobAction) -> Route {
         .refuses(&[Code::NotFound, Code::Conflict, Code::Unavailable])
 }
 
-/// What is asked of the authorizer for an action.
+/// Returns the access that an action needs.
 pub(super) const fn access(action: JobAction) -> Action {
     match action {
         JobAction::Retry => Action::RetryJob,
@@ -196,7 +196,7 @@ async fn act(api: &Api, id: JobId, action: JobAction) -> Result<Acted, Problem> 
     acted_view(outcome, action)
 }
 
-/// What became of an action on one job.
+/// The outcome of an action on one job.
 fn acted_view(outcome: ActionOutcome, action: JobAction) -> Result<Acted, Problem> {
     let acted = |outcome, state: Option<JobState>| Acted {
         outcome,

@@ -51,7 +51,7 @@ fn document(routes: &[Route]) -> Value {
     })
 }
 
-/// What makes schemas: of what is sent, and of what is received.
+/// The generators of schemas for responses and for requests.
 struct Schemas {
     sent: SchemaGenerator,
     received: SchemaGenerator,

@@ -59,7 +59,7 @@ async fn ready(State(api): State<Api>) -> Response {
     (status, Json(readiness)).into_response()
 }
 
-/// What stands in the way of work.
+/// The reasons why no work is done.
 fn readiness(api: &Api) -> Readiness {
     let mut reasons = Vec::new();
     if let Some(node) = api.node() {

@@ -18,11 +18,11 @@ pub(crate) struct Route {
     pub(crate) verb: Verb,
     /// Where, with the names of its parts in braces.
     pub(crate) path: &'static str,
-    /// What it does, in a few words.
+    /// A summary in a few words.
     pub(crate) summary: &'static str,
     /// Which callers may use it; `None` for all.
     pub(crate) access: Option<Access>,
-    /// What the parts of the path are.
+    /// The parameters of the path.
     pub(crate) parts: Vec<(&'static str, SchemaOf)>,
     pub(crate) query: Option<SchemaOf>,
     pub(crate) body: Option<SchemaOf>,
@@ -59,7 +59,7 @@ pub(crate) struct Answer {
     pub(crate) content: Content,
 }
 
-/// What the body of an answer is.
+/// The body of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Content {
     Json(SchemaOf),

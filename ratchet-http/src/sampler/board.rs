@@ -41,7 +41,7 @@ pub(crate) struct Cluster {
     pub(crate) read_at: Instant,
 }
 
-/// What was due at one moment.
+/// The due routes at one moment.
 #[derive(Clone, Debug)]
 struct Due {
     routes: Vec<DueRoute>,
@@ -156,7 +156,7 @@ impl Board {
         self.queues.made(name, paused);
     }
 
-    /// What is known of the newest dead letters.
+    /// The last reading of the newest dead letters.
     pub(super) fn failures(&mut self) -> &mut Failures {
         &mut self.dead
     }
@@ -272,7 +272,7 @@ impl Cluster {
         time::monotonic().saturating_duration_since(self.read_at)
     }
 
-    /// What the database's clock shows by now.
+    /// Returns the estimated time of the database's clock.
     pub(crate) fn now(&self) -> Timestamp {
         time::add(self.at, self.age())
     }

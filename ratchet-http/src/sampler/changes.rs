@@ -13,7 +13,7 @@ pub(super) const MOST: usize = 1_000;
 /// How many unfinished jobs are followed until they end.
 const FOLLOWED: usize = 500;
 
-/// What was told of the jobs that are followed.
+/// The last update of each followed job.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     told: BTreeMap<JobId, Told>,
@@ -21,7 +21,7 @@ pub(super) struct Changes {
     looked: bool,
 }
 
-/// What of a job makes it worth telling again.
+/// The fields of a job whose change is sent as an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
     state: JobState,

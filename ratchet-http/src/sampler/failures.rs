@@ -20,7 +20,7 @@ const KEPT: usize = 8;
 /// been retried or deleted elsewhere, or have become one without a node.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// What is known of the newest dead letters.
+/// The last reading of the newest dead letters.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     kept: Option<Kept>,
@@ -36,7 +36,7 @@ pub(super) struct Failures {
 struct Kept {
     /// All that were read.
     ids: BTreeMap<String, Option<At>>,
-    /// What is shown of them.
+    /// The shown part of them.
     jobs: Vec<DeadLetters>,
     at: Timestamp,
     read_at: Instant,

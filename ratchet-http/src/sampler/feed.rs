@@ -113,12 +113,12 @@ impl Feed {
     }
 }
 
-/// What a listener hears.
+/// The updates of one listener.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// Returns the events from now on.
+    /// The events from now on.
     pub(crate) events: broadcast::Receiver<Bytes>,
-    /// What was told last, to begin with.
+    /// The last updates, sent to a new listener first.
     pub(crate) last: Option<Bytes>,
 }
 

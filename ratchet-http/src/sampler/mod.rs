@@ -44,7 +44,7 @@ const CLUSTER: Pace = Pace {
     watched: Duration::from_secs(2),
     quiet: Some(Duration::from_secs(5)),
 };
-/// What is due is read as often as this.
+/// How often due routes are read.
 const DUE: Pace = Pace {
     watched: Duration::from_secs(3),
     quiet: Some(Duration::from_secs(10)),
@@ -139,7 +139,7 @@ impl Sampler {
     /// The nodes and leaders, read at most a few seconds ago.
     ///
     /// # Errors
-    /// That they cannot be read at present.
+    /// The error of a reading that fails at present.
     pub(crate) async fn cluster(&self) -> Result<Arc<Cluster>, Problem> {
         self.shared.look();
         let fresh = |board: &Board| {
@@ -152,7 +152,7 @@ impl Sampler {
     /// The cluster at a glance.
     ///
     /// # Errors
-    /// That it cannot be read at present.
+    /// The error of a reading that fails at present.
     pub(crate) async fn overview(&self) -> Result<Overview, Problem> {
         self.cluster().await?;
         let board = self.shared.board();
@@ -161,7 +161,7 @@ impl Sampler {
         Ok(overview)
     }
 
-    /// What is known of the queues.
+    /// The last reading of the queues.
     pub(crate) fn queues(&self) -> view::Queues {
         self.shared.look();
         self.shared.board().queues()

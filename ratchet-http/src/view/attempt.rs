@@ -31,7 +31,7 @@ impl Attempts {
 pub struct Attempt {
     /// The claim's number.
     pub seq: u64,
-    /// Who held it.
+    /// The node that held it.
     pub node: Option<String>,
     /// When it was claimed.
     pub claimed_at: At,

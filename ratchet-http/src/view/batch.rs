@@ -9,7 +9,7 @@ use super::At;
 pub struct Batches {
     /// The newest first.
     pub batches: Vec<Batch>,
-    /// What to give as `before` to get the next page; null: this is the last.
+    /// The value of `before` for the next page; null on the last page.
     pub next: Option<String>,
 }
 

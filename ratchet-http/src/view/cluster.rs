@@ -23,9 +23,9 @@ pub struct Cluster {
 pub struct Node {
     /// Which run of a process.
     pub id: String,
-    /// What people call it.
+    /// Its label.
     pub label: String,
-    /// What it, or who swept it, says.
+    /// Its status, as set by itself or by the node that declared it dead.
     pub status: NodeStatus,
     /// Whether it has not ended and is not silent for too long.
     pub live: bool,
@@ -45,9 +45,9 @@ pub struct Node {
     pub memory_bytes: Option<u64>,
     /// Its open connections to the database.
     pub connections: Option<u32>,
-    /// What it takes part in.
+    /// Its roles.
     pub roles: Vec<String>,
-    /// What its jobs may require.
+    /// The capabilities that its jobs may require.
     pub capabilities: Vec<String>,
     /// The kinds it has handlers for; null: an older node, which does not say.
     pub kinds: Option<Vec<String>>,
@@ -55,7 +55,7 @@ pub struct Node {
     pub leads: Vec<String>,
     /// How far its clock is ahead of the database's; known of the node that answers only.
     pub clock_skew_ms: Option<i64>,
-    /// What it has done since it was built; null: an older node, which does not say.
+    /// Its totals since it was built; null for a node of an older version.
     pub totals: Option<Totals>,
     /// The time-zone data that it computes recurring jobs by; null: an older node, which does not
     /// say.
@@ -144,7 +144,7 @@ impl From<model::NodeStatus> for NodeStatus {
     }
 }
 
-/// What a node has done since it was built.
+/// The totals of a node since it was built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Totals {
@@ -172,7 +172,7 @@ impl From<NodeTotals> for Totals {
     }
 }
 
-/// Who leads in a role.
+/// The leader of a role.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Leader {
@@ -189,7 +189,7 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// Who leads in a role.
+    /// The leader of a role.
     #[must_use]
     pub const fn new(
         role: String,
@@ -208,13 +208,13 @@ impl Leader {
     }
 }
 
-/// What a node says of itself.
+/// A node's own view of itself.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Status {
     /// The node of the process that answers; null: it has none.
     pub node: Option<OwnNode>,
-    /// What it is to those who use the cluster.
+    /// Its part in the cluster.
     pub role: Role,
     /// Whether other nodes live, as far as was last read.
     pub clustered: bool,
@@ -222,7 +222,7 @@ pub struct Status {
     pub leadership: Vec<Leading>,
     /// The versions that the API was told to show, as last read, by namespace.
     pub versions: BTreeMap<String, u64>,
-    /// What kind of store there is.
+    /// The kind of the store.
     pub backend: &'static str,
     /// The version of the database.
     pub backend_version: String,
@@ -240,9 +240,9 @@ pub struct Status {
 pub struct OwnNode {
     /// Which run of a process.
     pub id: String,
-    /// What people call it.
+    /// Its label.
     pub label: String,
-    /// What it does.
+    /// Its status.
     pub status: NodeStatus,
     /// Bodies running.
     pub running: usize,
@@ -262,7 +262,7 @@ impl From<&ratchet_core::Node> for OwnNode {
     }
 }
 
-/// What a node is to those who use the cluster.
+/// The part of a node in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {

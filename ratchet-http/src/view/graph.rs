@@ -5,12 +5,12 @@ use serde::Serialize;
 
 use super::State;
 
-/// What a job waits for and who waits for it, in both directions.
+/// The jobs and batches that a job waits for, and those that wait for it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Graph {
     /// The jobs and batches, the one that was asked for first.
     pub nodes: Vec<GraphNode>,
-    /// Who waits for whom.
+    /// The links.
     pub edges: Vec<Edge>,
     /// Whether there may be more than is shown.
     pub truncated: bool,
@@ -26,7 +26,7 @@ pub struct GraphNode {
     pub vertex: Vertex,
     /// The kind of the job; null for a batch, or a job that does not exist any more.
     pub kind: Option<String>,
-    /// Where the job stands; null for a batch, or a job that does not exist any more.
+    /// The state of the job; null for a batch, or a job that no longer exists.
     pub state: Option<State>,
 }
 
@@ -54,7 +54,7 @@ impl GraphNode {
     }
 }
 
-/// What a node of a [`Graph`] is.
+/// The kind of a node of a [`Graph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Vertex {
@@ -74,7 +74,7 @@ pub struct Edge {
     /// How it must end: `succeeded`, `failed`, `ended`, `result_is <place>`, `failures_reach <n>`,
     /// `succeeded_at_least <percent>`.
     pub condition: String,
-    /// What became of it.
+    /// Its state.
     pub state: LinkState,
 }
 
@@ -117,13 +117,13 @@ fn condition(after: &After) -> String {
     }
 }
 
-/// What became of a link.
+/// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkState {
     /// It is not decided yet.
     Open,
-    /// What was waited for has come.
+    /// The condition is met.
     Met,
     /// It can no longer come.
     Unmet,

@@ -18,7 +18,7 @@ pub struct Job {
     pub queue: String,
     /// The lane of its queue that it goes through.
     pub lane: Option<String>,
-    /// Where it stands.
+    /// Its state.
     pub state: State,
     /// The stored priority.
     pub priority: Level,
@@ -44,7 +44,7 @@ pub struct Job {
     pub cancel_requested: bool,
     /// How far it said it is.
     pub progress: Option<Progress>,
-    /// What it is found by.
+    /// Its tags.
     pub tags: Vec<String>,
     /// The batch it is in.
     pub batch: Option<String>,
@@ -52,7 +52,7 @@ pub struct Job {
     pub unique_key: Option<String>,
     /// At most one job ever has this key.
     pub idempotency_key: Option<String>,
-    /// What a node must advertise to run it.
+    /// The capability that a node needs to run it.
     pub capability: Option<String>,
     /// The resource of which it needs a permit to run.
     pub permit: Option<String>,
@@ -85,9 +85,9 @@ pub struct Origin {
 /// A job's waiting for a signal.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Signal {
-    /// What the signal is called.
+    /// The name of the signal.
     pub key: String,
-    /// Until when it may come.
+    /// The deadline of the signal.
     pub deadline_at: Option<At>,
     /// When it came.
     pub delivered_at: Option<At>,
@@ -145,7 +145,7 @@ impl From<&JobRecord> for Job {
 pub struct Jobs {
     /// The jobs, in order.
     pub jobs: Vec<Job>,
-    /// What to give as `after` to get the next page; null: this is the last.
+    /// The value of `after` for the next page; null on the last page.
     pub next: Option<String>,
 }
 
@@ -185,15 +185,15 @@ pub struct JobDetail {
     pub payload_version: u32,
     /// The size of the payload in bytes of JSON.
     pub payload_bytes: usize,
-    /// What its body returned; missing if there is none or it is hidden.
+    /// Its result; missing if there is none or it is hidden.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub result: Option<Box<RawValue>>,
-    /// What its next attempt starts from; missing if there is none or it is hidden.
+    /// The checkpoint of its next attempt; missing if there is none or it is hidden.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub checkpoint: Option<Box<RawValue>>,
-    /// What its signal said; missing if none came or it is hidden.
+    /// The payload of its signal; missing if none came or it is hidden.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub signal_payload: Option<Box<RawValue>>,
@@ -205,7 +205,7 @@ pub struct JobDetail {
     pub stall_timeout_ms: Option<u64>,
     /// When a failed attempt is followed by another.
     pub retry: Retry,
-    /// What can be done to it in its present state.
+    /// The actions that its present state allows.
     pub actions: Vec<JobAction>,
 }
 
@@ -251,7 +251,7 @@ fn raw(text: &str) -> Box<RawValue> {
 pub struct Trace {
     /// `00-<trace id>-<span id>-<flags>`
     pub traceparent: String,
-    /// What tracing systems added.
+    /// The state that tracing systems added.
     pub tracestate: Option<String>,
 }
 

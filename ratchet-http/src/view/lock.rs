@@ -19,7 +19,7 @@ pub struct Locks {
 pub struct Lock {
     /// Its name.
     pub name: String,
-    /// Who holds it; null: it is free.
+    /// The owner; null if it is free.
     pub owner: Option<String>,
     /// The token of the present or last tenure.
     pub fence: u64,

@@ -153,7 +153,7 @@ pub struct StrandedRoute {
     pub queue: String,
     /// Their kind.
     pub kind: String,
-    /// What they require.
+    /// The capability that they require.
     pub capability: Option<String>,
     /// For how long the first of them has been due.
     pub overdue_ms: u64,

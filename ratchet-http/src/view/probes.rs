@@ -2,7 +2,7 @@ use ratchet_core::Fence;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// That the process answers.
+/// The answer of a live process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Health {
@@ -27,7 +27,7 @@ impl Default for Health {
 pub struct Readiness {
     /// Whether it should.
     pub status: Ready,
-    /// What stands in the way; absent if nothing does.
+    /// The reasons; absent if there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<NotReady>,
 }

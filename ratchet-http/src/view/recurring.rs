@@ -10,7 +10,7 @@ use super::{At, Level, millis};
 pub struct Recurrings {
     /// By name.
     pub recurring: Vec<RecurringJob>,
-    /// What to give as `after` to get the next page; null: this is the last.
+    /// The value of `after` for the next page; null on the last page.
     pub next: Option<String>,
 }
 
@@ -41,7 +41,7 @@ pub struct RecurringJob {
     pub next_at: Option<At>,
     /// The last slot that was fired.
     pub last_at: Option<At>,
-    /// What becomes of missed slots: `skip`, `fire_once` or `catch_up`.
+    /// The policy for missed slots: `skip`, `fire_once` or `catch_up`.
     pub misfire: String,
     /// How many missed slots are made up for, if it catches up.
     pub catch_up: Option<u32>,

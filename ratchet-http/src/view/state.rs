@@ -7,7 +7,7 @@ use ratchet_core::{JobState, Priority};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -116,7 +116,7 @@ impl From<Priority> for Level {
     }
 }
 
-/// What an operator may do to a job.
+/// An operator's action on a job.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]

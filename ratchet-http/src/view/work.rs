@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use super::State;
 
-/// What an action did to a job.
+/// The outcome of an action on a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Acted {
-    /// What became of it.
+    /// The outcome.
     pub outcome: ActedOutcome,
     /// The state the job has now, if it became another.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,7 +28,7 @@ pub enum ActedOutcome {
     Deleted,
 }
 
-/// What an action on many jobs has done.
+/// The outcome of an action on many jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BulkDone {
     /// Jobs that have another state now, or are deleted.
@@ -42,7 +42,7 @@ pub struct BulkDone {
     pub refused: u64,
     /// Whether nothing that matches was left: if not, the limit or the time was reached first.
     pub complete: bool,
-    /// What to give as `after` to go on; null if it is complete.
+    /// The value of `after` to continue; null if it is complete.
     pub next: Option<String>,
 }
 

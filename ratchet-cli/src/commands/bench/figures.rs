@@ -5,7 +5,7 @@ use std::time::Duration;
 use ratchet_bench::figures::{per_second, percentiles};
 use serde::Serialize;
 
-/// What one phase took. Percentiles are of calls, or of starts.
+/// The times of one phase. Percentiles are of calls, or of starts.
 #[derive(Debug, Serialize)]
 pub(super) struct Figures {
     pub(super) phase: &'static str,

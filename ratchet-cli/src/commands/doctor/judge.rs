@@ -11,7 +11,7 @@ use ratchet::{
 use crate::exit::{Failure, schema_remedy};
 use crate::output::since;
 
-/// What was looked at.
+/// The data to judge.
 #[derive(Debug)]
 pub(super) struct Seen {
     /// The database's time.
@@ -26,7 +26,7 @@ pub(super) struct Seen {
     pub(super) stranded: Vec<DueRoute>,
 }
 
-/// What is still good.
+/// The checks that pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tolerance {
     pub(super) skew: Duration,

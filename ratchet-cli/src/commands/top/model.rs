@@ -51,7 +51,7 @@ impl From<&JobRecord> for Failed {
     }
 }
 
-/// What is shown.
+/// The shown data.
 #[derive(Debug)]
 pub(super) struct Model {
     seen: Seen,
@@ -59,7 +59,7 @@ pub(super) struct Model {
     problem: Option<String>,
 }
 
-/// What is shown, for programs.
+/// The shown data, for programs.
 #[derive(Debug, Serialize)]
 pub(super) struct View<'a> {
     pub(super) at: view::At,

@@ -78,10 +78,10 @@ async fn failed(client: &Client) -> Result<Vec<Failed>, Failure> {
     Ok(page.jobs.iter().map(Failed::from).collect())
 }
 
-/// What is read no more often than its cost allows.
+/// A reading that is repeated no more often than its cost allows.
 struct Seldom<T> {
     interval: Duration,
-    /// What was read, and when it may be read again.
+    /// The reading, and when it may be repeated.
     last: Option<(T, Instant)>,
 }
 
