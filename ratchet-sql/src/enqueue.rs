@@ -338,7 +338,7 @@ impl<'a> Insert<'a> {
         query.bind(self.last.id).bind(self.last.stamp)
     }
 
-    /// What every job has.
+    /// The columns of every job.
     fn columns(&self) -> [(&'static str, &dyn Column); 13] {
         [
             ("id", &self.ids),

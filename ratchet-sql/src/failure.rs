@@ -10,7 +10,7 @@ pub type Result<T, E = Failure> = std::result::Result<T, E>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {
-    /// What it means to the caller.
+    /// The kind for the caller.
     pub kind: StoreErrorKind,
     /// Whether the connection is lost with the call.
     pub loss: Loss,
@@ -23,7 +23,7 @@ pub struct Failure {
     /// Whether a right is missing that a DBA could grant.
     pub forbidden: bool,
     text: String,
-    /// What of the input was refused.
+    /// The refused part of the input.
     refused: Option<InvalidInput>,
 }
 

@@ -18,7 +18,7 @@ use crate::store::SqlStore;
 /// time are still a number that the database can hold.
 const LONGEST: i64 = i64::MAX / 4;
 
-/// What `move_expiry` sets the expiry of a lock to that is released.
+/// The expiry that `move_expiry` gives to a released lock.
 const RELEASED: i64 = 0;
 
 #[async_trait]
@@ -191,7 +191,7 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// What a row of `find_lock` or `list_locks` says of a lock.
+/// Reads a lock from a row of `find_lock` or `list_locks`.
 fn stored_lock(row: &impl Row) -> Inner<StoredLock> {
     let owner = row::name(row, 0, "owner")?;
     Ok(StoredLock {

@@ -152,7 +152,7 @@ fn column<T>(lost: &[&Lost], value: impl Fn(&Lost) -> T) -> Vec<T> {
     lost.iter().map(|lost| value(lost)).collect()
 }
 
-/// What becomes of the claim of a row of `running_jobs`, if it is lost.
+/// Judges the claim of a row of `running_jobs`; `None` if it is not lost.
 fn judge(row: &impl Row, request: &ReclaimRequest) -> Result<Option<Lost>> {
     // A node that cannot be read is as good as none.
     let known = row::node_record(row).ok().flatten();

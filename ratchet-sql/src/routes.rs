@@ -36,7 +36,7 @@ struct Known {
     marks: HashMap<Route, Mark>,
     /// The last route that was read; one that cannot be decoded is not among the known.
     last: Mark,
-    /// What a statement last looked for in vain.
+    /// The route that a statement last looked for in vain.
     refuted: Option<Mark>,
 }
 

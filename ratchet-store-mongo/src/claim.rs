@@ -70,7 +70,7 @@ struct Round {
     bounded: bool,
 }
 
-/// What a round may do.
+/// The limits of a round.
 enum Gate {
     /// Nothing: the node is not active.
     Shut,

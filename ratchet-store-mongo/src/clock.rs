@@ -6,7 +6,7 @@ use ratchet_core::StoreErrorKind;
 use crate::connection::{Rows, Side};
 use crate::error::{Failure, Result};
 
-/// Where the time comes from.
+/// The source of the time.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
     /// The server's clock.

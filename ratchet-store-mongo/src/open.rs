@@ -92,7 +92,7 @@ pub(crate) fn scripts(database: Option<&str>, prefix: &str) -> Vec<Migration> {
     vec![Migration::new(database, prefix, VERSION, &all)]
 }
 
-/// What the database lacks.
+/// The missing parts of the database.
 struct Lacking<'a> {
     /// Collections that are missing or lack indexes.
     missing: Vec<Missing<'a>>,

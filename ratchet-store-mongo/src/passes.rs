@@ -16,7 +16,7 @@ use crate::pipelines::{LONGEST, any_job_id, code};
 use crate::row;
 use crate::store::MongoStore;
 
-/// What a pass does with its jobs.
+/// The action of a pass on its jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Deleted,

@@ -74,7 +74,7 @@ impl Open<'_> {
     }
 }
 
-/// What claims that one statement ends have in common.
+/// The common fields of the claims that one statement ends.
 #[derive(PartialEq, Eq, Hash)]
 struct Alike<'a> {
     /// The equal parts of their tokens.

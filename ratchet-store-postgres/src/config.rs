@@ -248,7 +248,7 @@ impl Config {
     }
 }
 
-/// Where the connections for jobs come from.
+/// The source of the connections for jobs.
 pub(crate) enum PoolSettings {
     /// A pool of the store's own, and how its connections are made.
     Own(PgPoolOptions, Box<PgConnectOptions>),

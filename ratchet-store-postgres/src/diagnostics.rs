@@ -151,7 +151,7 @@ fn vacuum(row: &Row) -> Inner<Vec<Finding>> {
     })
 }
 
-/// What can hold a snapshot.
+/// The kinds of snapshot holders.
 #[derive(Clone, Copy)]
 enum Who {
     Session,

@@ -74,7 +74,7 @@ fn of_server(error: &PgDatabaseError) -> Failure {
     failure
 }
 
-/// What is wrong with a pooler that gives a client another session without its prepared statements.
+/// The error of a pooler that gives a client another session without its prepared statements.
 pub(crate) const LOSES_STATEMENTS: &str = "the pooler between here and the server does not keep prepared statements: use PgBouncer 1.21 or \
      later with max_prepared_statements above 0, or pool_mode=session";
 
@@ -98,7 +98,7 @@ fn shown(code: &str, routine: Option<&str>, message: &str) -> String {
     format!("{message} (SQLSTATE {code})")
 }
 
-/// What a SQLSTATE means to the caller.
+/// Returns the kind of error of a SQLSTATE.
 fn kind_of(code: &str) -> StoreErrorKind {
     match code {
         // Serialization, deadlock, a lock that was not to be had, and a key or an id that is taken,

@@ -165,7 +165,7 @@ fn not_direct(failure: Failure) -> Failure {
     failure.about("the connections for jobs, which are not `direct`")
 }
 
-/// What may be done on a connection.
+/// The features that a connection supports.
 struct Rights {
     role: String,
     all: bool,

@@ -138,7 +138,7 @@ impl PostgresStore {
         })))
     }
 
-    /// What PostgreSQL has in common with other SQL servers.
+    /// The part that PostgreSQL shares with other SQL servers.
     pub(crate) fn shared(&self) -> &SqlStore<Postgres> {
         &self.0.store
     }

@@ -220,7 +220,7 @@ pub(crate) struct Config {
     pub(crate) clock: Clock,
 }
 
-/// Where the database is.
+/// The location of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
     /// In this file.

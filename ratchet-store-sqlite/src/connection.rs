@@ -14,7 +14,7 @@ use crate::config::{Config, Location, Synchronous};
 use crate::error::{Failure, Result};
 use crate::statements::{self, SQL};
 
-/// Where the store takes the time from.
+/// The source of the store's time.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
     /// SQLite's own clock.

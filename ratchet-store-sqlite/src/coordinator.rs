@@ -119,7 +119,7 @@ impl ClusterCoordinator for SqliteCoordinator {
     }
 }
 
-/// What the thread works with.
+/// The context of the thread.
 struct Watching {
     in_process: InProcessCoordinator,
     watcher: Arc<Mutex<Watcher>>,
@@ -166,7 +166,7 @@ impl Watching {
     }
 }
 
-/// What the thread knows of the file.
+/// The thread's knowledge of the file.
 struct Seen {
     conn: rusqlite::Connection,
     data_version: i64,

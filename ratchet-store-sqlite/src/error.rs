@@ -15,7 +15,7 @@ pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 pub(crate) struct Failure {
     pub(crate) kind: StoreErrorKind,
     text: String,
-    /// What of the input was refused.
+    /// The refused part of the input.
     refused: Option<InvalidInput>,
 }
 
@@ -93,7 +93,7 @@ impl From<InvalidInput> for Failure {
     }
 }
 
-/// What an (extended) result code means to the caller.
+/// Returns the kind of error of an (extended) result code.
 fn kind_of(extended: i32, message: &str) -> StoreErrorKind {
     // The file was moved or deleted under us: no setting forbids writing, the database is gone.
     if extended == ffi::SQLITE_READONLY_DBMOVED {

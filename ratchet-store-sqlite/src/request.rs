@@ -25,7 +25,7 @@ pub(crate) struct Session {
     appended: Arc<AtomicI64>,
 }
 
-/// What a request works with.
+/// The context of a request.
 #[derive(Debug)]
 pub(crate) struct Work<'a> {
     pub(crate) conn: Connection<'a>,

@@ -191,7 +191,7 @@ fn begin(
     None
 }
 
-/// What became of a request that joined a transaction.
+/// The outcome of a request that joined a transaction.
 enum Joined {
     /// It is part of it.
     Done(Box<dyn Request>),

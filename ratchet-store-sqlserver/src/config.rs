@@ -17,7 +17,7 @@ use crate::words::Words;
 /// The URL schemes of this backend.
 pub const SCHEMES: [&str; 2] = ["sqlserver", "mssql"];
 
-/// What is encrypted between here and the server.
+/// The encryption of the connection to the server.
 ///
 /// ```
 /// use ratchet_store_sqlserver::{Encryption, SqlServerStore};
@@ -76,7 +76,7 @@ impl Builder {
         }
     }
 
-    /// What is encrypted; wins over what the URL says. [`Encryption::Required`] unless set.
+    /// Sets the encryption, and wins over the URL. [`Encryption::Required`] unless set.
     pub fn encryption(mut self, encryption: Encryption) -> Self {
         self.encryption = Some(encryption);
         self

@@ -65,7 +65,7 @@ impl Connector {
         }
     }
 
-    /// What the sessions are like.
+    /// The settings of the sessions.
     pub(crate) fn session(&self) -> Arc<Session> {
         Arc::clone(&self.session)
     }

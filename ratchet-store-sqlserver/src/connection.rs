@@ -60,7 +60,7 @@ enum Held {
 pub(crate) struct Kept {
     client: Box<Client>,
     made: Made,
-    /// What its session was like before an application had it.
+    /// The state of its session before an application had it.
     character: Option<String>,
 }
 

@@ -82,7 +82,7 @@ fn loss_of(code: u32, class: u8) -> Loss {
     }
 }
 
-/// What an error of the server means to the store.
+/// The meaning of an error of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     /// The call was given up because of others: again.
@@ -191,7 +191,7 @@ impl Meaning {
         }
     }
 
-    /// What it means to the caller.
+    /// The kind for the caller.
     fn kind(self) -> StoreErrorKind {
         match self {
             Self::Raced | Self::Taken => StoreErrorKind::Contention,

@@ -17,7 +17,7 @@ pub(crate) const STEPS: &[Step] = &[Step {
     sql: include_str!("../migrations/0001_init.sql"),
 }];
 
-/// What is run in one transaction.
+/// Returns the script of one transaction.
 fn script(step: &Step, schema: &str) -> String {
     let fill = |text: &str| {
         text.replace("{schema_in_text}", &quoted(schema).replace('\'', "''"))

@@ -9,9 +9,9 @@ use crate::connection::Lease;
 use crate::row::Row;
 use crate::words::quoted;
 
-/// What sessions are like.
+/// The settings of sessions.
 pub(crate) struct Session {
-    /// What they begin with.
+    /// The batch with which they begin.
     pub(crate) setup: String,
     /// How long they wait for a lock, in milliseconds.
     pub(crate) lock_timeout: i64,

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::settings::config::Config;
 use crate::client::Calls;
 
-/// What nearly every loop of a node uses: the store, the settings, and randomness for jitter.
+/// The state that nearly every loop of a node uses: the store, the settings, and randomness for
+/// jitter.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) calls: Arc<Calls>,

@@ -2,7 +2,7 @@
 
 use crate::name::Name;
 
-/// What a node has done since it was built.
+/// The totals of a node since it was built.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

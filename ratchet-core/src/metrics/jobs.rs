@@ -147,7 +147,7 @@ impl PoolMetrics {
         self.stale.increment(settlements as u64);
     }
 
-    /// Where jobs of this kind are counted.
+    /// Returns the place where jobs of this kind are counted.
     pub(crate) fn place(&self, kind: &Name) -> JobPlace {
         JobPlace(self.kinds.binary_search(kind).unwrap_or(self.kinds.len()))
     }

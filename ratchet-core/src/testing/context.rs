@@ -72,7 +72,7 @@ pub struct TestContext {
     said: Arc<Said>,
 }
 
-/// What a body reported.
+/// The reports of a body.
 #[derive(Default)]
 struct Said {
     words: Mutex<Words>,
@@ -181,7 +181,7 @@ impl TestContext {
         self.said.words().progress.clone()
     }
 
-    /// What was saved last, if it is a `T`.
+    /// Returns the checkpoint that was saved last, if it is a `T`.
     #[must_use]
     pub fn saved_checkpoint<T: DeserializeOwned>(&self) -> Option<T> {
         let json = self.said.words().checkpoint.clone();

@@ -302,7 +302,7 @@ pub async fn drain_until(
     }
 }
 
-/// What became of the claims of a drain.
+/// The outcomes of the claims of a drain.
 ///
 /// ```
 /// # async fn example(node: &ratchet::Node) -> Result<(), ratchet::BoxError> {

@@ -97,7 +97,7 @@ macro_rules! refute_enqueued {
     };
 }
 
-/// What the two assertions want.
+/// The condition of the two assertions.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __wanted {
@@ -123,7 +123,7 @@ macro_rules! __wanted {
     };
 }
 
-/// Where jobs are looked for.
+/// The stores in which jobs are looked for.
 pub trait HasClient {
     /// Through which client.
     fn client_of(&self) -> &Client;
@@ -242,7 +242,7 @@ impl<'a> Wanted<'a> {
     /// The jobs that match.
     ///
     /// # Errors
-    /// What there is instead.
+    /// Describes the jobs that there are instead.
     pub async fn find(self, place: &impl HasClient) -> Result<Vec<JobRecord>, String> {
         let client = place.client_of();
         let failed = |error: StoreError| format!("the store failed: {error}");

@@ -63,7 +63,7 @@ impl NodeBuilder {
         self.config.leadership
     }
 
-    /// What becomes of finished jobs, as it is set.
+    /// Returns the retention of finished jobs, as it is set.
     #[must_use]
     pub const fn current_retention(&self) -> &Retention {
         &self.config.retention
@@ -82,7 +82,7 @@ pub(super) fn no_queue(queues: &Selection) -> Option<SettingProblem> {
     none.then(|| SettingProblem::new(&["queue"], "the list of queues is empty"))
 }
 
-/// What the node takes part in, as far as that can be said.
+/// Returns the roles of the node, as far as they are known.
 pub(super) fn taking(
     leads: &[Name],
     only: Option<&[Name]>,

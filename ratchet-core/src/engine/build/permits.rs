@@ -44,7 +44,7 @@ impl NodeBuilder {
         self
     }
 
-    /// What is wrong with the permits, once the store is known.
+    /// Returns the problems of the permits, once the store is known.
     pub(super) fn permit_problem(&self) -> Option<SettingProblem> {
         let missing = !self.permits.is_empty() && self.store.permits().is_none();
         missing.then(|| SettingProblem::new(&["permit"], "the store has no permits"))

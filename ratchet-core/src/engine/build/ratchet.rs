@@ -2,7 +2,7 @@ use super::builder::NodeBuilder;
 use crate::client::Client;
 use crate::store::SharedStore;
 
-/// Where everything starts.
+/// The entry point: makes clients and builds nodes.
 ///
 /// ```
 /// # async fn example() -> Result<(), ratchet::BoxError> {

@@ -45,7 +45,7 @@ impl NodeBuilder {
         self
     }
 
-    /// What is wrong with the limits, once everything else is known.
+    /// Returns the problems of the limits, once everything else is known.
     pub(super) fn limit_problems(&self) -> Vec<String> {
         let kinds = self.registry.kinds();
         let mut problems = Vec::new();

@@ -7,7 +7,7 @@ use crate::name::Name;
 /// The role of a node that runs jobs.
 pub(super) const WORKER: &str = "worker";
 
-/// What a node takes part in.
+/// The roles of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RoleSelection {
     /// Whether it runs jobs.

@@ -62,7 +62,7 @@ pub(crate) struct PollerHandles {
     pub(crate) fairness: Arc<Fairness>,
     pub(crate) gate: Gate,
     pub(crate) coordinator: Arc<dyn ClusterCoordinator>,
-    /// What the node's own wakeups carry as their source.
+    /// The source of the node's own wakeups.
     pub(crate) source: NodeId,
     pub(crate) wake_queue: Arc<WakeQueue>,
     /// Cancelled when the run stops claiming.
@@ -133,7 +133,7 @@ pub(crate) async fn run(run: Arc<PollerHandles>, pool: usize) {
     }
 }
 
-/// What a poller remembers from one poll to the next.
+/// The state of a poller from one poll to the next.
 struct Poller {
     request: ClaimRequest,
     rate: FinishRate,

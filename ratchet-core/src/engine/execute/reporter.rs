@@ -79,7 +79,7 @@ impl Reporter {
     }
 }
 
-/// Where one body's reports go.
+/// The reports of one body.
 pub(super) struct JobReports {
     reporter: Arc<Reporter>,
     job: Arc<RunningJob>,

@@ -24,7 +24,7 @@ pub(crate) struct RunningJob {
     gone: CancellationToken,
 }
 
-/// What a body says.
+/// The reports of a body.
 struct Words {
     /// The next report.
     pending: Option<ReportKind>,

@@ -23,7 +23,7 @@ use crate::model::Guard;
 use crate::name::Name;
 use crate::time;
 
-/// What the body of a daemon returns. `Ok` ends it for this term; an error starts it again.
+/// The result of a daemon's body. `Ok` ends it for this term; an error starts it again.
 pub type DaemonResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 type Body = Pin<Box<dyn Future<Output = DaemonResult> + Send>>;
@@ -62,7 +62,7 @@ impl fmt::Debug for Daemon {
     }
 }
 
-/// What the body of a daemon can ask for.
+/// The context of a daemon's body.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -103,7 +103,7 @@ impl DaemonContext {
         self.term
     }
 
-    /// What to give to writes that only this instance may make.
+    /// Returns the guard for writes that only this instance may make.
     #[must_use]
     pub const fn guard(&self) -> Option<&Guard> {
         self.guard.as_ref()

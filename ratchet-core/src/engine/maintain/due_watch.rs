@@ -34,7 +34,7 @@ pub(crate) struct DueWatchHandles {
     pub(crate) roles: Arc<Roles>,
     pub(crate) client: Client,
     pub(crate) coordinator: Arc<dyn ClusterCoordinator>,
-    /// What the node's own wakeups carry as their source.
+    /// The source of the node's own wakeups.
     pub(crate) source: NodeId,
 }
 
@@ -100,7 +100,7 @@ async fn look(run: &DueWatchHandles, looks: &mut Looks) -> Result<Duration> {
     Ok(wait.clamp(config.poll_min, config.poll_max))
 }
 
-/// In how many looks in a row a route had due jobs.
+/// The number of looks in a row in which each route had due jobs.
 #[derive(Debug, Default)]
 struct Looks(HashMap<Route, u32>);
 

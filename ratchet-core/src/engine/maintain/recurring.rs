@@ -65,7 +65,7 @@ pub(crate) struct RecurringHandles {
     pub(crate) identity: Arc<Identity>,
     pub(crate) client: Client,
     pub(crate) coordinator: Arc<dyn ClusterCoordinator>,
-    /// What the node's own wakeups carry as their source.
+    /// The source of the node's own wakeups.
     pub(crate) source: NodeId,
     pub(crate) wake_queue: Arc<WakeQueue>,
     /// The recurring definitions of the program.
@@ -126,7 +126,7 @@ pub(crate) async fn fire_due(run: &RecurringHandles) -> Result<Option<Timestamp>
     Ok(tick(run).await?.next)
 }
 
-/// What a look brought.
+/// The result of a look.
 struct Looked {
     /// When the store was last asked.
     asked: Instant,

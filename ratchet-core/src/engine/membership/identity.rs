@@ -7,7 +7,7 @@ use crate::metrics::NodeMetrics;
 use crate::model::NodeStatus;
 use crate::name::Name;
 
-/// Who the node is during one run.
+/// The identity of the node during one run.
 pub(crate) struct Identity {
     label: Name,
     current: Mutex<(NodeId, NodeStatus)>,

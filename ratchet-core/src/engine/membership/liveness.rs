@@ -16,7 +16,7 @@ use crate::metrics;
 use crate::model::{ClockTrust, Heartbeat, HeartbeatReply, NodeRecord};
 use crate::time::{self, Timestamp};
 
-/// What the replies to a run's heartbeats have shown.
+/// The conclusions from the replies to a run's heartbeats.
 pub(crate) struct Liveness {
     common: Arc<Common>,
     interval: Arc<HeartbeatInterval>,

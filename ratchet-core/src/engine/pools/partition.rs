@@ -90,7 +90,7 @@ impl Field {
         }
     }
 
-    /// What the setting of a pool is called.
+    /// Returns the name of a pool's setting.
     const fn setting(self) -> &'static str {
         match self {
             Self::Queue => "queues",
@@ -144,7 +144,7 @@ pub(crate) fn partition(
 struct Partition {
     /// All that the node may run.
     node: Share,
-    /// What no pool has taken yet.
+    /// The jobs that no pool has taken yet.
     rest: Share,
     /// The names that pools take by, and the pools.
     taken: Vec<(Field, Name, Name)>,

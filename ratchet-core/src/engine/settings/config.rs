@@ -46,7 +46,7 @@ pub(crate) struct Config {
     pub(crate) max_crashes: u32,
     /// How long a drain waits for running bodies. 30 s.
     pub(crate) drain_grace: Duration,
-    /// What becomes of finished jobs. Successes go after a day, the others after 90 days.
+    /// The retention of finished jobs. Successes are deleted after a day, the others after 90 days.
     pub(crate) retention: Retention,
     /// The queues whose backlog the leader measures. None: each costs two time series and a call.
     pub(crate) measured_queues: Vec<Name>,

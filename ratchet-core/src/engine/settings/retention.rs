@@ -8,7 +8,7 @@ pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// The age of what is archived, as problems name it.
 const ARCHIVE: &str = "retention.archive";
 
-/// What becomes of jobs once they have ended.
+/// The retention of jobs that have ended.
 ///
 /// Ages count from the end of the job, by the database's clock. A job stays until all jobs that
 /// were linked to it have ended too, however old it is: they may read its result.
@@ -37,7 +37,7 @@ pub struct Retention {
     archive: Option<Duration>,
 }
 
-/// What becomes of jobs that ended in one way.
+/// The retention of jobs that ended in one state.
 ///
 /// ```
 /// use std::time::Duration;

@@ -26,7 +26,7 @@ pub(super) struct Ending {
     pub(super) makes_room: MakesRoom,
 }
 
-/// What a settlement belongs to.
+/// The claim that a settlement ends.
 pub(super) struct Of {
     /// The place of the pool whose claim it ends.
     pub(super) pool: usize,

@@ -88,7 +88,7 @@ async fn gather(run: &SettlerHandles) {
     }
 }
 
-/// What a settler remembers from one batch to the next.
+/// The state of a settler from one batch to the next.
 struct Settler {
     outage: Outage,
     /// Settlements that the store does not take, though it takes others.
@@ -308,7 +308,7 @@ async fn settle_one(common: &Common, end: Settlement, until: Instant) -> Result<
     Ok(one.await?.first().copied().unwrap_or(Fenced::Stale))
 }
 
-/// What became of the claims of one pool.
+/// The outcomes of the claims of one pool.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     sent: usize,
@@ -317,7 +317,7 @@ struct Tally {
     stale: usize,
 }
 
-/// What becomes of a claim whose end cannot be stored.
+/// Decides what happens to a claim whose end cannot be stored.
 fn failed(settlement: &Settlement, error: &StoreError) -> Settlement {
     let error = format!("the outcome could not be stored: {error}");
     let failed = Settlement::new(settlement.token, Outcome::Failed { error });
