@@ -165,7 +165,7 @@ impl Transport {
             match self.connect(&mut lost).await {
                 Ok(mut listener) => {
                     if failures > 0 {
-                        tracing::info!(failures, "connected for wakeups again");
+                        tracing::info!(failures, "reconnected for wakeups");
                         failures = 0;
                     }
                     if lost.take().is_some() {

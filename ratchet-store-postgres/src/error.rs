@@ -27,7 +27,7 @@ pub(crate) fn classify(error: &sqlx::Error) -> Failure {
         sqlx::Error::Protocol(text) => Failure::lost(format!("the connection broke: {text}")),
         sqlx::Error::PoolTimedOut => Failure::new(
             StoreErrorKind::Timeout,
-            "no connection was to be had in time",
+            "no connection was free in time",
         ),
         sqlx::Error::PoolClosed => Failure::closed(),
         sqlx::Error::Configuration(_) | sqlx::Error::Tls(_) => {

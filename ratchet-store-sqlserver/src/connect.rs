@@ -99,7 +99,7 @@ impl Connector {
         }
         Err(Failure::new(
             StoreErrorKind::Misconfigured,
-            "the server sends its callers round in a circle",
+            "the server redirects in a circle",
         ))
     }
 }

@@ -152,7 +152,7 @@ impl Pool {
             Err(PoolError::Timeout(_)) => {
                 return Err(Failure::new(
                     StoreErrorKind::Timeout,
-                    "no connection was to be had in time",
+                    "no connection was free in time",
                 ));
             }
             Err(PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_)) => {

@@ -76,7 +76,7 @@ impl SqlServerStore {
     /// writes.
     ///
     /// # Errors
-    /// `Timeout` if no connection was to be had in time, and whatever the database says.
+    /// `Timeout` if no connection was free in time, and whatever the database says.
     ///
     /// # Cancel safety
     /// Dropped, nothing was begun.

@@ -53,7 +53,7 @@ impl RecurringClient {
     pub(crate) async fn put_checked(&self, put: &PutRecurring) -> Result<PutOutcome> {
         let calls = &self.0.0.calls;
         if calls.store().permits().is_none() && put.definition.job().route.permit.is_some() {
-            let problem = InvalidInput::new("permit", "is more than this store can do");
+            let problem = InvalidInput::new("permit", "is not supported by this store");
             return Err(StoreError::from(problem).during("put"));
         }
         let outcome = calls

@@ -14,12 +14,12 @@ use crate::store::{Changed, SignalStore, Store, WorkflowStore};
 
 /// The store's power over links and batches.
 fn workflows(store: &dyn Store) -> Result<&dyn WorkflowStore> {
-    let lacks = || InvalidInput::new("batch", "is more than this store can do").into();
+    let lacks = || InvalidInput::new("batch", "is not supported by this store").into();
     store.workflows().ok_or_else(lacks)
 }
 
 fn signals(store: &dyn Store) -> Result<&dyn SignalStore> {
-    let lacks = || InvalidInput::new("signal", "is more than this store can do").into();
+    let lacks = || InvalidInput::new("signal", "is not supported by this store").into();
     store.signals().ok_or_else(lacks)
 }
 

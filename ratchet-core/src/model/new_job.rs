@@ -514,7 +514,7 @@ impl NewJob {
         match jobs.iter().find_map(beyond) {
             None => Ok(()),
             Some(field) => {
-                let problem = InvalidInput::new(field, "is more than this store can do");
+                let problem = InvalidInput::new(field, "is not supported by this store");
                 Err(StoreError::new(StoreErrorKind::Invalid, "enqueue").with_source(problem))
             }
         }
