@@ -197,8 +197,8 @@ pub struct ClaimToken {
     pub job: JobId,
     /// How often the job has been claimed, this claim included.
     pub seq: u64,
-    /// Who made the claim. `None` for a claim that was taken away from its node and waits to be
-    /// settled (`[reclaim.exhausted]`).
+    /// The node that made the claim. `None` for a claim that was taken from its node and waits to
+    /// be settled (`[reclaim.exhausted]`).
     pub node: Option<NodeId>,
     /// When the claim was made, by the database's clock.
     /// [`UNIX_EPOCH`](chrono::DateTime::UNIX_EPOCH) if the store does not know.

@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 
 use crate::error::InvalidInput;
 
-/// What is wrong with a document that is not the JSON of some type, without anything that stands in
-/// it: serde quotes values, and this becomes part of errors, which more people see than payloads.
+/// Describes why a document is not the JSON of some type, without quoting it. serde quotes values,
+/// and the description becomes part of errors, which more people see than payloads.
 pub(crate) fn misfit(error: &serde_json::Error) -> String {
     let said = error.to_string();
     let said = said

@@ -19,7 +19,8 @@ use crate::route::Route;
 pub struct Budget(BTreeMap<Name, u64>);
 
 impl Budget {
-    /// What these resources have left. A resource that is not among them has nothing.
+    /// Builds a budget of the free permits of these resources. A resource that is not among them
+    /// has none.
     #[must_use]
     pub fn new(permits: impl IntoIterator<Item = PermitInfo>) -> Self {
         let rest = |permit: PermitInfo| {

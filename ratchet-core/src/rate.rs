@@ -284,7 +284,7 @@ mod tests {
             }
         }
 
-        /// Who waits as long as was said gets a start, and who comes before that does not.
+        /// A start after the answered wait is granted, and one before it is not.
         #[test]
         fn the_wait_is_exact(
             limit in 1_u32..20,

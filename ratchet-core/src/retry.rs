@@ -163,8 +163,8 @@ impl RetryPolicy {
         Duration::try_from_secs_f64(plain.as_secs_f64() * factor).unwrap_or(plain)
     }
 
-    /// What a job without a stored policy has. It is what the default was when the first stores
-    /// were made, and must stay, whatever becomes the default: then that is stored.
+    /// The policy of a job without a stored one: the default of the first version. It must never
+    /// change. A new default would be stored with each job.
     const UNSTORED: Self =
         Self::exponential(10, Duration::from_secs(1), Duration::from_secs(300)).with_jitter(25);
 

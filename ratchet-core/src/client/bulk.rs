@@ -43,10 +43,9 @@ impl Client {
 /// An action on many jobs, from the oldest to the newest, in passes of a bounded size.
 ///
 /// It is *not* one transaction: each pass is, and each job is changed as a whole or not at all.
-/// What a pass did stays done, whatever becomes of the next. A job that is enqueued, or comes to
-/// match, behind the place that was reached is found; one before that place is not. Jobs that
-/// cannot take the action are passed over and not counted, those that another caller changes
-/// meanwhile among them.
+/// The changes of a pass stay, even if the next one fails. A job that is enqueued, or begins to
+/// match, is found if its place is after the one reached so far. Jobs that cannot take the action,
+/// such as those that another caller changes meanwhile, are skipped and not counted.
 #[derive(Debug)]
 pub struct Bulk {
     client: Client,

@@ -28,7 +28,7 @@ impl Client {
     /// [`NewJob::in_batch`](crate::NewJob::in_batch), in as many calls as it takes, and which ends
     /// once it is [closed](Self::close_batch) and all of them have ended.
     ///
-    /// What is to happen then is a job too, with
+    /// The work to do then is a job, too, with
     /// [`NewJob::after_batch`](crate::NewJob::after_batch).
     ///
     /// ```
@@ -211,7 +211,7 @@ impl Client {
         Ok(delivered)
     }
 
-    /// What a job waits, or waited, for, with what became of it.
+    /// Returns the links of a job to the parents that it waits, or waited, for.
     ///
     /// # Errors
     /// `Invalid` if the store has no links, or a failure of the store.
@@ -236,8 +236,8 @@ impl Client {
         read.await
     }
 
-    /// Who waits, or waited, for a job or a batch: up to `limit` links, in order of child, only
-    /// those of children with ids above `after` if it is given.
+    /// Returns the links of jobs that wait, or waited, for a job or a batch: up to `limit`, in order
+    /// of child. With `after` only those of children with greater ids.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0, or if the store has no links; or a failure of the store.

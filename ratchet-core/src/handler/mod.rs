@@ -82,7 +82,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// and by and by for up to a minute, at no attempt, and never failed.
     const VERSION: u32 = 1;
 
-    /// What a successful body returns; kept as the job's result unless it serializes to `null`, as
+    /// The result of a successful body. It is stored with the job unless it serializes to `null`, as
     /// `()` does. At most 64 KiB of JSON.
     type Output: Serialize + Send;
 
@@ -161,14 +161,14 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
         Requires::nothing()
     }
 
-    /// What all jobs of this kind have in common: queue, retries, timeouts.
+    /// Returns the settings of all jobs of this kind: queue, retries, timeouts.
     #[must_use]
     fn defaults(job: NewJob) -> NewJob {
         job
     }
 
-    /// What follows from the arguments of this job: its lane, keys, tags, priority. It is applied
-    /// to the [`defaults`](Self::defaults), so no caller can forget it.
+    /// Adds the settings that depend on this job's arguments: its lane, keys, tags, priority. It
+    /// is applied to the [`defaults`](Self::defaults), so no caller can forget it.
     ///
     /// ```
     /// # use ratchet::{Job, JobContext, JobResult, NewJob};

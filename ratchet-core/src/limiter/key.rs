@@ -2,8 +2,8 @@ use std::fmt;
 
 use crate::name::Name;
 
-/// What a rate is counted under: a kind of jobs, and perhaps a key that some jobs of it share, such
-/// as a tenant.
+/// The key under which a rate is counted: a kind of jobs, and perhaps a key that some of its jobs
+/// share, such as a tenant.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {

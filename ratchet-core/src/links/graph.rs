@@ -7,9 +7,9 @@ use crate::id::JobId;
 use crate::limits::MAX_GENERATIONS;
 use crate::model::{After, Enqueued, NewJob, Parent};
 
-/// What each of the new jobs of an enqueue waits for: `new` are their places among the jobs, and
-/// `answers` what every job is answered. A parent that turned out to be a duplicate is replaced by
-/// the job that stands for it.
+/// Returns the parents of each new job of an enqueue. `new` has the places of the new jobs, and
+/// `answers` the answer for every job. A parent that turned out to be a duplicate is replaced by
+/// the job that it duplicates.
 ///
 /// # Errors
 /// [`InvalidInput`], naming `parent`, if jobs would wait for each other in a circle, or too many

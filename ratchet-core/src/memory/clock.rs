@@ -13,7 +13,7 @@ pub struct ManualClock(Arc<Inside>);
 
 #[derive(Debug)]
 struct Inside {
-    /// What the clock showed when it was made, and how far it was moved since. Milliseconds.
+    /// The time of the clock when it was made, plus its moves since then. Milliseconds.
     set_to: AtomicI64,
     /// Since when it runs; `None` while it stands still.
     running_since: Option<Instant>,

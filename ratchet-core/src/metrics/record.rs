@@ -30,7 +30,7 @@ impl Metric {
 
     /// Lets the counter begin at 0 with every value that its labels can have, and these values of
     /// the labels that are not bounded by the catalog. Nothing begins if any of those is left out.
-    /// What is not there before its first event has no increase when that comes.
+    /// A counter that does not exist before its first event shows no increase when that comes.
     pub(super) fn begin(&self, unbounded: &[SharedString]) {
         let mut unbounded = unbounded.iter();
         let mut series: Vec<Vec<Label>> = vec![Vec::new()];

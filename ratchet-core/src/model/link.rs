@@ -38,7 +38,7 @@ pub enum Condition {
     ResultIs {
         /// A JSON pointer, `/items/0/size`; empty: the whole result.
         pointer: String,
-        /// What must be there. Numbers are compared as they are written: 1 is not 1.0.
+        /// The expected value. Numbers are compared as they are written: 1 is not 1.0.
         value: Json,
     },
 }
@@ -108,8 +108,8 @@ pub enum BatchCondition {
 }
 
 impl BatchCondition {
-    /// What a batch that stands like this makes of a link with this condition: `Open` while both
-    /// ends are possible.
+    /// Returns the state of a link with this condition on a batch with these counts: `Open` while
+    /// both outcomes are possible.
     #[must_use]
     pub fn decide(self, batch: &BatchRecord) -> LinkState {
         let failures = batch.failures();

@@ -73,8 +73,8 @@ impl NodeStatus {
         matches!(self, Self::Joining | Self::Active | Self::Draining)
     }
 
-    /// What becomes of a node that fell silent, or whose label another node took: `Left` if it had
-    /// said that it ends, by draining or leaving; otherwise `Dead`.
+    /// Returns the status of a node that fell silent, or whose label another node took: `Left` if it
+    /// was draining or had left, otherwise `Dead`.
     #[must_use]
     pub const fn when_lost(self) -> Self {
         match self {
@@ -83,10 +83,10 @@ impl NodeStatus {
         }
     }
 
-    /// What a heartbeat that says `said` makes of this stored status.
+    /// Returns the stored status after a heartbeat with the status `said`.
     ///
-    /// An end is final: a node that was declared dead or has left stays so, and learns it from the
-    /// reply. Draining that was asked for from elsewhere holds until the node says it has left.
+    /// An end is final: a node that was declared dead or has left stays so, and the reply shows it.
+    /// An order to drain stays until the node reports that it has left.
     #[must_use]
     pub fn after_heartbeat(self, said: Self) -> Self {
         match self {
@@ -217,8 +217,8 @@ impl NodeProfile {
 pub struct Heartbeat {
     /// Who.
     pub node: NodeId,
-    /// What people call it. A node that joins makes every other node with its label dead, which is
-    /// how a restarted process takes back its own.
+    /// Its label, a name for people. A node that joins ends every other node with its label: so a
+    /// restarted process takes back its own jobs.
     pub label: Name,
     /// Its status.
     pub status: NodeStatus,

@@ -6,7 +6,7 @@ use crate::limits::MAX_PAYLOAD_VERSION;
 /// The version of payloads whose type says nothing of versions.
 pub(crate) const FIRST: u32 = 1;
 
-/// What a store keeps of a payload's version: nothing for 1, which most have.
+/// Returns the stored form of a payload's version: `None` for 1, which most have.
 #[must_use]
 pub fn payload_version_to_stored(version: u32) -> Option<i32> {
     let stored = i32::try_from(version).unwrap_or(i32::MAX);

@@ -11,7 +11,7 @@ use crate::rate::Rate;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RateRequest {
-    /// What is limited: all that use the same key share its rate.
+    /// The limited key: all starts under one key share its rate.
     pub key: Name,
     /// How many may start in a time.
     pub rate: Rate,

@@ -17,7 +17,7 @@ pub struct Report {
     pub kind: ReportKind,
 }
 
-/// What a report tells. Each of them also says that the body has begun and is alive.
+/// The content of a report. Each also shows that the body has begun and is alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReportKind {

@@ -8,8 +8,8 @@ use crate::time::Timestamp;
 /// The most slots that [`Misfire::CatchUp`] may make up for.
 pub const MAX_CATCH_UP: u32 = 1_000;
 
-/// What happens to slots that passed and were not fired, because no node ran or the database
-/// was away. It applies from two overdue slots on: a single one always runs, however late. Whatever
+/// The policy for slots that passed and were not fired, because no node ran or the database was
+/// away. It applies from two overdue slots on: a single one always runs, however late. Whatever
 /// the policy, the next slot is the first one in the future.
 ///
 /// ```

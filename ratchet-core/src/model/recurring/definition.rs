@@ -178,8 +178,8 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// What the unique keys begin with that jobs get whose slots must not [overlap](Overlap::Skip);
-    /// the name follows.
+    /// The prefix of the unique keys of jobs whose slots must not [overlap](Overlap::Skip); the
+    /// definition's name follows.
     pub const KEY_PREFIX: &'static str = "recurring/";
 
     /// The most bytes of a name: with the prefix it must be a key.
@@ -221,7 +221,7 @@ impl Definition {
         self.ends_at
     }
 
-    /// What its jobs have in common.
+    /// Returns the specification that its jobs share.
     #[must_use]
     pub const fn job(&self) -> &JobSpec {
         &self.job

@@ -17,7 +17,7 @@ use crate::time::Timestamp;
 pub struct PutRecurring {
     /// The definition.
     pub definition: Definition,
-    /// What identifies it if it is created.
+    /// The incarnation that it gets if it is created.
     pub incarnation: Incarnation,
     /// Whether a program declares it.
     pub declared: bool,

@@ -101,7 +101,7 @@ fn missing_cron(text: &str) -> Option<InvalidInput> {
     Schedule::cron("@daily", Schedule::DEFAULT_ZONE).err()
 }
 
-/// What serde says without the text itself, which may be a payload.
+/// Returns serde's error without the text, which may be a payload.
 fn unreadable(error: &serde_json::Error) -> InvalidInput {
     let problem = format!(
         "cannot be read at line {}, column {}",
