@@ -34,8 +34,8 @@ impl JobId {
         Self(next_in_order())
     }
 
-    /// The id of the job of one slot of a recurring definition: always the same, so that a slot
-    /// that is fired again makes no second job.
+    /// Returns the id of the job of one slot of a recurring definition: always the same, so that a
+    /// slot that is fired again makes no second job.
     ///
     /// A UUID of version 8, which sorts among those of version 7 as if it had been made at the time
     /// of the slot: 48 bits of milliseconds, then bits of the SHA-1 of incarnation and slot.

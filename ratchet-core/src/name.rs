@@ -53,8 +53,8 @@ impl Name {
         Err(InvalidInput::new(field, problem))
     }
 
-    /// Names as one text, a line each, as stores keep lists of them; [`split`](Self::split) reads
-    /// it.
+    /// Joins names to one text with a line for each, as stores keep lists of them;
+    /// [`split`](Self::split) reads it.
     #[must_use]
     pub fn join(names: &[Self]) -> String {
         let texts: Vec<&str> = names.iter().map(Self::as_str).collect();

@@ -53,7 +53,8 @@ impl Route {
         })
     }
 
-    /// The required capability as stores keep it: empty, which is no name, if there is none.
+    /// Returns the required capability as stores keep it: an empty text, which is no valid name, if
+    /// there is none.
     #[must_use]
     pub fn capability_text(&self) -> &str {
         self.capability.as_ref().map_or("", Name::as_str)

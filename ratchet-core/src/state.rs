@@ -65,7 +65,7 @@ impl JobState {
         self as u8
     }
 
-    /// The state of a stored number.
+    /// Returns the state with this stored number.
     ///
     /// # Errors
     /// [`InvalidInput`] if no state has it.
@@ -82,7 +82,7 @@ impl JobState {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
 
-    /// Whether a job may go from this state to `to`, and if so, `to`.
+    /// Returns `to` if a job may go from this state to it.
     ///
     /// # Errors
     /// [`IllegalTransition`] if the table has no such change.

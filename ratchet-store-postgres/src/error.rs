@@ -25,10 +25,9 @@ pub(crate) fn classify(error: &sqlx::Error) -> Failure {
         },
         sqlx::Error::Io(error) => Failure::lost(format!("the connection failed: {error}")),
         sqlx::Error::Protocol(text) => Failure::lost(format!("the connection broke: {text}")),
-        sqlx::Error::PoolTimedOut => Failure::new(
-            StoreErrorKind::Timeout,
-            "no connection was free in time",
-        ),
+        sqlx::Error::PoolTimedOut => {
+            Failure::new(StoreErrorKind::Timeout, "no connection was free in time")
+        }
         sqlx::Error::PoolClosed => Failure::closed(),
         sqlx::Error::Configuration(_) | sqlx::Error::Tls(_) => {
             Failure::new(StoreErrorKind::Misconfigured, error.to_string())

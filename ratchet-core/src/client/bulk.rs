@@ -77,15 +77,16 @@ impl Bulk {
         self
     }
 
-    /// Makes passes until nothing is left or the limit is reached, and says what was done in all.
+    /// Makes passes until no job is left or the limit is reached, and returns the counts of all
+    /// passes.
     ///
     /// # Errors
-    /// `Invalid`, or a failure of the store, which ends this call only: called again, it goes on
-    /// behind the last pass that is known to have been made. The one that failed may have been made
-    /// and is then not counted; jobs that it changed may be changed once more.
+    /// `Invalid`, or a failure of the store, which ends this call only: another call continues
+    /// after the last pass that is known to have been made. The failed pass may have been made.
+    /// Then it is not counted, and its jobs may be changed once more.
     ///
     /// # Cancel safety
-    /// Dropped, the pass that was going on was made or not, as after an error.
+    /// If the future is dropped, the pass under way was made or not, as after an error.
     pub async fn run(&mut self) -> Result<BulkCounts> {
         while !self.is_over() {
             self.make_pass().await?;
@@ -151,7 +152,7 @@ impl Bulk {
         self.after
     }
 
-    /// Whether nothing was left in the end. If not, the limit was reached first, or a call failed.
+    /// Returns whether no job is left. If not, the limit was reached first, or a call failed.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.is_complete

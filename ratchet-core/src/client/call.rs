@@ -59,8 +59,8 @@ impl Calls {
         self.call_within(self.deadline, operation, call).await
     }
 
-    /// Makes one call with a deadline of its own, if that is shorter. A store that panics has
-    /// failed like any other; nothing of the engine is lost with it.
+    /// Makes one call with a deadline of its own, if that is shorter. A panic of the store counts
+    /// as a failed call and does not end the engine's loop.
     pub(crate) async fn call_within<'a, T, F>(
         &'a self,
         deadline: Duration,

@@ -127,9 +127,9 @@ impl RecurringClient {
             .await
     }
 
-    /// Enqueues a job of the definition now, out of turn, paused or not; its slots know nothing of
-    /// that. None if there is no such definition. With [`Overlap::Skip`](crate::Overlap::Skip) the
-    /// answer is `Duplicate` while another job of it has not ended.
+    /// Enqueues a job of the definition now, even if it is paused, without any effect on its slots.
+    /// Returns `None` if there is no such definition. With [`Overlap::Skip`](crate::Overlap::Skip)
+    /// the answer is `Duplicate` while another job of it has not ended.
     ///
     /// # Errors
     /// `Invalid` for a bad name, or as for [`Client::enqueue`].

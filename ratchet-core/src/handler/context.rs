@@ -178,8 +178,8 @@ impl JobContext {
         &self.parts.client
     }
 
-    /// Tells how far the body is, 0 to 100, for people who look at the job. Sent within a second,
-    /// the latest only; more than 100 counts as 100, and the message is cut to 1,024 bytes.
+    /// Reports how far the body is, 0 to 100, for people who look at the job. The latest report is
+    /// sent within a second. More than 100 counts as 100, and the message is cut to 1,024 bytes.
     pub fn progress(&self, percent: u8, message: impl Into<String>) {
         let mut message = message.into().replace('\0', "\u{fffd}");
         message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));

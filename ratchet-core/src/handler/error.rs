@@ -76,7 +76,7 @@ impl JobError {
         Self::new(Verdict::RetryAfter(delay), error.into().message)
     }
 
-    /// Not now: the job runs again after `delay`, and no attempt is counted.
+    /// Puts the job off: it runs again after `delay`, and no attempt is counted.
     #[must_use]
     pub const fn snooze(delay: Duration) -> Self {
         Self::new(Verdict::Snooze(delay), String::new())

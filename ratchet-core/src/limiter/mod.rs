@@ -51,10 +51,10 @@ pub trait RateLimiter: Debug + Send + Sync + 'static {
     /// Asks for one start of this key, at this rate, and counts it if it is granted.
     ///
     /// # Errors
-    /// A failure of whatever counts. It is never the job's fault: the job is handed back at no
-    /// cost, and its kind is left alone for a moment.
+    /// A failure of the limiter. It does not count against the job: the job is handed back at no
+    /// cost, and its kind is not claimed for a moment.
     ///
     /// # Cancel safety
-    /// Dropped, the start may or may not have been counted.
+    /// If the future is dropped, the start may or may not have been counted.
     async fn take(&self, key: &RateKey, rate: &Rate) -> Result<RateAnswer>;
 }

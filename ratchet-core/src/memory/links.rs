@@ -7,7 +7,7 @@ use crate::model::{After, BatchRecord, LinkState, Parent, SignalRecord, Tally};
 use crate::state::JobState;
 use crate::time::{self, Timestamp, from_millis};
 
-/// Links and batches, and what ended since they were looked at last.
+/// The links and batches, and the jobs that ended since the last look at them.
 #[derive(Clone, Default)]
 pub(super) struct Links {
     /// The links of each child, in the order in which they were given.

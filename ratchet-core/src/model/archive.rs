@@ -60,8 +60,7 @@ impl ArchivedJob {
         document::encode(job, history)
     }
 
-    /// The archived job of a document that [`encode`](Self::encode) made, in this version or an
-    /// earlier one.
+    /// Reads a document that [`encode`](Self::encode) made, in this version or an earlier one.
     ///
     /// # Errors
     /// [`InvalidInput`] on `document` if it is not such a document.

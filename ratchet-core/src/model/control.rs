@@ -109,13 +109,13 @@ pub enum ActionOutcome {
     Became(JobState),
     /// The job runs; its node will be told to cancel it.
     CancelRequested,
-    /// The job has what the action gives it, and its state as before.
+    /// The job was changed, and its state stayed the same.
     Changed,
     /// The job is gone.
     Deleted,
     /// The action has no meaning in the job's state, this one; nothing changed.
     Refused(JobState),
-    /// Another unfinished job, this one, took the unique key meanwhile; nothing changed.
+    /// This other unfinished job has taken the unique key meanwhile; nothing changed.
     KeyTaken(JobId),
     /// There is no such job.
     NotFound,

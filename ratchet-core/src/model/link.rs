@@ -384,7 +384,7 @@ impl LinkState {
         self as u8
     }
 
-    /// The state of a stored number.
+    /// Returns the state with this stored number.
     ///
     /// # Errors
     /// [`InvalidInput`] if no state has it.

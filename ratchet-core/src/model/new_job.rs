@@ -447,8 +447,8 @@ impl NewJob {
         self.run_at
     }
 
-    /// Returns whether it is due when it is enqueued, as far as it waits for other jobs only: they
-    /// may have ended.
+    /// Returns whether it is due when it is enqueued. Other jobs for which it waits may have ended
+    /// by then, so they do not count.
     #[must_use]
     pub const fn is_due_at_once(&self) -> bool {
         matches!(self.run_at, RunAt::Now | RunAt::In(Duration::ZERO)) && self.spec.signal.is_none()

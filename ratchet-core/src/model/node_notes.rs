@@ -64,8 +64,8 @@ impl Heartbeat {
 
 impl NodeRecord {
     /// Takes what [`Heartbeat::notes`] wrote into a text, in this version or another. A missing
-    /// number is 0, an unknown key is ignored, and what cannot be read is `None`: it is not worth
-    /// the node.
+    /// number is 0, an unknown key is ignored, and an unreadable value is `None`, so that the node
+    /// itself can still be read.
     pub fn read_notes(&mut self, notes: Option<&str>) {
         let read = |text| serde_json::from_str::<Map<String, Value>>(text).ok();
         let mut notes = notes.and_then(read).unwrap_or_default();

@@ -143,7 +143,7 @@ pub trait JobStore: Debug + Send + Sync {
     /// call can be repeated.
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>>;
 
-    /// Stores what running bodies tell.
+    /// Stores the reports of running bodies.
     ///
     /// # Contract
     /// - **[report.life]** Every report says that the body has begun and restarts the job's stall

@@ -101,10 +101,9 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// The version tokens.
     fn versions(&self) -> &dyn VersionStore;
 
-    /// Whether guarded writes can be made. The leader of a cluster on a store that cannot make them
-    /// sweeps and purges without a guard: its successor may do the same at the same time, which
-    /// changes nothing for the worse. Everything else that needs a guard is refused by such a
-    /// store.
+    /// Returns whether the store has guarded writes. Without them the leader of a cluster sweeps
+    /// and purges without a guard. Its successor may do the same at the same time, which does no
+    /// harm. Such a store refuses everything else that needs a guard.
     fn guards(&self) -> bool {
         true
     }

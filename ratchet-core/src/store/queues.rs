@@ -84,7 +84,7 @@ pub trait QueueStore: Debug + Send + Sync {
 pub enum Changed {
     /// It did.
     Changed,
-    /// Everything was already as asked for, or what was meant does not exist.
+    /// It was as requested already, or does not exist.
     Unchanged,
 }
 

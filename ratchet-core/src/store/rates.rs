@@ -24,11 +24,11 @@ pub trait RateStore: Debug + Send + Sync {
     /// `Invalid`, or a failure of the store; then starts may have been counted in vain.
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>>;
 
-    /// Forgets keys that are as if they had never been used, at most `limit` of them, and says how
-    /// many.
+    /// Deletes keys that are as if they had never been used, at most `limit` of them, and returns
+    /// how many.
     ///
     /// # Contract
-    /// - **[rate.forget]** No answer is another one for it.
+    /// - **[rate.forget]** No later answer changes by it.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0, or a failure of the store.

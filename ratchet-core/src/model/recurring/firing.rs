@@ -207,7 +207,7 @@ fn refuse_repeated(firings: &[RecurringFiring]) -> Result<(), InvalidInput> {
 /// The outcome of a firing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fired {
-    /// The definition has moved on, and this became of the jobs, in their order. A `Duplicate` was
+    /// The definition has advanced. Has the answers for its jobs, in their order. A `Duplicate` was
     /// skipped: a job of an earlier slot has not ended.
     Applied(Vec<Enqueued>),
     /// The token is not the present one; nothing changed.

@@ -74,7 +74,8 @@ impl Definition {
     }
 }
 
-/// A field that is in the one document, at whatever depth, and not in what was understood of it.
+/// Returns a field, at any depth, that is in the stored document and not in what this version read
+/// of it.
 fn unknown_field<'a>(read: &'a Value, known: &Value) -> Option<&'a str> {
     match (read, known) {
         (Value::Object(read), Value::Object(known)) => {
