@@ -20,8 +20,8 @@ macro_rules! set {
 }
 
 impl Config {
-    /// Sets on the builder what the configuration sets, and nothing else: what is not configured
-    /// stays as the program has it. Pools are added behind those of the program.
+    /// Applies the configuration to the builder. Settings that are not configured keep the
+    /// program's values. Pools are added after those of the program.
     ///
     /// ```
     /// # use std::sync::Arc;

@@ -28,7 +28,7 @@ pub fn keys() -> impl Iterator<Item = &'static Key> {
     sections().flat_map(|(_, _, keys)| keys)
 }
 
-/// The sections with what they are for and their keys.
+/// The sections with their purpose and their keys.
 pub(crate) fn sections() -> impl Iterator<Item = (&'static str, String, &'static [Key])> {
     let stores = [STORE].into_iter().chain(STORES);
     stores.chain(OTHERS).map(|(about, keys)| {

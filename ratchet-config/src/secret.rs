@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize, Serializer};
 /// The text shown instead of a secret.
 pub const HIDDEN: &str = "***";
 
-/// A value that is never shown: `Debug`, `Display` and serialization say [`HIDDEN`].
+/// A value that is never shown: `Debug`, `Display` and serialization print [`HIDDEN`].
 ///
 /// ```
 /// use ratchet_config::Secret;

@@ -164,7 +164,7 @@ fn is_of_another_site(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Lets a request pass to its handler once few enough others read from the store.
+/// Passes a request to its handler once fewer than the limit read from the store.
 pub(crate) async fn reads(State(api): State<Api>, request: Request, next: Next) -> Response {
     let client = ClientAddr::of(request.extensions());
     match api.reads().begin(client).await {
@@ -200,8 +200,8 @@ pub(crate) async fn host(State(hosts): State<Hosts>, request: Request, next: Nex
     .into_response()
 }
 
-/// Headers of every answer: nothing is run that is not of this origin, nothing is framed, nothing
-/// is guessed and, unless the handler said otherwise, nothing is kept.
+/// Headers of every answer. They allow scripts of this origin only, no frames, no guessed content
+/// types and, unless the handler allows it, no caching.
 fn secure(headers: &mut HeaderMap) {
     const ALWAYS: [(&str, &str); 5] = [
         ("x-content-type-options", "nosniff"),

@@ -37,7 +37,7 @@ pub struct Limits {
     /// How long the body of a request may take to arrive; 10 s. Then the answer is 408.
     pub body_timeout: Duration,
     /// How long the head of a request may take to arrive, and how long a connection may idle
-    /// between two requests; 20 s. Only [`serve`](crate::serve) can see to this.
+    /// between two requests; 20 s. Only [`serve`](crate::serve) enforces it.
     pub header_timeout: Duration,
     /// How long a client may leave what was written to it unread before it is dropped; 20 s.
     pub write_timeout: Duration,

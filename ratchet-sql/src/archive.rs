@@ -91,7 +91,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(done as u64)
     }
 
-    /// Moves those of these jobs that can be read, and says how many.
+    /// Moves those of these jobs that can be read, and returns how many.
     async fn put_away(&self, lease: &mut D::Lease, old: &[(JobId, i64)]) -> Inner<usize> {
         let ids: Vec<JobId> = old.iter().map(|(id, _)| *id).collect();
         let jobs = self.read_jobs_on(lease, &ids, Detail::Whole).await?;

@@ -44,7 +44,7 @@ pub enum List<'a> {
     OptString(&'a [Option<String>]),
 }
 
-/// Does the same with the values of a list, whatever their type.
+/// Applies an expression to a list, whatever the type of its values.
 #[macro_export]
 macro_rules! each_list {
     ($list:expr, $values:ident => $work:expr) => {

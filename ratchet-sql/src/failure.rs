@@ -35,7 +35,7 @@ pub enum Loss {
     No,
     /// The server announced the end: what the call was doing was rolled back.
     Told,
-    /// The session is read-only, perhaps for as long as it lasts. The call was rolled back.
+    /// The session is read-only, perhaps to its end. The call was rolled back.
     ReadOnly,
     /// It is unknown what became of the call.
     Silent,

@@ -69,7 +69,7 @@ impl Made {
         self.at
     }
 
-    /// Whether another one would be of the same generation.
+    /// Returns whether a connection made `now` would be of the same generation.
     #[must_use]
     pub const fn is_same_generation(self, now: Self) -> bool {
         self.generation == now.generation

@@ -43,7 +43,8 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Gives a job the next place in a lane that was entered, and says in which state it waits.
+    /// Gives a job the next place in a lane that was entered, and returns the state in which it
+    /// waits.
     pub(crate) fn take(&mut self, job: JobId, lane: Lane) -> JobState {
         let Some(place) = self.entered.take(&lane) else {
             return JobState::Pending;

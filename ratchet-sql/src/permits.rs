@@ -62,8 +62,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(permits)
     }
 
-    /// Leaves out the routes that need a permit for nothing: because none is free, or no job is
-    /// due.
+    /// Removes the routes whose permit would be locked in vain: none is free, or no job is due.
     pub(crate) async fn leave_used_up_out(
         &self,
         lease: &mut D::Lease,

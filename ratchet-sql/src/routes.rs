@@ -171,8 +171,8 @@ impl Routes {
         }
     }
 
-    /// The marks of these routes, all as they were known at one moment, so that the largest proves
-    /// the others. `None` if one is not known.
+    /// Returns the marks of these routes, all as of one moment, so that the largest proves the
+    /// others. `None` if one is not known.
     pub(crate) fn marks<'a>(&self, routes: impl Iterator<Item = &'a Route>) -> Option<Vec<Mark>> {
         self.read(|known| {
             routes

@@ -244,8 +244,8 @@ pub(crate) fn route(row: &impl Row, first: usize) -> Result<Route> {
     Ok(Route::from_texts(text(0)?, text(1)?, text(2)?, text(3)?)?)
 }
 
-/// The node of the first thirteen columns of a row, which are those of `nodes`, without what only
-/// operators look at; `None` if it contains no node.
+/// Reads a node from the first thirteen columns of a row, those of `nodes`, without the notes for
+/// operators. `None` if there is none.
 pub(crate) fn node_record(row: &impl Row) -> Result<Option<NodeRecord>> {
     let Some(node) = node_id(row, 0)? else {
         return Ok(None);

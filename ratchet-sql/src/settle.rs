@@ -95,8 +95,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(answers)
     }
 
-    /// Ends one claim each of some jobs. Returns those for whose end other jobs wait, and those that
-    /// another transaction has locked.
+    /// Ends one claim each of some jobs. Returns those for whose end other jobs wait, and those
+    /// that another transaction has locked.
     async fn settle_turn<'a>(
         &self,
         lease: &mut D::Lease,
@@ -328,7 +328,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(Report::answers(reports, |token| alive.get(&token).copied()))
     }
 
-    /// Keeps what claims tell whose jobs no other transaction holds; the others come back.
+    /// Stores the reports of claims whose jobs no other transaction has locked, and returns the
+    /// others.
     async fn tell_free<'a>(
         &self,
         lease: &mut D::Lease,

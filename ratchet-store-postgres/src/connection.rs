@@ -56,7 +56,8 @@ pub(crate) struct Pool {
 struct Keep {
     pool: PgPool,
     idle: std::sync::Mutex<Vec<Idle>>,
-    /// As many as the pool has connections, so that none is waited for that is kept here.
+    /// One for each connection of the pool, so that no caller waits for a connection that is kept
+    /// here.
     permits: Arc<Semaphore>,
 }
 

@@ -13,12 +13,12 @@ pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The database's clock. It goes on inside a transaction, and is rounded down as everywhere.
+/// The database's clock. It advances inside a transaction, and is rounded down like all times.
 pub(crate) const DATABASE_CLOCK: &str =
     "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
-/// Holds if a row `lock` is bound to a session that the server no longer has. A session whose
-/// beginning this role may not see counts as alive.
+/// True for a row `lock` that is bound to a session which the server no longer has. A session whose
+/// start time this role may not see counts as alive.
 const SESSION_GONE: &str = "(lock.session_pid IS NOT NULL AND NOT EXISTS (\
     SELECT FROM pg_catalog.pg_stat_activity AS session \
     WHERE session.pid = lock.session_pid \

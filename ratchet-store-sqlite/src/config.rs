@@ -105,7 +105,7 @@ impl Builder {
 
     /// Whether to create the file and to apply missing migrations, which is the default. If not,
     /// connecting fails with `SchemaMismatch` unless all are applied; they are in
-    /// [`SqliteStore::migrations`]. A database in memory cannot do without.
+    /// [`SqliteStore::migrations`]. A database in memory is always migrated.
     pub fn migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
         self

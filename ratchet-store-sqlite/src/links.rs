@@ -264,7 +264,7 @@ pub(crate) fn release(work: &Work<'_>, id: JobId) -> Result<()> {
     Ok(())
 }
 
-/// Lets a requeued job wait for what it lacks, and says in which state it does.
+/// Lets a requeued job wait for the parents and signals it lacks, and returns its state.
 pub(crate) fn wait_again(work: &Work<'_>, id: JobId) -> Result<JobState> {
     let awaits_signal = work
         .conn

@@ -119,7 +119,7 @@ pub(crate) fn versions(conn: &Connection) -> Result<(u64, u64)> {
     Ok((applied.len() as u64, STEPS.len() as u64))
 }
 
-/// The tables and indexes that the database should have and has not.
+/// Returns the tables and indexes that the database lacks.
 pub(crate) fn missing_objects(conn: &Connection) -> Result<Vec<String>> {
     missing(conn, STEPS)
 }

@@ -210,8 +210,8 @@ impl Held {
     }
 }
 
-/// The token of the claim with the number of `token` that settled the job. One that succeeded is in
-/// no history: it is still the job's.
+/// Returns the token of the claim that settled the job, if it has the number of `token`. A
+/// successful claim is in no history: its token is still in the job's row.
 fn settled(work: &Work<'_>, held: &Held, token: ClaimToken) -> Result<Option<ClaimToken>> {
     let found = work
         .conn

@@ -166,8 +166,8 @@ fn serve_group(session: &mut Session, first: Box<dyn Request>, queue: &Queue) {
     }
 }
 
-/// Begins a transaction with the first request that needs one, and runs it. None if the queue ran
-/// empty before.
+/// Begins a transaction with the first request that needs one, and runs it. Returns `None` if the
+/// queue was empty before that.
 fn begin(
     session: &mut Session,
     first: Box<dyn Request>,

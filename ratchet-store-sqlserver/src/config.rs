@@ -120,7 +120,7 @@ impl Builder {
 
     /// Opens a connection of the driver's to the same database, which belongs to no store: for
     /// statements that cannot be in a [`Transaction`](crate::Transaction), such as
-    /// `ALTER DATABASE`. Its session is as those of a store are.
+    /// `ALTER DATABASE`. Its session has the settings of a store's session.
     ///
     /// # Errors
     /// `Misconfigured` and `Unavailable` as for [`connect`](Self::connect); the tables are not

@@ -48,9 +48,9 @@ impl Session {
     }
 }
 
-/// What a session is like beyond the setup, in one text: where it is, as whom, and what is not set
-/// back by any name. A session in which an application has run statements of its own is used
-/// further only if this is as it was when it began.
+/// The state of a session beyond its setup, as one text: its database, its user, and the settings
+/// that no statement resets. A session in which an application has run its own statements is used
+/// again only if this text is unchanged.
 pub(crate) const CHARACTER: &str = "SELECT CAST(CONCAT(DB_NAME(), N'/', CURRENT_USER, N'/', \
      @@LANGUAGE, N'/', @@DATEFIRST, N'/', @@OPTIONS, N'/', @@TRANCOUNT, N'/', own.date_format, N'/', \
      own.deadlock_priority, N'/', own.transaction_isolation_level, N'/', \

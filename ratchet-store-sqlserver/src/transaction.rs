@@ -43,7 +43,7 @@ pub struct Transaction {
     store: SqlServerStore,
     /// Whether it can only be rolled back.
     failed: bool,
-    /// Whether something may be left in the session that nothing shows.
+    /// Whether the session may have been changed in a way that cannot be detected.
     lingers: bool,
 }
 

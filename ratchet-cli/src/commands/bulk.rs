@@ -235,8 +235,8 @@ impl Found {
         self.count == 0 && !self.more
     }
 
-    /// How many may be acted on: as many as were asked for, and if the user was asked and shown an
-    /// exact count, no more than that.
+    /// Returns how many jobs may be changed: the requested limit, and no more than the exact count
+    /// that the user has confirmed.
     fn agreed(&self, limit: Option<u64>, yes: bool) -> u64 {
         let limit = limit.unwrap_or(u64::MAX);
         match yes || self.more {

@@ -33,7 +33,7 @@ section! {
         /// How long one renewal may take. With `leader_heartbeat` it is less than `fence_timeout`.
         renew_timeout: Option<Duration> as "duration", default "2s", setting "leader_timings.renew_timeout";
 
-        /// How long after a renewal was sent the leader still takes itself for one.
+        /// How long after sending its last renewal the leader still counts as the leader.
         fence_timeout: Option<Duration> as "duration", default "8s", setting "leader_timings.fence_timeout";
 
         /// How long what rides on leadership may take to stop. With `fence_timeout` and a watchdog

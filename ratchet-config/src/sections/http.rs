@@ -34,8 +34,8 @@ section! {
         /// A file with the token in its first line. Not together with `token`.
         token_file: Option<PathBuf>, example "\"/run/secrets/ratchet-token\"";
 
-        /// Whether all reads need the token, the probes aside. Unset: unless `listen` is an address
-        /// of the loopback.
+        /// Whether all reads except the probes need the token. By default they do unless `listen`
+        /// is a loopback address.
         protect_reads: Option<bool>, example "true";
 
         /// Answers requests for these hosts, names or addresses without a port, an IPv6 address in

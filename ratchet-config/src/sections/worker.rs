@@ -36,7 +36,7 @@ section! {
         aging: Option<Duration> as "duration", default "15m";
     }
     with {
-        /// Pools by their names: slots of their own for some of the node's jobs.
+        /// Pools by name. Each has its own slots for some of the node's jobs.
         pools: BTreeMap<String, PoolConfig>,
     }
 }

@@ -62,7 +62,7 @@ pub struct Node {
     pub zone_data: Option<ZoneData>,
 }
 
-/// Whether a node has not ended and was not silent for too long, at this time of the database.
+/// Returns whether a node is live at this time of the database: it has not ended and is not silent.
 #[must_use]
 pub fn is_live(node: &NodeRecord, now: Timestamp) -> bool {
     node.status.is_live() && !node.is_silent(NodeRecord::DEAD_AFTER, now)
@@ -180,7 +180,7 @@ pub struct Leader {
     pub role: String,
     /// The node; null if none leads.
     pub node: Option<String>,
-    /// The label of the node; null if none leads, or it is not known.
+    /// The label of the leader; null if no node leads, or the label is not known.
     pub label: Option<String>,
     /// The present or last term.
     pub term: u64,

@@ -35,7 +35,7 @@ impl Matching {
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct MatchingByState {
-    /// By state. A state is missing if the time for counting was over.
+    /// The counts by state. A state is missing if the time for counting was over.
     pub counts: BTreeMap<State, Matching>,
     /// The time of the background count that these numbers are from; null: they were counted for
     /// this request.

@@ -59,7 +59,7 @@ impl Tick {
     }
 }
 
-/// The event `jobs`: jobs that are new, or have changed since they were told of.
+/// The event `jobs`: jobs that are new, or have changed since their last update.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ChangedJobs {
@@ -69,7 +69,7 @@ pub struct ChangedJobs {
     pub dropped: usize,
 }
 
-/// The event `failures`: the newest dead letters are others than before.
+/// The event `failures`: the newest dead letters have changed.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Failures {

@@ -123,7 +123,7 @@ pub struct Point {
     /// How much was done.
     #[serde(flatten)]
     pub rates: Rates,
-    /// Pending jobs, when they were last counted; null if they were not.
+    /// The number of pending jobs at the last count; null before the first.
     pub pending: Option<u64>,
     /// Bodies running.
     pub running: u64,

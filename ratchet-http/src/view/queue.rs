@@ -11,7 +11,7 @@ pub struct Queues {
     /// When the jobs were counted, which finds every queue; null: they were not yet, and only
     /// queues with jobs that are due are known.
     pub counts_at: Option<At>,
-    /// When it was read what is due; null: it is not known.
+    /// When the due jobs were read; null if they are not known.
     pub due_at: Option<At>,
 }
 

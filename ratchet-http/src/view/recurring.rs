@@ -43,7 +43,7 @@ pub struct RecurringJob {
     pub last_at: Option<At>,
     /// The policy for missed slots: `skip`, `fire_once` or `catch_up`.
     pub misfire: String,
-    /// How many missed slots are made up for, if it catches up.
+    /// How many missed slots run, with the policy `catch_up`.
     pub catch_up: Option<u32>,
     /// Whether jobs of two slots may run beside each other: `allow` or `skip`.
     pub overlap: String,

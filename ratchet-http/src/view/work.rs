@@ -40,7 +40,7 @@ pub struct BulkDone {
     /// Jobs that were named and could not take the action, or do not exist; those that a filter
     /// matches are passed over and not counted.
     pub refused: u64,
-    /// Whether nothing that matches was left: if not, the limit or the time was reached first.
+    /// Whether no matching job was left. If not, the limit or the time was reached first.
     pub complete: bool,
     /// The value of `after` to continue; null if it is complete.
     pub next: Option<String>,
@@ -66,6 +66,6 @@ impl From<store::Changed> for Changed {
 pub struct Triggered {
     /// The job.
     pub job: String,
-    /// False: an earlier job of the definition has not ended, and is the one named.
+    /// False if an earlier job of the definition has not ended; `job` is then that one.
     pub created: bool,
 }

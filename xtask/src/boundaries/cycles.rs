@@ -128,7 +128,7 @@ impl Modules {
         uses
     }
 
-    /// The module in which a path ends, seen from this one. `None` if it leads out of the root.
+    /// Returns the module in which a path ends, seen from this one. `None` if it leaves the root.
     fn used(&self, from: &Module, path: &CodePath) -> Option<Module> {
         let (begin, rest) = self.begin(from, &path.segments)?;
         Some(self.walk(begin, rest, 0))

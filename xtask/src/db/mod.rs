@@ -146,7 +146,7 @@ impl Server {
         })
     }
 
-    /// Lets it run on when this process ends. Says how to remove it then.
+    /// Leaves it running when this process ends. Returns the command that removes it.
     fn leave(mut self) -> Result<Option<String>> {
         if let Some(keeper) = self.keeper.take() {
             keeper.leave()?;

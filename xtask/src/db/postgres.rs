@@ -25,7 +25,7 @@ pub(crate) fn provide() -> Result<Server> {
 /// A server of our own, which is stopped when it is dropped.
 ///
 /// # Errors
-/// Why there is none, way by way.
+/// If none can be started, with the reason for each way that was tried.
 pub(crate) fn own() -> Result<Server> {
     let mut reasons = Vec::new();
     for (way, start) in [

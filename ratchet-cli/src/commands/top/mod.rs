@@ -25,7 +25,7 @@ use crate::args::Top;
 use crate::exit::Failure;
 use crate::interruptible;
 
-/// The shortest interval: looking is not to be what the database is busy with.
+/// The shortest interval, so that reading does not load the database.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 /// The size of what `--once` prints.
 const PRINTED: (u16, u16) = (120, 40);
