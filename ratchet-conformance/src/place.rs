@@ -118,7 +118,7 @@ macro_rules! place_tests {
 /// # use std::process::ExitCode;
 /// # use std::sync::Arc;
 /// # use ratchet_conformance::BoxError;
-/// use ratchet_conformance::{Place, PlaceTests, TestServer, place_tests};
+/// use ratchet_conformance::{Place, PlaceTest, PlaceTests, TestServer, place_tests};
 /// # struct Schema;
 /// # #[async_trait::async_trait]
 /// # impl Place for Schema {
@@ -129,9 +129,10 @@ macro_rules! place_tests {
 ///
 /// const SERVER: TestServer = TestServer::new("mystore", "MYSTORE_TEST_URL");
 ///
+/// const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! { locks: a_lock_ends; };
+///
 /// fn main() -> ExitCode {
-///     let tests = place_tests! { locks: a_lock_ends; };
-///     PlaceTests::default().on::<Schema>(SERVER, tests).run()
+///     PlaceTests::default().on(SERVER, TESTS).run()
 /// }
 /// ```
 #[derive(Default)]

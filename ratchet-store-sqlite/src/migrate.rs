@@ -180,7 +180,7 @@ mod tests {
     }
 
     const CHECKSUMS: &[&str] =
-        &["c29b10c019de55c4feb97d1ea9ef5916bf799e40eb0107354b686eeeded6a0ce"];
+        &["317a70bbe9d1176842b8aca48ffa1afdcc09a9d446c2cdc4689f485fcb6e7ba0"];
 
     #[test]
     fn versions_have_no_gaps() {

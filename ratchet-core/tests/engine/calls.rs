@@ -291,6 +291,28 @@ async fn a_delayed_job_starts_when_it_is_due_on_nodes_that_poll_rarely() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nodes_poll_every_second_while_the_leader_cannot_look() {
+    let calls = Calls::default();
+    let world = calls.counted();
+    let blind = MemoryStore::clone(&world.store).with_faults(|operation| match operation {
+        "due_routes" => Fault::ErrorBeforeCommit,
+        _ => Fault::None,
+    });
+    let leader = Started::new(world.builder_on(blind).build().unwrap());
+    sleep(Duration::from_secs(5)).await;
+    let follower = world.builder().system_concurrency(0);
+    let follower = Started::new(follower.build().unwrap());
+    sleep(Duration::from_secs(60)).await;
+    calls.take("claim_next_batch");
+    sleep(Duration::from_secs(60)).await;
+    let claims = calls.take("claim_next_batch");
+    assert!((54..=67).contains(&claims), "{claims} claims");
+    for node in [follower, leader] {
+        node.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_whose_leader_died_poll_every_second_again() {
     let calls = Calls::default();
     let world = calls.counted();

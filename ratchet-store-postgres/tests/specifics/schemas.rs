@@ -103,7 +103,7 @@ pub(crate) async fn tables_of_others_are_refused(schema: Arc<Schema>) {
         .execute("DROP TABLE {schema}.jobs; CREATE TABLE {schema}.migrations (mine text)")
         .await
         .unwrap();
-    assert_altered(&refusal(&schema).await, "migrations");
+    assert_altered(&refusal(&schema).await, "version");
 }
 
 /// How many migrations this version has.

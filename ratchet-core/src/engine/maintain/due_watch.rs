@@ -62,14 +62,16 @@ async fn look_out(run: &DueWatchHandles, leadership: &Leadership) {
     let mut next_beacon = time::monotonic();
     loop {
         let began = time::monotonic();
-        if leadership.is_leader() && began >= next_beacon {
-            run.client.send(Wakeup::beacon(run.source)).await;
-            next_beacon = began + BEACON;
-        }
         let wait = match look(run, &mut looks).await {
             Ok(wait) => {
                 backoff.reset();
-                wait.max(began.elapsed() * REST)
+                let wait = wait.max(began.elapsed() * REST);
+                // Only after a look: the others poll while this node cannot.
+                if leadership.is_leader() && began >= next_beacon {
+                    run.client.send(Wakeup::beacon(run.source)).await;
+                    next_beacon = began + BEACON;
+                }
+                wait
             }
             Err(error) => backoff.failed(&error, run.common.random()),
         };
