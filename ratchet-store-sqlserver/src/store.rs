@@ -25,12 +25,11 @@ use crate::transaction::Transaction;
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use ratchet_core::Ratchet;
+/// use ratchet_core::store::Store as _;
 /// use ratchet_store_sqlserver::SqlServerStore;
 ///
 /// let store = SqlServerStore::connect("sqlserver://app@localhost/app").await?;
-/// let client = Ratchet::client(std::sync::Arc::new(store));
-/// # drop(client);
+/// println!("{:?} connections", store.connections());
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
