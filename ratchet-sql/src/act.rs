@@ -1,4 +1,4 @@
-//! What operators do to jobs, and the deletion of old ones.
+//! Operator actions on jobs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,26 +13,26 @@ use crate::failure::{Failure, Result};
 use crate::row;
 use crate::store::SqlStore;
 
-/// A job that is acted on.
+/// A job that an action applies to.
 struct Target {
     state: JobState,
     flags: JobFlags,
     key: Option<String>,
 }
 
-/// The changes of a call, each job once.
+/// The changes that one call writes, by statement.
 #[derive(Default)]
 struct Changes {
     moved: HashMap<JobId, JobState>,
     cancelling: Vec<Uuid>,
     requeued: Vec<(Uuid, JobState)>,
-    /// Those that are given what the action says.
+    /// The jobs that get the action's new due time or priority.
     given: Vec<Uuid>,
     deleted: Vec<Uuid>,
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Does the action to each of these jobs.
+    /// Applies an action to each of these jobs, in one transaction.
     pub(crate) async fn act_on_jobs(
         &self,
         ids: &[JobId],
@@ -45,7 +45,7 @@ impl<D: Dialect> SqlStore<D> {
         lease.end(acted).await
     }
 
-    /// Acts on these jobs, which are locked first.
+    /// Locks these jobs and applies the action to them.
     async fn act_inside(
         &self,
         lease: &mut D::Lease,
@@ -54,7 +54,7 @@ impl<D: Dialect> SqlStore<D> {
         action: JobAction,
     ) -> Result<Vec<Acted>> {
         let wanted: Vec<Uuid> = ids.iter().map(JobId::as_uuid).collect();
-        // Before the jobs, as every call does. What lane a job has never changes.
+        // Every call locks lanes before jobs. A job's lane never changes.
         let lanes = match action {
             JobAction::Cancel | JobAction::Requeue => self.lanes_of(lease, &wanted).await?,
             _ => BTreeMap::new(),
@@ -119,8 +119,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(acted)
     }
 
-    /// Takes the unique keys of the jobs to requeue, and returns which jobs have those that are
-    /// taken.
+    /// Takes the unique keys of the jobs to requeue. Returns the jobs whose key another job holds,
+    /// each with that holder.
     async fn take_keys(
         &self,
         lease: &mut D::Lease,
@@ -149,14 +149,14 @@ impl<D: Dialect> SqlStore<D> {
             holders.insert(row.try_get(0)?, row::job_id(&row, 1)?);
         }
         if keys.iter().any(|key| !holders.contains_key(*key)) {
-            // It was freed between the two statements: the whole is done again.
-            let text = "a unique key changed hands meanwhile";
+            // The holder released it between the two statements: the caller repeats the call.
+            let text = "a unique key was released during the call";
             return Err(Failure::new(StoreErrorKind::Contention, text));
         }
         Ok(wanted.refused(&holders))
     }
 
-    /// Which of the jobs that are to be requeued have to wait for what they lack.
+    /// Returns the jobs to requeue that must wait again for links or signals.
     async fn wait_again(
         &self,
         lease: &mut D::Lease,
@@ -230,7 +230,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(())
     }
 
-    /// Gives jobs what the action says.
+    /// Writes the action's new due time or priority.
     async fn give(&self, lease: &mut D::Lease, ids: Vec<Uuid>, action: JobAction) -> Result<()> {
         let sql = self.sql();
         let give = match action {
@@ -248,8 +248,8 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// What becomes of one job; `targets` then has its new state, since ids may be repeated. `enter`
-/// puts a requeued job into its lane and says in which state it waits.
+/// Returns the outcome for one job and records its changes. Updates the state in `targets`, since
+/// ids may repeat. `enter` puts a requeued job into its lane and returns the state it waits in.
 fn respond(
     id: JobId,
     action: JobAction,

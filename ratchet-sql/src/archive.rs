@@ -23,7 +23,7 @@ use crate::store::SqlStore;
 impl<D: Dialect> ArchiveStore for SqlStore<D> {
     async fn archive(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         const OPERATION: &str = "archive";
-        // As a purge.
+        // A repeated call would archive other jobs, as a repeated purge deletes other jobs.
         self.call_once(OPERATION, || self.archive_jobs(request))
             .await
     }
@@ -78,8 +78,7 @@ impl<D: Dialect> SqlStore<D> {
         lease.end(archived.map(Guarded::Done)).await
     }
 
-    /// Moves old finished jobs, which are locked, into the archive. Those that cannot be read stay,
-    /// and others are looked for behind them.
+    /// Locks old finished jobs and moves them into the archive. Skips jobs that cannot be read.
     async fn archive_inside(&self, lease: &mut D::Lease, request: &PurgeRequest) -> Inner<u64> {
         let (mut old, mut done) = (OldJobs::new(request), 0);
         while done < request.limit && !old.is_over() {
@@ -91,7 +90,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(done as u64)
     }
 
-    /// Moves those of these jobs that can be read, and returns how many.
+    /// Archives the readable ones among these jobs, and returns how many it moved.
     async fn put_away(&self, lease: &mut D::Lease, old: &[(JobId, i64)]) -> Inner<usize> {
         let ids: Vec<JobId> = old.iter().map(|(id, _)| *id).collect();
         let jobs = self.read_jobs_on(lease, &ids, Detail::Whole).await?;
@@ -178,7 +177,7 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Returns the archived job of a row; `None` if its document cannot be read.
+/// Returns the archived job of a row, or `None` if its document cannot be read.
 fn archived(row: &impl Row) -> Inner<(JobId, Option<ArchivedJob>)> {
     let id = row::job_id(row, 0)?;
     let read = || {

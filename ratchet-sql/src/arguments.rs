@@ -1,21 +1,21 @@
-//! What can be bound to a statement.
+//! Values that can be bound to a statement.
 
 use uuid::Uuid;
 
-/// A value of a parameter, or a list.
+/// A parameter's value: a scalar or a list.
 ///
-/// A text or an id cannot be NULL, because not every driver can bind a NULL without a type. Bind an
-/// empty text, [`Uuid::nil`] or [`Uuid::max`], and a truth value beside it where that value has a
-/// meaning. Lists may contain NULL.
+/// A text or an id cannot be NULL, because some drivers cannot bind an untyped NULL. Bind an empty
+/// text, [`Uuid::nil`] or [`Uuid::max`] instead. Where that is also a valid value, bind a boolean
+/// beside it. Lists may contain NULL.
 #[derive(Clone, Copy, Debug)]
 pub enum Argument<'a> {
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
-    /// A number of 16 bits.
+    /// A 16-bit integer.
     Small(i16),
-    /// A number of 32 bits.
+    /// A 32-bit integer.
     Int(i32),
-    /// A number of 64 bits, which may be missing.
+    /// A 64-bit integer or NULL.
     Big(Option<i64>),
     /// An id.
     Uuid(Uuid),
@@ -67,13 +67,13 @@ macro_rules! each_list {
 }
 
 impl List<'_> {
-    /// Returns how many values there are.
+    /// Returns the number of values.
     #[must_use]
     pub const fn len(&self) -> usize {
         each_list!(self, values => values.len())
     }
 
-    /// Whether there are none.
+    /// Returns whether the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -123,7 +123,7 @@ impl<'a, T: Element> From<&'a Vec<T>> for Argument<'a> {
     }
 }
 
-/// A value that can be in a list.
+/// A type of values that a list can hold.
 pub trait Element: Sync + Sized {
     /// Returns these values as a list.
     fn list(values: &[Self]) -> List<'_>;
@@ -155,7 +155,7 @@ elements! {
     Option<String> => OptString,
 }
 
-/// A column of a list of rows.
+/// One column of a table argument.
 pub trait Column: Sync {
     /// Returns the values of the column, from the first row to the last.
     fn list(&self) -> List<'_>;

@@ -1,4 +1,4 @@
-//! Claiming: exact order at index speed.
+//! Claims due jobs in exact claim order, from an index.
 
 use ratchet_core::claiming::{Persistence, RoundFound, Rounds, SEARCH_TIME, until};
 use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobFlags, JobInput, Settlement};
@@ -14,8 +14,8 @@ use crate::routes::Chosen;
 use crate::row;
 use crate::store::SqlStore;
 
-/// How persistently a claim looks for jobs. After a round that must be repeated a resource is used
-/// up, so these rounds come to an end by themselves.
+/// How persistently a claim looks for jobs. Repeats are free because they are bounded: each round
+/// that must be repeated has used up a resource.
 const PERSISTENCE: Persistence = Persistence {
     rounds: 12,
     free_repeats: true,
@@ -26,27 +26,27 @@ const PERSISTENCE: Persistence = Persistence {
 
 /// The result of one round.
 struct Round {
-    /// Whether there are other routes than the store knew of; then nothing was claimed.
+    /// Whether the cached routes are outdated. If so, nothing was claimed.
     outdated: bool,
-    /// How many candidates there were.
+    /// The number of candidates found.
     candidates: usize,
     /// The database's time.
     now: i64,
     claimed: Vec<ClaimedJob>,
-    /// The jobs that cannot be read, their routes, and how they are to end.
+    /// The claimed jobs that cannot be read: their routes, and the settlements that fail them.
     unreadable: Vec<(Option<Route>, Settlement)>,
-    /// How many candidates there were no permits for.
+    /// The number of candidates given back for lack of permits.
     refused: usize,
-    /// Whether permits bounded what was looked at.
+    /// Whether permits bounded the candidates.
     bounded: bool,
 }
 
 /// The request of one round.
 struct Look<'a> {
     request: &'a ClaimRequest,
-    /// How many jobs.
+    /// The most jobs to claim.
     wanted: usize,
-    /// Among how many candidates.
+    /// Determines the number of candidates to look at.
     rounds: &'a Rounds<'a>,
 }
 
@@ -60,8 +60,8 @@ impl<D: Dialect> SqlStore<D> {
         let mut claimed: Vec<ClaimedJob> = Vec::new();
         let mut first = None;
         let mut rounds = Rounds::begin(self.lookahead(), PERSISTENCE);
-        // Until when to look for more, once there is something. What is dropped then takes its
-        // connection along; the node's next heartbeat lists the jobs that it claimed all the same.
+        // When to stop looking for more jobs, set once some are claimed. Dropping a round then also
+        // closes its connection. If it had claimed jobs, the node's next heartbeat lists them.
         let mut end = None;
         while rounds.begin_round() {
             let wanted = request.limit - claimed.len();
@@ -73,7 +73,7 @@ impl<D: Dialect> SqlStore<D> {
             let round = match until(end, self.round(&look)).await {
                 Some(Ok(round)) => round,
                 Some(Err(failure)) if claimed.is_empty() => return Err(failure),
-                // What was claimed is the caller's, whatever became of looking for more.
+                // Return the jobs claimed so far, even if a later round failed or timed out.
                 _ => break,
             };
             if round.outdated {
@@ -93,8 +93,8 @@ impl<D: Dialect> SqlStore<D> {
                 candidates: round.candidates,
                 taken: round.claimed.len() + round.unreadable.len() + round.refused,
                 bounded: round.bounded,
-                // The next round leaves the resources out that this one used up; and what could not
-                // be read has given its permits back.
+                // The next round skips the resources that this one used up, and unreadable jobs
+                // have released their permits.
                 conditions_changed: round.refused > 0
                     || (round.bounded && !round.unreadable.is_empty()),
             };
@@ -107,7 +107,7 @@ impl<D: Dialect> SqlStore<D> {
                 let failed: Vec<Settlement> = failed.collect();
                 let settled = until(end, self.settle_jobs(&failed)).await;
                 if !matches!(settled, Some(Ok(_))) {
-                    // The node's next heartbeat lists them, and hands them back.
+                    // The node's next heartbeat lists these claims, and the node hands them back.
                     let error = settled.and_then(Result::err).map(|error| error.to_string());
                     tracing::warn!(error, "jobs that cannot be read could not be failed");
                     break;
@@ -140,8 +140,8 @@ impl<D: Dialect> SqlStore<D> {
         lease.end(taken).await
     }
 
-    /// Claims jobs of which some need permits, in a transaction: the one that has their permits
-    /// locked is the only one to claim by them.
+    /// Claims jobs, some of which need permits. Runs in a transaction that locks those permits, so
+    /// that no other claim uses them at the same time.
     async fn take_permitted(
         &self,
         lease: &mut D::Lease,
@@ -153,7 +153,7 @@ impl<D: Dialect> SqlStore<D> {
         round.bounded = true;
         ClaimedJob::sort(&mut round.claimed, look.request.aging, round.now);
         let mut refused = Vec::new();
-        // What cannot be read holds its permit until it has failed.
+        // An unreadable job holds its permit until it is failed.
         round.unreadable.retain(|(route, failed)| {
             let admitted = route.as_ref().is_none_or(|route| budget.take(route));
             if !admitted {
@@ -175,8 +175,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(round)
     }
 
-    /// Claims what is due. A route whose permits are bounded gives at most as many candidates as
-    /// the round looks at for the permits that are left; the caller gives back what is too much.
+    /// Claims due jobs. The permits left bound the candidates of a route: it yields at most as many
+    /// as the round looks at for that number of jobs. The caller unclaims the excess.
     async fn take(
         &self,
         lease: &mut D::Lease,
@@ -241,7 +241,7 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// The claim of a row of `claim_jobs`, or what of it cannot be read.
+/// Decodes the claim in a row of `claim_jobs`.
 fn decode(
     row: &impl Row,
     token: ClaimToken,

@@ -1,4 +1,4 @@
-//! What every dialect looks for when a store is examined.
+//! The diagnostics that every dialect shares.
 
 use ratchet_core::model::{Finding, Findings};
 
@@ -7,20 +7,20 @@ use crate::failure::{Failure, Result};
 use crate::migrations::{Schema, Step};
 use crate::store::SqlStore;
 
-/// Adds what was found, or that it could not be seen.
+/// Adds the findings, or one that says that `what` could not be examined.
 ///
 /// # Errors
-/// The failure, if trying again may help.
+/// The failure, if a retry may help.
 pub fn add_finding(findings: &mut Findings, what: &str, found: Result<Vec<Finding>>) -> Result<()> {
     findings.add(what, found, |failure: &Failure| failure.kind)
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Begins the findings with those on migrations, tables and routes. Returns them, and how many
-    /// of the steps are applied: all, if that cannot be seen, so that everything is looked for.
+    /// Examines migrations, tables and routes. Returns the findings and the number of applied
+    /// steps. If that number cannot be read, returns all steps, so that every object is expected.
     ///
     /// # Errors
-    /// The first failure for which trying again may help.
+    /// The first failure for which a retry may help.
     pub async fn begin_findings(&self, steps: &[Step]) -> Result<(Findings, usize)> {
         let mut findings = Findings::default();
         let applied = self.applied().await;
@@ -67,8 +67,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(Finding::lost_routes(&lost, &repair).into_iter().collect())
     }
 
-    /// Returns what the rows of a statement say. On a lease of its own, so that one that fails
-    /// keeps no other from being run.
+    /// Runs a statement and returns the findings in its rows. Uses a separate lease, so that a
+    /// failed statement does not keep the others from running.
     ///
     /// # Errors
     /// Those of the statement and of `read`.

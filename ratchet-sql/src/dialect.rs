@@ -1,4 +1,4 @@
-//! What a server and its driver have of their own.
+//! What is specific to a server and its driver.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,20 +21,20 @@ pub trait Dialect: Sized + Send + Sync + 'static {
     const BACKEND: &'static str;
     /// The prefix of parameters in a statement, such as `$` or `@P`.
     const PARAMETER: &'static str;
-    /// The expression of the database's clock, in milliseconds since 1970.
+    /// The SQL expression of the database's clock, in milliseconds since 1970.
     const CLOCK: &'static str;
-    /// Whether the statement `own_objects` lists indexes beside tables.
+    /// Whether the statement `own_objects` lists indexes as well as tables.
     const LISTS_INDEXES: bool;
     /// Whether the server orders names by their bytes.
     const NAMES_BY_BYTES: bool;
-    /// How many jobs one statement deletes at most.
+    /// The most jobs that one statement deletes.
     const DELETES_AT_ONCE: usize;
-    /// The message for callers when the routes of their jobs are missing in the database.
+    /// The error message when the routes of a call's jobs are missing in the database.
     const ROUTES_MISSING: &'static str;
 
-    /// A statement with what is bound to it.
+    /// A statement with its bound parameters.
     type Query: Query;
-    /// A row of an answer.
+    /// A row of a result.
     type Row: Row;
     /// A connection in use.
     type Lease: Lease<Self>;
@@ -43,19 +43,19 @@ pub trait Dialect: Sized + Send + Sync + 'static {
     /// The statements that only this dialect has.
     type Own: OwnStatements<Self>;
 
-    /// Returns the statement with nothing bound to it; its text has this many parameters.
+    /// Returns a statement with nothing bound yet; its text has this many parameters.
     fn query(text: &Arc<str>, parameters: usize) -> Self::Query;
 
-    /// Returns a name as it is written in a statement, whatever is in it.
+    /// Quotes a name for use in a statement, whatever characters it has.
     fn quoted(name: &str) -> String;
 
-    /// Returns why the server would refuse or change a name, beyond what no dialect takes: an empty
-    /// name, NUL, and braces.
+    /// Returns why the server would refuse or change a name, or `None` if it would not. Empty
+    /// names, NUL and braces are checked for all dialects elsewhere.
     fn identifier_problem(name: &str) -> Option<&'static str>;
 }
 
-/// A statement with what is bound to it. Each method binds the next parameter, or the next ones
-/// where that is said, in the order of the calls.
+/// A statement with its bound parameters. Each method binds the next parameter, or several where
+/// its documentation says so.
 pub trait Query: Sized + Send {
     /// Binds a value, or a list.
     #[must_use]
@@ -69,7 +69,7 @@ pub trait Query: Sized + Send {
     #[must_use]
     fn states(self, states: &[JobState]) -> Self;
 
-    /// Binds a list of rows: a parameter for each column, in this order, or one for all of them.
+    /// Binds a list of rows: one parameter per column, in this order, or one for all columns.
     #[must_use]
     fn table(self, columns: &[(&'static str, &dyn Column)]) -> Self;
 
@@ -87,21 +87,21 @@ pub trait Query: Sized + Send {
     }
 }
 
-/// A row. Columns count from 0. A column must have exactly the type that is read; a dialect may
-/// accept numbers of another width.
+/// A row of a result. Columns count from 0. A column must have exactly the type that is read, but a
+/// dialect may accept integers of another width.
 ///
 /// # Errors
 /// Each method fails with `Corrupt` for a value of another type, and with `SchemaMismatch` if there
 /// is no such column.
 #[expect(clippy::missing_errors_doc, reason = "said above of all methods")]
 pub trait Row: Send + Sync + Sized + 'static {
-    /// Reads a truth value.
+    /// Reads a boolean.
     fn bool(&self, column: usize) -> Result<Option<bool>>;
-    /// Reads a number of 16 bits.
+    /// Reads a 16-bit integer.
     fn small(&self, column: usize) -> Result<Option<i16>>;
-    /// Reads a number of 32 bits.
+    /// Reads a 32-bit integer.
     fn int(&self, column: usize) -> Result<Option<i32>>;
-    /// Reads a number of 64 bits.
+    /// Reads a 64-bit integer.
     fn big(&self, column: usize) -> Result<Option<i64>>;
     /// Reads an id.
     fn uuid(&self, column: usize) -> Result<Option<Uuid>>;
@@ -114,45 +114,45 @@ pub trait Row: Send + Sync + Sized + 'static {
     }
 }
 
-/// Where the statements of a transaction run: on a lease, or on a connection of the application.
+/// Runs the statements of a transaction: a lease, or a connection of the application.
 pub trait Run<D: Dialect>: Send {
-    /// Runs a statement and reads all that it returns.
+    /// Runs a statement and returns all its rows.
     fn rows(&mut self, query: D::Query) -> impl Future<Output = Result<Vec<D::Row>>> + Send;
 
-    /// Runs a statement; returns the driver's count of changed rows, which is right for a statement
-    /// with a single part that writes.
+    /// Runs a statement and returns the driver's count of changed rows. The count is right only for
+    /// a statement with a single part that writes.
     fn execute(&mut self, query: D::Query) -> impl Future<Output = Result<u64>> + Send;
 }
 
-/// A connection in use. If its use ends in the middle of a statement or of a transaction, or with
-/// the loss of the connection, it is closed and never used again. Dropping a call midway is safe.
+/// A leased connection. If the lease is dropped in the middle of a statement or transaction, or the
+/// connection is lost, it is closed and never used again. Dropping a call midway is safe.
 pub trait Lease<D: Dialect>: Run<D> + Sized + 'static {
-    /// Runs `pause_queue`, `set_permits` or `enqueue_jobs`; returns how many rows it changed: the
-    /// driver's count, or what the statement returns as its first column where it has several
-    /// parts.
+    /// Runs `pause_queue`, `set_permits` or `enqueue_jobs` and returns how many rows it changed:
+    /// the driver's count, or the statement's first column if it has several parts.
     fn changed(&mut self, query: D::Query) -> impl Future<Output = Result<u64>> + Send {
         self.execute(query)
     }
 
-    /// Runs a statement without parameters whose answer does not matter.
+    /// Runs a statement without parameters and ignores its result.
     fn script(&mut self, statement: &Statement<D>) -> impl Future<Output = Result<()>> + Send;
 
-    /// Begins a transaction in which each statement sees what was committed before it.
+    /// Begins a transaction in which each statement sees everything committed before it.
     fn begin(&mut self) -> impl Future<Output = Result<()>> + Send;
 
-    /// Begins a transaction that waits for locks no longer than this.
+    /// Begins a transaction that waits for a lock at most this long.
     fn begin_within(&mut self, patience: Duration) -> impl Future<Output = Result<()>> + Send;
 
-    /// Ends the transaction: commits if all went well, and rolls back otherwise.
+    /// Ends the transaction: commits if `result` is `Ok`, and rolls back otherwise.
     fn finish<T: Send>(&mut self, result: Result<T>) -> impl Future<Output = Result<T>> + Send;
 
-    /// As [`finish`](Self::finish), and gives the connection back.
+    /// Ends the transaction as [`finish`](Self::finish) does, and returns the connection to the
+    /// pool.
     fn end<T: Send>(mut self, result: Result<T>) -> impl Future<Output = Result<T>> + Send {
         async move { self.finish(result).await }
     }
 
-    /// Binds the session of this connection if the lock is `held`, and none if it is released.
-    /// Binds nothing in a dialect whose locks are never bound to a session.
+    /// Binds this connection's session if the lock is `held`, and no session if it is released.
+    /// A dialect that never binds locks to sessions binds no parameter.
     #[must_use]
     fn bind_session(&self, query: D::Query, held: bool) -> D::Query {
         let _ = held;
@@ -160,19 +160,19 @@ pub trait Lease<D: Dialect>: Run<D> + Sized + 'static {
     }
 }
 
-/// The connections of a store: a pool for jobs, and one for heartbeats and locks, which no job can
-/// take away.
+/// The connections of a store: a pool for jobs, and one reserved for heartbeats and locks, so that
+/// jobs cannot starve them.
 pub trait Connections<D: Dialect>: Send + Sync + 'static {
-    /// Takes a connection for jobs, within the time that the settings give.
+    /// Takes a connection for jobs, waiting at most as long as the settings allow.
     fn lease(&self) -> impl Future<Output = Result<D::Lease>> + Send;
 
     /// Takes the connection of heartbeats and locks, once no other call uses it.
     fn live(&self) -> impl Future<Output = Result<D::Lease>> + Send;
 
-    /// Makes the next [`live`](Self::live) use a new connection, which may be opened now.
+    /// Makes the next [`live`](Self::live) use a new connection; may open it right away.
     fn renew_live(&self) -> impl Future<Output = Result<()>> + Send;
 
-    /// Whether the store was closed.
+    /// Returns whether the store was closed.
     fn is_closed(&self) -> bool;
 
     /// Returns how many connections for jobs are open.
@@ -181,6 +181,6 @@ pub trait Connections<D: Dialect>: Send + Sync + 'static {
     /// Returns how many connections for jobs there may be.
     fn max_connections(&self) -> u32;
 
-    /// Closes the connections that are idle: the network may have fallen silent.
+    /// Closes the idle connections, since the network may have dropped them silently.
     fn drop_idle(&self);
 }

@@ -15,12 +15,12 @@ use crate::statement::{OwnStatements as _, Statement};
 use crate::store::SqlStore;
 
 impl<D: Dialect> SqlStore<D> {
-    /// Stores the jobs of one call, in one statement; before it, one looks keys up if there are
-    /// any. Jobs with lanes, links, batches or signals need a transaction.
+    /// Stores the jobs of one call in one statement, after one that looks up their keys if they
+    /// have any. Jobs with lanes, links, batches or signals need a transaction.
     ///
-    /// Jobs without either, without tags and without a recurring definition, are taken for new. If
-    /// some are not, which happens when a call is repeated whose answer was lost, the statement
-    /// fails as a whole and they go the way of jobs with keys.
+    /// Jobs with none of these, without tags and without a recurring definition are assumed to be
+    /// new. If one is not, because the call is repeated after its answer was lost, the statement
+    /// fails as a whole. All jobs of the call are then stored like jobs with keys.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let routes = self.marks_of(jobs).await?;
         let mut lease = self.lease().await?;
@@ -54,14 +54,15 @@ impl<D: Dialect> SqlStore<D> {
         self.store_jobs(&mut lease, jobs, &routes).await
     }
 
-    /// Stores the jobs of one call that are new; in a transaction if some have more than keys.
+    /// Stores those jobs of one call that are new. Must run in a transaction if some have lanes,
+    /// links, batches or signals.
     ///
-    /// The lanes are locked before looking which jobs are new: a caller that repeats a call at
-    /// the same time waits there, and then sees what was stored.
+    /// Locks the lanes before looking up which jobs are new: a concurrent repetition of the call
+    /// waits there and then sees the stored jobs.
     ///
     /// # Errors
-    /// Failures of the database. Of kind `Contention`, after which the whole transaction is to be
-    /// repeated, if others stored one of the jobs meanwhile, or if the routes are missing.
+    /// Failures of the database. `Contention` if a concurrent call stored one of the jobs, or if
+    /// the routes are missing; the caller must then repeat the whole transaction.
     pub(crate) async fn store_jobs(
         &self,
         on: &mut impl Run<D>,
@@ -90,11 +91,11 @@ impl<D: Dialect> SqlStore<D> {
             }
             let stored = self.insert_keyed(on, &insert).await?;
             if stored < new.len() && jobs.iter().any(needs_transaction) {
-                // Another call stored one of them in this moment. As a parent it would not know of
-                // its children: the whole is done again, and finds it.
+                // A concurrent call stored one of them. That row lacks the flag for its new
+                // children, so the caller repeats the whole, which then finds the job.
                 return Err(Failure::new(
                     StoreErrorKind::Contention,
-                    "a job of the call was stored meanwhile",
+                    "a concurrent call stored one of the jobs",
                 ));
             }
         }
@@ -103,8 +104,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(answers)
     }
 
-    /// Stores new jobs that need no more than an insert, in one statement that passes over those
-    /// that are stored.
+    /// Stores new jobs that need only an insert, in one statement that skips jobs already stored.
     ///
     /// # Errors
     /// Failures of the database; of kind `Contention` if the routes are missing.
@@ -132,8 +132,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(stored)
     }
 
-    /// The failure of a statement that stored nothing because this route is missing where it ran:
-    /// the call is to be repeated, with the routes that are there.
+    /// Refreshes the routes after a statement stored nothing because this one is missing on its
+    /// connection. Returns the failure; its caller must repeat the call.
     async fn refute(&self, on: &mut impl Run<D>, mark: Mark) -> Failure {
         let renewed = match self.routes().refute(mark, on, self.sql()).await {
             Ok(true) => self.pools().renew_live().await,
@@ -147,7 +147,7 @@ impl<D: Dialect> SqlStore<D> {
         })
     }
 
-    /// The mark of each job's route; stores the routes that are new.
+    /// Returns the mark of each job's route. Stores new routes.
     ///
     /// # Errors
     /// `Invalid` for a permit that has no limit, and failures of the database.
@@ -163,7 +163,7 @@ impl<D: Dialect> SqlStore<D> {
         }
     }
 
-    /// The mark of a route, which is stored if it is new and allowed.
+    /// Returns the mark of a route. Stores the route if it is new and its permit has a limit.
     pub(crate) async fn mark_of(&self, route: &Route) -> Result<Mark> {
         let routes = self.routes();
         routes.mark_of(self.pools(), self.sql(), route).await
@@ -182,8 +182,8 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Whether some of these jobs need more than one insert: they have keys, lanes, links, batches or
-/// signals.
+/// Returns whether some of these jobs need more than one insert: those with keys, lanes, links,
+/// batches or signals.
 pub(crate) fn need_more_than_an_insert(jobs: &[NewJob]) -> bool {
     let needs_more = |job: &NewJob| job.spec().has_keys() || needs_transaction(job);
     jobs.iter().any(needs_more)
@@ -201,7 +201,6 @@ fn needs_transaction(job: &NewJob) -> bool {
     job.spec().needs_transaction()
 }
 
-/// The lane of a job.
 fn lane(job: &NewJob) -> Option<Lane> {
     let lane = job.spec().lane.as_ref()?;
     Some(Lane::new(&job.spec().route.queue, lane))
@@ -211,7 +210,7 @@ fn created(jobs: &[NewJob]) -> Vec<Enqueued> {
     jobs.iter().map(|job| Enqueued::Created(job.id())).collect()
 }
 
-/// Reads a row of `find_keys`.
+/// Records the stored job or taken key in a row of `find_keys`.
 fn note_taken<'r>(taken: &mut TakenKeys<'r>, row: &'r impl Row) -> Result<()> {
     let job = row::job_id(row, 2)?;
     match row.try_get(0)? {
@@ -227,7 +226,7 @@ fn note_taken<'r>(taken: &mut TakenKeys<'r>, row: &'r impl Row) -> Result<()> {
 struct Insert<'a> {
     ids: Vec<Uuid>,
     routes: Vec<i32>,
-    /// The largest of the routes.
+    /// The route with the largest id.
     last: Mark,
     priorities: Vec<i16>,
     flags: Vec<i16>,
@@ -308,19 +307,19 @@ impl<'a> Insert<'a> {
         Ok(insert)
     }
 
-    /// `enqueue_job`, for one job that has no keys and is not stored.
+    /// Binds `enqueue_job`, for one new job without keys.
     fn bind_one<D: Dialect>(&self, statement: &Statement<D>) -> D::Query {
         let query = statement.query().row(&self.columns());
         query.bind(self.last.stamp)
     }
 
-    /// `enqueue_jobs`, for jobs that have no keys and are not stored.
+    /// Binds `enqueue_jobs`, for new jobs without keys.
     fn bind_new<D: Dialect>(&self, statement: &Statement<D>) -> D::Query {
         let query = statement.query().table(&self.columns());
         query.bind(self.last.id).bind(self.last.stamp)
     }
 
-    /// `enqueue_keyed`.
+    /// Binds `enqueue_keyed`.
     fn bind_keyed<D: Dialect>(&self, statement: &Statement<D>) -> D::Query {
         let mut columns = self.columns().to_vec();
         columns.extend([
@@ -338,7 +337,7 @@ impl<'a> Insert<'a> {
         query.bind(self.last.id).bind(self.last.stamp)
     }
 
-    /// The columns of every job.
+    /// Returns the columns that every job has.
     fn columns(&self) -> [(&'static str, &dyn Column); 13] {
         [
             ("id", &self.ids),

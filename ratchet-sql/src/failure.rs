@@ -1,12 +1,12 @@
-//! What can go wrong inside a store, and how callers learn of it.
+//! Failures inside a store, and the errors that callers get for them.
 
 use ratchet_core::{InvalidInput, StoreError, StoreErrorKind};
 
 /// A result without the name of the operation.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// A failure without the operation that failed. The text never has values that were stored or
-/// bound, nor credentials.
+/// A failure without the name of the operation. The text never contains stored or bound values or
+/// credentials.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {
@@ -14,13 +14,13 @@ pub struct Failure {
     pub kind: StoreErrorKind,
     /// Whether the connection is lost with the call.
     pub loss: Loss,
-    /// Whether it was given up because another transaction held a lock for too long.
+    /// Whether the call gave up because another transaction held a lock for too long.
     pub held: bool,
-    /// Whether it was given up because a key or an id is taken.
+    /// Whether the call failed because a key or an id is taken.
     pub duplicate: bool,
-    /// Whether nothing was stored because the routes that the store knew are missing.
+    /// Whether nothing was stored because the cached routes are missing in the database.
     pub refuted: bool,
-    /// Whether a right is missing that a DBA could grant.
+    /// Whether the user lacks a privilege that a DBA could grant.
     pub forbidden: bool,
     text: String,
     /// The refused part of the input.
@@ -30,19 +30,19 @@ pub struct Failure {
 /// Whether the connection is lost with the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Loss {
-    /// It can be used further.
+    /// The connection remains usable.
     #[default]
     No,
-    /// The server announced the end: what the call was doing was rolled back.
+    /// The server announced that it ends the connection. The call was rolled back.
     Told,
     /// The session is read-only, perhaps to its end. The call was rolled back.
     ReadOnly,
-    /// It is unknown what became of the call.
+    /// The connection was lost silently. The call may or may not have taken effect.
     Silent,
 }
 
 impl Failure {
-    /// Builds a failure that leaves the connection as it was.
+    /// Builds a failure after which the connection remains usable.
     pub fn new(kind: StoreErrorKind, text: impl Into<String>) -> Self {
         Self {
             kind,
@@ -56,7 +56,7 @@ impl Failure {
         }
     }
 
-    /// Builds the failure of input that only the database could show to be wrong.
+    /// Builds the failure of input that proved invalid only against the database.
     #[must_use]
     pub fn refused(problem: InvalidInput) -> Self {
         Self {
@@ -92,20 +92,20 @@ impl Failure {
         Self::new(StoreErrorKind::Corrupt, "a stored value cannot be read")
     }
 
-    /// Whether it was given up because of other transactions, and not for a key.
+    /// Returns whether it was caused by concurrent transactions rather than a taken key.
     #[must_use]
     pub fn raced(&self) -> bool {
         self.kind == StoreErrorKind::Contention && !self.duplicate
     }
 
-    /// The same with a sentence before it that says what it was about.
+    /// Prefixes the text with what the failure is about.
     #[must_use]
     pub fn about(mut self, what: &str) -> Self {
         self.text = format!("{what}: {}", self.text);
         self
     }
 
-    /// The same with a sentence after it that says what to do.
+    /// Appends advice on what to do to the text.
     #[must_use]
     pub fn advised(mut self, advice: &str) -> Self {
         self.text = format!("{}; {advice}", self.text);

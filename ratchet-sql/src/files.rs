@@ -2,7 +2,7 @@
 //!
 //! A file has many statements. Each begins after a line `-- name: <name>` and ends before the next
 //! such line; its text includes its comments. Text before the first such line belongs to the file.
-//! A line with two names begins a template, which [`render`] makes two statements of.
+//! A line with two names begins a template, from which [`render`] makes two statements.
 
 use ratchet_core::model::JobFlags;
 
@@ -10,7 +10,7 @@ const MARK: &str = "-- name:";
 
 /// Returns the text of the statement `name` of a file, with its comments.
 ///
-/// A store loads its statements in constants, so a missing name is an error of the compiler.
+/// Stores load their statements in constants, so a missing name fails to compile.
 ///
 /// ```
 /// use ratchet_sql::statement;
@@ -41,16 +41,16 @@ pub const fn statement<'a>(file: &'a str, name: &str) -> &'a str {
     Reader::new(file).find(name)
 }
 
-/// Finds the statements of a file. In the order of the file, it reads the file once.
+/// Finds the statements of a file. Reads the file once if asked for them in file order.
 #[derive(Debug)]
 pub struct Reader<'a> {
     file: &'a str,
-    /// The line with the name of the last statement that was found.
+    /// The offset of the name line of the last statement found.
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// Begins with the first statement.
+    /// Creates a reader that starts at the first statement.
     #[must_use]
     pub const fn new(file: &'a str) -> Self {
         Self { file, at: 0 }
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Where the line after the one at this place begins.
+/// Returns the offset of the next line.
 const fn next_line(bytes: &[u8], mut at: usize) -> usize {
     while at < bytes.len() && bytes[at] != b'\n' {
         at += 1;
@@ -108,7 +108,7 @@ const fn begins_with(bytes: &[u8], at: usize, word: &[u8]) -> bool {
     true
 }
 
-/// Whether the word is one of those between the two places.
+/// Returns whether the word occurs between the two offsets.
 const fn has_word(bytes: &[u8], mut at: usize, end: usize, word: &[u8]) -> bool {
     while at < end {
         while at < end && bytes[at].is_ascii_whitespace() {
@@ -134,7 +134,7 @@ pub fn split(file: &str) -> impl Iterator<Item = (&str, &str)> {
     names.map(move |name| (name, reader.find(name)))
 }
 
-/// Fills in the words that the stores share.
+/// Replaces the placeholders that all stores share.
 ///
 /// - The direction of a template: `{behind}` becomes `>` or `<`, and `{descending}` becomes nothing
 ///   or ` DESC`. A statement whose name ends with `_newest` reads from the newest row to the
@@ -165,10 +165,10 @@ pub fn render(name: &str, text: &str) -> String {
     })
 }
 
-/// Returns what is wrong with the files of a store: the names in them that are not listed, and
-/// those that occur more than once. A test of each store expects nothing.
+/// Returns the problems of a store's files: names that are not listed, and names that occur more
+/// than once. A test of each store expects none.
 ///
-/// `files` are the names, the texts and the listed statements of the files.
+/// Each of `files` is a file's name, its text and its listed statements.
 #[must_use]
 pub fn unlisted(files: &[(&str, &str, &[&str])]) -> Vec<String> {
     let mut problems = Vec::new();
@@ -197,9 +197,9 @@ pub fn unlisted(files: &[(&str, &str, &[&str])]) -> Vec<String> {
 /// }
 /// ```
 ///
-/// The macro makes `Named<T>`, one `T` for each statement; `TEXTS`, the statements as they are in
-/// their files, which fails to compile if a file lacks one; and a test that each statement of a
-/// file is listed once.
+/// The macro defines `Named<T>`, one `T` per statement; `TEXTS`, the statements' texts in their
+/// files, which fails to compile if a file lacks one; and a test that each statement of a file is
+/// listed once.
 #[macro_export]
 macro_rules! statements {
     ($($file:ident: $($name:ident)*;)*) => {
@@ -210,11 +210,11 @@ macro_rules! statements {
         }
 
         impl Named<&'static str> {
-            /// How many statements there are.
+            /// The number of statements.
             #[allow(dead_code, reason = "not every store has a cache of its own to size")]
             pub(crate) const COUNT: usize = [$($(stringify!($name),)*)*].len();
 
-            /// Makes something of the name and the text of each statement.
+            /// Calls `make` with the name and the text of each statement.
             pub(crate) fn map<T>(
                 self,
                 mut make: impl FnMut(&'static str, &'static str) -> T,
@@ -225,7 +225,7 @@ macro_rules! statements {
             }
         }
 
-        /// The statements as they are in their files.
+        /// The statements' texts in their files.
         pub(crate) const TEXTS: Named<&str> = {
             $(let mut $file =
                 $crate::Reader::new(include_str!(concat!("sql/", stringify!($file), ".sql")));)*

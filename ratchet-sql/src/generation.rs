@@ -1,4 +1,4 @@
-//! How long connections are used.
+//! Decides how long a connection is used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,25 +7,24 @@ use std::time::Duration;
 use ratchet_core::time;
 use tokio::time::Instant;
 
-/// How long a connection is used unless configured otherwise, so that what goes on in its session
-/// does not grow without end and a network that forgets connections meets young ones.
+/// The lifetime of a connection unless configured otherwise. It bounds what accumulates in a
+/// session, and the age of a connection that the network might drop.
 pub const LIFETIME: Duration = Duration::from_secs(30 * 60);
 
-/// How long a connection stays idle. Load balancers and NAT gateways forget connections on which
-/// nothing was sent for some minutes, and tell neither side.
+/// The longest idle time of a connection. Load balancers and NAT gateways silently drop connections
+/// that are idle for some minutes.
 const REST: Duration = Duration::from_secs(3 * 60);
 
-/// Counts how often the server refused all writes. It may do so for some seconds only,
-/// or another one may have taken its place, but a session keeps what it began with: none that was
-/// made in an earlier generation is used again.
+/// Counts how often the server refused all writes. The server may become writable again within
+/// seconds, or a failover may replace it, but an existing session stays read-only. So connections
+/// of an earlier generation are never used again.
 #[derive(Clone, Debug)]
 pub struct Generation {
     number: Arc<AtomicU64>,
-    /// How long a connection is used.
     lifetime: Duration,
 }
 
-/// When a connection was made.
+/// When and in which generation a connection was made.
 #[derive(Clone, Copy, Debug)]
 pub struct Made {
     generation: u64,
@@ -34,7 +33,7 @@ pub struct Made {
 }
 
 impl Generation {
-    /// The first generation, of connections that are used for this long.
+    /// Creates the first generation; its connections have this lifetime.
     #[must_use]
     pub fn new(lifetime: Duration) -> Self {
         Self {
@@ -43,7 +42,7 @@ impl Generation {
         }
     }
 
-    /// For a connection that is made now.
+    /// Returns the stamp of a connection that is made now.
     #[must_use]
     pub fn made_now(&self) -> Made {
         Made {
@@ -53,7 +52,7 @@ impl Generation {
         }
     }
 
-    /// Ends the generation that a connection was made in, once for all that were.
+    /// Ends the generation of a connection. Has no effect if it has already ended.
     pub fn end(&self, of: Made) {
         let next = of.generation + 1;
         let _ =
@@ -63,7 +62,7 @@ impl Generation {
 }
 
 impl Made {
-    /// When it was made.
+    /// Returns when the connection was made.
     #[must_use]
     pub const fn at(self) -> Instant {
         self.at
@@ -75,13 +74,14 @@ impl Made {
         self.generation == now.generation
     }
 
-    /// Whether the connection may be used at a time when another one would be made as `now`.
+    /// Returns whether the connection may still be used, given the stamp of one made `now`.
     #[must_use]
     pub fn is_good(self, now: Self) -> bool {
         self.is_same_generation(now) && now.at.duration_since(self.at) < self.lifetime
     }
 
-    /// As [`is_good`](Self::is_good), for a connection that has been idle since this time.
+    /// Returns whether a connection that has been idle since this time may still be used. See
+    /// [`is_good`](Self::is_good).
     #[must_use]
     pub fn is_fresh(self, since: Instant, now: Self) -> bool {
         self.is_good(now) && now.at.duration_since(since) < REST
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_grow_old_and_eras_end_once_for_all_that_were_made_in_them() {
+    fn connections_expire_and_a_generation_ends_once_for_all_of_its_connections() {
         let generation = Generation::new(LIFETIME);
         let (one, other) = (generation.made_now(), generation.made_now());
         let at = |after: Duration| Made {
@@ -108,7 +108,7 @@ mod tests {
         generation.end(one);
         let next = generation.made_now();
         assert!(!one.is_good(next) && !other.is_good(next));
-        // It is heard of from each of them.
+        // A second connection of the ended generation does not end the next one.
         generation.end(other);
         assert!(next.is_good(generation.made_now()));
     }

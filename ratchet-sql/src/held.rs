@@ -1,12 +1,12 @@
-//! Jobs that another transaction holds: one of an application that has linked new jobs to them, and
-//! stays open, keeps their rows until it ends.
+//! Handles jobs that another transaction holds. For example, an application's transaction that
+//! linked new jobs to stored ones keeps their rows locked until it ends.
 //!
-//! A statement on many jobs does not wait for one of them for long. It is given up then, and done
-//! for those that no other transaction holds; the others are done, or left to a later call, by
-//! themselves.
+//! A statement on many jobs does not wait long for a locked one. It gives up and is repeated for
+//! the jobs that no other transaction holds. The locked ones are processed separately, or left to a
+//! later call.
 //!
-//! On SQL Server such a statement says how long by `SET LOCK_TIMEOUT` at its beginning, and sets at
-//! its end what the session began with. An error ends it before: then the lease sees to that.
+//! On SQL Server such a statement begins with `SET LOCK_TIMEOUT` and at its end restores the
+//! session's value. If an error ends it early, the lease restores the value.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -19,10 +19,11 @@ use crate::failure::{Failure, Result};
 use crate::row;
 use crate::store::SqlStore;
 
-/// How long a statement or a transaction on many jobs waits for one that another transaction holds.
+/// How long a statement or transaction on many jobs waits for a job that another transaction holds.
 pub const PATIENCE: Duration = Duration::from_millis(200);
 
-/// What became of something, unless it was given up because of what others hold.
+/// Returns `None` if the work gave up waiting for another transaction's lock, and its result
+/// otherwise.
 pub(crate) fn unless_held<T>(done: Result<T>) -> Result<Option<T>> {
     match done {
         Ok(done) => Ok(Some(done)),
@@ -31,15 +32,16 @@ pub(crate) fn unless_held<T>(done: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Returns the error of a call that gave up waiting for a locked job. Another try at once would not
-/// help.
+/// Returns the error of a call that gave up waiting for a locked job. Its kind is `Timeout` because
+/// an immediate retry would not help.
 pub(crate) fn held_too_long() -> Failure {
-    let text = "a transaction that stays open holds the row of a job";
+    let text = "another open transaction holds the row of a job";
     Failure::new(StoreErrorKind::Timeout, text)
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Locks those of these jobs that no other transaction holds, until the transaction ends.
+    /// Locks the jobs that no other transaction holds until this transaction ends, and returns
+    /// them.
     pub(crate) async fn lock_free(
         &self,
         lease: &mut D::Lease,

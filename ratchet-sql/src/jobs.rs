@@ -1,4 +1,5 @@
-//! [`JobStore`] on SQL: what is repeated after a lost connection; the other files do the rest.
+//! [`JobStore`] on SQL: decides which calls are repeated after a lost connection. The other modules
+//! do the work.
 
 use async_trait::async_trait;
 use ratchet_core::model::{
@@ -20,8 +21,8 @@ impl<D: Dialect> JobStore for SqlStore<D> {
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
         let until = self.call_policy().timely_end(time::monotonic());
-        // A claim whose answer was lost may have been made, and another on top of it would be more
-        // than was asked for. One that the server says it ended was not made.
+        // A claim whose answer was lost may have taken effect, and a second one would exceed the
+        // limit. If the server announced the loss, the claim was rolled back and can be repeated.
         self.call_once("claim_next_batch", || self.claim_jobs(request, until))
             .await
     }
@@ -48,8 +49,8 @@ impl<D: Dialect> JobStore for SqlStore<D> {
         from: &[JobState],
         action: JobAction,
     ) -> Result<Vec<Acted>> {
-        // An action whose answer was lost may have been done: the second answer would be that it
-        // was refused.
+        // An action whose answer was lost may have taken effect; a repetition would then be
+        // refused.
         self.call_once("act", || self.act_on_jobs(jobs, from, action))
             .await
     }
@@ -72,7 +73,7 @@ impl<D: Dialect> JobStore for SqlStore<D> {
     }
 
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
-        // A purge that is repeated deletes other jobs, and only their number is returned.
+        // A repeated purge would delete other jobs and return only their number.
         self.call_once("purge", || self.purge_jobs(request)).await
     }
 }

@@ -1,6 +1,6 @@
-//! Lanes: which job waits for which. A transaction that changes which jobs are unfinished in a lane
-//! locks the row of the lane in one statement and looks at the lane in a later one, which sees
-//! everything that was committed before the lock was had.
+//! Lanes: which job waits for which. A transaction that adds unfinished jobs to a lane or removes
+//! them locks the lane's row in one statement. It reads the lane in a later one, which sees
+//! everything committed before the lock was acquired.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::failure::Result;
 use crate::row;
 use crate::store::SqlStore;
 
-/// A lane. Their order is that in which every call locks them.
+/// A lane. Every call locks lanes in the order of this type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Lane {
     queue: String,
@@ -29,7 +29,7 @@ impl Lane {
     }
 }
 
-/// Lanes that are locked, and the jobs that take places in them.
+/// Locked lanes, and the jobs that take places in them.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     /// Lanes in which jobs can take places.
@@ -58,8 +58,8 @@ impl Places {
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Locks lanes, in their order, waiting for those that have them; each may be named for several
-    /// jobs, which can then take a place in it.
+    /// Locks lanes in their order, waiting for other holders. Each lane may be named once per job
+    /// that is to take a place in it.
     pub(crate) async fn enter_lanes(
         &self,
         on: &mut impl Run<D>,
@@ -90,8 +90,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(places)
     }
 
-    /// Locks the lanes of unfinished jobs as far as no other transaction has them; the jobs whose
-    /// lanes were to be had.
+    /// Locks those lanes of unfinished jobs that no other transaction holds. Returns the jobs whose
+    /// lanes it locked.
     pub(crate) async fn lock_lanes(
         &self,
         on: &mut impl Run<D>,
@@ -106,7 +106,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok((locked, places))
     }
 
-    /// The lanes of those of these jobs that have one.
+    /// Returns the lanes of the jobs that have one.
     pub(crate) async fn lanes_of(
         &self,
         on: &mut impl Run<D>,
@@ -120,8 +120,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(lanes)
     }
 
-    /// Puts into their lanes who took places, takes out who ended, and lets those be claimed that
-    /// are the heads now. The last of a transaction's statements on these lanes.
+    /// Stores the places that jobs took, removes ended jobs from their lanes, and makes the new
+    /// heads claimable. Must be a transaction's last work on these lanes.
     pub(crate) async fn leave_lanes(
         &self,
         on: &mut impl Run<D>,
@@ -137,7 +137,7 @@ impl<D: Dialect> SqlStore<D> {
             ]))
             .await?;
         }
-        // If no job has left it, a lane needs nothing unless it was empty and still is.
+        // Unless jobs have ended, only a lane that was and still is empty needs work: its row goes.
         if places.entered.has_empty() || !ended.is_empty() {
             let lanes = places.entered.lanes().chain(&places.left);
             let queues = column(lanes.clone(), |lane| &lane.queue);

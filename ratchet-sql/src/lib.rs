@@ -1,9 +1,9 @@
 //! The Ratchet store for SQL servers, generic over a [`Dialect`].
 //!
-//! [`SqlStore`] is the store; a dialect is what a server and its driver have of their own: how
-//! values are bound and read, how a connection is leased, how errors are classified, and the text
-//! of each statement. A crate for a server brings a dialect, connections, settings, migrations and
-//! diagnostics, and wraps the store in a type of its own with [`store!`].
+//! [`SqlStore`] is the store. A dialect holds what is specific to a server and its driver: how to
+//! bind and read values, lease a connection and classify errors, and the text of each statement.
+//! A server's crate provides a dialect, connections, settings, migrations and diagnostics, and
+//! wraps the store in its own type with [`store!`].
 //!
 //! For the stores of this workspace only: nothing here is stable.
 
@@ -45,8 +45,8 @@ mod versions;
 mod within;
 mod workflows;
 
-/// The tables whose rows belong to single jobs, without what outlives a job: idempotency keys and
-/// the archive.
+/// The tables whose rows each belong to one job. Idempotency keys and the archive outlive a job
+/// and are not listed.
 pub const JOB_TABLES: [&str; 10] = [
     "jobs",
     "job_data",

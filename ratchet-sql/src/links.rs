@@ -1,9 +1,9 @@
-//! Links and batches: what new jobs wait for, and what ends do to others.
+//! Links and batches: what new jobs wait for, and how the end of a job affects others.
 //!
-//! A transaction that decides links locks the children in one statement, in order of id, and looks
-//! at their links in a later one, which sees all that was committed before it got the locks. A
-//! transaction that links new jobs to stored ones changes the rows of those, so that an end at the
-//! same time waits for it or is seen by it. Batches are locked after all jobs.
+//! A transaction that decides links locks the children in one statement, in order of id. It reads
+//! their links in a later one, which sees everything committed before it got the locks. A
+//! transaction that links new jobs to stored parents changes the parents' rows: a concurrent end of
+//! a parent either waits for it or is seen by it. Batches are locked after all jobs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -19,7 +19,7 @@ use crate::links_read::StoredLink;
 use crate::row;
 use crate::store::SqlStore;
 
-/// The links of an enqueue, whose stored parents are locked.
+/// The links of an enqueue. Their stored parents are locked.
 #[derive(Debug, Default)]
 pub(crate) struct Linked<'a> {
     links: NewLinks<'a>,
@@ -28,15 +28,15 @@ pub(crate) struct Linked<'a> {
 }
 
 impl Linked<'_> {
-    /// Whether a new job waits for this one.
+    /// Returns whether a new job waits for this one.
     pub(crate) fn is_parent(&self, job: JobId) -> bool {
         self.links.is_parent(job)
     }
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Finds out what the new jobs of an enqueue wait for, and keeps the stored ones among that
-    /// from ending before the transaction does.
+    /// Determines what the new jobs of an enqueue wait for. Locks the stored parents, so that they
+    /// cannot end before the transaction does.
     pub(crate) async fn lock_parents<'a>(
         &self,
         on: &mut impl Run<D>,
@@ -65,8 +65,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(Linked { links, ended })
     }
 
-    /// Links new jobs, which are stored, to what they wait for, and decides what is decided
-    /// already.
+    /// Links new jobs, already stored, to what they wait for, and decides the links whose outcome
+    /// is known.
     pub(crate) async fn link(&self, on: &mut impl Run<D>, linked: Linked<'_>) -> Result<()> {
         let (sql, Linked { links, ended }) = (self.sql(), linked);
         let mut columns = (vec![], vec![], vec![], vec![], vec![]);
@@ -124,7 +124,8 @@ impl<D: Dialect> SqlStore<D> {
         self.follow(on, &ended, batches).await
     }
 
-    /// Locks the batches that new jobs wait for, which come back, and those they join, which grow.
+    /// Locks the batches that new jobs wait for or join. Adds joining jobs to the totals, and
+    /// returns the batches waited for.
     async fn lock_batches(
         &self,
         on: &mut impl Run<D>,
@@ -166,7 +167,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(batches.into_values().collect())
     }
 
-    /// Does to others what the ends of these jobs do, which are given with their flags.
+    /// Applies the effects of the ends of these jobs, given with their flags, on other jobs and on
+    /// batches.
     pub(crate) async fn follow_ends(
         &self,
         on: &mut impl Run<D>,
@@ -175,8 +177,7 @@ impl<D: Dialect> SqlStore<D> {
         self.follow(on, ended, Vec::new()).await
     }
 
-    /// Does to others what the ends of these jobs do, and how these batches, which are locked,
-    /// stand.
+    /// Applies the effects of the ends of these jobs and of the state of these locked batches.
     pub(crate) async fn follow(
         &self,
         on: &mut impl Run<D>,
@@ -243,7 +244,7 @@ impl<D: Dialect> SqlStore<D> {
         if waiting.is_empty() {
             return Ok(Vec::new());
         }
-        // As they are now, when no other transaction changes them.
+        // Read after locking: no other transaction changes the links now.
         let children: Vec<Uuid> = waiting.keys().map(JobId::as_uuid).collect();
         let undecided = sql.undecided_links.query().bind(&children);
         for row in on.rows(undecided).await? {
@@ -257,7 +258,7 @@ impl<D: Dialect> SqlStore<D> {
                 });
             }
         }
-        // Another transaction has decided what the others waited for.
+        // A concurrent transaction has decided all links of the others.
         waiting.retain(|_, child| !child.open.is_empty());
         Ok(waiting.into_values().collect())
     }
@@ -281,7 +282,7 @@ impl<D: Dialect> SqlStore<D> {
         }
         let ids: Vec<Uuid> = tallies.keys().copied().collect();
         if ids.len() > 1 {
-            // Which the statement that counts need not lock in order.
+            // The statement that counts need not lock batches in order, so this one does.
             on.rows(sql.lock_batches.query().bind(&ids)).await?;
         }
         let column = |count: fn(&Tally) -> u64| -> Vec<i64> {

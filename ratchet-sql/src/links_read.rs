@@ -1,4 +1,4 @@
-//! What is shown of links, batches and signals.
+//! Reads links, batches and signals for display.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::row;
 use crate::store::SqlStore;
 
 impl<D: Dialect> SqlStore<D> {
-    /// Completes jobs that are shown with what is kept of them here.
+    /// Adds links, batches and signals to jobs for display.
     pub(crate) async fn show_links(
         &self,
         on: &mut impl Run<D>,
@@ -54,7 +54,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(())
     }
 
-    /// The links of jobs, those of each in order.
+    /// Returns the links of each job, in order.
     pub(crate) async fn read_parents(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
         let ids: Vec<Uuid> = jobs.iter().map(JobId::as_uuid).collect();
         let find = self.sql().links_of.query().bind(&ids);
@@ -66,7 +66,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(jobs.iter().map(of).collect())
     }
 
-    /// The links on a parent, of children behind one.
+    /// Returns up to `limit` links to a parent, from the children after `after`.
     pub(crate) async fn read_children(
         &self,
         parent: Parent,
@@ -83,7 +83,7 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// The links of rows, those aside that cannot be read.
+/// Returns the links of these rows. Logs and skips those that cannot be read.
 fn links(rows: &[impl Row]) -> Result<Vec<Link>> {
     let mut links = Vec::with_capacity(rows.len());
     for row in rows {
@@ -96,7 +96,7 @@ fn links(rows: &[impl Row]) -> Result<Vec<Link>> {
     Ok(links)
 }
 
-/// A row of `links_of`; what cannot be read of it does not hide the rest.
+/// A row of `links_of`. An unreadable condition does not hide the rest.
 pub(crate) struct StoredLink {
     pub(crate) child: JobId,
     pub(crate) place: u32,
@@ -146,13 +146,13 @@ impl StoredSignal {
         })
     }
 
-    /// Whether the job still waits for it.
+    /// Returns whether the job still waits for the signal.
     pub(crate) const fn is_open(&self) -> bool {
         self.state == 0
     }
 }
 
-/// What signal is waited for, of a row that begins with job, key and timeout.
+/// Reads the awaited signal of a row that begins with job, key and timeout.
 pub(crate) fn wait(row: &impl Row) -> Result<SignalWait, InvalidInput> {
     let missing = || InvalidInput::new("signal", "is missing");
     let key = row::name(row, 1, "signal")?.ok_or_else(missing)?;

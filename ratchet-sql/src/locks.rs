@@ -14,8 +14,8 @@ use crate::failure::{Failure, Result as Inner};
 use crate::row;
 use crate::store::SqlStore;
 
-/// The longest time to live, in milliseconds: far beyond every calendar, and two of it added to a
-/// time are still a number that the database can hold.
+/// The longest TTL, in milliseconds. It is far beyond any calendar, and adding it to a time twice
+/// does not overflow in the database.
 const LONGEST: i64 = i64::MAX / 4;
 
 /// The expiry that `move_expiry` gives to a released lock.
@@ -46,7 +46,7 @@ impl<D: Dialect> LockStore for SqlStore<D> {
         self.call("release", || async {
             let repeated = repeated.swap(true, Ordering::Relaxed);
             match self.move_expiry(name, owner, fence, None).await? {
-                // The answer of the first time may have been lost.
+                // The first try may have released the lock and lost its answer.
                 Fenced::Stale if repeated => {
                     Ok(Fenced::when(self.was_released(name, owner, fence).await?))
                 }
@@ -88,10 +88,10 @@ impl<D: Dialect> SqlStore<D> {
         let acquire = lease.bind_session(acquire, true);
         let rows = lease.rows(acquire).await?;
         let Some(row) = rows.first() else {
-            // Its holder was not committed yet when this statement began.
+            // The current owner's acquisition was not yet committed when this statement began.
             return Err(Failure::new(
                 StoreErrorKind::Contention,
-                "the lock changed hands meanwhile",
+                "another owner acquired the lock during the call",
             ));
         };
         let fence = Fence(row::seq(row, 0)?);
@@ -142,8 +142,7 @@ impl<D: Dialect> SqlStore<D> {
         after: Option<&Name>,
         limit: usize,
     ) -> Inner<Vec<(Name, LockInfo)>> {
-        // Not on the connection of heartbeats: the caller may be any program, and go away in the
-        // middle.
+        // Not on the connection of heartbeats: the caller may be any program and cancel midway.
         let mut lease = self.lease().await?;
         let mut page = LockPage::new(after, limit);
         while let Some((behind, count)) = page.wants() {
@@ -157,7 +156,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(page.into_locks())
     }
 
-    /// Whether the last tenure of a lock was this one, and ended by its release and not by time.
+    /// Returns whether this was the lock's last tenure, and it ended by release, not by expiry.
     async fn was_released(&self, name: &Name, owner: &Name, fence: Fence) -> Inner<bool> {
         let find = self.sql().find_lock.query().bind(name.as_str());
         let rows = self.live().await?.rows(find).await?;
@@ -184,7 +183,7 @@ impl<D: Dialect> SqlStore<D> {
             .bind(owner.as_str())
             .bind(fence)
             .bind(ttl);
-        // A lock that is free is bound to nothing.
+        // A released lock is bound to no session.
         let renew = lease.bind_session(renew, ttl.is_some());
         let moved = lease.execute(renew).await?;
         Ok(Fenced::when(moved > 0))
@@ -201,14 +200,14 @@ fn stored_lock(row: &impl Row) -> Inner<StoredLock> {
     })
 }
 
-/// The lock of a row of `find_lock` or `list_locks` as it is shown.
+/// Reads a lock for display from a row of `find_lock` or `list_locks`.
 fn lock_info(row: &impl Row) -> Inner<LockInfo> {
     let mut info = stored_lock(row)?.info(row.try_get(3)?);
     info.holder_gone = info.holder.is_some() && row.try_get(4)?;
     Ok(info)
 }
 
-/// The lock of a row of `list_locks`, with its name.
+/// Reads a lock and its name from a row of `list_locks`.
 fn listed(row: &impl Row) -> Inner<(Name, LockInfo)> {
     let name = row::name(row, 5, "name")?;
     let name = name.ok_or_else(|| InvalidInput::new("name", "is missing"))?;

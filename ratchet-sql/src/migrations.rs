@@ -1,4 +1,4 @@
-//! Migrations: numbered, append-only, checksummed. A dialect applies them, one transaction each.
+//! Migrations: numbered, append-only, checksummed. A dialect applies each in one transaction.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,50 +10,50 @@ use crate::dialect::{Dialect, Query as _, Row as _, Run as _};
 use crate::failure::{Failure, Result};
 use crate::statement::Statements;
 
-/// One step of Ratchet's schema, ready to be run in one transaction.
+/// One step of Ratchet's schema, ready to run in one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Migration {
-    /// Its number; they begin at 1 and have no gaps.
+    /// The number of the step. Numbers begin at 1 and have no gaps.
     pub version: u32,
-    /// Its name.
+    /// The name of the step.
     pub name: &'static str,
-    /// Its statements, the note that it was applied included.
+    /// The statements, including the one that records the step as applied.
     pub sql: String,
 }
 
-/// A step as it is in the source.
+/// A step in its source form.
 #[derive(Clone, Copy)]
 pub struct Step {
-    /// Its number; they begin at 1 and have no gaps.
+    /// The number of the step. Numbers begin at 1 and have no gaps.
     pub version: u32,
-    /// Its name.
+    /// The name of the step.
     pub name: &'static str,
-    /// Its text, with the words of the dialect in it.
+    /// The statements, with the dialect's placeholders not yet replaced.
     pub sql: &'static str,
 }
 
 impl fmt::Debug for Step {
-    /// Without the text, which is long.
+    /// Omits the text, which is long.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.version, self.name)
     }
 }
 
-/// The expected and the stored history of a schema differ: how, and in words.
+/// The difference between a schema's expected and stored history: its kind, and a message.
 pub type Mismatch = (SchemaProblem, String);
 
 impl Step {
-    /// Returns the checksum of the text, by which a later change is noticed.
+    /// Returns the checksum of the text, which reveals later changes.
     #[must_use]
     pub fn checksum(&self) -> String {
         let digest = Sha256::digest(self.sql.as_bytes());
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Returns what to run in one transaction: `first`, if this is the first step; its text, in
-    /// which `fill` fills in the words; and a note in `table` that it was applied `now`, an
-    /// expression.
+    /// Returns the script to run in one transaction: `first`, if this is the first step; the text,
+    /// with its placeholders replaced by `fill`; and an insert into `table` that records the step
+    /// as applied at `now`, an SQL expression.
     #[must_use]
     pub fn script(
         &self,
@@ -73,7 +73,7 @@ impl Step {
         )
     }
 
-    /// Returns the step as it is printed, with this script.
+    /// Returns the step for display, with this script.
     #[must_use]
     pub const fn printed(&self, sql: String) -> Migration {
         Migration {
@@ -83,18 +83,18 @@ impl Step {
         }
     }
 
-    /// Writes to the log that it was applied.
+    /// Logs that the step was applied.
     pub fn log_applied(&self) {
         let Self { version, name, .. } = self;
         tracing::info!(version, name, "applied a migration");
     }
 }
 
-/// Compares the steps with the versions, names and checksums that a database has stored, in order.
-/// `place` names the schema in messages.
+/// Compares the steps with the versions, names and checksums that a database has recorded, in
+/// order. `place` names the schema in messages.
 ///
 /// # Errors
-/// If the database has other steps, more of them, or none.
+/// If the database has recorded different steps, newer ones, or none.
 pub fn check_versions(
     place: &str,
     steps: &[Step],
@@ -113,7 +113,7 @@ pub fn check_versions(
     let altered = |text: String| Err((SchemaProblem::Altered, text));
     if newest == 0 {
         return altered(format!(
-            "the table of the migrations of {place} is empty, although there are tables"
+            "the table `migrations` of {place} is empty, although other tables exist"
         ));
     }
     for (expected, (version, name, checksum)) in steps.iter().zip(stored) {
@@ -133,18 +133,18 @@ pub fn check_versions(
     Ok(())
 }
 
-/// The problem of a schema that lacks migrations which the program may not apply. `store` is the
-/// type that lists them.
+/// Builds the mismatch of a schema that lacks migrations which the program may not apply. `store`
+/// names the type that lists them.
 #[must_use]
 pub fn behind(place: &str, store: &str) -> Mismatch {
     let text = format!(
-        "{place} lacks migrations, and this program is not to apply them; {store}::migrations \
-         says what to run"
+        "{place} lacks migrations, and this program may not apply them; run what \
+         {store}::migrations returns"
     );
     (SchemaProblem::Behind, text)
 }
 
-/// The problem of a schema that lacks these objects.
+/// Builds the mismatch of a schema that lacks these objects.
 #[must_use]
 pub fn incomplete(place: &str, missing: &[String]) -> Mismatch {
     let text = format!("{place} is incomplete, it lacks {}", missing.join(", "));
@@ -157,29 +157,29 @@ impl From<Mismatch> for Failure {
     }
 }
 
-/// The schema of a store, and what should be in it.
+/// The schema of a store, and the steps it should have.
 #[derive(Debug)]
 pub struct Schema<'a, D: Dialect> {
-    /// Its name.
+    /// The name of the schema.
     pub name: &'a str,
     /// The steps that this program knows.
     pub steps: &'a [Step],
-    /// The statements on it.
+    /// The statements for this schema.
     pub sql: &'a Statements<D>,
 }
 
 impl<D: Dialect> Schema<'_, D> {
-    /// Returns the name as messages have it.
+    /// Returns the schema's name for messages.
     #[must_use]
     pub fn place(&self) -> String {
         format!("the schema {}", D::quoted(self.name))
     }
 
-    /// Returns how many of the steps are applied. If none is, the schema has nothing of ours.
+    /// Returns how many steps are applied. If it is 0, the schema has none of Ratchet's objects.
     ///
     /// # Errors
-    /// `SchemaMismatch` if the schema has others, tables of ours without a record of how they came,
-    /// or not all that its migrations made.
+    /// `SchemaMismatch` if the schema has other steps, has Ratchet's tables without a table
+    /// `migrations`, or lacks objects of its applied steps.
     pub async fn applied(&self, lease: &mut D::Lease) -> Result<usize> {
         let own = self.own_objects(lease).await?;
         if own.is_empty() {
@@ -189,8 +189,8 @@ impl<D: Dialect> Schema<'_, D> {
         if !own.contains("migrations") {
             let names: Vec<&str> = own.iter().map(String::as_str).collect();
             let text = format!(
-                "{place} has {} but no table migrations that says how they came; they are not \
-                 Ratchet's, or were restored in part",
+                "{place} has {} but no table `migrations`; the tables are not Ratchet's, or a \
+                 restore was incomplete",
                 names.join(", ")
             );
             return Err((SchemaProblem::Altered, text).into());
@@ -201,8 +201,8 @@ impl<D: Dialect> Schema<'_, D> {
             stored.push((version.into(), row.try_get(1)?, row.try_get(2)?));
         }
         check_versions(&place, self.steps, &stored)?;
-        // Another program may have applied a migration since the objects were listed, so one that
-        // is missing is looked for again.
+        // Another program may have applied a migration since the objects were listed, so look for
+        // missing ones again.
         if !self.missing(stored.len(), &own).is_empty() {
             let own = self.own_objects(lease).await?;
             let missing = self.missing(stored.len(), &own);
@@ -213,8 +213,8 @@ impl<D: Dialect> Schema<'_, D> {
         Ok(stored.len())
     }
 
-    /// Returns which of the objects with names of ours there are, as far as `own_objects` lists
-    /// them.
+    /// Returns the existing objects that have names of Ratchet's, among those that `own_objects`
+    /// lists.
     ///
     /// # Errors
     /// Those of the statement.
@@ -228,7 +228,7 @@ impl<D: Dialect> Schema<'_, D> {
         Ok(found.intersection(&ours).cloned().collect())
     }
 
-    /// Returns the objects that the first steps made and that are not among these.
+    /// Returns the objects that the first `applied` steps create and that are not in `own`.
     #[must_use]
     pub fn missing(&self, applied: usize, own: &BTreeSet<String>) -> Vec<String> {
         let steps = &self.steps[..applied.min(self.steps.len())];
@@ -237,20 +237,20 @@ impl<D: Dialect> Schema<'_, D> {
     }
 }
 
-/// Returns the tables that the steps make, and their indexes if the statement `own_objects` of the
-/// dialect lists them; and the table that says so.
+/// Returns the tables that the steps create, and the table `migrations`. Includes the indexes if
+/// the dialect's statement `own_objects` lists them.
 pub fn objects<D: Dialect>(steps: &[Step]) -> impl Iterator<Item = String> {
     let tables = made(steps, &["CREATE TABLE {schema}."]);
     let indexes = indexes(steps).filter(|_| D::LISTS_INDEXES);
     tables.chain(indexes).chain(["migrations".to_owned()])
 }
 
-/// Returns the indexes that the steps make.
+/// Returns the indexes that the steps create.
 pub fn indexes(steps: &[Step]) -> impl Iterator<Item = String> {
     made(steps, &["CREATE INDEX ", "CREATE UNIQUE INDEX "])
 }
 
-/// Returns the word after each of these beginnings of a line.
+/// Returns the word after one of these beginnings, of each line that has one.
 fn made(steps: &[Step], beginnings: &'static [&'static str]) -> impl Iterator<Item = String> {
     let lines = steps.iter().flat_map(|step| step.sql.lines());
     lines.filter_map(|line| {

@@ -40,7 +40,8 @@ impl<D: Dialect> NodeStore for SqlStore<D> {
     }
 
     async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
-        // One whose answer was lost may have been made, and again would not say who had died.
+        // A sweep whose answer was lost may have taken effect; a repeated one would not report the
+        // nodes that died.
         self.call_once("sweep_nodes", || self.sweep(sweep)).await
     }
 
@@ -91,7 +92,7 @@ impl<D: Dialect> SqlStore<D> {
         lease.rows(beat).await
     }
 
-    /// Every node that can be read, the newest first, and the database's time.
+    /// Returns every readable node, newest first, and the database's time.
     async fn all_nodes(&self, lease: &mut D::Lease) -> Inner<(Vec<NodeRecord>, Timestamp)> {
         let rows = lease.rows(self.sql().nodes.query()).await?;
         let mut nodes = Vec::with_capacity(rows.len());
@@ -150,8 +151,8 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Binds what a node says of itself, the first 13 parameters. What it does not say is an empty
-/// text; a node may well say that it runs no kinds, so the twelfth is whether it says which.
+/// Binds a node's own data, the first 13 parameters. A missing text is bound as an empty one. Since
+/// a node may also report that it runs no kinds, the twelfth parameter is whether it reports kinds.
 fn bind_words<Q: Query>(query: Q, heartbeat: &Heartbeat) -> Q {
     let (load, kinds) = (&heartbeat.load, heartbeat.profile.kinds.as_deref());
     let bytes = load
@@ -173,7 +174,7 @@ fn bind_words<Q: Query>(query: Q, heartbeat: &Heartbeat) -> Q {
         .bind(&heartbeat.notes().unwrap_or_default())
 }
 
-/// The node of a row of `nodes`, with all that it said.
+/// Reads a node from a row of `nodes`, including its notes for operators.
 fn node_of(row: &impl Row) -> Inner<Option<NodeRecord>> {
     let mut node = row::node_record(row)?;
     if let Some(node) = &mut node {
@@ -182,7 +183,7 @@ fn node_of(row: &impl Row) -> Inner<Option<NodeRecord>> {
     Ok(node)
 }
 
-/// Returns the answer in the rows of `beat_node`; `None` if the node is unknown.
+/// Reads the reply from the rows of `beat_node`, or `None` if the node is unknown.
 fn reply(rows: &[impl Row], node: NodeId) -> Inner<Option<HeartbeatReply>> {
     let Some(first) = rows.first() else {
         return Ok(None);

@@ -1,22 +1,22 @@
-//! Names in the order of their bytes, as contracts have it.
+//! Reads names in byte order, as the contracts require.
 //!
-//! SQL Server compares the units of UTF-16, of which those of characters beyond the Basic
-//! Multilingual Plane are less than those of U+E000 to U+FFFF. So two names may be the other way
-//! round where both have a character above U+D7FF at the place at which they begin to differ. Of
-//! such names, those that are alike up to there stand together in either order, and in the same
-//! place among all others: they are read together, and sorted here.
+//! SQL Server compares UTF-16 code units, and those of characters beyond the Basic Multilingual
+//! Plane are less than U+E000 to U+FFFF. So two names may be in the opposite order if both have a
+//! character above U+D7FF where they first differ. Names that agree up to such a character form a
+//! group. A group is contiguous in both orders and has the same place among all other names, so it
+//! is read as a whole and sorted here.
 
 use crate::dialect::{Dialect, Row, Run};
 use crate::failure::Result;
 
-/// The last character that both orders have before all that they disagree about.
+/// The last character before all those that the two orders sort differently.
 const LAST: char = '\u{D7FF}';
 
-/// How many rows are read at once of names that stand together.
+/// The number of rows per read within a group.
 const TOGETHER: usize = 1_000;
 
-/// Returns the first rows after a name, up to a limit. `list` is the statement that reads rows
-/// behind a name, in the order of the server; the names are in `column`.
+/// Returns the first rows after a name in byte order, up to a limit. `list` builds the statement
+/// that reads a number of rows after a name in the server's order; the names are in `column`.
 pub(crate) async fn by_bytes<D: Dialect>(
     lease: &mut D::Lease,
     list: impl Fn(&str, i64) -> D::Query + Send,
@@ -36,12 +36,11 @@ pub(crate) async fn by_bytes<D: Dialect>(
     Ok(walk.into_rows())
 }
 
-/// The walk through the server's order that finds the first in that of bytes.
+/// Reads rows in the server's order until the first ones in byte order are found.
 struct Walk<'a, R> {
     after: &'a str,
     limit: usize,
-    /// What to read next: the rows after this, and how many. `None` when all that is needed was
-    /// read.
+    /// The next read: rows after this name, and how many. `None` when all needed rows were read.
     next: Option<(String, usize)>,
     found: Vec<(String, R)>,
 }
@@ -50,7 +49,7 @@ impl<'a, R> Walk<'a, R> {
     fn new(after: &'a str, limit: usize) -> Self {
         let behind = match after.find(|c| c > LAST) {
             None => after.to_owned(),
-            // Any name that compares equal to it may come after it.
+            // Start before its group: any name of the group may follow it in byte order.
             Some(start) => format!("{}{LAST}", &after[..start]),
         };
         Self {
@@ -74,7 +73,7 @@ impl<'a, R> Walk<'a, R> {
         let Some(last) = last.filter(|_| read == count) else {
             return;
         };
-        // Those that follow on such a name may be before it in the order of bytes.
+        // The server's next rows may precede such a name in byte order.
         let stands_with_others = last.contains(|c| c > LAST);
         if self.found.len() < self.limit || stands_with_others {
             self.next = Some((last, self.limit.max(TOGETHER)));
@@ -92,7 +91,7 @@ impl<'a, R> Walk<'a, R> {
 mod tests {
     use super::*;
 
-    /// Every name of up to three of these characters, in the order of SQL Server.
+    /// Returns every name of up to three of these characters, in SQL Server's order.
     fn stored() -> Vec<String> {
         let letters = [
             "",
@@ -117,7 +116,7 @@ mod tests {
         names
     }
 
-    /// A page, and how many reads it took.
+    /// Returns a page, and how many reads it took.
     fn page(stored: &[String], after: &str, limit: usize) -> (Vec<String>, usize) {
         let mut walk = Walk::new(after, limit);
         let mut reads = 0;

@@ -1,4 +1,4 @@
-//! [`PermitStore`] on SQL, and what claims need of permits.
+//! [`PermitStore`] on SQL, and the permit checks of claims.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -15,8 +15,8 @@ use crate::routes::Chosen;
 use crate::row;
 use crate::store::SqlStore;
 
-/// A change that is repeated because its answer was lost says `Unchanged` of what it changed itself
-/// the first time, as that of a queue does.
+/// A change that is repeated because its answer was lost returns `Unchanged`, even if the first try
+/// made the change.
 #[async_trait]
 impl<D: Dialect> PermitStore for SqlStore<D> {
     async fn set_permits(&self, resource: &Name, max: u32, if_known: IfKnown) -> Result<Changed> {
@@ -39,7 +39,7 @@ impl<D: Dialect> PermitStore for SqlStore<D> {
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// These resources, or all of them, with their holders.
+    /// Returns these resources, or all of them, with their limits and the number of permits held.
     async fn held_permits(
         &self,
         lease: &mut D::Lease,
@@ -57,12 +57,12 @@ impl<D: Dialect> SqlStore<D> {
                 row::count(row.try_get::<i64>(2)?, "held")?,
             ));
         }
-        // In the order of bytes, which is not that of every server.
+        // In byte order, which not every server uses.
         permits.sort_by(|one: &PermitInfo, other| one.resource.cmp(&other.resource));
         Ok(permits)
     }
 
-    /// Removes the routes whose permit would be locked in vain: none is free, or no job is due.
+    /// Removes the routes whose permits need no lock because none is free or no job is due.
     pub(crate) async fn leave_used_up_out(
         &self,
         lease: &mut D::Lease,
@@ -82,8 +82,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(())
     }
 
-    /// Locks the permits that jobs of these routes need, until the transaction ends, and says what
-    /// is left of them. Routes that need one of those that are used up are left out.
+    /// Locks the permits of these routes until the transaction ends, and returns how many are left.
+    /// Removes the routes whose permits are used up.
     pub(crate) async fn lock_permits(
         &self,
         lease: &mut D::Lease,
@@ -95,7 +95,7 @@ impl<D: Dialect> SqlStore<D> {
         let resources: Vec<String> = resources.iter().map(ToString::to_string).collect();
         let lock = self.sql().lock_permits.query().bind(&resources);
         lease.execute(lock).await?;
-        // What others had claimed before the lock was theirs to give back is seen only now.
+        // A statement after the lock sees the claims of the lock's earlier holders.
         let budget = Budget::new(self.held_permits(lease, Some(&resources)).await?);
         chosen
             .routes
@@ -103,7 +103,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(budget)
     }
 
-    /// Takes back claims that were made in this transaction.
+    /// Undoes claims that were made in this transaction.
     pub(crate) async fn unclaim(&self, lease: &mut D::Lease, jobs: &[JobId]) -> Inner<()> {
         let ids: Vec<Uuid> = jobs.iter().map(|job| job.as_uuid()).collect();
         let unclaim = self.sql().unclaim_jobs.query().bind(&ids);

@@ -1,4 +1,4 @@
-//! Deleting old finished jobs, and finding those that are to be deleted or archived.
+//! Deletes old finished jobs, and finds those to delete or archive.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::failure::Result;
 use crate::row;
 use crate::store::SqlStore;
 
-/// Old finished jobs, the longest finished first, taken a piece at a time.
+/// A cursor over old finished jobs, the longest finished first.
 pub(crate) struct OldJobs<'a> {
     request: &'a PurgeRequest,
-    /// The end and the id of the last that was looked at.
+    /// The finish time and the id of the last job read.
     behind: (i64, Uuid),
     is_over: bool,
 }
@@ -30,19 +30,19 @@ impl<'a> OldJobs<'a> {
         }
     }
 
-    /// Whether there are no more.
+    /// Returns whether there are no more jobs.
     pub(crate) const fn is_over(&self) -> bool {
         self.is_over
     }
 }
 
-/// Returns an age in milliseconds; one beyond the range of the clock is never reached.
+/// Returns an age in milliseconds, capped at a value that no job reaches.
 pub(crate) fn age(age: Duration) -> i64 {
     duration_millis(age).min(i64::MAX / 2)
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Runs a statement that deletes records, and returns how many.
+    /// Runs a guarded statement that deletes records, and returns how many it deleted.
     pub(crate) async fn delete_guarded(
         &self,
         purge: D::Query,
@@ -55,7 +55,7 @@ impl<D: Dialect> SqlStore<D> {
         lease.end(deleted.map(Guarded::Done)).await
     }
 
-    /// Deletes old finished jobs.
+    /// Deletes old finished jobs, and returns how many.
     pub(crate) async fn purge_jobs(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         let Some(mut lease) = self
             .begin_guarded(self.lease().await?, request.guard.as_ref())
@@ -80,11 +80,12 @@ impl<D: Dialect> SqlStore<D> {
         Ok(done as u64)
     }
 
-    /// Locks up to a limit of the old jobs that were not looked at before, until the transaction
-    /// ends; they come back with the times of their ends.
+    /// Locks up to `limit` more old jobs until the transaction ends. Returns them with their finish
+    /// times.
     ///
-    /// A child that was linked to one of them while the statement ran is not seen by it, but by the
-    /// next: from then on the lock keeps others away.
+    /// Leaves out parents that children wait for. A separate statement looks for those after
+    /// locking: it sees children that were linked while the first one ran, and the lock prevents
+    /// new ones.
     pub(crate) async fn lock_old(
         &self,
         lease: &mut D::Lease,
@@ -94,7 +95,6 @@ impl<D: Dialect> SqlStore<D> {
         let lock = self.sql().lock_old.query();
         let lock = lock
             .bind(i16::from(old.request.state.code()))
-            // Longer ago than the clock can say is never.
             .bind(age(old.request.older_than))
             .bind(old.behind.0)
             .bind(old.behind.1)

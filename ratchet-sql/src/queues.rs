@@ -15,8 +15,8 @@ use crate::row;
 use crate::statement::OwnStatements as _;
 use crate::store::SqlStore;
 
-/// A pause or a resumption that is repeated because its answer was lost says `Unchanged` of what it
-/// changed itself the first time. The queue is as the caller wants it either way.
+/// A pause or resumption that is repeated because its answer was lost returns `Unchanged`, even if
+/// the first try made the change. The queue is as the caller wants it either way.
 #[async_trait]
 impl<D: Dialect> QueueStore for SqlStore<D> {
     async fn pause_queue(&self, queue: &Name) -> Result<Changed> {

@@ -12,14 +12,14 @@ use crate::dialect::{Dialect, Query, Row, Run};
 use crate::failure::Result as Inner;
 use crate::store::SqlStore;
 
-/// How many keys one statement asks about.
+/// The most keys of one statement.
 const AT_ONCE: usize = 100;
 
 #[async_trait]
 impl<D: Dialect> RateStore for SqlStore<D> {
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>> {
-        // A grant whose answer was lost is not used by the caller. A call that is repeated would
-        // count it twice.
+        // The caller does not use a grant whose answer was lost; a repeated call would count it
+        // twice.
         self.call_once("take", || self.take_rates(requests)).await
     }
 
@@ -38,7 +38,7 @@ impl<D: Dialect> SqlStore<D> {
         let mut answers = vec![None; requests.len()];
         let mut left: Vec<usize> = (0..requests.len()).collect();
         while !left.is_empty() {
-            // A statement can change a row only once: what names a key again comes after.
+            // A statement can change a row only once, so a repeated key waits for the next one.
             let mut places: HashMap<&str, usize> = HashMap::new();
             left.retain(|place| {
                 let key = requests[*place].key.as_str();
@@ -55,7 +55,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(answers.collect::<Result<_, _>>()?)
     }
 
-    /// Asks for one start of each of these requests, which have different keys.
+    /// Takes one start for each of these requests, whose keys differ.
     async fn take_distinct(
         &self,
         requests: &[RateRequest],
@@ -79,7 +79,8 @@ impl<D: Dialect> SqlStore<D> {
             let rate = requests[*place].rate;
             answers[*place] = Some(match row.try_get(1)? {
                 Some(true) => RateAnswer::Granted,
-                // It had a time that this rate cannot make, and now has the latest that it can.
+                // The stored time was later than this rate can cause; it is now the latest
+                // possible.
                 Some(false) => whole_interval(&rate),
                 None => refused(&rate, row.try_get(2)?, row.try_get(3)?),
             });
@@ -92,8 +93,8 @@ fn whole_interval(rate: &Rate) -> RateAnswer {
     RateAnswer::Wait(time::whole_millis(rate.interval()))
 }
 
-/// How long to wait, by what the key's time was when the statement began; another call may have
-/// changed it since, and an interval is the longest wait.
+/// Returns how long to wait, by the key's time when the statement began. Another call may have
+/// changed it since; an interval is the longest wait.
 fn refused(rate: &Rate, known: Option<i64>, now: i64) -> RateAnswer {
     match known.map(|tat| rate.take(Some(tat), now)) {
         Some(taken @ Taken::Wait { .. }) => taken.answer(),

@@ -1,4 +1,4 @@
-//! Looking at jobs.
+//! Reads jobs, their inputs and their history.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::statement::{OwnStatements as _, Statement};
 use crate::store::SqlStore;
 
 impl<D: Dialect> SqlStore<D> {
-    /// The jobs with these ids, each if it exists and can be shown.
+    /// Returns the jobs with these ids, each `None` if it does not exist or cannot be read.
     pub(crate) async fn read_jobs(
         &self,
         ids: &[JobId],
@@ -27,7 +27,7 @@ impl<D: Dialect> SqlStore<D> {
             .await
     }
 
-    /// As [`read_jobs`](Self::read_jobs), on this connection.
+    /// Does the work of [`read_jobs`](Self::read_jobs) on this connection.
     pub(crate) async fn read_jobs_on(
         &self,
         on: &mut impl Run<D>,
@@ -65,7 +65,7 @@ impl<D: Dialect> SqlStore<D> {
         if !linked.is_empty() {
             self.show_links(on, &linked, &mut jobs).await?;
             if detail == Detail::Outline {
-                // Links are small; what a signal brought may not be.
+                // Links are small, but a signal's payload may not be.
                 jobs = jobs
                     .into_iter()
                     .map(|(id, job)| (id, job.outline()))
@@ -75,7 +75,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(ids.iter().map(|id| jobs.get(id).cloned()).collect())
     }
 
-    /// The ids of one page of the jobs that match.
+    /// Returns the ids of one page of the matching jobs.
     pub(crate) async fn select_jobs(
         &self,
         filter: &JobFilter,
@@ -84,7 +84,7 @@ impl<D: Dialect> SqlStore<D> {
         let sql = self.sql();
         let mut lease = self.lease().await?;
         let routes = self.routes_of(&mut lease, filter).await?;
-        // Nothing matches; the statement would look at all jobs of these states.
+        // Nothing matches, yet the statement would read all jobs of these states.
         if routes.as_ref().is_some_and(Vec::is_empty) {
             return Ok(Vec::new());
         }
@@ -120,7 +120,7 @@ impl<D: Dialect> SqlStore<D> {
         rows.iter().map(|row| row::job_id(row, 0)).collect()
     }
 
-    /// How many jobs of each state match.
+    /// Counts the matching jobs by state.
     pub(crate) async fn count_matching(&self, filter: &JobFilter) -> Result<StateCounts> {
         let sql = self.sql();
         let statement = match (&filter.batch, &filter.tag) {
@@ -140,7 +140,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(counts)
     }
 
-    /// Returns the routes that a filter lets through; `None` for all.
+    /// Returns the routes that match a filter, or `None` if it selects all routes.
     async fn routes_of(
         &self,
         lease: &mut D::Lease,
@@ -158,7 +158,7 @@ impl<D: Dialect> SqlStore<D> {
         ids.collect::<Result<_>>().map(Some)
     }
 
-    /// The inputs of the claims that still hold.
+    /// Returns the inputs of the claims, each `None` if the claim is no longer held.
     pub(crate) async fn read_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
         let mut jobs: Vec<Uuid> = Vec::with_capacity(tokens.len());
         let mut seqs = Vec::with_capacity(tokens.len());
@@ -194,7 +194,7 @@ impl<D: Dialect> SqlStore<D> {
             .collect())
     }
 
-    /// The ended claims of a job.
+    /// Returns the ended claims of a job.
     pub(crate) async fn read_history(&self, job: JobId) -> Result<Vec<Attempt>> {
         let mut lease = self.lease().await?;
         let rows = lease
@@ -211,7 +211,7 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Completes a job that is shown with one of its tags.
+/// Adds a tag to its job for display.
 fn show_tag(row: &impl Row, jobs: &mut HashMap<JobId, JobRecord>) -> Result<()> {
     let Some(job) = jobs.get_mut(&row::job_id(row, 0)?) else {
         return Ok(());
@@ -226,7 +226,7 @@ fn show_tag(row: &impl Row, jobs: &mut HashMap<JobId, JobRecord>) -> Result<()> 
     Ok(())
 }
 
-/// Returns the id that a page begins after. No job has the first or the last of all ids.
+/// Returns the id that a page begins after. No job has the smallest or the largest id.
 pub(crate) fn beginning(page: &PageRequest) -> Uuid {
     match (page.after, page.order) {
         (Some(after), _) => after.as_uuid(),
@@ -235,7 +235,7 @@ pub(crate) fn beginning(page: &PageRequest) -> Uuid {
     }
 }
 
-/// A statement on the jobs of a batch, with a tag perhaps, or on those with a tag, or on all.
+/// Binds the filter's batch and optional tag, or its tag, or nothing.
 fn narrowed<Q: Query>(query: Q, filter: &JobFilter) -> Q {
     let tag = filter.tag.as_ref().map(Name::as_str);
     match (&filter.batch, tag) {

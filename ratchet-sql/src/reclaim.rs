@@ -1,4 +1,4 @@
-//! Taking back claims whose node or body is gone.
+//! Reclaims jobs whose node or body is gone.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use crate::held::{PATIENCE, unless_held};
 use crate::row;
 use crate::store::SqlStore;
 
-/// A claim that is to be taken back.
+/// A claim to take back.
 struct Lost {
     id: JobId,
     seq: i64,
@@ -22,7 +22,7 @@ struct Lost {
     node: Option<Uuid>,
     crashes: i32,
     state: i16,
-    /// Whether the job ends with its claim, and others may wait for that.
+    /// Whether the job ends with this claim, and other jobs may wait for its end.
     awaited: bool,
     reclaimed: Reclaimed,
 }
@@ -30,8 +30,8 @@ struct Lost {
 impl<D: Dialect> SqlStore<D> {
     /// Takes back the claims of one pass, in order of id.
     ///
-    /// They are judged here and written only if they are still as they were judged, so that the
-    /// rules are the core's alone.
+    /// Judges the claims here by the core's rules, and writes only those that have not changed
+    /// since then.
     pub(crate) async fn reclaim_jobs(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
         let mut lease = self.lease().await?;
         let mut pass = ReclaimPass::of(request);
@@ -61,7 +61,7 @@ impl<D: Dialect> SqlStore<D> {
         for one in awaited {
             lease.begin_within(PATIENCE).await?;
             let done = self.take_awaited_back(&mut lease, one).await;
-            // One that another transaction holds is left to a later pass.
+            // A later pass takes back a claim that another transaction holds now.
             if let Some(done) = unless_held(lease.finish(done).await)? {
                 taken.extend(done.into_keys());
             }
@@ -73,7 +73,7 @@ impl<D: Dialect> SqlStore<D> {
             .collect())
     }
 
-    /// Takes back claims whose jobs no other transaction holds.
+    /// Takes back those claims whose jobs no other transaction holds.
     async fn take_free_back(
         &self,
         lease: &mut D::Lease,
@@ -88,7 +88,7 @@ impl<D: Dialect> SqlStore<D> {
         self.take_back(lease, &lost, false).await
     }
 
-    /// Takes back a claim with which the job ends, for whose end others wait.
+    /// Takes back a claim with which its job ends, while other jobs wait for that end.
     async fn take_awaited_back(
         &self,
         lease: &mut D::Lease,
@@ -110,8 +110,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(done)
     }
 
-    /// Takes claims back; the jobs, with their flags. `followed` says that what their ends do to
-    /// others is done after it.
+    /// Takes claims back, and returns the jobs with their flags. `followed` says that the caller
+    /// then applies the effects of their ends on other jobs.
     async fn take_back(
         &self,
         lease: &mut D::Lease,
@@ -154,7 +154,7 @@ fn column<T>(lost: &[&Lost], value: impl Fn(&Lost) -> T) -> Vec<T> {
 
 /// Judges the claim of a row of `running_jobs`; `None` if it is not lost.
 fn judge(row: &impl Row, request: &ReclaimRequest) -> Result<Option<Lost>> {
-    // A node that cannot be read is as good as none.
+    // A node that cannot be read counts as unknown.
     let known = row::node_record(row).ok().flatten();
     let now: i64 = row.try_get(13)?;
     let node: Option<Uuid> = row.try_get(20)?;

@@ -19,12 +19,11 @@ use crate::row;
 use crate::statement::Statement;
 use crate::store::SqlStore;
 
-/// The longest lease, in milliseconds: added to a time it is still a number that the database can
-/// hold.
+/// The longest lease, in milliseconds. Adding it to a time does not overflow in the database.
 const LONGEST_LEASE: i64 = i64::MAX / 2;
 
-/// A pause, a resumption or a deletion that is repeated because its answer was lost says
-/// `Unchanged` of what it changed itself the first time, and a firing `Stale`.
+/// A pause, resumption or deletion that is repeated because its answer was lost returns
+/// `Unchanged`, even if the first try made the change. A repeated firing returns `Stale`.
 #[async_trait]
 impl<D: Dialect> RecurringStore for SqlStore<D> {
     async fn put(&self, put: &PutRecurring) -> Result<PutOutcome> {
@@ -77,7 +76,7 @@ impl<D: Dialect> RecurringStore for SqlStore<D> {
 
 impl<D: Dialect> SqlStore<D> {
     async fn put_definition(&self, put: &PutRecurring) -> Inner<PutOutcome> {
-        // What its jobs need is looked for now, not when they are made.
+        // Reports a missing permit limit now, not when the first job is created.
         self.mark_of(&put.definition.job().route).await?;
         let mut lease = self.lease().await?;
         lease.begin().await?;
@@ -94,7 +93,7 @@ impl<D: Dialect> SqlStore<D> {
         };
         if outcome == PutOutcome::Created {
             if lease.execute(bind(&sql.add_recurring, &record)?).await? == 0 {
-                let text = "another call puts the definition";
+                let text = "a concurrent call stored the definition";
                 return Err(Failure::new(StoreErrorKind::Contention, text));
             }
             return Ok(outcome);
@@ -103,7 +102,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(outcome)
     }
 
-    /// The definition of this name, locked; an error inside if it cannot be read.
+    /// Locks and returns the definition of this name. The inner error means it cannot be read.
     async fn lock_definition(
         &self,
         lease: &mut D::Lease,
@@ -125,8 +124,8 @@ impl<D: Dialect> SqlStore<D> {
             let list = self.sql().list_recurring.query();
             list.bind(after).bind(count)
         };
-        // No name is empty, so all are behind that. One more than the page has, to know whether
-        // there is another page.
+        // No name is empty, so all sort after "". One row more than the page shows whether there is
+        // another page.
         let after = after.map_or("", Name::as_str);
         let mut lease = self.lease().await?;
         let rows = self.named(&mut lease, list, 0, after, limit + 1).await?;
@@ -149,8 +148,8 @@ impl<D: Dialect> SqlStore<D> {
         let mut definitions = Vec::with_capacity(rows.len());
         let mut claimed = 0;
         for row in &rows {
-            // One that cannot be read is claimed too: it must not stand in the way of the others
-            // all the time.
+            // An unreadable definition is claimed too; otherwise it would block the others in every
+            // claim.
             if row.try_get::<Option<&str>>(0)?.is_some() {
                 claimed += 1;
                 definitions.extend(readable(row));
@@ -208,7 +207,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(firings.iter().map(fired).collect())
     }
 
-    /// Moves definitions on whose tokens are locked and present.
+    /// Writes the next fire times of definitions whose tokens are locked and still valid.
     async fn move_on<'a>(
         &self,
         lease: &mut D::Lease,
@@ -263,11 +262,11 @@ impl<D: Dialect> SqlStore<D> {
             for row in lease.rows(declared).await? {
                 let times = (row.try_get(1)?, row.try_get(2)?);
                 let (created_at, began) = (from_millis(times.0), from_millis(times.1));
-                // A name that cannot be read was declared by no program.
+                // No program declares an unreadable name.
                 let name = row::name(&row, 0, "name").ok().flatten();
                 retired.extend(name.filter(|name| request.retires(name, true, created_at, began)));
             }
-            // In the order of bytes, which is not that of every server.
+            // In byte order, which not every server uses.
             retired.sort();
             let names: Vec<&str> = retired.iter().map(Name::as_str).collect();
             let delete = self.sql().delete_recurring.query().bind(&names);
@@ -287,7 +286,7 @@ fn no_row() -> Failure {
     Failure::new(StoreErrorKind::Other, "the database returned no row")
 }
 
-/// `add_recurring` or `change_recurring`.
+/// Binds `add_recurring` or `change_recurring`.
 fn bind<D: Dialect>(statement: &Statement<D>, record: &RecurringRecord) -> Inner<D::Query> {
     Ok(statement
         .query()
@@ -306,7 +305,7 @@ fn name_of(row: &impl Row) -> Option<Name> {
     row::name(row, 0, "name").ok().flatten()
 }
 
-/// The definition of a row, unless it cannot be read, which is logged.
+/// Reads the definition of a row. Logs and returns `None` if it cannot be read.
 fn readable(row: &impl Row) -> Option<RecurringRecord> {
     record(row)
         .inspect_err(|error| {
@@ -316,7 +315,7 @@ fn readable(row: &impl Row) -> Option<RecurringRecord> {
         .ok()
 }
 
-/// The definition of a row that begins as `find_recurring` does.
+/// Reads the definition of a row that begins with the columns of `find_recurring`.
 fn record(row: &impl Row) -> Inner<RecurringRecord> {
     let missing = |field| InvalidInput::new(field, "is missing");
     let name = row::name(row, 0, "name")?.ok_or_else(|| missing("name"))?;

@@ -1,4 +1,4 @@
-//! The routes, cached: a job row has only the number of its route.
+//! A cache of the routes: a job row holds only the id of its route.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{PoisonError, RwLock};
@@ -10,20 +10,22 @@ use crate::failure::{Failure, Result};
 use crate::row;
 use crate::statement::Statements;
 
-/// What a store knows of the routes. Stored routes are never changed or deleted, and are committed
-/// in the order of their ids, each with a random stamp. So a database that has a route with this id
-/// and this stamp has all routes that a process knew when it read that one, and under the same ids.
-/// A server that took over from another, or was restored, may lack some or have others in their
-/// place. Each statement that uses ids from here therefore looks for one [`Mark`] first and does
-/// nothing if it is missing; the caller then reads the routes again and repeats the statement.
+/// The routes that a store knows.
 ///
-/// Routes are added on the connection of heartbeats and locks, in statements of their own: the pool
-/// may have no other connection than the one that an `enqueue_in` is on, and a route that is left
-/// over from a transaction that was rolled back does no harm.
+/// Stored routes never change and are never deleted. They commit in the order of their ids, each
+/// with a random stamp. So a database that has a route's id and stamp also has, under the same ids,
+/// all routes that the process knew when it read that route. After a failover or a restore the
+/// database may lack routes, or have others under their ids. Each statement that uses cached ids
+/// therefore looks for one [`Mark`] first, and does nothing if it is missing. The caller then reads
+/// the routes again and repeats the statement.
+///
+/// Routes are added on the connection of heartbeats and locks, in separate statements, because an
+/// `enqueue_in` may already use the pool's only connection. A route that remains after a rolled
+/// back transaction is harmless.
 #[derive(Debug, Default)]
 pub(crate) struct Routes(RwLock<Known>);
 
-/// The id of a route with its stamp; an id of 0 stands for no route.
+/// The id and stamp of a route. The id 0 means no route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark {
     pub(crate) id: i32,
@@ -34,33 +36,32 @@ pub(crate) struct Mark {
 struct Known {
     routes: BTreeMap<i32, Route>,
     marks: HashMap<Route, Mark>,
-    /// The last route that was read; one that cannot be decoded is not among the known.
+    /// The last route read, even if it cannot be decoded.
     last: Mark,
-    /// The route that a statement last looked for in vain.
+    /// The route that a statement last looked for and did not find.
     refuted: Option<Mark>,
 }
 
-/// The routes that a call is about.
+/// The routes that a call selects.
 #[derive(Debug, Default)]
 pub(crate) struct Chosen {
-    /// In the order of their ids.
+    /// The routes in order of id.
     pub(crate) routes: Vec<(i32, Route)>,
-    /// The last route that was read.
+    /// The last route that the cache has read.
     pub(crate) last: Mark,
 }
 
 impl Chosen {
-    /// Their ids.
     pub(crate) fn ids(&self) -> Vec<i32> {
         self.routes.iter().map(|(id, _)| *id).collect()
     }
 
-    /// Whether jobs of any of them need a permit.
+    /// Returns whether any of the routes needs a permit.
     pub(crate) fn needs_permits(&self) -> bool {
         self.routes.iter().any(|(_, route)| route.permit.is_some())
     }
 
-    /// The route with this id, if it is one of them.
+    /// Returns the route with this id, if it is selected.
     pub(crate) fn get(&self, id: i32) -> Option<&Route> {
         let found = self.routes.binary_search_by_key(&id, |(id, _)| *id);
         found.ok().map(|place| &self.routes[place].1)
@@ -87,7 +88,7 @@ impl Known {
 }
 
 impl Routes {
-    /// Reads the routes that were added since, or all of them if the last known one is missing.
+    /// Reads the routes added since the last read, or all of them if the last known one is missing.
     pub(crate) async fn refresh<D: Dialect>(
         &self,
         on: &mut impl Run<D>,
@@ -102,7 +103,7 @@ impl Routes {
         }
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.last != last {
-            // Another call has read them meanwhile.
+            // A concurrent call has read them.
             return Ok(());
         }
         if !goes_on {
@@ -115,7 +116,8 @@ impl Routes {
     }
 
     /// Reads the routes again on the connection on which this mark was missing. Returns whether it
-    /// was missing the last time too: then the connection on which routes are added still shows it.
+    /// was missing the last time too: then the connection that adds routes still shows it, and must
+    /// be renewed.
     pub(crate) async fn refute<D: Dialect>(
         &self,
         mark: Mark,
@@ -132,7 +134,7 @@ impl Routes {
         Ok(again)
     }
 
-    /// The mark of a route; stores the route if it is new.
+    /// Returns the mark of a route. Stores the route if it is new.
     pub(crate) async fn mark_of<D: Dialect>(
         &self,
         connections: &D::Connections,
@@ -152,7 +154,7 @@ impl Routes {
                 .bind(route.permit_text());
             let mut lease = connections.live().await?;
             if let Some(resource) = &route.permit {
-                // No resource is ever deleted, so nothing can come between the look and the route.
+                // Resources are never deleted, so this check cannot race with the insert.
                 let find = sql.find_permit.query().bind(resource.as_str());
                 if lease.rows(find).await?.is_empty() {
                     return Err(Failure::refused(InvalidInput::unknown_permit(resource)));
@@ -165,14 +167,14 @@ impl Routes {
             self.refresh(&mut lease, sql).await?;
             drop(lease);
             if added == 0 {
-                // Another process added this route, or another one under the id it was to have.
+                // Another process added this route, or took its id for another route.
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Returns the marks of these routes, all as of one moment, so that the largest proves the
-    /// others. `None` if one is not known.
+    /// Returns the marks of these routes, or `None` if one is unknown. They come from one snapshot,
+    /// so that the presence of the largest proves the others.
     pub(crate) fn marks<'a>(&self, routes: impl Iterator<Item = &'a Route>) -> Option<Vec<Mark>> {
         self.read(|known| {
             routes
@@ -181,7 +183,7 @@ impl Routes {
         })
     }
 
-    /// The known routes that match.
+    /// Returns the known routes that match.
     pub(crate) fn matching(&self, matches: impl Fn(&Route) -> bool) -> Chosen {
         self.read(|known| {
             let chosen = known.routes.iter().filter(|(_, route)| matches(route));
@@ -197,7 +199,7 @@ impl Routes {
     }
 }
 
-/// The mark in a row of `load_routes`.
+/// Reads the mark of a row of `load_routes`.
 fn mark(row: &impl Row) -> Result<Mark> {
     Ok(Mark {
         id: row.try_get(0)?,

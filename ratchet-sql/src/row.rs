@@ -1,4 +1,4 @@
-//! Stored values and the model's.
+//! Converts between stored values and the model's types.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::dialect::Row;
 use crate::failure::Result;
 
-/// A text column: none if it is NULL.
+/// Reads a text column. `None` means NULL.
 pub(crate) fn text<'a>(
     row: &'a impl Row,
     column: usize,
@@ -26,8 +26,8 @@ pub(crate) fn text<'a>(
         .map_err(|_| InvalidInput::new(field, "is not a text"))
 }
 
-/// A document of a job. One that is not even text is given as something that no handler can decode,
-/// so that its job fails like every job with a payload that makes no sense.
+/// Reads a JSON document of a job. One that is not even text is replaced by one that no handler can
+/// decode, so that the job fails like any job with an invalid payload.
 pub(crate) fn json(row: &impl Row, column: usize) -> Option<Json> {
     match row.try_get::<Option<String>>(column) {
         Ok(text) => text.map(Json::from_stored),
@@ -35,7 +35,7 @@ pub(crate) fn json(row: &impl Row, column: usize) -> Option<Json> {
     }
 }
 
-/// A text for people.
+/// Reads a text for display. `None` if it is NULL or cannot be read.
 fn message(row: &impl Row, column: usize) -> Option<String> {
     row.try_get(column).unwrap_or_default()
 }
@@ -50,7 +50,7 @@ pub(crate) fn name(
         .transpose()
 }
 
-/// A list of names.
+/// Reads a list of names.
 fn names(row: &impl Row, column: usize, field: &'static str) -> Result<Vec<Name>, InvalidInput> {
     Name::split(field, text(row, column, field)?.unwrap_or_default())
 }
@@ -64,7 +64,7 @@ fn optional_count<T: TryFrom<i64>>(
     Ok(number.map(|number| count(number, field)).transpose()?)
 }
 
-/// A whole number that cannot be negative.
+/// Converts a stored number to an unsigned one.
 pub(crate) fn count<T: TryFrom<i64>>(
     stored: impl Into<i64>,
     field: &'static str,
@@ -105,7 +105,7 @@ pub(crate) fn trace(
     Ok(Some(TraceContext::from_stored(parent.to_owned(), state)))
 }
 
-/// A due time as statements take it: a time, or none and a delay.
+/// Returns a due time as statements take it: a time and no delay, or no time and a delay.
 pub(crate) fn due(due: RunAt) -> (Option<i64>, i64) {
     match due {
         RunAt::Now => (None, 0),
@@ -122,17 +122,17 @@ pub(crate) fn node_id(row: &impl Row, column: usize) -> Result<Option<NodeId>> {
     Ok(row.try_get::<Option<Uuid>>(column)?.map(NodeId::from))
 }
 
-/// The node of a claim, as a parameter; no node is the id of zeros.
+/// Returns the node of a claim as a parameter. The nil id means no node.
 pub(crate) fn owner(token: &ClaimToken) -> Uuid {
     token.node.map_or(Uuid::nil(), |node| node.as_uuid())
 }
 
-/// A number that the database keeps signed.
+/// Reads an unsigned number, which the database stores as a signed one.
 pub(crate) fn seq(row: &impl Row, column: usize) -> Result<u64> {
     Ok(row.try_get::<i64>(column)?.cast_unsigned())
 }
 
-/// The token of a claim, with its job, number, node and time in these columns.
+/// Reads the token of a claim from the columns of its job, number, node and time.
 pub(crate) fn token(row: &impl Row, columns: [usize; 4]) -> Result<ClaimToken> {
     let [job, number, node, claimed_at] = columns;
     let claimed_at = row.try_get::<Option<i64>>(claimed_at)?.unwrap_or(0);
@@ -144,10 +144,11 @@ pub(crate) fn token(row: &impl Row, columns: [usize; 4]) -> Result<ClaimToken> {
     ))
 }
 
-/// The job of a row of `get_jobs`.
+/// Reads the job of a row of `get_jobs`.
 ///
-/// It shows as much of a damaged job as can be read, since an operator must be able to look at it;
-/// what cannot is at its default, and named in the last error unless that tells something else.
+/// Returns as much of a damaged job as it can read, so that an operator can inspect the job.
+/// Unreadable parts have their defaults, and the last error names one unless the job already has a
+/// last error.
 pub(crate) fn job_record(row: &impl Row) -> Result<JobRecord> {
     let data: Option<Uuid> = row.try_get(13)?;
     let mut salvage = Salvage::default();
@@ -173,7 +174,7 @@ pub(crate) fn job_record(row: &impl Row) -> Result<JobRecord> {
     let slot = row.try_get::<Option<i64>>(29)?.map(from_millis);
     let definition = salvage.keep(name(row, 28, "recurring"), None);
     spec.recurring = definition.map(|name| RecurringOrigin { name, slot });
-    // Where tags are read by a statement of their own, there are none here.
+    // Empty if a separate statement reads the tags.
     spec.tags = salvage
         .keep(names(row, 30, "tag"), Vec::new())
         .into_iter()
@@ -209,7 +210,7 @@ pub(crate) fn job_record(row: &impl Row) -> Result<JobRecord> {
     Ok(job)
 }
 
-/// The batch of a row of `get_batches` and those like it.
+/// Reads the batch of a row of `get_batches` or of a statement with the same columns.
 pub(crate) fn batch_record(row: &impl Row) -> Result<BatchRecord> {
     let id = BatchId::from(row.try_get::<Uuid>(0)?);
     let mut batch = BatchRecord::new(id, from_millis(row.try_get(6)?));
@@ -222,7 +223,7 @@ pub(crate) fn batch_record(row: &impl Row) -> Result<BatchRecord> {
     Ok(batch)
 }
 
-/// The attempt of a row of `history`.
+/// Reads the attempt of a row of `history`.
 pub(crate) fn attempt(row: &impl Row) -> Result<Attempt> {
     let mut attempt = Attempt::new(
         seq(row, 0)?,
@@ -238,14 +239,14 @@ pub(crate) fn attempt(row: &impl Row) -> Result<Attempt> {
     Ok(attempt)
 }
 
-/// The route whose four texts begin at this column.
+/// Reads the route whose four texts begin at this column.
 pub(crate) fn route(row: &impl Row, first: usize) -> Result<Route> {
     let text = |column: usize| row.try_get::<&str>(first + column);
     Ok(Route::from_texts(text(0)?, text(1)?, text(2)?, text(3)?)?)
 }
 
-/// Reads a node from the first thirteen columns of a row, those of `nodes`, without the notes for
-/// operators. `None` if there is none.
+/// Reads a node from the first thirteen columns of a row, as in `nodes`, without its kinds and
+/// notes. `None` if the row has no node.
 pub(crate) fn node_record(row: &impl Row) -> Result<Option<NodeRecord>> {
     let Some(node) = node_id(row, 0)? else {
         return Ok(None);
@@ -268,9 +269,9 @@ pub(crate) fn node_record(row: &impl Row) -> Result<Option<NodeRecord>> {
     Ok(Some(record))
 }
 
-/// What only operators look at, of a row of `nodes`.
+/// Adds the kinds and the notes for operators from a row of `nodes`.
 pub(crate) fn add_words(row: &impl Row, node: &mut NodeRecord) -> Result<()> {
-    // What cannot be read of these is not worth the node, which then does not say it.
+    // An unreadable value is dropped rather than the whole node.
     let kinds = text(row, 14, "kinds").ok().flatten();
     node.profile.kinds = kinds.and_then(|text| Name::split("kinds", text).ok());
     node.read_notes(message(row, 15).as_deref());

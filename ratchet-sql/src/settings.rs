@@ -49,10 +49,11 @@ impl Settings {
         self.max_connections.unwrap_or(10)
     }
 
-    /// Checks what can be checked without the database; returns the expression of the clock.
+    /// Checks the settings as far as possible without the database. Returns the SQL expression of
+    /// the clock.
     ///
     /// # Errors
-    /// `Misconfigured`, with the first setting that cannot work.
+    /// `Misconfigured`, with the first invalid setting.
     pub fn check<D: Dialect>(&self) -> Result<String> {
         for (setting, is_zero) in [
             ("acquire_timeout", self.acquire_timeout.is_zero()),
@@ -76,12 +77,12 @@ impl Settings {
     }
 }
 
-/// Refuses what the server would not take as a name, or would change.
+/// Refuses a name that the server would refuse or change.
 fn check_identifier<D: Dialect>(what: &'static str, name: &str) -> Result<()> {
     let problem = match name {
         "" => "is empty",
         _ if name.contains('\0') => "has a NUL",
-        // They mean something in the texts of the statements.
+        // Braces mark placeholders in the texts of statements.
         _ if name.contains(['{', '}']) => "has a brace",
         _ => match D::identifier_problem(name) {
             Some(problem) => problem,
@@ -91,13 +92,13 @@ fn check_identifier<D: Dialect>(what: &'static str, name: &str) -> Result<()> {
     Err(misconfigured(what, problem))
 }
 
-/// Builds the error of a setting that cannot work.
+/// Builds the error of an invalid setting.
 pub fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {
     StoreError::new(StoreErrorKind::Misconfigured, "connect")
         .with_source(InvalidInput::new(what, problem))
 }
 
-/// Does work within the deadline, for the caller of `operation`.
+/// Runs `work` within the deadline, for the caller of `operation`.
 ///
 /// # Errors
 /// Those of `work`, and `Timeout` after the deadline.
@@ -106,17 +107,17 @@ pub async fn in_time<T>(
     deadline: Duration,
     work: impl Future<Output = Inner<T>>,
 ) -> Result<T> {
-    // In a box, so that the callers' own futures stay small.
+    // Boxed, to keep the callers' futures small.
     let done = tokio::time::timeout(deadline, Box::pin(work)).await;
     done.unwrap_or_else(|_| Err(too_late(deadline)))
         .map_err(|failure| failure.during(operation))
 }
 
-/// Gives a `Builder` with a field `settings` and a method `into_config` the setters of
-/// [`Settings`], and what a builder does. The documentation of a setter differs where the servers
-/// do.
+/// Adds the setters of [`Settings`] and the methods of a builder to a `Builder` that has a field
+/// `settings` and a method `into_config`. The caller documents the setters that differ by server.
 ///
-/// The module that calls it has the `migrate` of the dialect: its `scripts` and `pending`.
+/// The calling module must have the dialect's module `migrate` in scope, with its `scripts` and
+/// `pending`.
 #[macro_export]
 macro_rules! builder {
     (
@@ -128,7 +129,8 @@ macro_rules! builder {
         $(#[$max_lifetime:meta])* max_lifetime;
     ) => {
         impl Builder {
-            /// Keeps the tables in this schema; `ratchet` unless set. Any name will do.
+            /// Sets the schema of the tables; `ratchet` by default. Any name works that the server
+            /// accepts unchanged and that has no NUL or brace.
             pub fn schema(mut self, schema: impl Into<String>) -> Self {
                 self.settings.schema = schema.into();
                 self
@@ -164,15 +166,15 @@ macro_rules! builder {
                 self
             }
 
-            /// Whether to create and upgrade the tables, which is the default. If not, connecting
-            /// fails with `SchemaMismatch` unless every step was applied of
+            /// Sets whether connecting creates and upgrades the tables; `true` by default. If
+            /// `false`, connecting fails with `SchemaMismatch` if the schema lacks a migration of
             #[doc = concat!("[`", stringify!($store), "::migrations`].")]
             pub fn migrate(mut self, migrate: bool) -> Self {
                 self.settings.migrate = migrate;
                 self
             }
 
-            /// Adds a migration after those of this version, for tests of upgrades.
+            /// For tests of upgrades: adds a migration after those of this version.
             #[doc(hidden)]
             pub fn next_migration(mut self, name: &'static str, sql: &'static str) -> Self {
                 let steps = &mut self.settings.steps;
@@ -181,24 +183,26 @@ macro_rules! builder {
                 self
             }
 
-            /// For tests: takes the time from the column `now_ms` of the only row of this table,
-            /// which the test has made in the schema, instead of the database's clock.
+            /// For tests: replaces the database's clock by the column `now_ms` of the only row of
+            /// this table, which the test has created in the schema.
             pub fn clock_table(mut self, table: impl Into<String>) -> Self {
                 self.settings.clock_table = Some(table.into());
                 self
             }
 
-            /// Connects, creates or upgrades Ratchet's tables, and checks that they are what this
-            /// version of Ratchet needs.
+            /// Connects, creates or upgrades Ratchet's tables, and checks that they match this
+            /// version of Ratchet.
             ///
             /// # Errors
-            /// `Misconfigured` if a setting, the URL, the certificate, the credentials, the rights
-            /// of the user or the settings of the database cannot work, and then says what a DBA
-            /// must run; `SchemaMismatch` if the schema has tables that are newer, were changed, or
-            /// are not Ratchet's; `Unavailable`, `ReadOnly` or `Timeout` as the database is.
+            /// - `Misconfigured` if a setting, the URL, the certificate, the credentials, the
+            ///   user's rights or a setting of the database does not work. If a DBA can correct it,
+            ///   the error says what to run.
+            /// - `SchemaMismatch` if the schema has tables that are newer, were changed, or are not
+            ///   Ratchet's.
+            /// - `Unavailable`, `ReadOnly` or `Timeout`, by the state of the database.
             ///
             /// # Cancel safety
-            /// Dropping the future ends what was started; migrations are applied whole or not at
+            /// Dropping the future aborts the work; each migration is applied as a whole or not at
             /// all.
             pub async fn connect(
                 self,
@@ -214,14 +218,14 @@ macro_rules! builder {
                 migrate::scripts(&self.settings.schema, &self.settings.steps)
             }
 
-            /// The migrations that [`connect`](Self::connect) would apply, in order. Nothing is
-            /// changed.
+            /// Returns the migrations that [`connect`](Self::connect) would apply, in order.
+            /// Changes nothing.
             ///
             /// # Errors
-            /// As for [`connect`](Self::connect), but that it may lack the rights to make tables.
+            /// As for [`connect`](Self::connect), but the right to create tables is not needed.
             ///
             /// # Cancel safety
-            /// Dropping the future gives the connection up.
+            /// Dropping the future drops the connection.
             pub async fn pending_migrations(
                 self,
             ) -> ::ratchet_core::Result<Vec<$crate::Migration>> {
@@ -232,10 +236,10 @@ macro_rules! builder {
                 $crate::in_time(OPERATION, config.settings.deadline, pending).await
             }
 
-            /// Whether the settings can work, as far as that can be said without the database.
+            /// Checks the settings as far as possible without the database.
             ///
             /// # Errors
-            /// `Misconfigured`, with the first setting that cannot.
+            /// `Misconfigured`, with the first invalid setting.
             pub fn check(&self) -> ::ratchet_core::Result<()> {
                 let config = self.clone().into_config();
                 config

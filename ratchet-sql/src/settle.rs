@@ -1,4 +1,4 @@
-//! Ending claims, and hearing from running ones.
+//! Settles claims, and stores the reports of running ones.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,11 +14,11 @@ use crate::lanes::Places;
 use crate::row;
 use crate::store::SqlStore;
 
-/// The longest delay, in milliseconds: far beyond every calendar, and added to a time it is still a
-/// number that the database can hold.
+/// The longest delay, in milliseconds. It is far beyond any calendar, and adding it to a time does
+/// not overflow in the database.
 const LONGEST_DELAY: i64 = i64::MAX / 2;
 
-/// The end of a claim of a job for whose end others wait, or which another transaction held.
+/// A settlement of a job for whose end other jobs wait, or which another transaction held.
 struct Awaited<'a> {
     settlement: &'a Settlement,
     has_lane: bool,
@@ -42,7 +42,7 @@ struct Columns<'a> {
 
 impl<'a> Columns<'a> {
     fn push(&mut self, settlement: &'a Settlement, seq: i64) {
-        // What a requested cancellation makes of it is in the statement.
+        // The statement applies a requested cancellation.
         let effect = settlement.effect(false);
         self.jobs.push(settlement.token.job.as_uuid());
         self.seqs.push(seq);
@@ -66,15 +66,15 @@ impl<'a> Columns<'a> {
 impl<D: Dialect> SqlStore<D> {
     /// Ends the claims of one call.
     ///
-    /// Each statement ends one claim of a job. Several settlements of one job are rare, and then
-    /// their order matters: which was the last to settle the job changes with each. Jobs for whose
-    /// end others wait, in their lane or linked to them or to their batch, are settled after the
-    /// others, in transactions of their own.
+    /// A statement ends at most one claim of each job. Several settlements of one job are rare;
+    /// they run in order, since the job keeps the token of its last settlement. A job is settled
+    /// after the others, in a separate transaction, if other jobs wait for its end: in its lane, or
+    /// linked to it or to its batch.
     pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
         let mut lease = self.lease().await?;
         let mut answers = vec![Fenced::Stale; settlements.len()];
         for mut turn in Settlement::turns(settlements) {
-            // In order of id, so that two calls lock in one order.
+            // In order of id, so that all calls lock in the same order.
             turn.sort_unstable_by_key(|place| settlements[*place].token.job);
             let one_each: Vec<&Settlement> =
                 turn.iter().map(|place| &settlements[*place]).collect();
@@ -123,7 +123,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(found)
     }
 
-    /// Ends claims of jobs that no other transaction holds.
+    /// Ends the claims of those jobs that no other transaction holds.
     async fn end_free(
         &self,
         lease: &mut D::Lease,
@@ -139,8 +139,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(())
     }
 
-    /// Ends claims of jobs for whose end other jobs wait, or which another transaction held. It
-    /// waits for locked jobs, after all others were written, so that no other job waits for them.
+    /// Ends claims of jobs for whose end other jobs wait, or which another transaction held. Waits
+    /// for locked jobs only after all others are written, so that they delay no other job.
     async fn settle_awaited(
         &self,
         lease: &mut D::Lease,
@@ -170,14 +170,14 @@ impl<D: Dialect> SqlStore<D> {
         if let Some(held) = held {
             return Err(held);
         }
-        // Some of them were no longer running.
+        // A concurrent call may have settled some with the same token.
         let settlements: Vec<&Settlement> = awaited.iter().map(|one| one.settlement).collect();
         self.find_settled(lease, &settlements, applied).await?;
         Ok(())
     }
 
-    /// Ends those of these claims whose jobs and lanes no other transaction has locked; the others
-    /// come back.
+    /// Ends those claims whose jobs and lanes no other transaction has locked, and returns the
+    /// others.
     async fn end_together<'a>(
         &self,
         lease: &mut D::Lease,
@@ -205,7 +205,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(later)
     }
 
-    /// Ends a claim whose job or lane another transaction had locked.
+    /// Ends a claim whose job or lane another transaction had locked, waiting for the lock.
     async fn end_alone(
         &self,
         lease: &mut D::Lease,
@@ -219,7 +219,7 @@ impl<D: Dialect> SqlStore<D> {
             .await
     }
 
-    /// Ends claims of jobs whose lanes are locked, and does to others what their ends do.
+    /// Ends claims of jobs whose lanes are locked, and applies the effects on other jobs.
     async fn end_awaited(
         &self,
         lease: &mut D::Lease,
@@ -236,8 +236,9 @@ impl<D: Dialect> SqlStore<D> {
         self.follow_ends(lease, &ended).await
     }
 
-    /// Runs the statement that ends claims and notes which it applied; the jobs that ended, with
-    /// their flags. `followed` says that what their ends do to others is done after it.
+    /// Runs the statement that ends claims, and adds the applied ones to `applied`. Returns the
+    /// jobs that ended, with their flags. `followed` says that the caller then applies the effects
+    /// of their ends on other jobs.
     async fn end_claims(
         &self,
         lease: &mut D::Lease,
@@ -247,7 +248,7 @@ impl<D: Dialect> SqlStore<D> {
     ) -> Result<Vec<(Uuid, JobFlags)>> {
         let mut columns = Columns::default();
         for settlement in settlements {
-            // No claim has a number that the database cannot hold.
+            // No stored claim has a number beyond the database's range.
             if let Ok(seq) = i64::try_from(settlement.token.seq) {
                 columns.push(settlement, seq);
             }
@@ -281,8 +282,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(ended)
     }
 
-    /// Notes those that were settled before with the same token; the tokens of those that run, with
-    /// the flags of their jobs.
+    /// Adds the claims that were settled before with the same token to `applied`. Returns the
+    /// tokens of the running claims of these jobs, with the jobs' flags.
     async fn find_settled(
         &self,
         lease: &mut D::Lease,
@@ -302,7 +303,7 @@ impl<D: Dialect> SqlStore<D> {
         for row in lease.rows(find).await? {
             let settled = row::token(&row, [0, 1, 4, 5])?;
             let running = row::token(&row, [0, 2, 6, 7])?;
-            // 0 is no claim's number: it stands for none.
+            // The number 0 means no claim.
             applied.extend((settled.seq > 0).then_some(settled));
             if running.seq > 0 {
                 awaited.insert(running, row.try_get(3)?);
@@ -311,7 +312,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(awaited)
     }
 
-    /// Keeps what running bodies tell.
+    /// Stores the reports of running bodies.
     pub(crate) async fn keep_reports(&self, reports: &[Report]) -> Result<Vec<Reported>> {
         let told: Vec<(ClaimToken, LastReport<'_>)> =
             Report::last_of_each(reports).into_iter().collect();
@@ -345,8 +346,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(held)
     }
 
-    /// Keeps what claims tell, and notes which of them are held, and whether they are to be
-    /// cancelled.
+    /// Stores the reports of claims. Adds the claims still held to `alive`, each with whether its
+    /// cancellation was requested.
     async fn tell(
         &self,
         lease: &mut D::Lease,
@@ -400,7 +401,7 @@ mod tests {
 
     use super::*;
 
-    /// `settle_jobs` says what a requested cancellation does; it must be what the core says.
+    /// `settle_jobs` implements a requested cancellation, and must agree with the core.
     #[test]
     fn the_statement_knows_what_a_requested_cancellation_does() {
         let (delay, error) = (Duration::from_secs(1), "e".to_owned());

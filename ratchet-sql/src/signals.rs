@@ -1,4 +1,4 @@
-//! [`SignalStore`] on SQL. The rows of the jobs are locked before their signals are changed.
+//! [`SignalStore`] on SQL. Each transaction locks the rows of jobs before it changes their signals.
 
 use async_trait::async_trait;
 use ratchet_core::model::{Delivered, Signal, SignalTarget};
@@ -15,7 +15,7 @@ use crate::store::SqlStore;
 #[async_trait]
 impl<D: Dialect> SignalStore for SqlStore<D> {
     async fn deliver(&self, signal: &Signal) -> Result<Delivered> {
-        // Sent again after a lost answer, it would reach others, or none.
+        // A delivery repeated after a lost answer would reach other jobs, or none.
         self.call_once("deliver", || self.deliver_signal(signal))
             .await
     }
@@ -33,7 +33,7 @@ impl<D: Dialect> SqlStore<D> {
         let delivered = match &signal.target {
             SignalTarget::Key(key) => self.signal_all(&mut lease, key, &signal.payload).await,
             SignalTarget::Job(job) => self.signal_one(&mut lease, *job, &signal.payload).await,
-            // A target that this version does not know is no job.
+            // Of a kind that this version does not know.
             _ => Ok(Delivered::NotFound),
         };
         lease.end(delivered).await
@@ -97,7 +97,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(Delivered::NotWaiting(state))
     }
 
-    /// Delivers to those of these jobs, which are locked, that wait; who they were, in order of id.
+    /// Delivers the payload to those of these locked jobs that wait, and returns them in order of
+    /// id.
     async fn take_signals(
         &self,
         lease: &mut D::Lease,
@@ -142,7 +143,8 @@ impl<D: Dialect> SqlStore<D> {
         lease.end(failed).await
     }
 
-    /// Fails those of these jobs that still wait in vain; who they were, in order of id.
+    /// Fails those of these jobs that still wait for an overdue signal, and returns them in order
+    /// of id.
     async fn fail_waiting(&self, lease: &mut D::Lease, jobs: &[Uuid]) -> Inner<Vec<JobId>> {
         let sql = self.sql();
         let mut flags = Vec::with_capacity(jobs.len());

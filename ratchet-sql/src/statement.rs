@@ -9,15 +9,14 @@ use crate::dialect::Dialect;
 /// A statement on the tables of one schema.
 pub struct Statement<D> {
     text: Arc<str>,
-    /// How many parameters it has.
+    /// The number of parameters.
     parameters: usize,
     dialect: PhantomData<fn() -> D>,
 }
 
 impl<D: Dialect> Statement<D> {
-    /// Builds a statement from its text in the file and from the text to run. The parameters are
-    /// counted in the former: the name of a schema, which may contain anything, is only in the
-    /// latter.
+    /// Builds a statement from its text in the file and from the text to run. Counts the parameters
+    /// in the former, because the latter has the name of the schema, which may contain anything.
     #[must_use]
     pub fn new(file: &str, text: String) -> Self {
         Self {
@@ -27,14 +26,13 @@ impl<D: Dialect> Statement<D> {
         }
     }
 
-    /// Returns the statement to be bound and run.
+    /// Returns a query with nothing bound yet.
     #[must_use]
     pub fn query(&self) -> D::Query {
         D::query(self.text(), self.parameters)
     }
 
-    /// Returns the text. Nothing in it comes from outside but the name of the schema, which is
-    /// quoted.
+    /// Returns the text. The quoted name of the schema is the only outside input in it.
     #[must_use]
     pub fn text(&self) -> &Arc<str> {
         #[cfg(feature = "mutants")]
@@ -43,7 +41,7 @@ impl<D: Dialect> Statement<D> {
     }
 }
 
-/// Returns the highest number of a parameter, or 0 if there is none.
+/// Returns the highest parameter number, or 0 without parameters.
 fn highest_parameter(text: &str, prefix: &str) -> usize {
     let after_prefix = text.split(prefix).skip(1);
     let numbers = after_prefix.filter_map(|rest| {
@@ -69,31 +67,32 @@ impl<D> fmt::Debug for Statement<D> {
     }
 }
 
-/// The statements of a dialect that the shared store does not run, or runs only if there are any.
+/// The statements of a dialect beyond the shared ones. The shared store runs those that a method
+/// here returns.
 pub trait OwnStatements<D>: fmt::Debug + Send + Sync + 'static {
-    /// Waits for the claims that are going on, in the transaction that pauses a queue.
+    /// Waits for the claims in progress, in the transaction that pauses a queue.
     fn await_claims(&self) -> Option<&Statement<D>> {
         None
     }
 
-    /// Waits for the nodes that join, in the transaction in which a node does.
+    /// Waits for other nodes that are joining, in the transaction in which a node joins.
     fn await_nodes(&self) -> Option<&Statement<D>> {
         None
     }
 
-    /// Stores a single job for less than the statement for many.
+    /// Stores a single job at less cost than the statement for many.
     fn enqueue_job(&self) -> Option<&Statement<D>> {
         None
     }
 
-    /// Reads the tags of jobs, where `get_jobs` returns none.
+    /// Reads the tags of jobs, if `get_jobs` does not return them.
     fn tags_of(&self) -> Option<&Statement<D>> {
         None
     }
 }
 
-/// Lists the statements of a dialect, by file: the shared ones are here, and the dialect gives its
-/// own, for all files in the same order.
+/// Lists the statements of a dialect by file. The dialect lists its own ones; it must name all
+/// files, in the order of the shared statements.
 ///
 /// ```text
 /// ratchet_sql::dialect_statements! { Postgres;
@@ -103,8 +102,8 @@ pub trait OwnStatements<D>: fmt::Debug + Send + Sync + 'static {
 /// }
 /// ```
 ///
-/// The macro makes what [`statements!`](crate::statements) makes; `Own`, the dialect's own
-/// statements; and `load`, which makes the [`Statements`] of a dialect.
+/// The macro defines what [`statements!`](crate::statements) defines; `Own`, the dialect's own
+/// statements; and `load`, which builds the dialect's [`Statements`].
 #[macro_export]
 macro_rules! dialect_statements {
     ($dialect:ident; $($own:tt)*) => {
@@ -112,7 +111,7 @@ macro_rules! dialect_statements {
     };
 }
 
-/// The list of the shared statements, and what is made of it.
+/// Lists the shared statements, and expands the list.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! shared_statements {
@@ -172,7 +171,7 @@ macro_rules! shared_statements {
             $($(pub(crate) $own: $crate::Statement<$dialect>,)*)*
         }
 
-        /// Makes every statement of its name and its text in the file.
+        /// Builds all statements; `make` gets the name and the text in the file of each.
         pub(crate) fn load(
             make: impl FnMut(&'static str, &'static str) -> $crate::Statement<$dialect>,
         ) -> $crate::Statements<$dialect> {

@@ -1,4 +1,4 @@
-//! The store: connections, and repetition after one was lost.
+//! The store: its connections, and the repetition of calls after a lost connection.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::order;
 use crate::routes::Routes;
 use crate::statement::Statements;
 
-/// Ratchet's tables in a schema of a database. A dialect's crate wraps it in a store of its own.
+/// Ratchet's tables in a schema of a database. A dialect's crate wraps it in its own store type.
 ///
 /// Clones share the connections.
 pub struct SqlStore<D: Dialect>(Arc<Inside<D>>);
@@ -30,8 +30,8 @@ struct Inside<D: Dialect> {
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Opens a store, whose tables must exist, and reads the routes. `version` is that of the
-    /// server, and `deadline` how long a call may take.
+    /// Opens a store, whose tables must exist, and reads the routes. `version` is the server's, and
+    /// `deadline` limits each call.
     ///
     /// # Errors
     /// If the routes cannot be read.
@@ -93,7 +93,7 @@ impl<D: Dialect> SqlStore<D> {
         self.0.deadline
     }
 
-    /// Whether the other is this store or a clone of it.
+    /// Returns whether `other` is this store or a clone of it.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -102,8 +102,8 @@ impl<D: Dialect> SqlStore<D> {
     /// Takes a connection for jobs.
     ///
     /// # Errors
-    /// `Timeout` if none was free in time, `Unavailable` if the store is closed or a new one cannot
-    /// be made.
+    /// `Timeout` if none was free in time, `Unavailable` if the store is closed or a new connection
+    /// cannot be opened.
     pub async fn lease(&self) -> Inner<D::Lease> {
         self.0.connections.lease().await
     }
@@ -111,7 +111,7 @@ impl<D: Dialect> SqlStore<D> {
     /// Takes the connection of heartbeats and locks.
     ///
     /// # Errors
-    /// `Unavailable` if the store is closed or a new one cannot be made.
+    /// `Unavailable` if the store is closed or a new connection cannot be opened.
     pub async fn live(&self) -> Inner<D::Lease> {
         if self.0.connections.is_closed() {
             return Err(Failure::closed());
@@ -134,8 +134,8 @@ impl<D: Dialect> SqlStore<D> {
             .map_err(|failure| failure.during(operation))
     }
 
-    /// As [`call`](Self::call), for work whose second answer would not be the first: it is repeated
-    /// only if the server rolled it back.
+    /// Runs `work` as [`call`](Self::call) does, but repeats it only if the server rolled it back:
+    /// for work whose repetition would give another answer.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -172,7 +172,7 @@ impl<D: Dialect> SqlStore<D> {
                 Ok(done) => return Ok(done),
                 Err(failure) => failure,
             };
-            // A server that refuses all writes would refuse a second try as well.
+            // A server that refuses all writes would refuse a second try too.
             let repeatable = failure.loss != Loss::ReadOnly && repeat(failure.loss);
             if let Err(kind) = repeats.failed(failure.kind, repeatable) {
                 failure.kind = kind;
@@ -181,8 +181,8 @@ impl<D: Dialect> SqlStore<D> {
         }
     }
 
-    /// Does work within the deadline, once: for what does not come through the door of the core,
-    /// such as a statement in a transaction of the application.
+    /// Runs `work` once, within the deadline. For calls that do not come through the core's
+    /// `Checked`, such as a statement in a transaction of the application.
     ///
     /// # Errors
     /// Those of `work`, and `Timeout` after the deadline.
@@ -199,21 +199,22 @@ impl<D: Dialect> SqlStore<D> {
         CallPolicy::within(self.0.deadline)
     }
 
-    /// For a call that has had no answer within the deadline.
+    /// Drops the idle connections, and returns the failure of a call without an answer within the
+    /// deadline.
     #[must_use]
     pub fn too_late(&self) -> Failure {
         self.drop_idle();
         too_late(self.0.deadline)
     }
 
-    /// Drops the idle connections: the network may have fallen silent, and each would cost a
-    /// deadline.
+    /// Drops the idle connections. The network may have dropped them silently, and each would cost
+    /// a deadline.
     pub fn drop_idle(&self) {
         self.0.connections.drop_idle();
     }
 
-    /// Reads up to `limit` rows whose name, which is in `column`, is greater than `after`, in the
-    /// order of the bytes of names. `list` is the statement for a name and a number of rows.
+    /// Reads up to `limit` rows whose name is greater than `after`, in byte order. The names are in
+    /// `column`. `list` builds the statement for a name and a number of rows.
     pub(crate) async fn named(
         &self,
         lease: &mut D::Lease,
@@ -254,7 +255,7 @@ impl<D: Dialect> Clone for SqlStore<D> {
 }
 
 impl<D: Dialect> fmt::Debug for SqlStore<D> {
-    /// Without how connections are made: that has the password.
+    /// Omits the connections, whose settings include the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqlStore")
             .field("backend", &D::BACKEND)
@@ -264,7 +265,7 @@ impl<D: Dialect> fmt::Debug for SqlStore<D> {
     }
 }
 
-/// The failure of a call that had no answer within this deadline.
+/// Builds the failure of a call that had no answer within this deadline.
 #[must_use]
 pub fn too_late(deadline: Duration) -> Failure {
     Failure::new(
@@ -273,9 +274,9 @@ pub fn too_late(deadline: Duration) -> Failure {
     )
 }
 
-/// Implements [`Store`](ratchet_core::store::Store) for a type that has diagnostics of its own. The
-/// others are methods of the type: one returns its [`SqlStore`], one its coordinator, and one
-/// closes it.
+/// Implements [`Store`](ratchet_core::store::Store) for a type that implements diagnostics and
+/// transactions itself. The other arguments are methods of the type: one returns its [`SqlStore`],
+/// one its coordinator, and one closes it.
 #[macro_export]
 macro_rules! store {
     ($store:ty, $shared:ident, $coordinator:ident, $close:ident) => {

@@ -1,4 +1,4 @@
-//! The types that columns are read as.
+//! The types that columns can be read as.
 
 use ratchet_core::model::JobFlags;
 use uuid::Uuid;
@@ -11,7 +11,7 @@ pub trait Value<'r>: Sized {
     /// Reads the column of a row.
     ///
     /// # Errors
-    /// As the methods of [`Row`]; and `Corrupt` if the value is missing and the type is no
+    /// Those of the methods of [`Row`]; and `Corrupt` if the value is NULL and the type is not an
     /// `Option`.
     fn read<R: Row>(row: &'r R, column: usize) -> Result<Self>;
 }

@@ -15,7 +15,7 @@ use crate::store::SqlStore;
 #[async_trait]
 impl<D: Dialect> VersionStore for SqlStore<D> {
     async fn bump(&self, namespace: &Name, guard: Option<&Guard>) -> Result<Guarded<u64>> {
-        // Twice is harmless but for those who count.
+        // A second bump would be harmless, except to callers that count.
         self.call_once("bump", || self.bump_version(namespace, guard))
             .await
     }

@@ -1,4 +1,4 @@
-//! Storing jobs inside a transaction of the application.
+//! Stores jobs inside a transaction of the application.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,43 +11,44 @@ use crate::enqueue::need_more_than_an_insert;
 use crate::failure::{Failure, Result};
 use crate::store::SqlStore;
 
-/// How often an enqueue is tried that lost a race, or whose routes are missing.
+/// The most tries of an enqueue that loses races or whose routes are missing.
 const TRIES: u32 = 5;
 
-/// A connection in a transaction of the application, in which a failed enqueue takes back what it
-/// wrote.
+/// A connection in a transaction of the application, with a savepoint to which a failed enqueue
+/// rolls back.
 pub trait Savepoint<D: Dialect>: Run<D> {
-    /// Whether jobs that one insert stores need a savepoint, too.
+    /// Whether jobs that need only one insert need a savepoint, too.
     const ALWAYS: bool;
 
-    /// Whether the transaction can go on after this failure, once what came after the savepoint is
-    /// taken back.
+    /// Returns whether the transaction can continue after this failure once it has been rolled back
+    /// to the savepoint.
     fn survives(failure: &Failure) -> bool;
 
     /// Sets the savepoint.
     fn save(&mut self) -> impl Future<Output = Result<()>> + Send;
 
-    /// Forgets the savepoint, and keeps what came after it.
+    /// Releases the savepoint, and keeps what was written after it.
     fn release(&mut self) -> impl Future<Output = Result<()>> + Send;
 
-    /// Takes back what came after the savepoint, and forgets it.
+    /// Rolls back to the savepoint, and releases it.
     fn roll_back(&mut self) -> impl Future<Output = Result<()>> + Send;
 }
 
 impl<D: Dialect> SqlStore<D> {
     /// Stores the jobs of one call inside a transaction of the application.
     ///
-    /// An enqueue that loses a race is repeated, since the application cannot know that it may.
-    /// After a `Timeout` the transaction must be rolled back. Where the server still answers,
-    /// within the same time again, what was written after the savepoint is taken back before, so
-    /// that no part of the jobs can be committed by mistake.
+    /// Repeats an enqueue that loses a race, since the application cannot know whether it may.
+    /// After a `Timeout` the application must roll back the transaction. Before that error returns,
+    /// the store rolls back to the savepoint, if the server answers within the same time again.
+    /// So no part of the jobs can be committed by mistake.
     ///
     /// # Errors
-    /// `Invalid`, after which the transaction can go on; `Contention` if every try lost a race;
+    /// `Invalid`, after which the transaction can continue; `Contention` if every try lost a race;
     /// `Timeout` after the deadline; and failures of the database.
     ///
     /// # Cancel safety
-    /// Dropped, it may have written a part of the jobs: the transaction must be rolled back.
+    /// If the future is dropped, it may have written part of the jobs: the application must roll
+    /// back the transaction.
     pub async fn enqueue_within<S: Savepoint<D>>(
         &self,
         on: &mut S,
@@ -92,7 +93,7 @@ impl<D: Dialect> SqlStore<D> {
         self.try_within(on, jobs, saves, saved).await
     }
 
-    /// Tries once. `saved` is set while what was written can be taken back.
+    /// Tries once. `saved` is set while there is a savepoint to roll back to.
     async fn try_within<S: Savepoint<D>>(
         &self,
         on: &mut S,

@@ -1,12 +1,14 @@
--- Ratchet's tables, all in one schema. Times are milliseconds since 1970, durations are
--- milliseconds unless the name says otherwise. The checks keep out what no reader could read.
+-- Ratchet's tables, all in one schema. Times are in milliseconds since 1970, and durations in
+-- milliseconds unless the name says otherwise. The checks reject values that no reader could
+-- decode.
 
--- The distinct (queue, kind, capability, permit), so that a job carries one small number for them.
--- Rows are never changed or deleted: every process caches them. '' is no capability, and no permit. An
--- id is one more than the largest, so ids are committed in their order and the largest says what is new.
--- A process that keeps routes in memory proves with the number and the stamp of one route that it
--- still talks to the database it read them from: a restored one, or one that took over, may have
--- given the number to another route, and never the stamp.
+-- The distinct (queue, kind, capability, permit), so that a job stores one small id for them.
+-- Rows never change and are never deleted, since every process caches them. '' means no capability
+-- or no permit. A new id is one more than the largest, so ids commit in order and the largest
+-- reveals new routes. A process that caches routes uses the id and the stamp of one route to prove
+-- that it still
+-- talks to the same database: after a restore or a failover, another route may have the id, but
+-- never the stamp.
 CREATE TABLE {schema}.routes (
     id         integer PRIMARY KEY,
     queue      text NOT NULL,
@@ -18,13 +20,13 @@ CREATE TABLE {schema}.routes (
     UNIQUE (queue, kind, capability, permit)
 );
 
--- What changes while a job lives, and nothing else: claims and settlements rewrite this row.
+-- The columns of a job that change, since claims and settlements rewrite this row.
 -- state: 0 pending, 1 blocked, 2 paused, 3 running, 4 succeeded, 5 failed, 6 cancelled.
--- flags: 1 the job has a unique key, 2 it has a timeout or a stall timeout, 4 it has a lane, 8 it waits
--- for others or for a signal, 16 others were linked to it, 32 it is in a batch, 64 it has tags, 128 its
--- route names a permit.
--- claimed_at, last_report, node and cancel_requested are those of the present claim if the job is
--- running, and otherwise left over from the last one. ran_for_us is of the claim that succeeded.
+-- flags: 1 has a unique key, 2 has a timeout or a stall timeout, 4 has a lane, 8 waits for other
+-- jobs or for a signal, 16 has children, 32 is in a batch, 64 has tags, 128 its route names a
+-- permit. claimed_at, last_report, node and cancel_requested belong to the current claim if the job
+-- is running, and otherwise remain from the last one. ran_for_us belongs to the claim that
+-- succeeded.
 CREATE TABLE {schema}.jobs (
     id               uuid NOT NULL,
     run_at           bigint NOT NULL,
@@ -45,9 +47,10 @@ CREATE TABLE {schema}.jobs (
     node             uuid
 );
 
--- What is fixed at the enqueue; the id is the job's. Appended once, then only read.
--- retry: none means exactly 10 attempts, exponential from 1 s to 5 min, 25 % jitter.
--- recurring and slot: the definition that made the job, and the slot; a job made out of turn has none.
+-- The data of a job that the enqueue fixes; the id is the job's. Inserted once, then only read.
+-- retry: NULL means exactly 10 attempts, exponential from 1 s to 5 min, 25 % jitter.
+-- recurring and slot: the definition that created the job, and the slot, which a job that was
+-- triggered out of turn does not have.
 -- payload_version: the version of the payload's form; NULL means 1.
 CREATE TABLE {schema}.job_data (
     id              uuid NOT NULL,
@@ -65,7 +68,7 @@ CREATE TABLE {schema}.job_data (
     payload_version integer
 );
 
--- What bodies leave behind; only jobs that left something have a row.
+-- The data that bodies store; only jobs with such data have a row.
 CREATE TABLE {schema}.job_notes (
     job        uuid NOT NULL,
     percent    smallint,
@@ -75,8 +78,8 @@ CREATE TABLE {schema}.job_notes (
     last_error text
 );
 
--- The ended claims of each job but the one that succeeded: nothing comes after it, so the row in
--- jobs remembers it.
+-- The ended claims of each job, except the one that succeeded: it is the last, so the row in jobs
+-- holds it.
 -- outcome: 1 retried, 2 failed, 3 snoozed, 4 released, 5 cancelled, 6 lost.
 CREATE TABLE {schema}.attempts (
     job        uuid NOT NULL,
@@ -89,35 +92,35 @@ CREATE TABLE {schema}.attempts (
     error      text
 );
 
--- The unfinished job that has a unique key.
+-- The unfinished job that holds each unique key.
 CREATE TABLE {schema}.unique_keys (
     key text COLLATE "C" NOT NULL,
     job uuid NOT NULL
 );
 
--- Who first had an idempotency key; rows outlive their jobs.
+-- The first job of each idempotency key. Rows outlive their jobs.
 CREATE TABLE {schema}.idempotency_keys (
     key         text COLLATE "C" NOT NULL,
     job         uuid NOT NULL,
     reserved_at bigint NOT NULL
 );
 
--- The tags of jobs. Jobs that have some have 64 in jobs.flags, so that the others are never looked
--- up here.
+-- The tags of jobs. Jobs with tags have 64 in jobs.flags, so that others are never looked up here.
 CREATE TABLE {schema}.job_tags (
     job uuid NOT NULL,
     tag text COLLATE "C" NOT NULL
 );
 
--- The lanes that have unfinished jobs, and the last sequence each gave. An emptied lane has no row.
--- A call that changes which jobs are unfinished in a lane locks its row first.
+-- The lanes that have unfinished jobs, each with its last sequence number. An empty lane has no
+-- row. A call that adds unfinished jobs to a lane or removes them locks its row first.
 CREATE TABLE {schema}.lanes (
     last_seq bigint NOT NULL,
     queue    text COLLATE "C" NOT NULL,
     lane     text COLLATE "C" NOT NULL
 );
 
--- The unfinished jobs of lanes: that with the lowest sequence is the head, the others are blocked.
+-- The unfinished jobs of lanes: the one with the lowest sequence number is the head, the others are
+-- blocked.
 CREATE TABLE {schema}.lane_jobs (
     job   uuid NOT NULL,
     seq   bigint NOT NULL,
@@ -131,8 +134,8 @@ CREATE TABLE {schema}.paused_queues (
 );
 
 -- status: 0 joining, 1 active, 2 draining, 3 left, 4 dead.
--- kinds: those that the node runs, one a line; NULL if it does not say. totals: what it has done since it
--- was built, one JSON text.
+-- kinds: the kinds that the node runs, one per line; NULL if it does not report them. totals: the
+-- node's notes for operators, such as its totals since it was built, as JSON.
 CREATE TABLE {schema}.nodes (
     node       uuid NOT NULL PRIMARY KEY,
     label      text NOT NULL,
@@ -151,15 +154,15 @@ CREATE TABLE {schema}.nodes (
     totals       text
 );
 
--- Version tokens. Rows are never deleted, since a version must grow for ever.
+-- Version tokens. Rows are never deleted, since a version must grow forever.
 CREATE TABLE {schema}.versions (
     namespace text COLLATE "C" NOT NULL PRIMARY KEY,
     version   bigint NOT NULL
 );
 
--- Rows are never deleted, since a fence must grow for ever.
--- session_pid, session_start: of a lock that ends with the session of its holder, the process of that
--- session and when it began, in microseconds since 1970. Both are none for a lock that only time ends.
+-- Rows are never deleted, since a fence must grow forever.
+-- session_pid, session_start: for a lock that ends with its holder's session, the process of that
+-- session and its start in microseconds since 1970. Both are NULL for a lock that only expires.
 CREATE TABLE {schema}.locks (
     name       text COLLATE "C" NOT NULL PRIMARY KEY,
     owner      text NOT NULL,
@@ -169,17 +172,17 @@ CREATE TABLE {schema}.locks (
     session_start bigint
 );
 
--- How many jobs that need a resource may run at once. Rows are never deleted: routes name them.
--- The holders of permits are not stored: they are the running jobs. A claim of jobs that need one
--- locks its row first.
+-- The most jobs that may hold each resource at once. Rows are never deleted, since routes name
+-- them. The holders of permits are the running jobs and are not stored. A claim of jobs that need a
+-- resource locks its row first.
 CREATE TABLE {schema}.permits (
     resource text COLLATE "C" NOT NULL PRIMARY KEY,
     max_held bigint NOT NULL CHECK (max_held >= 0)
 );
 
--- The theoretical arrival time of each rate's next start, in microseconds since 1970; a row whose
--- time has passed is as good as none. granted says what the last write of the row was for: a start,
--- or another rate that made the time an earlier one.
+-- The theoretical arrival time of each rate's next start, in microseconds since 1970. A row whose
+-- time has passed is equivalent to no row. granted: whether the last write granted a start, or only
+-- moved the time back because the rate had changed.
 CREATE TABLE {schema}.rates (
     key     text COLLATE "C" NOT NULL PRIMARY KEY,
     tat     bigint NOT NULL,
@@ -187,8 +190,8 @@ CREATE TABLE {schema}.rates (
 );
 
 -- Recurring definitions.
--- definition: JSON; schedule, bounds, policies and what its jobs have in common.
--- revision: grows with every change, claim and firing. claimed_until: others leave it alone until then.
+-- definition: JSON with the schedule, bounds, policies and the settings that its jobs share.
+-- revision: grows with every change, claim and firing. claimed_until: when the claim expires.
 CREATE TABLE {schema}.recurring (
     name          text COLLATE "C" NOT NULL PRIMARY KEY,
     incarnation   uuid NOT NULL,
@@ -203,7 +206,7 @@ CREATE TABLE {schema}.recurring (
     claimed_until bigint
 );
 
--- What each job waits for, in the order in which it was given.
+-- The parents that each job waits for, in the order given.
 -- kind: 0 the parent is a job, 1 it is a batch. state: 0 open, 1 met, 2 unmet.
 CREATE TABLE {schema}.links (
     child     uuid NOT NULL,
@@ -214,8 +217,8 @@ CREATE TABLE {schema}.links (
     condition text NOT NULL
 );
 
--- The counts of the batches; ended_at is NULL until a batch has ended. A call that counts children
--- locks the row, and then looks for the jobs that wait for the batch.
+-- The batches with their counts; ended_at is NULL until a batch has ended. A call that counts
+-- children locks the row, and then looks for the jobs that wait for the batch.
 CREATE TABLE {schema}.batches (
     id         uuid NOT NULL,
     total      bigint NOT NULL DEFAULT 0,
@@ -234,8 +237,8 @@ CREATE TABLE {schema}.batch_jobs (
     counted boolean NOT NULL DEFAULT false
 );
 
--- What signals jobs wait for.
--- state: 0 the job waits, 1 it came, 2 the job has ended without it.
+-- The signals that jobs wait for.
+-- state: 0 the job waits, 1 the signal was delivered, 2 the job has ended without it.
 CREATE TABLE {schema}.signals (
     job          uuid NOT NULL,
     timeout      bigint NOT NULL,
@@ -246,8 +249,8 @@ CREATE TABLE {schema}.signals (
     payload      text
 );
 
--- Finished jobs that were moved out of the way, each as one document; the other columns are what
--- they are found by. Nothing but the archive's own statements reads or writes it.
+-- Archived finished jobs, each as one document; the other columns serve to find it. Only the
+-- archive's own statements read or write this table.
 CREATE TABLE {schema}.archive (
     id          uuid NOT NULL,
     finished_at bigint NOT NULL,
@@ -258,10 +261,10 @@ CREATE TABLE {schema}.archive (
     document    text NOT NULL
 );
 
--- A prepared statement's plan is made once. Made while a table is a single page, it reads the whole
--- table, and keeps doing so until the next ANALYZE, however fast the table fills. The planner looks
--- at the real number of pages: 128 empty ones in each table that loops look things up in (1 MiB
--- each), which VACUUM must not cut off, make every such plan use the index from the first day on.
+-- The server plans a prepared statement once. Planned while a table has a single page, it reads the
+-- whole table, and continues to until the next ANALYZE, however fast the table fills. The planner
+-- uses the real number of pages. So each table that loops look rows up in gets 128 empty pages (1
+-- MiB), which VACUUM must not truncate; then every such plan uses the index from the start.
 ALTER TABLE {schema}.jobs SET (fillfactor = 10, vacuum_truncate = off);
 INSERT INTO {schema}.jobs (id, run_at, created_at, route, state, priority)
 SELECT '00000000-0000-0000-0000-000000000000', 0, 0, 0, 6, 0 FROM generate_series(1, 800);
@@ -326,8 +329,8 @@ SELECT '00000000-0000-0000-0000-000000000000', 0, 0, repeat(' ', 600)
 FROM generate_series(1, 128);
 DELETE FROM {schema}.signals;
 
--- Room on each page for the new version of a row; and a vacuum that comes by rows changed, not by
--- the share of the table that changed, and does not pause: dead rows are what slows a queue down.
+-- Leave room on each page for new row versions. Vacuum after a number of changed rows, not a share
+-- of the table, and without pauses, because dead rows slow a queue down.
 ALTER TABLE {schema}.jobs SET (
     fillfactor = 75,
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
@@ -360,7 +363,7 @@ ALTER TABLE {schema}.links SET (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
     autovacuum_vacuum_cost_delay = 0
 );
--- A row is changed whenever children of its batch end: it stays on its page if it has room.
+-- A row changes whenever children of its batch end, and stays on its page if there is room.
 ALTER TABLE {schema}.batches SET (
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
@@ -376,7 +379,7 @@ ALTER TABLE {schema}.signals SET (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
     autovacuum_vacuum_cost_delay = 0
 );
--- A handful of rows, changed all the time: they stay on their page if it has room.
+-- A few rows that change all the time, and stay on their page if there is room.
 ALTER TABLE {schema}.nodes SET (fillfactor = 50);
 ALTER TABLE {schema}.locks SET (fillfactor = 50);
 ALTER TABLE {schema}.versions SET (fillfactor = 50);
@@ -407,15 +410,15 @@ ALTER TABLE {schema}.batches ADD CONSTRAINT batches_pkey PRIMARY KEY (id);
 ALTER TABLE {schema}.batch_jobs ADD CONSTRAINT batch_jobs_pkey PRIMARY KEY (job);
 ALTER TABLE {schema}.signals ADD CONSTRAINT signals_pkey PRIMARY KEY (job);
 
--- The claim order inside one route and priority; finished and running jobs are not on it.
+-- The claim order within one route and priority, for pending jobs only.
 CREATE INDEX jobs_claim ON {schema}.jobs (route, priority, run_at, id) WHERE state = 0;
 -- The running jobs: for reclaim, and for heartbeats, which list the claims of their node.
 CREATE INDEX jobs_running ON {schema}.jobs (node) WHERE state = 3;
--- The holders of permits, which are counted by route. Other jobs pay nothing for it.
+-- The holders of permits, counted by route. It costs nothing for other jobs.
 CREATE INDEX jobs_permits ON {schema}.jobs (route) WHERE state = 3 AND flags & 128 <> 0;
--- The finished jobs, the longest finished first: for purges and for listings of dead letters.
+-- The finished jobs, the longest finished first: for purges and lists of dead letters.
 CREATE INDEX jobs_finished ON {schema}.jobs (state, finished_at) WHERE state >= 4;
--- Blocked and paused jobs, which no other index has.
+-- Blocked and paused jobs, which are in no other partial index.
 CREATE INDEX jobs_waiting ON {schema}.jobs (id) WHERE state IN (1, 2);
 -- The order of each lane.
 CREATE UNIQUE INDEX lane_jobs_order ON {schema}.lane_jobs (queue, lane, seq);
@@ -423,18 +426,18 @@ CREATE UNIQUE INDEX lane_jobs_order ON {schema}.lane_jobs (queue, lane, seq);
 CREATE INDEX job_tags_of_job ON {schema}.job_tags (job, tag);
 -- The archived jobs, the longest finished first.
 CREATE INDEX archive_finished ON {schema}.archive (finished_at, id);
--- The definitions whose slots come, in that order.
+-- The active definitions, in order of their next slot.
 CREATE INDEX recurring_due ON {schema}.recurring (next_fire, name)
 WHERE NOT paused AND next_fire IS NOT NULL;
 -- The definitions that are claimed.
 CREATE INDEX recurring_claimed ON {schema}.recurring (claimed_until) WHERE claimed_until IS NOT NULL;
 -- The children of each parent.
 CREATE INDEX links_parent ON {schema}.links (parent, child);
--- Who still waits for a parent, which may have had very many children.
+-- The children that still wait for a parent, which may have had very many children.
 CREATE INDEX links_open ON {schema}.links (parent, child) WHERE state = 0;
 -- The ended batches, the longest ended first: for purges.
 CREATE INDEX batches_ended ON {schema}.batches (ended_at, id) WHERE ended_at IS NOT NULL;
 CREATE INDEX batch_jobs_batch ON {schema}.batch_jobs (batch, job);
 CREATE INDEX signals_key ON {schema}.signals (key, state, job);
--- The signals that are waited for, the first to be missed first.
+-- The signals that jobs wait for, the earliest deadline first.
 CREATE INDEX signals_deadline ON {schema}.signals (deadline, job) WHERE state = 0;

@@ -1,4 +1,4 @@
-//! Transactions of the application, as the store's trait takes them.
+//! Enqueues jobs inside transactions of the application.
 
 use futures_util::future::BoxFuture;
 use ratchet_core::Result;
@@ -25,44 +25,46 @@ impl AppTransaction<PostgresStore> for PgConnection {
 }
 
 impl TransactionStore for PostgresStore {
-    /// Stores jobs inside a transaction of the caller's, on the caller's own connection to the same
-    /// database: they are there if and when the transaction commits, and if it rolls back there is
-    /// no trace of them. A `Transaction` of the driver can be given as `&mut *tx`.
+    /// Stores jobs inside the caller's transaction, on the caller's own connection to the same
+    /// database. The jobs exist once the transaction commits; if it rolls back, no trace of them
+    /// remains. Pass a `Transaction` of the driver as `&mut *tx`.
     ///
-    /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold.
-    /// If jobs with keys
-    /// lose a race, that part alone is rolled back, to a savepoint, and tried again.
+    /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold. If jobs
+    /// with keys lose a race, the store rolls back to a savepoint and tries again.
     ///
-    /// The lanes of jobs that have one are locked until the transaction ends: others that enqueue
-    /// into them wait, and so do the ends of their heads. Keep such transactions short, and if they
-    /// enqueue more than once, go through the lanes in one order, or two of them may deadlock.
+    /// The lanes of jobs stay locked until the transaction ends. Other enqueues into these lanes
+    /// wait for it, and so do the ends of the lanes' heads. Keep such transactions short. If they
+    /// enqueue more than once, use the lanes in one order, or two of them may deadlock.
     ///
-    /// So are the stored jobs and the batches that new jobs wait for, and the batches that they
-    /// join: their ends, their reports (progress, checkpoints, signs of life), and the ends of
-    /// other children of these batches wait for the transaction, and with them what the same node
-    /// settles and reports meanwhile. So keep the transaction far shorter than the deadlines of the
-    /// store and the stall timeouts of jobs; and a body that adds jobs which wait for itself must
-    /// not report anything before it commits: it would wait for itself.
+    /// The stored jobs and batches that new jobs wait for stay locked too, as do the batches that
+    /// new jobs join. The ends and reports (progress, checkpoints, signs of life) of these jobs and
+    /// the ends of other children of these batches wait for the transaction, along with what the
+    /// same node settles and reports at that time. So keep the transaction far shorter than the
+    /// store's deadline and the jobs' stall timeouts. A body that adds jobs which wait for itself
+    /// must not report anything before it commits, or it waits for itself.
     ///
-    /// Once the transaction commits, and only then, the nodes that poll the queues of jobs that are
-    /// due at once are woken up, unless wakeups are off
-    /// ([`Builder::wakeups`](crate::Builder::wakeups)): PostgreSQL keeps one notification for each
-    /// such queue until then. Commits that notify wait for each other, one at a time in the whole
-    /// server, which costs an application with many small transactions most of their rate; without
-    /// `wake` ([`Client::with_wakes`](ratchet_core::Client::with_wakes)) there are none.
+    /// The commit wakes up the nodes that poll the queues of jobs that are due at once, unless
+    /// wakeups are off ([`Builder::wakeups`](crate::Builder::wakeups)): PostgreSQL keeps one
+    /// notification for each such queue until then. Commits that notify run one at a time in the
+    /// whole server, which costs an application with many small transactions most of its rate.
+    /// Without `wake` ([`Client::with_wakes`](ratchet_core::Client::with_wakes)) there are no
+    /// notifications.
     ///
     /// # Errors
-    /// `Invalid`, after which the transaction can go on; `Contention` if the snapshot of a
-    /// `REPEATABLE READ` transaction is older than the first job of a queue and kind, or a key was
-    /// lost to others again and again: begin the transaction again; `Misconfigured` if there is no
-    /// transaction but jobs have keys, lanes, links, batches or signals, `Unavailable` if the store
-    /// is closed, or a failure of the database, after which the transaction can only be rolled
-    /// back. `Timeout` after the deadline, or twice that where the server does not answer: roll
-    /// back then, too.
+    /// - `Invalid`, after which the transaction can continue.
+    /// - `Contention` if the snapshot of a `REPEATABLE READ` transaction is older than the first
+    ///   job of a queue and kind, or if every try lost a race for a key: begin the transaction
+    ///   again.
+    /// - `Misconfigured` if there is no transaction but jobs have keys, lanes, links, batches or
+    ///   signals.
+    /// - `Unavailable` if the store is closed.
+    /// - A failure of the database, after which the transaction can only be rolled back.
+    /// - `Timeout` after the deadline, or after twice the deadline if the server does not answer:
+    ///   roll back then, too.
     ///
     /// # Cancel safety
-    /// Dropped, it may have written a part of the jobs into the transaction, which must be rolled
-    /// back.
+    /// If the future is dropped, it may have written part of the jobs into the transaction, which
+    /// must then be rolled back.
     fn enqueue_on<'a>(
         &'a self,
         connection: AppConnection<'a>,

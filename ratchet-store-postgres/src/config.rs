@@ -1,4 +1,4 @@
-//! Where the database is and how it is used.
+//! The settings of the store: where the database is and how to use it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -68,58 +68,59 @@ impl Builder {
         }
     }
 
-    /// Connects past a pooler to the same database, with this URL: for heartbeats and locks, for
-    /// migrations, and for wakeups. Where the other URL or the pool leads to PgBouncer in
-    /// transaction mode, wakeups need it, since no session can listen through that; heartbeats and
-    /// locks work either way, but wait in the pooler's queue without it. Connecting is refused if
-    /// the two do not lead to the same tables, or if the pooler's way to them is found to be
-    /// unusable.
+    /// Sets a URL that connects to the same database directly, past a pooler. The store uses it for
+    /// heartbeats and locks, migrations and wakeups. If the other URL or the pool leads to
+    /// PgBouncer in transaction mode, wakeups need it, since no session can listen through that.
+    /// Heartbeats and locks work either way, but without it wait in the pooler's queue. Connecting
+    /// fails if the two do not lead to the same tables, or if jobs cannot be worked on through the
+    /// pooler.
     pub fn direct(mut self, url: impl Into<String>) -> Self {
         self.direct = Some(url.into());
         self
     }
 
-    /// Whether the store carries wakeups ([`PostgresCoordinator`](crate::PostgresCoordinator)),
-    /// which is the default. Switch it off where no session can listen, as through PgBouncer in
-    /// transaction mode without a [`direct`](Self::direct) URL; nodes then find the jobs of other
-    /// processes by polling only, up to one poll interval later.
+    /// Sets whether the store carries wakeups
+    /// ([`PostgresCoordinator`](crate::PostgresCoordinator)); `true` by default. Turn it off where
+    /// no session can listen, as through PgBouncer in transaction mode without a
+    /// [`direct`](Self::direct) URL. Nodes then find the jobs of other processes only by polling,
+    /// up to one poll interval later.
     pub fn wakeups(mut self, wakeups: bool) -> Self {
         self.wakeups = wakeups;
         self
     }
 
     /// Binds the locks that this store acquires or renews to the session of its connection for
-    /// heartbeats and locks, so that they are free as soon as the server notices that the
-    /// connection is gone, and not only when their time has passed. A killed leader is then
-    /// followed within one leader heartbeat. Off unless set here or in the URL, with
-    /// `session_locks=true`; what is set here wins.
+    /// heartbeats and locks. The locks are then free as soon as the server notices that the
+    /// connection is gone, and not only when they expire. Another node follows a killed leader
+    /// within one leader heartbeat. Off unless set here or in the URL, with `session_locks=true`;
+    /// the value set here wins.
     ///
-    /// The holder decides: the row of the lock names the session, and every store, also one without
-    /// this setting, takes over a lock whose session has ended. The fence grows then, as always.
-    /// Where the roles differ and the other one has not `pg_read_all_stats`, it cannot see when a
-    /// session began; it takes over if there is no such process, and otherwise when time is up.
+    /// The holder's setting counts: the row of the lock names the session, and every store, even
+    /// one without this setting, takes over a lock whose session has ended. The fence grows as
+    /// always. If the stores' roles differ and the other role lacks `pg_read_all_stats`, that store
+    /// cannot see when a session began. It then takes over if there is no such process, and
+    /// otherwise when the lock expires.
     ///
     /// # What it costs
-    /// Without this setting a leader has stopped trusting itself before another can lead. With it,
-    /// a leader that is well may lose its lock with its connection: through a moment without
-    /// network, a restart of the server, `pg_terminate_backend`, or a call of heartbeats or locks
-    /// that was given up midway, since that closes the connection. If another node looks before
-    /// this one is back, the two believe that they lead until the old one's next renewal is
-    /// refused, which is one leader heartbeat, or, while it cannot reach the database, until its
-    /// `fence_timeout`. What is written with a guard stays safe, because of the fence. So this is
-    /// for roles whose effects go through guarded writes, and not for those that act on the world
-    /// outside.
+    /// Without this setting, a leader stops trusting its tenure before another node can lead. With
+    /// it, a healthy leader may lose its lock with its connection: through a short network failure,
+    /// a restart of the server, `pg_terminate_backend`, or a call on heartbeats or locks that was
+    /// dropped midway, since that closes the connection. If another node takes the lock before this
+    /// one reconnects, both believe that they lead until the old leader's next renewal is refused.
+    /// That takes one leader heartbeat, or, while it cannot reach the database, until its
+    /// `fence_timeout`. Guarded writes stay safe because of the fence. So use this for roles whose
+    /// effects are guarded writes, not for those that act on external systems.
     ///
-    /// A store that reconnects binds its locks to the new session at once, so only those are lost
-    /// that another store took in between; and when the connection is replaced for its age
-    /// ([`max_lifetime`](Self::max_lifetime)), the new one is there before the old one goes. A host
-    /// that loses power or its cable says no good-bye: the server notices by its TCP keepalive, and
-    /// usually time is up before.
+    /// A store that reconnects binds its locks to the new session at once, so it loses only locks
+    /// that another store took in between. When the store replaces the connection for its age
+    /// ([`max_lifetime`](Self::max_lifetime)), it opens the new one before it closes the old one. A
+    /// host that loses power or network closes no connection: the server notices by TCP keepalive,
+    /// and usually the locks expire before.
     ///
     /// # Poolers
-    /// Through a pooler the session is the pooler's. Connecting is refused if the session of a new
-    /// connection turns out to be older than the connection; give the database itself as
-    /// [`direct`](Self::direct).
+    /// Through a pooler, the session is the pooler's. Connecting fails if the session of a new
+    /// connection is older than the connection; set [`direct`](Self::direct) to the URL of the
+    /// database itself.
     pub fn session_locks(mut self, bind: bool) -> Self {
         self.session_locks = Some(bind);
         self
@@ -130,7 +131,7 @@ impl Builder {
         if self.settings.schema.starts_with("pg_") {
             return Err(misconfigured(
                 "schema",
-                "begins with `pg_`, which PostgreSQL keeps to itself",
+                "begins with `pg_`, which PostgreSQL reserves",
             ));
         }
         let (pool, in_url) = self.pool_settings()?;
@@ -156,7 +157,7 @@ impl Builder {
         })
     }
 
-    /// The pool, and what the URL says of locks.
+    /// Returns the settings of the pool, and the URL's `session_locks`.
     fn pool_settings(&self) -> Result<(PoolSettings, Option<bool>)> {
         let url = match &self.target {
             Target::Pool(_) if self.settings.max_connections.is_some() => {
@@ -172,14 +173,14 @@ impl Builder {
             .max_connections(self.settings.max_connections())
             .acquire_timeout(self.settings.acquire_timeout)
             .max_lifetime(self.settings.max_lifetime)
-            // A lost connection shows at the first call on it, which is then repeated.
+            // The first call on a lost connection fails and is repeated.
             .test_before_acquire(false);
         let (options, session_locks) = parse(url)?;
         let options = Box::new(self.named(options));
         Ok((PoolSettings::Own(pool, options), session_locks))
     }
 
-    /// With the name that the connections have in `pg_stat_activity`.
+    /// Adds the name that the connections have in `pg_stat_activity`.
     fn named(&self, options: PgConnectOptions) -> PgConnectOptions {
         match &self.settings.application_name {
             Some(name) => options.application_name(name),
@@ -191,31 +192,31 @@ impl Builder {
 
 ratchet_sql::builder! {
     PostgresStore;
-    /// How many connections the pool may have, beyond the one for heartbeats and locks and the one
-    /// for wakeups. 10 unless set; refused for a pool that is the application's own.
+    /// Sets the most connections of the pool, beyond the one for heartbeats and locks and the one
+    /// for wakeups; 10 by default. Refused for a pool of the application.
     max_connections;
-    /// How long a call waits for a connection. 5 s unless set; a pool of the application's own
-    /// keeps its own setting.
+    /// Sets how long a call waits for a connection; 5 s by default. A pool of the application keeps
+    /// its own setting.
     acquire_timeout;
-    /// How long a call may take in all, before it fails with `Timeout`. 10 s unless set, as long as
-    /// the engine waits for a store.
+    /// Sets how long a call may take in all before it fails with `Timeout`; 10 s by default, as
+    /// long as the engine waits for a store.
     ///
-    /// It is also the `statement_timeout` of every connection that the store makes. The server
-    /// counts from the beginning of each statement, so it goes on with a statement that no caller
-    /// waits for, at most this long. A limit that the URL's `options`, the role, the database or
-    /// the server has stays as it is; where a pooler refuses to pass the setting on there is none;
-    /// and a pool of the application's own keeps its own setting.
+    /// It is also the `statement_timeout` of every connection that the store opens. The server
+    /// counts from the start of each statement, so a statement that no caller waits for continues
+    /// at most this long. A limit set by the URL's `options`, the role, the database or the server
+    /// stays in place. If a pooler does not accept the setting, there is no limit. A pool of the
+    /// application keeps its own setting.
     deadline;
-    /// How the connections are called in `pg_stat_activity`, `ratchet` unless set here or in the
-    /// URL. Does nothing to the connections of a pool that is the application's own.
+    /// Sets the connections' name in `pg_stat_activity`; `ratchet` unless set here or in the URL.
+    /// Does not affect a pool of the application.
     application_name;
-    /// How long a connection is used before another takes its place. 30 min unless set; a pool of
-    /// the application's own keeps its own setting.
+    /// Sets how long a connection is used before it is replaced; 30 min by default. A pool of the
+    /// application keeps its own setting.
     max_lifetime;
 }
 
 impl fmt::Debug for Builder {
-    /// Without the URL: it may have a password.
+    /// Omits the URL, which may include a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("settings", &self.settings)
@@ -228,10 +229,10 @@ impl fmt::Debug for Builder {
 /// Checked settings.
 pub(crate) struct Config {
     pub(crate) pool: PoolSettings,
-    /// For the connections that are not of the pool, where they differ from those of the pool.
+    /// Options of the connections outside the pool, if they differ from the pool's.
     pub(crate) direct: Option<PgConnectOptions>,
     pub(crate) settings: Settings,
-    /// The expression of the clock.
+    /// The SQL expression of the clock.
     pub(crate) clock: String,
     pub(crate) wakeups: bool,
     /// Whether locks are bound to the session of their connection.
@@ -239,7 +240,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// How the connections for jobs are made.
+    /// Returns the options of the connections for jobs.
     pub(crate) fn pool_options(&self) -> PgConnectOptions {
         match &self.pool {
             PoolSettings::Own(_, options) => (**options).clone(),
@@ -250,16 +251,16 @@ impl Config {
 
 /// The source of the connections for jobs.
 pub(crate) enum PoolSettings {
-    /// A pool of the store's own, and how its connections are made.
+    /// The settings of the store's own pool, and the options of its connections.
     Own(PgPoolOptions, Box<PgConnectOptions>),
-    /// The application's own.
+    /// The application's pool.
     Theirs(PgPool),
 }
 
-/// The one setting in a URL that is not the driver's.
+/// The only URL parameter that is not the driver's.
 const SESSION_LOCKS: &str = "session_locks";
 
-/// The URL without that setting, and its value.
+/// Removes that parameter from a URL. Returns the rest, and its value.
 fn take_session_locks(url: &str) -> Result<(String, Option<bool>)> {
     let Some((place, query)) = url.split_once('?') else {
         return Ok((url.to_owned(), None));
@@ -282,10 +283,11 @@ fn take_session_locks(url: &str) -> Result<(String, Option<bool>)> {
     Ok((format!("{place}?{}", others.join("&")), value))
 }
 
-/// Refuses what only libpq knows, and what the driver would not understand or pass over.
+/// Refuses URLs of libpq with several hosts or session attributes, which the driver would
+/// misunderstand or ignore.
 fn refuse_several_hosts(url: &str) -> Result<()> {
-    const REMEDY: &str = "give one address that always leads to the server that can be written to, \
-                          as a managed database's endpoint, HAProxy or a virtual address does";
+    const REMEDY: &str = "give one address that always leads to the writable server, such as a \
+                          managed database's endpoint, HAProxy or a virtual address";
     let rest = url.split_once("://").map_or("", |(_, rest)| rest);
     let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
     let authority = authority.split('/').next().unwrap_or_default();
@@ -311,15 +313,15 @@ fn refuse_several_hosts(url: &str) -> Result<()> {
     }
 }
 
-/// How many statements a connection keeps prepared: all there are, and the few that are written
-/// where they are run. One that is not kept costs a round trip more.
+/// The number of prepared statements that a connection keeps: all those in files, and the few
+/// written inline. A statement that is not kept costs one more round trip.
 const STATEMENTS: usize = Named::COUNT + 8;
 
-/// The settings of a URL, and what it says of locks. The rest is the driver's.
+/// Parses a URL. Returns the driver's options, and the URL's `session_locks`.
 fn parse(url: &str) -> Result<(PgConnectOptions, Option<bool>)> {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     if !SCHEMES.contains(&scheme) {
-        // Only a scheme is shown: the rest may have a password.
+        // Show only the scheme: the rest may include a password.
         let plain = !scheme.is_empty()
             && scheme
                 .chars()
@@ -329,7 +331,7 @@ fn parse(url: &str) -> Result<(PgConnectOptions, Option<bool>)> {
             if plain {
                 format!("has the scheme `{scheme}`, not `postgres`")
             } else {
-                "has no scheme; `postgres://<user>:<password>@<host>/<database>` is meant"
+                "has no scheme; expected `postgres://<user>:<password>@<host>/<database>`"
                     .to_owned()
             },
         ));
@@ -340,7 +342,7 @@ fn parse(url: &str) -> Result<(PgConnectOptions, Option<bool>)> {
         .map(|options| {
             let options = options
                 .statement_cache_capacity(STATEMENTS)
-                // PgBouncer refuses it, and from PostgreSQL 12 on nothing is gained by it.
+                // PgBouncer refuses it, and since PostgreSQL 12 it has no benefit.
                 .extra_float_digits(None)
                 .disable_statement_logging();
             (options, session_locks)

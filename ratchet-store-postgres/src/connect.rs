@@ -1,4 +1,4 @@
-//! Making connections, with a limit for their statements where the server takes one.
+//! Opens connections, with a limit on their statements if the server accepts one.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use sqlx::{Connection, Executor, Row};
 
 use crate::error::{Classified, classify};
 
-/// How to connect so that the server ends long statements.
+/// Options with which the server ends long statements.
 pub(crate) struct Limited {
     pub(crate) options: PgConnectOptions,
-    /// One that was made so, if one had to be made to find out.
+    /// A connection with these options, if one had to be opened to determine them.
     pub(crate) connection: Option<PgConnection>,
 }
 
-/// A transaction whose client went away between two statements keeps its locks, among them that of
-/// a leader's lock ([guard.write]) or of the nodes; not for longer than this, which is well within
-/// the time that a lock lasts.
+/// The longest that a transaction may stay idle. If its client vanishes between two statements, it
+/// keeps its row locks, perhaps on a leader's lock ([guard.write]) or on the nodes. This is well
+/// below the TTL of a lock.
 const IDLE: Duration = Duration::from_secs(5);
 const IDLE_SETTING: &str = "idle_in_transaction_session_timeout";
 
-/// How the server finds out that a client has vanished: the driver has no setting for the other
-/// direction, which the deadlines of the calls look after. The probes also keep load balancers and
-/// NAT gateways from forgetting the connection.
+/// The settings by which the server detects a vanished client. The driver has no such setting for
+/// the other direction, which the calls' deadlines cover. The probes also keep load balancers and
+/// NAT gateways from dropping the connection.
 const PROBES: [(&str, i64); 4] = [
     ("tcp_keepalives_idle", 30),
     ("tcp_keepalives_interval", 10),
@@ -32,9 +32,9 @@ const PROBES: [(&str, i64); 4] = [
     ("tcp_user_timeout", 60_000),
 ];
 
-/// The same options with this limit for each statement, kept by the server: it outlives a caller
-/// that went away. A limit that is there already stays, whether the options, the role, the database
-/// or the server has it; and where the setting is refused, as by a pooler, there is none.
+/// Adds this limit for each statement to the options. The server enforces it even after the caller
+/// has gone. A limit that the options, the role, the database or the server already sets stays in
+/// place. If the setting is refused, as by a pooler, there is no limit.
 pub(crate) async fn limited(
     options: PgConnectOptions,
     limit: Duration,
@@ -67,18 +67,19 @@ pub(crate) async fn limited(
     let limited = limited.options(probes);
     match within(patience, PgConnection::connect_with(&limited)).await? {
         Ok(connection) => {
-            // The server notices either way.
+            // The server notices the end even if this fails.
             let _ = plain.close().await;
             Ok(Limited {
                 options: limited,
                 connection: Some(connection),
             })
         }
-        // Poolers refuse a setting that they do not know in one way or another.
+        // Poolers differ in the code with which they refuse an unknown setting.
         Err(sqlx::Error::Database(error)) => {
             tracing::info!(
                 code = error.code().as_deref(),
-                "no statement_timeout can be set from here; abandoned statements go on"
+                "statement_timeout cannot be set on these connections; the server does not end \
+                 abandoned statements"
             );
             Ok(Limited {
                 options,
@@ -89,7 +90,7 @@ pub(crate) async fn limited(
     }
 }
 
-/// Opens a connection within the time.
+/// Opens a connection, waiting at most `patience`.
 pub(crate) async fn connect(
     options: &PgConnectOptions,
     patience: Duration,
@@ -110,7 +111,8 @@ async fn within<T>(patience: Duration, connecting: impl Future<Output = T>) -> R
         })
 }
 
-/// The limit as the server takes it: in milliseconds, where 0 is none, and no larger number.
+/// Converts a limit to the server's milliseconds: at least 1, since 0 means no limit, and at most
+/// `i32::MAX`.
 fn setting(limit: Duration) -> i64 {
     time::duration_millis(limit).clamp(1, i32::MAX.into())
 }

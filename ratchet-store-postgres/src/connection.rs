@@ -1,4 +1,4 @@
-//! Connections: of the pool for jobs, and the one of their own that heartbeats and locks have.
+//! Connections: the pool for jobs, and the connection reserved for heartbeats and locks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -17,14 +17,15 @@ use crate::dialect::{Postgres, Query, Row};
 use crate::error::{Classified, classify};
 use crate::session::{Binding, Session, Slot};
 
-/// A connection in use. If its use ends in the middle of a statement or of a transaction, or with
-/// the loss of the connection, it is closed and never used again.
+/// A leased connection. If the lease is dropped in the middle of a statement or transaction, or the
+/// connection is lost, it is closed and never used again.
 #[derive(Debug)]
 pub(crate) struct Lease {
     held: Held,
-    /// Whether a statement is going on or failed in a way that leaves the connection unknown.
+    /// Whether a statement is running, or failed in a way that leaves the connection's state
+    /// unknown.
     broken: bool,
-    /// How the connection was lost, if it was.
+    /// Whether and how the connection was lost.
     loss: Loss,
     /// Whether a transaction is open.
     in_transaction: bool,
@@ -34,7 +35,7 @@ pub(crate) struct Lease {
 
 #[derive(Debug)]
 enum Held {
-    /// None once it is dropped.
+    /// `None` once dropped.
     Pooled(Option<PoolConnection<sqlx::Postgres>>),
     Kept(Kept),
     Liveness(OwnedMutexGuard<Slot>),
@@ -45,18 +46,18 @@ enum Held {
 pub(crate) struct Pool {
     pool: PgPool,
     generation: Generation,
-    /// None for a pool that is the application's own.
+    /// `None` for a pool of the application.
     keep: Option<Arc<Keep>>,
 }
 
-/// Connections that stay with the store while they are idle. The driver's pool asks each that
-/// comes back for a sign of life, one more round trip for every call; here a lost one shows at the
-/// next call on it, which is then repeated.
+/// Idle connections that the store keeps instead of returning them to the driver's pool. That pool
+/// pings each returned connection, one more round trip per call. Here the next call on a lost
+/// connection fails and is repeated.
 #[derive(Debug)]
 struct Keep {
     pool: PgPool,
     idle: std::sync::Mutex<Vec<Idle>>,
-    /// One for each connection of the pool, so that no caller waits for a connection that is kept
+    /// One permit per connection of the pool, so that no caller waits for a connection that is idle
     /// here.
     permits: Arc<Semaphore>,
 }
@@ -69,17 +70,18 @@ struct Idle {
     since: Instant,
 }
 
-/// A connection that goes back to those kept.
+/// A leased connection that returns to [`Keep`].
 #[derive(Debug)]
 struct Kept {
-    /// None once it is given back.
+    /// `None` once returned.
     connection: Option<PoolConnection<sqlx::Postgres>>,
     keep: Arc<Keep>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Pool {
-    /// The pool, the connection beside it, and how to make more like that one.
+    /// Opens the pool and the connection for heartbeats and locks. Also returns the options of that
+    /// connection.
     pub(crate) async fn open(config: &Config) -> Result<(Self, Liveness, PgConnectOptions)> {
         let limited = |options| {
             limited(
@@ -99,7 +101,7 @@ impl Pool {
         let beside = match (&config.direct, probed) {
             (Some(direct), probed) => {
                 if let Some(connection) = probed.and_then(|probed| probed.connection) {
-                    // The server notices either way.
+                    // The server notices the end even if this fails.
                     let _ = connection.close().await;
                 }
                 limited(direct.clone()).await?
@@ -117,7 +119,7 @@ impl Pool {
         Ok((pool, liveness, options))
     }
 
-    /// Uses this pool; `own` says that it is the store's own.
+    /// Wraps a pool; `own` says that it belongs to the store.
     fn new(pool: PgPool, own: bool, lifetime: Duration) -> Self {
         let connections = usize::try_from(pool.options().get_max_connections());
         let keep = own.then(|| {
@@ -135,7 +137,7 @@ impl Pool {
         }
     }
 
-    /// A connection, within the time that the pool's settings give.
+    /// Leases a connection, waiting at most the pool's acquire timeout.
     pub(crate) async fn lease(&self) -> Result<Lease> {
         let Some(keep) = &self.keep else {
             let made = self.generation.made_now();
@@ -171,8 +173,8 @@ impl Pool {
         self.pool.is_closed()
     }
 
-    /// Drops the idle connections without a message to the server, which would wait for
-    /// a network that may be silent, with the place of the connection in the pool taken.
+    /// Drops the idle connections without a message to the server. Sending one would wait on a
+    /// network that may be silent, and keep the connections' places in the pool taken.
     pub(crate) fn drop_idle(&self) {
         if let Some(keep) = &self.keep {
             for idle in keep.idle().drain(..) {
@@ -184,7 +186,7 @@ impl Pool {
         }
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     pub(crate) fn open_connections(&self) -> u32 {
         self.pool.size()
     }
@@ -194,7 +196,7 @@ impl Pool {
     }
 
     pub(crate) async fn close(&self) {
-        // Closed from here on, though not every connection yet.
+        // The pool counts as closed from here on, though its connections are still open.
         let closing = self.pool.close();
         if let Some(keep) = &self.keep {
             keep.permits.close();
@@ -209,7 +211,7 @@ impl Keep {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection that was used last, if it is still good.
+    /// Takes the most recently used connection that is still fresh.
     fn take(&self, now: Made) -> Option<Idle> {
         let mut idle = self.idle();
         close_worn(&mut idle, now);
@@ -217,7 +219,7 @@ impl Keep {
     }
 
     fn put_back(&self, connection: PoolConnection<sqlx::Postgres>, made: Made, now: Made) {
-        // Looked at under the lock: what a closing store took out stays out.
+        // Checked under the lock, so that nothing returns after a closing store has emptied it.
         let mut idle = self.idle();
         if !self.pool.is_closed() {
             idle.push(Idle {
@@ -242,7 +244,7 @@ impl Keep {
 
 fn close_worn(idle: &mut Vec<Idle>, now: Made) {
     for worn in idle.extract_if(.., |idle| !idle.made.is_fresh(idle.since, now)) {
-        // Without a word, since the network may have forgotten it.
+        // Without a message, since the network may have dropped the connection.
         drop(worn.connection.detach());
     }
 }
@@ -292,7 +294,7 @@ impl Lease {
         }
     }
 
-    /// The session that locks are bound to, if they are.
+    /// Returns the session that locks are bound to, if any.
     pub(crate) fn session(&self) -> Option<Session> {
         match &self.held {
             Held::Liveness(slot) => slot.session,
@@ -343,7 +345,7 @@ impl ratchet_sql::Lease<Postgres> for Lease {
                 Ok(value)
             }
             Err(failure) => {
-                // If this fails too, the connection is closed, which rolls back as well.
+                // If this fails too, the connection is closed, which also rolls back.
                 if !self.broken && self.run(fixed("ROLLBACK")).await.is_ok() {
                     self.in_transaction = false;
                 }
@@ -360,7 +362,7 @@ impl ratchet_sql::Lease<Postgres> for Lease {
     }
 }
 
-/// A connection of the application's, in a transaction.
+/// A connection of the application, in a transaction.
 pub(crate) struct Caller<'c>(pub(crate) &'c mut PgConnection);
 
 impl Run<Postgres> for Caller<'_> {
@@ -434,12 +436,12 @@ impl Drop for Lease {
                         .put_back(connection, self.made, self.generation.made_now());
                     return;
                 }
-                // A call that was given up may have met a silent network, where no good-bye
-                // arrives.
+                // The network of an abandoned call may be silent, so send no message.
                 drop(connection.detach());
                 match self.loss {
                     Loss::No => {}
-                    // The others may be lost as well: the driver's pool asks them.
+                    // The others may be lost too: return them to the driver's pool, which pings
+                    // them.
                     Loss::Told | Loss::Silent => kept.keep.idle().clear(),
                     Loss::ReadOnly => kept.keep.close_idle(),
                 }
@@ -454,14 +456,14 @@ pub(crate) fn fixed(sql: &'static str) -> sqlx::SqlStr {
     sql.into_sql_str()
 }
 
-/// The connection of heartbeats and locks, which no job can take away: opened when first needed,
-/// and again when it was lost.
+/// The connection reserved for heartbeats and locks. Opened when first needed, and again after it
+/// was lost.
 #[derive(Debug)]
 pub(crate) struct Liveness {
     options: PgConnectOptions,
     patience: Duration,
     generation: Generation,
-    /// None while locks are not bound to its session.
+    /// Not set while locks are not bound to its session.
     binding: OnceLock<Binding>,
     slot: Arc<Mutex<Slot>>,
     closed: AtomicBool,
@@ -504,16 +506,16 @@ impl Liveness {
         ))
     }
 
-    /// From now on, binds the locks that are acquired or renewed on it to its session, and tells of
-    /// the first, which is that of a new connection.
+    /// From now on, binds locks acquired or renewed on this connection to its session. Reconnects,
+    /// and returns the new session.
     pub(crate) async fn bind_locks(&self, binding: Binding) -> Result<Option<Session>> {
         self.hang_up().await;
-        // No other call has it yet, so no other binds it.
+        // The store is not open yet, so no other call sets the binding.
         let _ = self.binding.set(binding);
         Ok(self.lease().await?.session())
     }
 
-    /// Puts a new one in its place.
+    /// Replaces the connection with a new one.
     pub(crate) async fn renew(&self) -> Result<()> {
         let mut slot = self.slot.lock().await;
         let (binding, now) = (self.binding.get(), self.generation.made_now());
@@ -521,7 +523,7 @@ impl Liveness {
             .await
     }
 
-    /// Closes it; it is not opened again.
+    /// Closes the connection for good.
     pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.hang_up().await;
@@ -529,7 +531,7 @@ impl Liveness {
 
     async fn hang_up(&self) {
         if let Some((connection, _)) = self.slot.lock().await.connection.take() {
-            // The server notices either way.
+            // The server notices the end even if this fails.
             let _ = connection.close().await;
         }
     }

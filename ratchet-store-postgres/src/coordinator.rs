@@ -20,17 +20,16 @@ use crate::error::{Classified, classify};
 
 /// Carries wakeups between the nodes and clients on one schema, through the database.
 ///
-/// It listens on a connection of its own, and sends on it too: at most one notification for each
-/// queue and sender in a few milliseconds, whatever is asked for, since the commits of those who
-/// notify wait for each other in the whole server. A connection that is lost is made again, after
-/// 200 ms at first and 1 s at most, and then every subscription gets a wakeup for all queues. A
-/// connection that died silently is detected by asking it for a sign of life.
+/// Listens and sends on a separate connection. Sends at most one notification per queue and sender
+/// within a few milliseconds, since commits that notify run one at a time in the whole server.
+/// After losing the connection, reconnects with a backoff of 200 ms to 1 s, and then sends every
+/// subscription a wakeup for all queues. Regular pings detect a connection that died silently.
 ///
-/// Through a pooler that gives a connection to others in between, nothing is heard, and no call
-/// fails. So each new connection is tried: what is sent from another one must be heard on it, and a
-/// warning says so if it is not.
+/// Through a pooler that shares sessions between clients, no notification arrives, and no call
+/// fails. So each new connection is tested: another connection sends a notification, and a warning
+/// is logged if it does not arrive.
 ///
-/// The connection is made by the first send or subscription.
+/// The first send or subscription opens the connection.
 ///
 /// ```
 /// # async fn example(store: ratchet_store_postgres::PostgresStore) -> Result<(), Box<dyn std::error::Error>> {
@@ -52,18 +51,18 @@ pub struct PostgresCoordinator {
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Hints that may wait to be sent; more are dropped.
+/// The most hints that wait to be sent. Further ones are dropped.
 const UNSENT: usize = 256;
-/// How many wakeups a subscriber may lag before they are replaced by one about any queue.
+/// The most unread wakeups of a subscriber. Beyond that, one for all queues replaces them.
 const UNREAD: usize = 1_024;
-/// How long wakeups are collected after a send before they are sent together.
+/// How long wakeups are collected after a send, to be sent together.
 const WINDOW: Duration = Duration::from_millis(3);
-/// How often a connection on which nothing comes is asked for a sign of life, and how long that may
-/// take.
+/// How often an idle connection is pinged.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
+/// How long a send or a ping may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long connecting may take: the kernel asks a silent host again after 1 s and 3 s, so a host
-/// that answers again is met within 2 s.
+/// How long connecting may take. The kernel retries a silent host after 1 s and 3 s, so a host that
+/// comes back is reached within 2 s.
 const CONNECTING: Duration = Duration::from_millis(3_300);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -81,7 +80,7 @@ impl PostgresCoordinator {
         }
     }
 
-    /// The channel of a schema: a name that PostgreSQL does not cut off.
+    /// Returns the channel of a schema: a name that PostgreSQL does not truncate.
     pub(crate) fn channel(schema: &str) -> String {
         let plain = format!("ratchet:{schema}");
         if plain.len() <= 63 {
@@ -106,7 +105,7 @@ impl PostgresCoordinator {
         }
     }
 
-    /// Closes the connection; nothing is carried from then on.
+    /// Closes the connection. Carries no wakeups from then on.
     pub(crate) fn close(&self) {
         let mut unsent = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
         drop(unsent.take());
@@ -127,7 +126,7 @@ impl Drop for PostgresCoordinator {
 impl ClusterCoordinator for PostgresCoordinator {
     async fn notify(&self, wakeup: Wakeup) {
         self.start();
-        // A full queue or a closed store: the hint is dropped, and polling finds the work.
+        // If the queue is full or the store closed, the hint is lost and polling finds the work.
         let _ = self.outgoing.try_send(wakeup);
     }
 
@@ -137,18 +136,18 @@ impl ClusterCoordinator for PostgresCoordinator {
     }
 }
 
-/// Returns what is sent for a wakeup. At most 128 bytes of a queue's name, some of them escaped,
-/// stay far below the 8,000 bytes that a notification may have.
+/// Returns the payload of a wakeup. A queue's name has at most 128 bytes, some of them escaped, so
+/// the payload stays far below the 8,000 bytes of a notification.
 pub(crate) fn payload(wakeup: &Wakeup) -> String {
     serde_json::to_string(wakeup).unwrap_or_default()
 }
 
-/// Returns the wakeup of a payload; `None` for the payload of another program.
+/// Returns the wakeup of a payload, or `None` if another program sent it.
 fn wakeup(payload: &str) -> Option<Wakeup> {
     serde_json::from_str(payload).ok()
 }
 
-/// The task that has the connection.
+/// The task that owns the connection.
 struct Transport {
     options: PgConnectOptions,
     channel: String,
@@ -193,7 +192,7 @@ impl Transport {
         }
     }
 
-    /// Connects, and has a lost listener let go of its connection.
+    /// Connects, after closing the connection of a lost listener.
     async fn connect(&self, lost: &mut Option<PgListener>) -> Result<PgListener, Failure> {
         let connecting = async {
             if let Some(lost) = lost {
@@ -214,9 +213,9 @@ impl Transport {
         }
     }
 
-    /// Closes the connection of a listener that was lost. Dropped, the driver's listener would send
-    /// `UNLISTEN` and wait for the answer, for as long as the network says nothing and with a
-    /// connection held: so it gets another connection for that.
+    /// Closes the connection of a lost listener. When dropped, the driver's listener sends
+    /// `UNLISTEN` and waits for the answer: on a silent network forever, with a connection held. So
+    /// it gets another connection for that.
     async fn hang_up(&self, lost: &mut PgListener) -> Result<(), sqlx::Error> {
         let other = PgConnection::connect_with(&self.options).await?;
         let dead = std::mem::replace(lost.acquire().await?, other);
@@ -224,13 +223,12 @@ impl Transport {
         Ok(())
     }
 
-    /// Receives and sends until the connection is lost, which is an error, or all senders are
-    /// dropped.
+    /// Receives and sends until all senders are dropped. Fails if the connection is lost.
     async fn carry(&mut self, listener: &mut PgListener) -> Result<(), ()> {
         let mut waiting: HashSet<String> = HashSet::new();
         let mut sendable_from = ratchet_core::time::monotonic();
         let (mut called, mut heard, mut hear_until) = (false, false, None);
-        // Not a wakeup, and not read as one.
+        // Not a valid wakeup, so other nodes ignore it.
         let call = format!("trial {}", Uuid::new_v4());
         let calling = call_from_elsewhere(self.options.clone(), self.channel.clone(), &call);
         tokio::pin!(calling);
@@ -261,9 +259,9 @@ impl Transport {
                     match result {
                         Ok(()) if heard => {}
                         Ok(()) => hear_until = Some(ratchet_core::time::monotonic() + PATIENCE),
-                        // Where no other connection is to be had, nothing is learnt.
+                        // Without a second connection the test is skipped.
                         Err(error) => {
-                            tracing::debug!(%error, "the connection for wakeups was not tried");
+                            tracing::debug!(%error, "the connection for wakeups was not tested");
                         }
                     }
                 }
@@ -271,10 +269,10 @@ impl Transport {
                     hear_until = None;
                     tracing::warn!(
                         channel = self.channel,
-                        "the connection for wakeups hears nothing: does it lead through a pooler? \
-                         Give the database itself as Builder::direct, or switch wakeups off with \
-                         Builder::wakeups(false). Until then jobs of other processes are found by \
-                         polling"
+                        "the connection for wakeups receives no notifications; it may lead \
+                         through a pooler. Set Builder::direct to the URL of the database itself, \
+                         or turn wakeups off with Builder::wakeups(false). Until then, nodes find \
+                         jobs of other processes only by polling"
                     );
                 }
                 () = tokio::time::sleep(SIGN_OF_LIFE) => self.send(listener, Vec::new()).await?,
@@ -282,7 +280,7 @@ impl Transport {
         }
     }
 
-    /// Sends these payloads. Without any this only asks for a sign of life.
+    /// Sends these payloads. Without payloads this is a ping.
     async fn send(&self, listener: &mut PgListener, payloads: Vec<String>) -> Result<(), ()> {
         let notify = sqlx::query(
             "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS wakeup (payload)",
@@ -303,8 +301,8 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// Sends this from a connection that is made for it. The one that listens would hear itself through
-/// a pooler too, as long as both statements reach the same session.
+/// Sends this from a separate connection. The listening one might receive its own notification even
+/// through a pooler, if both statements reach the same session.
 async fn call_from_elsewhere(
     options: PgConnectOptions,
     channel: String,

@@ -49,7 +49,7 @@ impl PostgresStore {
         Ok(findings.into_sorted())
     }
 
-    /// What the rows of a statement say, whose one parameter is the schema.
+    /// Returns the findings in the rows of a statement whose only parameter is the schema.
     async fn found_in_schema(
         &self,
         statement: &Statement,
@@ -60,7 +60,7 @@ impl PostgresStore {
             .await
     }
 
-    /// Reading is all that works on a standby, or with `default_transaction_read_only`.
+    /// Finds out whether the server is a standby, or sessions are read-only by default.
     async fn read_only(&self) -> Inner<Vec<Finding>> {
         let state = self.shared().sql().own.server_state.query();
         let rows = self.shared().lease().await?.rows(state).await?;
@@ -73,7 +73,7 @@ impl PostgresStore {
                 "give nodes and clients the address of the primary",
             ),
             (false, true) => (
-                "the connections may only read: jobs can be neither stored nor run",
+                "the connections are read-only: jobs can be neither stored nor run",
                 "reset default_transaction_read_only for the role, the database or the server",
             ),
             (false, false) => return Ok(Vec::new()),
@@ -93,7 +93,7 @@ impl PostgresStore {
         Ok(findings)
     }
 
-    /// Whether the server encrypts this connection. `None` if the server does not say.
+    /// Returns whether the server encrypts this connection, or `None` if the server does not tell.
     async fn encrypts(&self, mut lease: Lease) -> Inner<Option<bool>> {
         let rows = lease
             .rows(self.shared().sql().own.own_encryption.query())
@@ -112,8 +112,9 @@ impl PostgresStore {
     }
 }
 
-/// Judges a connection; `encrypted` is the server's answer. A pooler in between makes that answer
-/// one about the pooler's own connection, so it counts only where the driver may choose either.
+/// Returns a finding if a connection is plaintext; `encrypted` is the server's answer. Through a
+/// pooler that answer concerns the pooler's own connection, so it counts only where the driver may
+/// choose either.
 fn plaintext(options: &PgConnectOptions, encrypted: Option<bool>) -> Vec<Finding> {
     let plain = match options.get_ssl_mode() {
         // The driver never encrypts with `allow`.
@@ -130,10 +131,10 @@ fn plaintext(options: &PgConnectOptions, encrypted: Option<bool>) -> Vec<Finding
     finding.flatten().into_iter().collect()
 }
 
-/// A row of `vacuum_settings`.
+/// Returns the findings of a row of `vacuum_settings`.
 fn vacuum(row: &Row) -> Inner<Vec<Finding>> {
     let (table, of_server): (Option<String>, bool) = (row.try_get(0)?, row.try_get(1)?);
-    let why = "every claim leaves a dead version of its row, and claims read what is not removed";
+    let why = "every claim leaves a dead row version, which later claims read until it is removed";
     let of = |summary: String, remedy: String| {
         let finding = Finding::new("autovacuum_off", Severity::Warning, summary);
         vec![finding.detail(why).remedy(remedy)]
@@ -160,7 +161,7 @@ enum Who {
 }
 
 impl Who {
-    /// The holder of a row: name, further words, age in milliseconds, and transactions since.
+    /// Reads the holder of a row: name, details, age in milliseconds, and transactions since.
     fn holder(self, row: &Row) -> Inner<Holder> {
         let (name, words): (String, String) = (row.try_get(0)?, row.try_get(1)?);
         let (who, remedy) = match self {

@@ -1,4 +1,4 @@
-//! PostgreSQL and its driver, as the shared store uses them.
+//! PostgreSQL and its driver as a dialect of the shared store.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::connection::{Connections, Lease};
 use crate::error::Classified;
 use crate::statements::{DATABASE_CLOCK, Own, quoted};
 
-/// PostgreSQL.
+/// The dialect of PostgreSQL.
 #[derive(Debug)]
 pub(crate) struct Postgres;
 
@@ -40,22 +40,22 @@ impl Dialect for Postgres {
         quoted(name)
     }
 
-    /// The server would cut a longer name off.
+    /// The server truncates longer names.
     fn identifier_problem(name: &str) -> Option<&'static str> {
         (name.len() > 63).then_some("is longer than 63 bytes")
     }
 }
 
-/// A statement with what is bound to it. Values are encoded as they are bound.
+/// A statement with its bound parameters. Each value is encoded when it is bound.
 pub(crate) struct Query {
     pub(crate) query: sqlx::query::Query<'static, sqlx::Postgres, PgArguments>,
     text: sqlx::SqlStr,
-    /// How many parameters are bound.
+    /// The number of bound parameters.
     bound: usize,
 }
 
 impl Query {
-    /// The statement with nothing bound to it.
+    /// Creates a query with nothing bound yet.
     pub(crate) fn new(text: sqlx::SqlStr) -> Self {
         Self {
             query: sqlx::query(text.clone()),
@@ -77,8 +77,8 @@ impl Query {
     }
 }
 
-/// Whether a text gives these names, in this order, to the lists that begin with this parameter:
-/// `unnest($3::uuid[], $4::bigint[]) AS token (job, seq)`.
+/// Returns whether a text gives these names, in this order, to the lists that begin with this
+/// parameter: `unnest($3::uuid[], $4::bigint[]) AS token (job, seq)`.
 fn names_columns(text: &str, first: usize, columns: &[(&'static str, &dyn Column)]) -> bool {
     let lists = text.split_once(&format!("unnest(${first}::"));
     let named = lists.and_then(|(_, lists)| lists.split_once(" AS "));
@@ -87,7 +87,7 @@ fn names_columns(text: &str, first: usize, columns: &[(&'static str, &dyn Column
         return false;
     };
     let mut names = names.split(',').map(str::trim);
-    // With WITH ORDINALITY, a name that is no column of ours comes last.
+    // `WITH ORDINALITY` adds a last name that is not one of the columns.
     columns
         .iter()
         .all(|(column, _)| names.next() == Some(*column))
@@ -95,7 +95,7 @@ fn names_columns(text: &str, first: usize, columns: &[(&'static str, &dyn Column
 
 impl std::fmt::Debug for Query {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // What is bound may be a secret.
+        // Bound values may be secret.
         f.write_str("Query")
     }
 }
@@ -122,7 +122,8 @@ impl ratchet_sql::Query for Query {
         self.with(codes)
     }
 
-    /// The lists are bound by their places, so the names in the text are compared with those here.
+    /// Binds the lists by position, so debug builds compare the names in the text with the
+    /// columns'.
     fn table(self, columns: &[(&'static str, &dyn Column)]) -> Self {
         debug_assert!(
             names_columns(self.text.as_str(), self.bound + 1, columns),
@@ -136,7 +137,7 @@ impl ratchet_sql::Query for Query {
             .fold(self, |query, (_, column)| bind(query, *column))
     }
 
-    /// A value that is missing is NULL.
+    /// Binds the first value of each column; a missing one is NULL.
     fn row(self, columns: &[(&'static str, &dyn Column)]) -> Self {
         columns
             .iter()
@@ -158,7 +159,7 @@ impl ratchet_sql::Query for Query {
     }
 }
 
-/// A row of an answer.
+/// A row of a result.
 #[derive(Debug)]
 pub(crate) struct Row(pub(crate) PgRow);
 

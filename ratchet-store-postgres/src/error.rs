@@ -1,4 +1,4 @@
-//! What an error of the driver or the server means.
+//! Classifies the errors of the driver and the server.
 
 use ratchet_core::{SchemaProblem, StoreErrorKind};
 use ratchet_sql::{Failure, Loss, Result};
@@ -6,7 +6,7 @@ use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 /// Classifies the errors of the driver.
 pub(crate) trait Classified<T> {
-    /// The same result, with what the error means.
+    /// Converts the error to a [`Failure`].
     fn classified(self) -> Result<T>;
 }
 
@@ -16,7 +16,7 @@ impl<T> Classified<T> for std::result::Result<T, sqlx::Error> {
     }
 }
 
-/// Returns what an error of the driver means.
+/// Classifies an error of the driver.
 pub(crate) fn classify(error: &sqlx::Error) -> Failure {
     match error {
         sqlx::Error::Database(database) => match database.try_downcast_ref::<PgDatabaseError>() {
@@ -57,7 +57,7 @@ fn of_server(error: &PgDatabaseError) -> Failure {
         );
     }
     let ended = matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic);
-    // Others, such as a pooler's, do not know what became of the call.
+    // After other errors, such as a pooler's, the outcome of the call is unknown.
     let by_server = code.starts_with("57P") || code.starts_with("53") || code == "25P03";
     let text = shown(code, error.routine(), error.message());
     let mut failure = Failure::new(kind_of(code), text);
@@ -73,12 +73,12 @@ fn of_server(error: &PgDatabaseError) -> Failure {
     failure
 }
 
-/// The error of a pooler that gives a client another session without its prepared statements.
+/// The message about a pooler that switches sessions but does not keep prepared statements.
 pub(crate) const LOSES_STATEMENTS: &str = "the pooler between here and the server does not keep prepared statements: use PgBouncer 1.21 or \
      later with max_prepared_statements above 0, or pool_mode=session";
 
-/// What is shown of an error of the server. Messages may quote stored values, so only those are
-/// shown that are known to name nothing but the server's own objects.
+/// Returns the text to show for an error of the server. Messages may quote stored values, so it
+/// shows only those that are known to name nothing but the server's own objects.
 fn shown(code: &str, routine: Option<&str>, message: &str) -> String {
     let class = code.get(..2).unwrap_or_default();
     let message = match (code, class) {
@@ -100,24 +100,24 @@ fn shown(code: &str, routine: Option<&str>, message: &str) -> String {
 /// Returns the kind of error of a SQLSTATE.
 fn kind_of(code: &str) -> StoreErrorKind {
     match code {
-        // Serialization, deadlock, a lock that was not to be had, and a key or an id that is taken,
-        // which a look at it before the next try shows.
+        // Serialization failure, deadlock, lock not available, and unique violation; the next try
+        // looks the key or id up first.
         "40001" | "40P01" | "55P03" | "23505" => StoreErrorKind::Contention,
         "57014" => StoreErrorKind::Timeout,
         "53100" => StoreErrorKind::Full,
         "25006" => StoreErrorKind::ReadOnly,
-        // No such role, wrong password, no such database, no right, no transaction where one is
-        // needed, a pooler that loses prepared statements.
+        // Unknown role, wrong password, unknown database, missing privilege, no transaction where
+        // one is required, a pooler that loses prepared statements.
         "28000" | "28P01" | "3D000" | "42501" | "25P01" | "26000" | "42P05" => {
             StoreErrorKind::Misconfigured
         }
-        // A table, schema, column, function, type or constraint that is not there or not ours.
+        // A table, schema, column, function, type or constraint that is missing or not Ratchet's.
         "42P01" | "3F000" | "42703" | "42883" | "42704" | "42804" | "42P10" | "42809" => {
             StoreErrorKind::SchemaMismatch(SchemaProblem::Altered)
         }
         "XX001" | "XX002" => StoreErrorKind::Corrupt,
         _ => match code.get(..2) {
-            // Connections; too little of something; an operator; the server's system.
+            // Connection errors; insufficient resources; operator intervention; system errors.
             Some("08" | "53" | "57" | "58") => StoreErrorKind::Unavailable,
             _ if code == "25P03" => StoreErrorKind::Unavailable,
             _ => StoreErrorKind::Other,

@@ -1,31 +1,36 @@
 //! Ratchet on PostgreSQL, version 13 or later.
 //!
-//! [`PostgresStore`] keeps jobs, nodes and locks in one schema of a database, `ratchet` by default;
-//! stores on different schemas never see each other. It needs nothing but tables: no
-//! extension, no function, no trigger, no setting of the server.
+//! [`PostgresStore`] keeps jobs, nodes and locks in one schema of a database, `ratchet` by default.
+//! Stores on different schemas never see each other. The store needs only tables: no extension,
+//! function, trigger or server setting.
 //!
 //! # Connections
 //! Jobs use a pool, which may be the application's own ([`PostgresStore::from_pool`]). Heartbeats
-//! and locks have one connection of their own, so that a pool exhausted by jobs cannot make a node
-//! look dead. Wakeups have another, on which the store listens ([`PostgresCoordinator`]).
+//! and locks use a separate connection, so that a pool exhausted by jobs cannot make a node look
+//! dead. Wakeups use another one, on which the store listens ([`PostgresCoordinator`]).
 //!
-//! Locks may be bound to the session of that connection, so that they are free as soon as it is
-//! gone ([`Builder::session_locks`]); read there what that costs.
+//! Locks can be bound to the session of their connection, so that they are free as soon as it is
+//! gone; [`Builder::session_locks`] explains the cost.
 //!
 //! # PgBouncer
-//! Transaction mode works: no statement leaves anything in its session. The whole suite was run
-//! through PgBouncer 1.25 so. It must keep prepared statements (1.21 or later with
-//! `max_prepared_statements` above 0). It carries no notifications: give the database itself as
-//! [`Builder::direct`], or switch wakeups off ([`Builder::wakeups`]), and then nodes find jobs of
-//! other processes by polling only. With neither the same is true, but every process also tries to
-//! listen, and warns that it hears nothing. PgBouncer passes no `statement_timeout` on: set it for
-//! the role (`ALTER ROLE … SET statement_timeout`). An application's own pool needs
-//! `extra_float_digits(None)` or PgBouncer's `ignore_startup_parameters`.
+//! Transaction mode works, since no statement leaves state in its session. The whole suite was run
+//! through PgBouncer 1.25 in this mode.
+//!
+//! - PgBouncer must keep prepared statements (1.21 or later with `max_prepared_statements` above
+//!   0).
+//! - It carries no notifications. Set [`Builder::direct`] to the URL of the database itself, or
+//!   turn wakeups off ([`Builder::wakeups`]); nodes then find jobs of other processes only by
+//!   polling. With neither, they also only poll, and every process tries to listen and warns that
+//!   it receives no notifications.
+//! - It does not pass `statement_timeout` on: set it for the role (`ALTER ROLE … SET
+//!   statement_timeout`).
+//! - An application's own pool needs `extra_float_digits(None)` or PgBouncer's
+//!   `ignore_startup_parameters`.
 //!
 //! # Failover
-//! After a failover to an asynchronous replica, or a restore, no process needs a restart. What a
-//! store keeps in memory, the numbers of queues and kinds, is compared with the database by each
-//! statement that uses it.
+//! After a failover to an asynchronous replica, or a restore, no process needs a restart. A store
+//! caches only the ids of queues and kinds, and each statement that uses them checks them against
+//! the database.
 
 mod app;
 mod config;
@@ -47,6 +52,6 @@ pub use coordinator::PostgresCoordinator;
 pub use ratchet_sql::Migration;
 pub use store::PostgresStore;
 
-/// The driver, in the version that this store uses.
+/// The driver in the version that this store uses.
 #[doc(no_inline)]
 pub use sqlx;

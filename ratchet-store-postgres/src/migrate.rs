@@ -1,4 +1,4 @@
-//! The migrations, and what must be true of the server and the role before they are applied.
+//! The migrations, and the checks of the server and the role before they are applied.
 
 use ratchet_core::{SchemaProblem, StoreErrorKind};
 use ratchet_sql::{
@@ -22,7 +22,8 @@ pub(crate) const STEPS: &[Step] = &[Step {
     sql: include_str!("../migrations/0001_init.sql"),
 }];
 
-/// What is run in one transaction; for the first step `first` stands before it.
+/// Returns the script of a step, to run in one transaction. The first step's script begins with
+/// `first`.
 fn script(step: &Step, schema: &str, first: &str) -> String {
     let first = format!("{first}{};\n", render(CREATE_MIGRATIONS, schema, ""));
     let fill = |text: &str| text.replace("{schema}", &quoted(schema));
@@ -34,10 +35,10 @@ fn create_schema(schema: &str) -> String {
     format!("CREATE SCHEMA IF NOT EXISTS {};\n", quoted(schema))
 }
 
-/// The oldest version of the server that has all that the statements use.
+/// The oldest server version that has every feature that the statements use.
 const OLDEST_SERVER: u32 = 130_000;
 
-/// The steps as they are printed.
+/// Returns the scripts of the steps, for display.
 pub(crate) fn scripts(schema: &str, steps: &[Step]) -> Vec<Migration> {
     let first = format!(
         "-- Leave this line out if the schema exists and you may not create schemas.\n{}",
@@ -47,8 +48,8 @@ pub(crate) fn scripts(schema: &str, steps: &[Step]) -> Vec<Migration> {
     steps.iter().map(printed).collect()
 }
 
-/// Checks the server and the schema, applies what is missing, and says the server's version.
-/// Concurrent starters wait for each other, and each looks again at what is missing.
+/// Checks the server and the schema, applies missing migrations, and returns the server's version.
+/// Concurrent starters wait for each other, and each looks again for missing migrations.
 pub(crate) async fn open(liveness: &Liveness, sql: &Statements, config: &Config) -> Result<String> {
     let mut lease = liveness.lease().await?;
     let version = server_version(&mut lease).await?;
@@ -76,7 +77,7 @@ pub(crate) async fn open(liveness: &Liveness, sql: &Statements, config: &Config)
     }
 }
 
-/// The migrations that are missing. Looks only.
+/// Returns the missing migrations. Changes nothing.
 pub(crate) async fn pending(config: &Config) -> Result<Vec<Migration>> {
     let sql = statements(&config.settings.schema, &config.clock);
     let (_pool, liveness, _beside) = Pool::open(config).await?;
@@ -102,21 +103,21 @@ async fn server_version(lease: &mut Lease) -> Result<String> {
     let row = rows.first().ok_or_else(|| {
         Failure::from((
             SchemaProblem::Altered,
-            "the server does not say its version".to_owned(),
+            "the server did not return its version".to_owned(),
         ))
     })?;
     let (number, text): (i32, String) = (row.try_get(0)?, row.try_get(1)?);
     if number < OLDEST_SERVER.cast_signed() {
         return Err(Failure::new(
             StoreErrorKind::Misconfigured,
-            format!("the server is PostgreSQL {text}, and 13 is the oldest that will do"),
+            format!("the server is PostgreSQL {text}; version 13 or later is required"),
         ));
     }
     check_isolation(row.try_get(2)?)?;
     Ok(text)
 }
 
-/// Refuses a default under which the statements do not work.
+/// Refuses a default isolation level under which the statements do not work.
 pub(crate) fn check_isolation(isolation: &str) -> Result<()> {
     if isolation.starts_with("read ") {
         return Ok(());
@@ -124,14 +125,14 @@ pub(crate) fn check_isolation(isolation: &str) -> Result<()> {
     Err(Failure::new(
         StoreErrorKind::Misconfigured,
         format!(
-            "default_transaction_isolation is {isolation}, in which statements on queues fail \
-             instead of seeing what others did; set it to 'read committed' for the role, or with \
-             options=-c%20default_transaction_isolation=read%5C%20committed in the URL"
+            "default_transaction_isolation is {isolation}, under which statements on queues fail \
+             instead of seeing concurrent changes; set it to 'read committed' for the role, or \
+             with options=-c%20default_transaction_isolation=read%5C%20committed in the URL"
         ),
     ))
 }
 
-/// Refuses a role that cannot do its work, and says what a DBA must run.
+/// Refuses a role that lacks privileges. The error says what a DBA must run.
 async fn check_rights(schema: &Schema<'_>, lease: &mut Lease, migrate: bool) -> Result<()> {
     let find = schema.sql.own.find_schema.query().bind(schema.name);
     let rows = lease.rows(find).await?;
@@ -173,14 +174,14 @@ async fn check_rights(schema: &Schema<'_>, lease: &mut Lease, migrate: bool) -> 
     }
     if exists && migrate && !in_schema && schema.applied(lease).await? < schema.steps.len() {
         return refused(format!(
-            "the role may not make tables in the schema; a DBA must run: \
+            "the role may not create tables in the schema; a DBA must run: \
              GRANT USAGE, CREATE ON SCHEMA {place} TO {role};"
         ));
     }
     Ok(())
 }
 
-/// Applies the first missing migration; false if there is none.
+/// Applies the first missing migration. Returns `false` if there is none.
 async fn apply_next(schema: &Schema<'_>, lease: &mut Lease) -> Result<bool> {
     let lock = Query::new(fixed(
         "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))",
@@ -192,7 +193,7 @@ async fn apply_next(schema: &Schema<'_>, lease: &mut Lease) -> Result<bool> {
     let Some(next) = schema.steps.get(applied) else {
         return Ok(false);
     };
-    // Even where it changes nothing, this needs the right to create schemas in the database.
+    // Even if the schema exists, `CREATE SCHEMA` needs the right to create schemas in the database.
     let exists: bool = match lease
         .rows(schema.sql.own.find_schema.query().bind(schema.name))
         .await?
@@ -212,7 +213,7 @@ async fn apply_next(schema: &Schema<'_>, lease: &mut Lease) -> Result<bool> {
     Ok(true)
 }
 
-/// The tables and indexes that the connections for jobs work on.
+/// Returns the tables and indexes that the connections for jobs use.
 pub(crate) fn tables() -> Vec<String> {
     objects::<Postgres>(STEPS)
         .filter(|name| name != "migrations")

@@ -1,5 +1,5 @@
-//! Whether the pool leads to where the connection past it leads, whether that leads past it, and
-//! whether a pooler on the way keeps prepared statements.
+//! Checks of a pooler: whether the pool and the direct connection lead to the same database,
+//! whether the direct one bypasses the pooler, and whether the pooler keeps prepared statements.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use crate::statements::{Statements, quoted};
 /// How long the check of prepared statements may take.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// The findings of one connection.
+/// The place that a connection leads to.
 #[derive(PartialEq, Eq)]
 struct Place {
     database: String,
-    /// When the server was started: no two servers were at the same microsecond.
+    /// The server's start time in microseconds, which identifies the server.
     started: i64,
-    /// The number of the table jobs.
+    /// The OID of the table `jobs`.
     jobs: Option<i64>,
 }
 
-/// Refuses a pool that leads to another database than the direct connection: for before anything is
-/// made through either. Other nodes may be at making the tables.
+/// Refuses a pool that leads to another database than the direct connection. Runs before the
+/// migrations, and ignores the tables because other nodes may be creating them.
 pub(crate) async fn check_database(
     pool: &Pool,
     liveness: &Liveness,
@@ -57,8 +57,8 @@ fn same(pooled: &Place, direct: &Place) -> Result<()> {
     )))
 }
 
-/// Refuses a pool that leads to other tables than the direct connection, or through which jobs
-/// could not be worked on: what migrations were checked on is the direct one.
+/// Refuses a pool that leads to other tables than the direct connection, or whose role or isolation
+/// level does not work for jobs. The migrations checked only the direct connection.
 pub(crate) async fn check(
     pool: &Pool,
     liveness: &Liveness,
@@ -69,7 +69,7 @@ pub(crate) async fn check(
     let pooled = async {
         let mut lease = pool.lease().await?;
         let first = identify(&mut lease, sql, schema).await?;
-        // A pooler may lose the prepared statement in between.
+        // Twice, since a pooler may lose the prepared statement in between.
         identify(&mut lease, sql, schema).await?;
         Ok::<_, Failure>(first)
     };
@@ -88,15 +88,14 @@ pub(crate) async fn check(
     Ok(())
 }
 
-/// Refuses a pooler that gives a client another session for each transaction and does not keep
-/// prepared statements: a call would fail there, or run the statement that another client gave the
-/// same name.
+/// Refuses a pooler that switches sessions between transactions and does not keep prepared
+/// statements. Through it a call would fail, or run another client's statement of the same name.
 ///
-/// Two connections are in transactions at once, so each has a session of its own. The pooler gives
-/// away the session that came free last: then the first connection gets that of the second. Without
-/// a pooler, and with one session a client, each connection keeps its own, and nothing shows. Where
-/// that takes too long, as it does before a pooler with one free session, or fails, there is no
-/// proof, and nothing is refused.
+/// Opens two transactions at once, so each connection has its own session. A pooler hands out the
+/// session that was freed last, so the first connection then gets the session of the second.
+/// Without a pooler, or with one session per client, each connection keeps its session and the
+/// check passes. If the check fails or takes too long, as with a pooler that has one free session,
+/// it proves nothing and refuses nothing.
 pub(crate) async fn check_statements(pool: &Pool) -> Result<()> {
     if pool.max_connections() < 2 {
         return Ok(());
@@ -105,7 +104,7 @@ pub(crate) async fn check_statements(pool: &Pool) -> Result<()> {
         Ok(Ok(false)) => Ok(()),
         Ok(Ok(true)) => Err(refused(LOSES_STATEMENTS.to_owned())),
         Ok(Err(failure)) => {
-            tracing::debug!(%failure, "no check whether a pooler keeps prepared statements");
+            tracing::debug!(%failure, "could not check whether a pooler keeps prepared statements");
             Ok(())
         }
         Err(_) => {
@@ -126,7 +125,8 @@ async fn loses_statements(pool: &Pool) -> Result<bool> {
     other.finish(unlike).await?;
     match echo(&mut one, 2).await {
         Ok(second) => Ok((first, second) != (1, 2)),
-        // The server refused it and the connection goes on: it is another statement, or none.
+        // The server refused it but the connection works: the session has another statement of this
+        // name, or none.
         Err(failure) if failure.loss == Loss::No => Ok(true),
         Err(failure) => Err(failure),
     }
@@ -139,9 +139,9 @@ async fn echo(lease: &mut Lease, number: i64) -> Result<i64> {
     Ok(echoed.unwrap_or_default())
 }
 
-/// Binds locks to the session of the connection for heartbeats and locks, and refuses to if that is
-/// a pooler's, which goes on when the connection is gone and may end while it lasts: the session of
-/// a new connection cannot have begun before the connection.
+/// Binds locks to the session of the connection for heartbeats and locks. Refuses a pooler's
+/// session, which may outlive the connection or end before it. It is recognized because a new
+/// connection's own session cannot be older than the connection.
 pub(crate) async fn bind_locks(liveness: &Liveness, sql: &Statements) -> Result<()> {
     let rows = liveness
         .lease()
@@ -152,8 +152,8 @@ pub(crate) async fn bind_locks(liveness: &Liveness, sql: &Statements) -> Result<
     let session = liveness.bind_locks(Binding::new(sql)).await?;
     if session.map(|session| session.start) < asked {
         return Err(refused(
-            "session_locks needs a session of its own for heartbeats and locks, and their \
-             connection got one that was there before it, as a pooler gives; set `direct` to the \
+            "session_locks needs a dedicated session for heartbeats and locks, but their \
+             connection got a session older than itself, as from a pooler; set `direct` to the \
              URL of the database itself"
                 .to_owned(),
         ));
@@ -165,7 +165,7 @@ fn not_direct(failure: Failure) -> Failure {
     failure.about("the connections for jobs, which are not `direct`")
 }
 
-/// The features that a connection supports.
+/// The role, privileges and isolation level of a connection.
 struct Rights {
     role: String,
     all: bool,
@@ -182,7 +182,7 @@ async fn identify(lease: &mut Lease, sql: &Statements, schema: &str) -> Result<(
     let rows = lease.rows(identify).await?;
     let row = rows
         .first()
-        .ok_or_else(|| refused("the server does not say what it is".to_owned()))?;
+        .ok_or_else(|| refused("the server did not identify itself".to_owned()))?;
     let place = Place {
         database: row.try_get(0)?,
         started: row.try_get(1)?,

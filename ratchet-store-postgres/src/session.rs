@@ -1,8 +1,8 @@
-//! The session of the server that locks are bound to, so that they end with it.
+//! The server session that locks are bound to, so that they end with it.
 //!
-//! The row of a lock stays the one place that says who holds it, under which fence and until when;
-//! a session only makes it end sooner. An advisory lock of the session beside the row would be a
-//! second answer to the same question: each can be lost while the other is kept.
+//! The row of a lock alone determines its holder, fence and expiry; a session only ends it sooner.
+//! An advisory lock beside the row would be a second source of truth, and each could be lost
+//! without the other.
 
 use std::time::Duration;
 
@@ -15,8 +15,7 @@ use crate::connection::Caller;
 use crate::dialect::Row;
 use crate::statements::{Statement, Statements};
 
-/// A session of the server. The server gives the number of a process away again, so that alone
-/// would not do.
+/// A session of the server. The server reuses process ids, so the start time is needed too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
     pub(crate) pid: i32,
@@ -24,7 +23,7 @@ pub(crate) struct Session {
     pub(crate) start: i64,
 }
 
-/// How locks are bound to the session of a connection.
+/// The statements that bind locks to the session of a connection.
 #[derive(Debug)]
 pub(crate) struct Binding {
     own_session: Statement,
@@ -39,8 +38,7 @@ impl Binding {
         }
     }
 
-    /// The session of this connection, to which from now on the locks are bound that were bound to
-    /// the one before it.
+    /// Returns the session of this connection. Rebinds the locks of the session `before` to it.
     pub(crate) async fn bind(
         &self,
         connection: &mut PgConnection,
@@ -63,8 +61,8 @@ impl Binding {
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) connection: Option<(PgConnection, Made)>,
-    /// The session that locks are bound to. If the connection was lost it is that of the lost one,
-    /// until there is another.
+    /// The session that locks are bound to. After a loss it remains the lost connection's session
+    /// until the connection is replaced.
     pub(crate) session: Option<Session>,
 }
 
@@ -76,8 +74,8 @@ impl Slot {
         }
     }
 
-    /// Puts a new connection in the place of one that is worn or lost. Locks that were bound to the
-    /// session of that one are bound to the new one.
+    /// Replaces an old or lost connection with a new one. Rebinds the locks of its session to the
+    /// new session.
     pub(crate) async fn replace(
         &mut self,
         options: &PgConnectOptions,
@@ -90,8 +88,8 @@ impl Slot {
             self.connection = Some((connect(options, patience).await?, now));
             return Ok(());
         };
-        // A worn one stays until locks are bound to the new session: there is no moment in which
-        // they name one that is gone. If there can be no other now, it does for another lifetime.
+        // An old connection stays open until the locks are bound to the new session, so that they
+        // never name an ended one. If connecting fails, it is kept for another lifetime.
         match &mut self.connection {
             Some((_, made)) if made.is_same_generation(now) => *made = now,
             lost => *lost = None,
@@ -116,7 +114,7 @@ impl Slot {
     }
 }
 
-/// The session in a row of `own_session`.
+/// Reads the session of a row of `own_session`.
 fn own_session(row: &Row) -> Result<Session> {
     let start: Option<i64> = row.try_get(1)?;
     let start = start.ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! The text of every statement; its comment says which contract clauses it serves and what it
+//! The text of every statement. Its comment names the contract clauses it implements and what it
 //! reads.
 
 use ratchet_sql::{OwnStatements, PATIENCE};
@@ -8,26 +8,27 @@ use crate::dialect::Postgres;
 /// A statement on the tables of one schema.
 pub(crate) type Statement = ratchet_sql::Statement<Postgres>;
 
-/// A name as it is written in a statement, whatever is in it.
+/// Quotes a name for use in a statement, whatever characters it has.
 pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The database's clock. It advances inside a transaction, and is rounded down like all times.
+/// The expression of the database's clock. It advances within a transaction, and is rounded down
+/// like all times.
 pub(crate) const DATABASE_CLOCK: &str =
     "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
-/// True for a row `lock` that is bound to a session which the server no longer has. A session whose
-/// start time this role may not see counts as alive.
+/// Is true for a row `lock` that is bound to a session which has ended. A session whose start time
+/// this role may not see counts as alive.
 const SESSION_GONE: &str = "(lock.session_pid IS NOT NULL AND NOT EXISTS (\
     SELECT FROM pg_catalog.pg_stat_activity AS session \
     WHERE session.pid = lock.session_pid \
       AND coalesce(floor(extract(epoch FROM session.backend_start) * 1000000)::bigint \
                    = lock.session_start, true)))";
 
-/// Fills in the placeholders of a file and drops its comments: they are for readers of the file,
-/// and every call hashes the text. `{now}` is the clock, `{patience}` is [`PATIENCE`], `{schema}`
-/// the quoted schema, `{session_gone}` is [`SESSION_GONE`].
+/// Fills in the placeholders of a file, and drops its comments because every call hashes the text.
+/// `{now}` is the clock, `{patience}` is [`PATIENCE`], `{schema}` the quoted schema,
+/// `{session_gone}` is [`SESSION_GONE`].
 pub(crate) fn render(file: &str, schema: &str, now: &str) -> String {
     let lines = file.lines().filter(|line| !line.starts_with("--"));
     let text = lines.collect::<Vec<_>>().join("\n");
@@ -40,7 +41,7 @@ pub(crate) fn render(file: &str, schema: &str, now: &str) -> String {
 /// Every statement, for one schema.
 pub(crate) type Statements = ratchet_sql::Statements<Postgres>;
 
-/// Makes the statements for this schema; `now` is the expression of its clock.
+/// Builds the statements for this schema; `now` is the expression of its clock.
 pub(crate) fn statements(schema: &str, now: &str) -> Statements {
     load(|name, text| {
         #[cfg(feature = "mutants")]
@@ -82,15 +83,15 @@ ratchet_sql::dialect_statements! { Postgres;
         server_state vacuum_settings;
 }
 
-/// For the scripts of the migrations.
+/// The statement that creates the table `migrations`, for the migrations' scripts.
 pub(crate) const CREATE_MIGRATIONS: &str = TEXTS.create_migrations;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The two take the same columns: what `enqueue_jobs` calls the list of a parameter is the
-    /// column that `enqueue_job` writes that parameter to.
+    /// Both take the same parameters: `enqueue_job` must write each one to the column that
+    /// `enqueue_jobs` names its list after.
     #[test]
     fn one_job_is_stored_in_the_columns_of_many() {
         let (_, names) = TEXTS.enqueue_jobs.split_once("AS new (").unwrap();

@@ -1,4 +1,4 @@
-//! The store of applications: how it is opened, and what only PostgreSQL has.
+//! The store that applications use: how it is opened, and what is specific to PostgreSQL.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -19,10 +19,10 @@ use crate::statements::statements;
 
 /// Ratchet's tables in a schema of a PostgreSQL database.
 ///
-/// Clones share the connections. Several stores on one schema, in any number of processes and
-/// hosts, are a cluster.
+/// Clones share the connections. All stores on one schema form a cluster, in any number of
+/// processes and hosts.
 ///
-/// Calls need a Tokio runtime with its timers and I/O on.
+/// Calls need a Tokio runtime with timers and I/O enabled.
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -39,9 +39,9 @@ pub struct PostgresStore(Arc<Inside>);
 
 struct Inside {
     store: SqlStore<Postgres>,
-    /// How its connections are made.
+    /// The options of the pool's connections.
     pooled: PgConnectOptions,
-    /// How to connect beside the pool.
+    /// The options of the connections outside the pool.
     beside: PgConnectOptions,
     wakeups: bool,
     coordinator: OnceLock<Option<Arc<PostgresCoordinator>>>,
@@ -49,9 +49,9 @@ struct Inside {
 
 impl PostgresStore {
     /// Connects to the database of a URL, `postgres://user:password@host:5432/database`, and
-    /// creates or upgrades the tables in its schema `ratchet`. Query parameters are those of the
-    /// driver: `sslmode`, `sslrootcert`, `application_name`, `options`, …; and `session_locks`, as
-    /// for [`Builder::session_locks`], which is `true` or `false`.
+    /// creates or upgrades the tables in its schema `ratchet`. The URL takes the driver's query
+    /// parameters (`sslmode`, `sslrootcert`, `application_name`, `options`, …) and `session_locks`,
+    /// `true` or `false`, as in [`Builder::session_locks`].
     ///
     /// # Errors
     /// As for [`Builder::connect`].
@@ -59,10 +59,10 @@ impl PostgresStore {
         Self::builder(url).connect().await
     }
 
-    /// Uses a pool of the application's own, with the tables in the schema `ratchet`. Heartbeats,
-    /// locks and wakeups still have connections beside it, made with the pool's options.
-    /// [`Store::close`](ratchet_core::Store::close) closes the pool, too, and waits until the
-    /// application has given its connections back.
+    /// Uses the application's pool, with the tables in the schema `ratchet`. Heartbeats, locks and
+    /// wakeups still use connections outside it, opened with the pool's options.
+    /// [`Store::close`](ratchet_core::Store::close) also closes the pool, and waits until the
+    /// application has returned its connections.
     ///
     /// # Errors
     /// As for [`Builder::connect`].
@@ -70,40 +70,40 @@ impl PostgresStore {
         Self::pool_builder(pool).connect().await
     }
 
-    /// Settings for the database of a URL.
+    /// Returns a builder for the database of a URL.
     pub fn builder(url: &str) -> Builder {
         Builder::url(url)
     }
 
-    /// Settings for a pool of the application's own.
+    /// Returns a builder for the application's pool.
     pub fn pool_builder(pool: PgPool) -> Builder {
         Builder::pool(pool)
     }
 
-    /// The steps that make the tables in this schema, in order, for those who want to read or run
-    /// them themselves. Run all that are missing, each in one transaction, and connect with
-    /// [`Builder::migrate`] off. The first begins with a line that creates the schema if it does
-    /// not exist. PostgreSQL wants the right to create schemas for it even if it does: who lacks
-    /// that leaves the line out.
+    /// Returns the steps that create the tables in this schema, in order, to read or run by hand.
+    /// Run all that are missing, each in one transaction, and connect with [`Builder::migrate`]
+    /// off. The first step begins with a line that creates the schema if it does not exist.
+    /// PostgreSQL requires the right to create schemas for that line even if the schema exists;
+    /// without that right, leave the line out.
     #[must_use]
     pub fn migrations(schema: &str) -> Vec<Migration> {
         migrate::scripts(schema, migrate::STEPS)
     }
 
-    /// Closes the connections, those of the application's own pool as well.
+    /// Closes the connections, including those of the application's pool.
     async fn close_connections(&self) {
         if let Some(Some(coordinator)) = self.0.coordinator.get() {
             coordinator.close();
         }
         let connections = self.shared().pools();
-        // Both are closed from the first poll on.
+        // Both count as closed from the first poll on.
         tokio::join!(connections.pool.close(), connections.liveness.close());
     }
 
     pub(crate) async fn open(config: Config) -> Result<Self> {
         let sql = statements(&config.settings.schema, &config.clock);
         let schema = &config.settings.schema;
-        // In a box, so that the callers' own futures stay small.
+        // Boxed, to keep the callers' futures small.
         let opening = Box::pin(async {
             let (pool, liveness, beside) = Pool::open(&config).await?;
             if config.direct.is_some() {
@@ -138,17 +138,17 @@ impl PostgresStore {
         })))
     }
 
-    /// The part that PostgreSQL shares with other SQL servers.
+    /// Returns the store that PostgreSQL shares with other SQL servers.
     pub(crate) fn shared(&self) -> &SqlStore<Postgres> {
         &self.0.store
     }
 
-    /// How the connections for jobs and those beside them are made.
+    /// Returns the options of the connections for jobs, and of those outside the pool.
     pub(crate) fn options(&self) -> [&PgConnectOptions; 2] {
         [&self.0.pooled, &self.0.beside]
     }
 
-    /// Whether nodes are woken up through the database.
+    /// Returns whether the store carries wakeups through the database.
     pub(crate) fn has_wakeups(&self) -> bool {
         self.0.wakeups
     }
@@ -175,7 +175,7 @@ impl PostgresStore {
 ratchet_sql::store!(PostgresStore, shared, shared_coordinator, close_connections);
 
 impl fmt::Debug for PostgresStore {
-    /// Without the options of the connections: they have the password.
+    /// Omits the options of the connections, which include the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresStore")
             .field("schema", &self.shared().schema())

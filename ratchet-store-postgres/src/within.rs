@@ -1,4 +1,4 @@
-//! Storing jobs inside a transaction of the application.
+//! Stores jobs inside a transaction of the application.
 
 use ratchet_core::cluster::JobWakeups;
 use ratchet_core::model::{Enqueued, NewJob};
@@ -13,7 +13,7 @@ use crate::error::Classified;
 use crate::store::PostgresStore;
 
 impl Savepoint<Postgres> for Caller<'_> {
-    /// One insert fails only with the transaction.
+    /// If a single insert fails, the transaction has failed too.
     const ALWAYS: bool = false;
 
     fn survives(failure: &Failure) -> bool {
@@ -43,7 +43,7 @@ impl Caller<'_> {
 }
 
 impl PostgresStore {
-    /// Stores the jobs of one call inside a transaction of the application. Its commit sends the
+    /// Stores the jobs of one call inside a transaction of the application. The commit sends the
     /// wakeups, unless wakeups are off.
     pub(crate) async fn enqueue_through(
         &self,

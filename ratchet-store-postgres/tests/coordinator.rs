@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// A schema, and a proxy to the server for what carries wakeups.
+/// A schema, and a proxy to the server for the connections that carry wakeups.
 struct Notifications {
     schema: Schema,
     proxy: Proxy,

@@ -73,7 +73,7 @@ fn postgres_settings_are_named_by_their_keys() {
              `mysql`, not `postgres`",
             "store.postgres.max_lifetime = \"0s\" (ratchet.toml:7): max_lifetime is zero",
             "store.postgres.schema = \"pg_jobs\" (ratchet.toml:5): schema begins with `pg_`, which \
-             PostgreSQL keeps to itself",
+             PostgreSQL reserves",
         ]
     );
 }

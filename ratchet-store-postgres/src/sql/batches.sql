@@ -1,25 +1,24 @@
 -- Batches.
 
 -- name: create_batch
--- Stores an open batch, unless it is stored. [batch.create]
+-- Stores an open batch, unless it exists. [batch.create]
 INSERT INTO {schema}.batches (id, created_at) SELECT $1, {now} ON CONFLICT (id) DO NOTHING
 
 -- name: close_batch
--- Closes a batch that is open; how it stands then, locked until the transaction ends. [batch.close]
--- Primary key of batches.
+-- Closes an open batch. Returns its new state, and locks it until the transaction ends.
+-- [batch.close] Primary key of batches.
 UPDATE {schema}.batches SET closed = true
 WHERE id = $1 AND NOT closed
 RETURNING id, total, succeeded, failed, cancelled, closed, created_at, ended_at
 
 -- name: get_batches
--- How batches stand. [batch.read] Primary key of batches.
+-- Returns batches. [batch.read] Primary key of batches.
 SELECT id, total, succeeded, failed, cancelled, closed, created_at, ended_at
 FROM {schema}.batches
 WHERE id = ANY($1::uuid[])
 
 -- name: list_batches
--- The batches with ids below one ($1), the newest first. [batch.list] Primary key,
--- backwards.
+-- Lists the batches with ids below one ($1), newest first. [batch.list] Primary key, backwards.
 SELECT id, total, succeeded, failed, cancelled, closed, created_at, ended_at
 FROM {schema}.batches
 WHERE id < $1
@@ -27,8 +26,8 @@ ORDER BY id DESC
 LIMIT $2
 
 -- name: lock_batches
--- How batches stand, and stay until the transaction ends. [batch.join] [batch.count] [link.enqueue]
--- Primary key of batches; locked in order of id, as every call does.
+-- Returns batches, and locks them until the transaction ends. [batch.join] [batch.count]
+-- [link.enqueue] Primary key of batches; locked in order of id, as in every call.
 SELECT id, total, succeeded, failed, cancelled, closed, created_at, ended_at
 FROM {schema}.batches
 WHERE id = ANY($1::uuid[])
@@ -36,30 +35,30 @@ ORDER BY id
 FOR NO KEY UPDATE
 
 -- name: grow_batches
--- Counts new children of open batches, which are locked. [batch.join] Primary key of batches.
+-- Counts new children of locked open batches. [batch.join] Primary key of batches.
 UPDATE {schema}.batches AS batch SET total = batch.total + grown.count
 FROM unnest($1::uuid[], $2::bigint[]) AS grown (id, count)
 WHERE batch.id = grown.id
 
 -- name: join_batches
--- Notes that new jobs are in batches. [batch.join]
+-- Records that new jobs are in batches. [batch.join]
 INSERT INTO {schema}.batch_jobs (job, batch)
 SELECT job, batch FROM unnest($1::uuid[], $2::uuid[]) AS new (job, batch)
 
 -- name: batches_of
--- The batches that jobs are in. [get.whole] Primary key of batch_jobs.
+-- Returns the batches that jobs are in. [get.whole] Primary key of batch_jobs.
 SELECT job, batch FROM {schema}.batch_jobs WHERE job = ANY($1::uuid[])
 
 -- name: count_children
--- Notes that the ends of children were counted, of those that were not; in which batches to count
--- them. [batch.count] Primary key of batch_jobs.
+-- Marks children whose ends were not yet counted as counted, and returns their batches.
+-- [batch.count] Primary key of batch_jobs.
 UPDATE {schema}.batch_jobs SET counted = true
 WHERE job = ANY($1::uuid[]) AND NOT counted
 RETURNING job, batch
 
 -- name: count_in_batches
--- Counts children that ended; how their batches stand then, locked until the transaction ends.
--- [batch.count] Primary key of batches.
+-- Counts ended children. Returns the batches' new state, and locks these until the transaction
+-- ends. [batch.count] Primary key of batches.
 UPDATE {schema}.batches AS batch
 SET succeeded = batch.succeeded + tally.succeeded, failed = batch.failed + tally.failed,
     cancelled = batch.cancelled + tally.cancelled
@@ -70,7 +69,7 @@ RETURNING batch.id, batch.total, batch.succeeded, batch.failed, batch.cancelled,
           batch.created_at, batch.ended_at
 
 -- name: end_batches
--- Notes when batches ended. [batch.end] Primary key of batches.
+-- Records when batches ended. [batch.end] Primary key of batches.
 UPDATE {schema}.batches SET ended_at = {now} WHERE id = ANY($1::uuid[]) AND ended_at IS NULL
 
 -- name: purge_batches

@@ -1,26 +1,27 @@
--- Claims: taking jobs, ending, reporting and reclaiming them.
+-- Claims: claims jobs, and settles, reports on and reclaims claims.
 
 -- name: claim_jobs
--- Gives the first $7 due jobs in claim order to node $8; with their payloads if $9.
+-- Claims the first $7 due jobs in claim order for node $8, with their payloads if $9.
 -- [claim.exclusive] [claim.due] [claim.limit] [claim.order] [claim.aging] [claim.match]
 -- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version]
--- $1, $2 and $3 are the wanted routes, their queues, and how many of each to look at (none: as many as
--- of all). $4 and $10 are the last route that the caller knows (0: none) and its stamp: if another one
--- is the last, nothing is claimed. $5 is the aging interval, $6 how many candidates to look at.
+-- $1, $2 and $3 are the wanted routes, their queues, and how many candidates of each to look at
+-- (NULL: $6). $4 and $10 are the id (0: none) and the stamp of the last route that the caller
+-- knows; if another route is the last, nothing is claimed. $5 is the aging interval, $6 the number
+-- of candidates.
 --
--- One range of jobs_claim per route and priority, read in its order; the candidates are merged by
--- the rank of ratchet_core::priority::ClaimRank, and only what is returned is locked. A lookup by
--- place (ctid) is safe here because a row that moved since the candidates were read is one that
--- another transaction has: it is passed over, and the caller sees that the batch is short.
--- state + 0 keeps the planner from reading jobs_claim as a whole where it has a row's place.
+-- Reads one range of jobs_claim per route and priority, in order, and merges the candidates by
+-- ratchet_core::priority::ClaimRank. Locks only the rows it returns. A lookup by place (ctid) is
+-- safe: if a row has moved since the candidates were read, another transaction has changed it. The
+-- row is skipped, and the caller sees that the batch is short.
+-- state + 0 keeps the planner from reading all of jobs_claim where it has a row's place.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 known AS MATERIALIZED (
     SELECT coalesce((SELECT last.id = $4 AND last.stamp = $10::bigint FROM {schema}.routes AS last
                      ORDER BY last.id DESC LIMIT 1), $4 = 0) AS proven
 ),
--- Locks no row, since no queue has this name, but the table, and before this statement's snapshot
--- is taken: a pause waits for it (pause_queue), so that no claim that began before is still going
--- on when the pause returns.
+-- No queue has this name, so this locks no row but only the table, before this statement takes its
+-- snapshot. A pause waits for that lock (await_claims), so no earlier claim is still running when
+-- the pause returns.
 gate AS MATERIALIZED (SELECT queue FROM {schema}.paused_queues WHERE queue = '' FOR KEY SHARE),
 paused AS MATERIALIZED (SELECT queue FROM {schema}.paused_queues),
 candidate AS MATERIALIZED (
@@ -80,14 +81,15 @@ LEFT JOIN claimed ON true
 LEFT JOIN {schema}.job_data AS data ON data.id = claimed.id
 
 -- name: unclaim_jobs
--- Takes back claims that the same transaction made and for which there is no permit: no other
--- transaction has seen them. What else a claim wrote means nothing while a job does not run. [permit.max] Primary key.
+-- Undoes claims of this transaction for which there is no permit; no other transaction has seen
+-- them. The other columns that a claim wrote have no meaning while a job does not run. [permit.max]
+-- Primary key.
 UPDATE {schema}.jobs AS job
 SET state = 0, claim_seq = job.claim_seq - 1
 WHERE job.id = ANY($1::uuid[]) AND job.state + 0 = 3
 
 -- name: load_inputs
--- What the bodies of claims are given, as far as the claims still hold. [claim.load] Primary keys.
+-- Returns the inputs of the bodies of claims that are still held. [claim.load] Primary keys.
 SELECT job.id, job.claim_seq, job.node, job.claimed_at, data.payload, notes.checkpoint
 FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[])
     AS token (job, seq, node, claimed_at)
@@ -99,16 +101,16 @@ LEFT JOIN {schema}.job_data AS data ON data.id = job.id
 LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
 
 -- name: settle_jobs
--- Ends claims and says what becomes of their jobs; one row comes back for each that held.
+-- Ends claims and moves their jobs on. Returns one row for each claim that was still held.
 -- [settle.effect] [settle.mixed] [settle.token] [settle.cancel] [settle.keys] [settle.history]
--- The values are those of ratchet_core::model::Settlement::effect. Whether cancellation was
--- requested is known only here, so what that function says then is here too: Cancelled (6, in the
--- history 5), no other due time, no error and no result, and the attempts counted as otherwise.
--- Jobs whose ends others wait for (flags: 4 in a lane, 16 linked to it, 32 in a batch) are left alone
--- unless $12 says that they are followed.
--- Then they are waited for as long as the transaction says; otherwise, not for long: a transaction that holds one
--- job in an open transaction holds no others up (held.rs).
--- Primary keys; the caller sends the tokens in order of id, so that two calls lock in one order.
+-- The values come from ratchet_core::model::Settlement::effect. Only this statement knows whether
+-- cancellation was requested, so it repeats what that function does then: Cancelled (6, in the
+-- history 5), the same due time, no error and no result, and attempts counted as usual.
+-- Skips ended jobs for whose end other jobs wait (flags: 4 in a lane, 16 has children, 32 in a
+-- batch) unless $12 says that the caller follows their ends. With $12, waits for locked jobs as
+-- long as the transaction allows; otherwise only briefly, so that one held job does not delay the
+-- others (held.rs). Primary keys; the caller sends the tokens in order of id, so that all calls
+-- lock in the same order.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now, CASE WHEN NOT $12 THEN set_config('lock_timeout', '{patience}', true) END
 ),
@@ -164,9 +166,10 @@ freed AS (
 SELECT id, claim_seq, state, flags, node, claimed_at FROM ended
 
 -- name: find_settled
--- The claims that were the last to settle these jobs, and the present ones of those that run: 0 stands
--- for none. [settle.repeat] [lane.promote] [link.decide]
--- The claim that succeeded is in no history: its node and time are still the job's. Primary keys.
+-- Returns the claims that last settled these jobs, and the current claims of running ones; 0 means
+-- none. [settle.repeat] [lane.promote] [link.decide]
+-- A claim that succeeded is not in the history: its node and time are in the job's row. Primary
+-- keys.
 SELECT job.id, job.settled_seq, CASE WHEN job.state = 3 THEN job.claim_seq ELSE 0 END, job.flags,
        CASE WHEN attempt.job IS NULL THEN job.node ELSE attempt.node END,
        CASE WHEN attempt.job IS NULL THEN job.claimed_at ELSE attempt.claimed_at END,
@@ -177,9 +180,9 @@ LEFT JOIN {schema}.attempts AS attempt
 WHERE job.id = ANY($1::uuid[])
 
 -- name: report_life
--- Restarts the stall timeouts of claims and keeps what their bodies tell; one row comes back for
--- each that held. [report.life] [report.progress] [report.token] [report.cancel]
--- None is waited for for long: a transaction that holds one job in an open transaction holds no others up (held.rs).
+-- Restarts the stall timeouts of claims and stores their reports. Returns one row for each claim
+-- still held. [report.life] [report.progress] [report.token] [report.cancel]
+-- Waits only briefly for locked jobs, so that one held job does not delay the others (held.rs).
 -- Primary keys; no index has last_report.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now, set_config('lock_timeout', '{patience}', true)
@@ -210,8 +213,8 @@ noted AS (
 SELECT id, claim_seq, node, claimed_at, cancel_requested FROM alive
 
 -- name: running_jobs
--- Every running job in order of id, with its timeouts, its node, and when the first of all nodes
--- began: what ratchet_core::model::ReclaimRequest::lost judges.
+-- Returns every running job in order of id, with its timeouts, its node, and when the oldest node
+-- began: the input of ratchet_core::model::ReclaimRequest::lost.
 -- [reclaim.dead] [reclaim.unknown] [reclaim.start]
 -- jobs_running: as many rows as there are claims, however many jobs there are.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
@@ -231,11 +234,11 @@ WHERE job.state = 3
 ORDER BY job.id
 
 -- name: reclaim_jobs
--- Takes claims back, as ratchet_core::model::ReclaimRequest::effect says, unless something about
--- them has changed since they were judged; one row comes back for each. Jobs that end and for whose
--- end others wait are left alone unless $9 says that they are followed.
+-- Takes claims back, with the effects of ratchet_core::model::ReclaimRequest::effect, unless they
+-- have changed since they were judged. Returns one row for each. Skips jobs that end and for whose
+-- end other jobs wait, unless $9 says that the caller follows their ends.
 -- [reclaim.requeue] [reclaim.once] [reclaim.exhausted] [link.decide]
--- None is waited for for long: a transaction that holds one job in an open transaction holds no others up (held.rs).
+-- Waits only briefly for locked jobs, so that one held job does not delay the others (held.rs).
 -- Primary keys.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now, set_config('lock_timeout', '{patience}', true)

@@ -1,9 +1,9 @@
--- Jobs: storing, reading, changing and deleting them.
+-- Jobs: stores, reads, changes and deletes them.
 
 -- name: enqueue_job
--- Stores one new job without keys: enqueue_jobs for the most common batch, at two thirds of its cost.
--- Nothing without the route ($2) under this stamp ($14).
--- A time of NULL is now plus the delay. [enqueue.created] [enqueue.due] [claim.version]
+-- Stores one new job without keys: enqueue_jobs for the most common batch, at two thirds of its
+-- cost. Stores nothing if the route ($2) is missing or has another stamp than $14.
+-- A NULL time means now plus the delay. [enqueue.created] [enqueue.due] [claim.version]
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now FROM {schema}.routes WHERE id = $2 AND stamp = $14
 ),
@@ -16,10 +16,10 @@ INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at
 SELECT $1, 0, $2, $3, $4, coalesce($5, clock.now + $6), clock.now FROM clock
 
 -- name: enqueue_jobs
--- Stores new jobs without keys, and none of them if one is stored already: looking for that row by
--- row (ON CONFLICT) costs a third more time, and a record in the log for each.
--- Nothing without the route $14, the largest of these, under the stamp $15.
--- A time of NULL is now plus the delay. [enqueue.created] [enqueue.due] [claim.version]
+-- Stores new jobs without keys, or none of them if one exists. A check per row (ON CONFLICT) would
+-- take a third more time, and one WAL record per row.
+-- Stores nothing if the route $14, the largest of these, is missing or has another stamp than $15.
+-- A NULL time means now plus the delay. [enqueue.created] [enqueue.due] [claim.version]
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now FROM {schema}.routes WHERE id = $14 AND stamp = $15
 ),
@@ -44,11 +44,11 @@ SELECT new.id, 0, new.route, new.priority, new.flags,
 FROM new
 
 -- name: enqueue_keyed
--- Stores jobs that may have keys, lanes, origins and tags, unless their ids are stored already, and
--- takes the keys; returns how many it stored. A key that was taken meanwhile fails the whole
--- statement, so that nothing is stored. Nothing is stored either without the route $22, the largest of
--- these, under the stamp $23; then false is returned beside the count. A time of NULL is now plus the
--- delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic] [lane.head]
+-- Stores jobs that may have keys, lanes, origins and tags, unless their ids exist, and takes the
+-- keys. Returns how many it stored. If a concurrent call took a key, the whole statement fails and
+-- stores nothing. It also stores nothing, and returns false beside the count, if the route $22, the
+-- largest of these, is missing or has another stamp than $23. A NULL time means now plus the delay.
+-- [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic] [lane.head]
 -- [recurring.origin] [tag.set] [claim.version]
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now FROM {schema}.routes WHERE id = $22 AND stamp = $23
@@ -99,8 +99,8 @@ tagged AS (
 SELECT (SELECT count(*) FROM stored), EXISTS (SELECT FROM clock)
 
 -- name: find_keys
--- Which of these jobs are stored, and which jobs have these keys: idempotency keys (1) and unique
--- keys (2). [enqueue.repeat] [keys.idempotency] [keys.unique] Primary keys.
+-- Returns which of these jobs are stored (0), and which jobs have these idempotency keys (1) and
+-- unique keys (2). [enqueue.repeat] [keys.idempotency] [keys.unique] Primary keys.
 SELECT 0 AS what, NULL AS key, id AS job FROM {schema}.jobs WHERE id = ANY($1::uuid[])
 UNION ALL
 SELECT 1, key, job FROM {schema}.idempotency_keys WHERE key = ANY($2::text[])
@@ -108,7 +108,7 @@ UNION ALL
 SELECT 2, key, job FROM {schema}.unique_keys WHERE key = ANY($3::text[])
 
 -- name: take_unique_keys
--- Takes the unique keys that are free, in the order given; one row comes back for each.
+-- Takes the free ones of these unique keys, in the order given. Returns one row for each.
 -- [keys.unique] [keys.race] [requeue.key]
 INSERT INTO {schema}.unique_keys (key, job)
 SELECT wanted.name, wanted.job
@@ -118,12 +118,13 @@ ON CONFLICT (key) DO NOTHING
 RETURNING job
 
 -- name: find_unique_keys
--- The unfinished jobs that have these unique keys. [requeue.key] Primary key of unique_keys.
+-- Returns the unfinished jobs that have these unique keys. [requeue.key] Primary key of
+-- unique_keys.
 SELECT key, job FROM {schema}.unique_keys WHERE key = ANY($1::text[])
 
 -- name: get_jobs
--- Jobs with everything known about them, or without what may be large. [get.whole] [get.outline]
--- Primary keys.
+-- Returns jobs with all their data, or without the parts that may be large. [get.whole]
+-- [get.outline] Primary keys.
 SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, job.finished_at,
        job.attempts, job.crash_count, job.claim_seq, job.node, job.claimed_at, job.cancel_requested,
        data.id, CASE WHEN $2 THEN data.payload ELSE 'null' END, data.retry,
@@ -144,8 +145,8 @@ LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
 WHERE job.id = ANY($1::uuid[])
 
 -- name: history
--- The ended claims of a job. [history.order] Primary keys. The claim that succeeded, the last one, is
--- in the row of the job.
+-- Returns the ended claims of a job. [history.order] Primary keys. The claim that succeeded, the
+-- last one, is in the row of the job.
 SELECT seq, node, claimed_at, ended_at, ran_for_us, outcome, error
 FROM {schema}.attempts
 WHERE job = $1
@@ -156,7 +157,7 @@ WHERE id = $1 AND state + 0 = 4
 ORDER BY seq
 
 -- name: histories
--- The ended claims of jobs. [archive.move] As history, which says where they are.
+-- Returns the ended claims of jobs, as history does for one. [archive.move]
 SELECT seq, node, claimed_at, ended_at, ran_for_us, outcome, error, job
 FROM {schema}.attempts
 WHERE job = ANY($1::uuid[])
@@ -168,8 +169,8 @@ WHERE id = ANY($1::uuid[]) AND state + 0 = 4
 ORDER BY job, seq
 
 -- name: read_state
--- What an action must know of jobs, which stay as they are until the transaction ends.
--- [act.respond] Primary keys; locked in order of id, as every call does.
+-- Returns the state, flags and unique keys of jobs, and locks the jobs until the transaction ends.
+-- [act.respond] Primary keys; locked in order of id, as in every call.
 SELECT job.id, job.state, job.flags,
        CASE WHEN job.flags & {unique_key} = {unique_key}
             THEN (SELECT unique_key FROM {schema}.job_data AS data WHERE data.id = job.id) END
@@ -179,8 +180,8 @@ ORDER BY job.id
 FOR NO KEY UPDATE OF job
 
 -- name: change_state
--- Moves waiting jobs from one state to another; those that end lose their unique keys, and their
--- signals come too late (flags: 1 it has a key, 8 it waits for others or for a signal).
+-- Moves waiting jobs to other states. Jobs that end release their unique keys and no longer wait
+-- for signals (flags: 1 has a key, 8 waits for other jobs or for a signal).
 -- [act.respond] [cancel.waiting] [pause.job] [signal.late] Primary keys.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 moved AS (
@@ -203,11 +204,11 @@ WHERE moved.flags & {unique_key} = {unique_key} AND moved.state >= 4
   AND held.job = moved.id
 
 -- name: request_cancel
--- Asks the nodes of running jobs to cancel them. [cancel.running] Primary key of jobs.
+-- Requests the cancellation of running jobs. [cancel.running] Primary key of jobs.
 UPDATE {schema}.jobs SET cancel_requested = true WHERE id = ANY($1::uuid[]) AND state + 0 = 3
 
 -- name: requeue_jobs
--- Makes dead letters wait again in these states, due now, as good as new.
+-- Moves dead letters to these waiting states, due now, with counters reset.
 -- [requeue.fresh] [lane.requeue] Primary keys.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 fresh AS (
@@ -221,19 +222,19 @@ fresh AS (
 UPDATE {schema}.job_notes AS notes SET last_error = NULL FROM fresh WHERE notes.job = fresh.id
 
 -- name: reschedule_jobs
--- Makes waiting jobs due at a time ($2), or this long from now ($3). [reschedule.job] [lane.reschedule]
--- Primary key of jobs.
+-- Makes waiting jobs due at a time ($2), or this long from now ($3). [reschedule.job]
+-- [lane.reschedule] Primary key of jobs.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 UPDATE {schema}.jobs AS job SET run_at = coalesce($2::bigint, clock.now + $3::bigint)
 FROM clock
 WHERE job.id = ANY($1::uuid[]) AND job.state + 0 IN (0, 1, 2)
 
 -- name: set_priority
--- Gives unfinished jobs another priority. [priority.job] Primary key of jobs.
+-- Changes the priority of unfinished jobs. [priority.job] Primary key of jobs.
 UPDATE {schema}.jobs SET priority = $2 WHERE id = ANY($1::uuid[]) AND state + 0 < 4
 
 -- name: release_jobs
--- Lets jobs be claimed that wait for nothing any more. [link.release] [signal.deliver]
+-- Makes blocked jobs that no longer wait for anything claimable. [link.release] [signal.deliver]
 -- Primary key of jobs.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 UPDATE {schema}.jobs AS job SET state = 0, run_at = greatest(job.run_at, clock.now)
@@ -241,14 +242,14 @@ FROM clock
 WHERE job.id = ANY($1::uuid[]) AND job.state + 0 = 1
 
 -- name: keep_errors
--- Keeps why jobs failed that no node ran. [signal.expire] Primary key of job_notes.
+-- Stores the errors of jobs that failed without running. [signal.expire] Primary key of job_notes.
 INSERT INTO {schema}.job_notes AS notes (job, last_error)
 SELECT job, error FROM unnest($1::uuid[], $2::text[]) AS failed (job, error)
 ON CONFLICT (job) DO UPDATE SET last_error = excluded.last_error
 
 -- name: lock_free
--- Locks those of these jobs that no other transaction has locked, until the transaction ends; they come back.
--- Primary key of jobs.
+-- Locks those of these jobs that no other transaction has locked until the transaction ends, and
+-- returns them. Primary key of jobs.
 SELECT job.id
 FROM unnest($1::uuid[]) AS wanted (id)
 CROSS JOIN LATERAL (
@@ -256,11 +257,11 @@ CROSS JOIN LATERAL (
 ) AS job
 
 -- name: lock_old
--- The longest finished jobs of a state behind one that was looked at ($3, $4) that no unfinished child
--- may read, which stay as they are until the transaction ends. (flags: 16 it has children) Jobs that
--- may have got a child meanwhile are looked at again (awaited_parents). [purge.old] [purge.awaited]
--- [archive.old] [archive.awaited] [archive.race] [archive.poison] jobs_finished, read in its order,
--- links_parent and primary keys: OFFSET 0 keeps the planner from hashing a whole table.
+-- Locks the longest finished jobs of a state after one ($3, $4) until the transaction ends, except
+-- parents that unfinished children may read (flags: 16 has children). The caller checks parents
+-- again for new children (awaited_parents). [purge.old] [purge.awaited] [archive.old]
+-- [archive.awaited] [archive.race] [archive.poison] jobs_finished, read in its order, links_parent
+-- and primary keys: OFFSET 0 keeps the planner from hashing a whole table.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 SELECT job.id, job.finished_at, job.flags
 FROM {schema}.jobs AS job
@@ -279,8 +280,9 @@ LIMIT $5
 FOR UPDATE OF job SKIP LOCKED
 
 -- name: delete_jobs
--- Deletes finished jobs with all they left, but not their idempotency keys.
--- [delete.job] [purge.keys] [archive.move] [archive.keys] [link.kept] Primary keys; job_tags_of_job.
+-- Deletes finished jobs with all their data, except their idempotency keys.
+-- [delete.job] [purge.keys] [archive.move] [archive.keys] [link.kept] Primary keys;
+-- job_tags_of_job.
 WITH gone AS (
     DELETE FROM {schema}.jobs WHERE id = ANY($1::uuid[]) AND state + 0 >= 4 RETURNING id, flags
 ),

@@ -1,10 +1,10 @@
 -- Lanes.
 
 -- name: enter_lanes
--- Locks lanes until the transaction ends and takes this many sequences of each ($3; 0: only the lock),
--- the last of which comes back. A lane that has no unfinished job has no row until now.
+-- Locks lanes until the transaction ends and takes this many sequence numbers of each ($3; 0: only
+-- the lock). Returns the last number. Creates the row of a lane that had no unfinished job.
 -- [lane.sequence] [lane.head] Primary key of lanes; the caller sends them in order of name, so that
--- two calls lock in one order.
+-- all calls lock in the same order.
 INSERT INTO {schema}.lanes AS lane (queue, lane, last_seq)
 SELECT wanted.queue, wanted.lane, wanted.count
 FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY
@@ -14,8 +14,8 @@ ON CONFLICT (queue, lane) DO UPDATE SET last_seq = lane.last_seq + excluded.last
 RETURNING lane.queue, lane.lane, lane.last_seq
 
 -- name: lanes_of
--- The lanes of jobs that have one, whether they are unfinished or not. [lane.requeue] [lane.promote]
--- Primary keys. What a job's place in its lane says counts more: it outlives damage to the job.
+-- Returns the lanes of jobs that have one, finished or not. [lane.requeue] [lane.promote]
+-- Primary keys. A job's row in lane_jobs takes precedence, since it survives damage to the job.
 SELECT job.id, coalesce(member.queue, route.queue), coalesce(member.lane, data.lane)
 FROM {schema}.jobs AS job
 LEFT JOIN {schema}.lane_jobs AS member ON member.job = job.id
@@ -26,10 +26,10 @@ WHERE job.id = ANY($1::uuid[]) AND job.flags & {lane} = {lane}
   AND coalesce(member.queue, route.queue) IS NOT NULL
 
 -- name: lock_lanes
--- Locks the lanes of unfinished jobs until the transaction ends, except those that another transaction has:
--- the caller waits for them apart, so that a lane that is held up holds up no other.
--- [lane.promote] Primary keys: one lookup after the other, since a join planned for small tables
--- would read all of lane_jobs.
+-- Locks the lanes of unfinished jobs until the transaction ends, except lanes that another
+-- transaction has locked. The caller waits for those separately, so that a held lane does not delay
+-- the others. [lane.promote] Primary keys: one lookup after the other, since a join planned for
+-- small tables would read all of lane_jobs.
 SELECT member.job, locked.queue, locked.lane
 FROM unnest($1::uuid[]) AS wanted (job)
 CROSS JOIN LATERAL (
@@ -42,16 +42,16 @@ CROSS JOIN LATERAL (
 ) AS locked
 
 -- name: place_in_lanes
--- Puts unfinished jobs into lanes that are locked. [lane.sequence] [lane.requeue]
+-- Puts unfinished jobs into locked lanes. [lane.sequence] [lane.requeue]
 INSERT INTO {schema}.lane_jobs (job, queue, lane, seq)
 SELECT job, queue, lane, seq
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bigint[]) AS place (job, queue, lane, seq)
 
 -- name: advance_lanes
--- Takes jobs that ended ($3) out of lanes that are locked, lets those be claimed that are the heads
--- then, and forgets the lanes that are empty. [lane.head] [lane.promote] [lane.cancel]
--- lane_jobs_order and primary keys. In a statement after the one that locked the lanes, so that it
--- sees all who entered them.
+-- Removes ended jobs ($3) from locked lanes, makes the new heads claimable, and deletes empty
+-- lanes. [lane.head] [lane.promote] [lane.cancel]
+-- lane_jobs_order and primary keys. Must come after the statement that locked the lanes, to see all
+-- jobs that entered them.
 WITH gone AS (
     DELETE FROM {schema}.lane_jobs WHERE job = ANY($3::uuid[])
 ),

@@ -8,10 +8,10 @@ FROM unnest($1::uuid[], $2::integer[], $3::smallint[], $4::uuid[], $5::text[])
     AS new (child, place, kind, parent, condition)
 
 -- name: flag_parents
--- Notes that others are linked to jobs, which stay as they are until the transaction ends; the jobs
--- that there are, with their states. A settlement at the same time waits for this and sees the flag
--- then, or is waited for here and seen. [link.enqueue] [link.missing] Primary key of jobs; locked in
--- order of id, as every call does.
+-- Flags jobs as parents and locks them until the transaction ends. Returns those that exist, with
+-- their states. A concurrent settlement either waits for this and then sees the flag, or this waits
+-- for the settlement and sees it. [link.enqueue] [link.missing] Primary key of jobs; locked in
+-- order of id, as in every call.
 WITH parent AS MATERIALIZED (
     SELECT id, state, flags FROM {schema}.jobs
     WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
@@ -23,7 +23,7 @@ flagged AS (
 SELECT id, state FROM parent
 
 -- name: find_ended
--- How jobs have ended, those among them that have. [link.decide] Primary keys.
+-- Returns how jobs ended, for those that have ended. [link.decide] Primary keys.
 SELECT job.id, job.state, job.flags,
        CASE WHEN job.flags & {children} = {children}
             THEN (SELECT result FROM {schema}.job_notes WHERE job = job.id) END
@@ -31,7 +31,7 @@ FROM {schema}.jobs AS job
 WHERE job.id = ANY($1::uuid[]) AND job.state + 0 >= 4
 
 -- name: awaited_parents
--- Those of these jobs, which are locked, that have children which have not ended.
+-- Returns those of these locked jobs that have unfinished children.
 -- [purge.awaited] [archive.awaited] links_parent and the primary key of jobs.
 SELECT wanted.id
 FROM unnest($1::uuid[]) AS wanted (id)
@@ -45,9 +45,9 @@ WHERE EXISTS (
 )
 
 -- name: lock_children
--- Locks the jobs that have open links on these parents, until the transaction ends: a later
--- statement that reads their links sees what was decided before. [link.decide] [batch.callback]
--- links_open and the primary key of jobs; locked in order of id, as every call does.
+-- Locks the jobs that have open links to these parents until the transaction ends: a later
+-- statement that reads their links sees all earlier decisions. [link.decide] [batch.callback]
+-- links_open and the primary key of jobs; locked in order of id, as in every call.
 SELECT job.id, job.state, job.flags
 FROM {schema}.jobs AS job
 WHERE job.id = ANY(ARRAY(
@@ -63,7 +63,7 @@ ORDER BY job.id
 FOR NO KEY UPDATE OF job
 
 -- name: undecided_links
--- The open links of jobs, and whether each job waits for a signal. [link.decide]
+-- Returns the open links of jobs, and whether each job waits for a signal. [link.decide]
 -- Primary keys of links and of signals.
 SELECT link.child, link.place, link.kind, link.parent, link.state, link.condition,
        EXISTS (SELECT FROM {schema}.signals WHERE job = link.child AND state = 0 OFFSET 0)
@@ -78,18 +78,19 @@ FROM unnest($1::uuid[], $2::integer[], $3::smallint[]) AS decided (child, place,
 WHERE link.child = decided.child AND link.place = decided.place AND link.state = 0
 
 -- name: open_links
--- Which of these jobs have open links. [link.requeue] [signal.deliver] Primary key of links.
+-- Returns which of these jobs have open links. [link.requeue] [signal.deliver] Primary key of
+-- links.
 SELECT DISTINCT child FROM {schema}.links WHERE child = ANY($1::uuid[]) AND state = 0
 
 -- name: links_of
--- What jobs wait for. [link.parents] [link.decide] Primary key of links.
+-- Returns what jobs wait for. [link.parents] [link.decide] Primary key of links.
 SELECT child, place, kind, parent, state, condition
 FROM {schema}.links
 WHERE child = ANY($1::uuid[])
 ORDER BY child, place
 
 -- name: children_of
--- The links on a parent, of children behind one ($3). [link.children] links_parent.
+-- Returns the links to a parent, from children after one ($3). [link.children] links_parent.
 SELECT child, place, kind, parent, state, condition
 FROM {schema}.links
 WHERE parent = $1 AND kind = $2

@@ -1,9 +1,10 @@
 -- Lists and counts of jobs by a filter.
 
 -- name: list_oldest list_newest
--- The jobs in some states and routes ($2; NULL: any) behind one ($3), in the order of the page.
--- [page.order] [page.walk] [page.filter] [act.select] Primary key of jobs, also backwards: + 0 keeps the
--- planner from reading and sorting all jobs of the states, by another index, while it knows nothing.
+-- Lists the jobs in some states and routes ($2; NULL: any) after one ($3), in the order of the
+-- page. [page.order] [page.walk] [page.filter] [act.select] Primary key of jobs, also backwards: +
+-- 0 keeps the planner from reading and sorting all jobs of the states by another index while it has
+-- no statistics.
 SELECT id FROM {schema}.jobs
 WHERE id {behind} $3 AND state + 0 = ANY($1::smallint[])
   AND ($2::integer[] IS NULL OR route = ANY($2))
@@ -11,8 +12,8 @@ ORDER BY id{descending}
 LIMIT $4
 
 -- name: list_batch_oldest list_batch_newest
--- As list_oldest, of the children of a batch ($5), with a tag ($7) if $6. [batch.filter] [page.order] [page.walk]
--- batch_jobs_batch, read in its order or backwards.
+-- As list_oldest, for the children of a batch ($5), with a tag ($7) if $6.
+-- [batch.filter] [page.order] [page.walk] batch_jobs_batch, read in its order or backwards.
 SELECT member.job
 FROM {schema}.batch_jobs AS member
 CROSS JOIN LATERAL (
@@ -27,8 +28,8 @@ ORDER BY member.job{descending}
 LIMIT $4
 
 -- name: list_ended_oldest list_ended_newest
--- As list_oldest, for failed and cancelled jobs only: few among many, so not to be looked for in the
--- whole table, which OFFSET 0 prevents. [page.order] [page.walk] [page.filter] [act.select] jobs_finished.
+-- As list_oldest, for failed and cancelled jobs only. They are few among many, so OFFSET 0 prevents
+-- reading the whole table. [page.order] [page.walk] [page.filter] [act.select] jobs_finished.
 SELECT id FROM (
     SELECT id FROM {schema}.jobs
     WHERE state >= 4 AND state IN (5, 6) AND state = ANY($1::smallint[])
@@ -39,7 +40,7 @@ ORDER BY id{descending}
 LIMIT $4
 
 -- name: list_front_oldest list_front_newest
--- As list_oldest, among the first $5 jobs only: where most of them match, that is all it takes.
+-- As list_oldest, among the first $5 jobs only, which is enough if most of them match.
 -- [page.order] [page.walk] [page.filter] [act.select] Primary key of jobs, also backwards.
 SELECT id FROM (
     SELECT id, state, route FROM {schema}.jobs
@@ -52,8 +53,8 @@ ORDER BY id{descending}
 LIMIT $4
 
 -- name: list_tagged_oldest list_tagged_newest
--- As list_oldest, for the jobs with a tag ($5): only they are read, one lookup after the other, which
--- OFFSET 0 holds the planner to. [page.order] [page.walk] [page.filter] [act.select] Primary keys.
+-- As list_oldest, for the jobs with a tag ($5). OFFSET 0 makes the planner read only those, one
+-- lookup after the other. [page.order] [page.walk] [page.filter] [act.select] Primary keys.
 SELECT tagged.job
 FROM {schema}.job_tags AS tagged
 CROSS JOIN LATERAL (
@@ -68,9 +69,9 @@ ORDER BY tagged.job{descending}
 LIMIT $4
 
 -- name: list_unfinished_oldest list_unfinished_newest
--- As list_oldest, for unfinished jobs only: not to be looked for among all that have ended, which
--- OFFSET 0 prevents. [page.order] [page.walk] [page.filter] [act.select]
--- jobs_claim, jobs_waiting, jobs_running: as many entries as there are of the states asked for.
+-- As list_oldest, for unfinished jobs only. OFFSET 0 prevents reading the ended ones.
+-- [page.order] [page.walk] [page.filter] [act.select]
+-- jobs_claim, jobs_waiting, jobs_running: as many entries as there are jobs in the wanted states.
 SELECT id FROM (
     SELECT id, state, route FROM {schema}.jobs
     WHERE state = 0 AND 0::smallint = ANY($1::smallint[])
@@ -87,15 +88,15 @@ ORDER BY id{descending}
 LIMIT $4
 
 -- name: count_matching
--- The jobs in some states and routes ($2; NULL: any), by state. [count.filter]
+-- Counts the jobs in some states and routes ($2; NULL: any) by state. [count.filter]
 -- Reads every row of jobs once: for operators, not for loops.
 SELECT state, count(*) FROM {schema}.jobs
 WHERE state = ANY($1::smallint[]) AND ($2::integer[] IS NULL OR route = ANY($2))
 GROUP BY state
 
 -- name: count_tagged
--- As count_matching, for the jobs with a tag ($3): only they are read, one lookup after the other,
--- which OFFSET 0 holds the planner to. [count.filter] Primary keys.
+-- As count_matching, for the jobs with a tag ($3). OFFSET 0 makes the planner read only those, one
+-- lookup after the other. [count.filter] Primary keys.
 SELECT found.state, count(*)
 FROM {schema}.job_tags AS tagged
 CROSS JOIN LATERAL (
@@ -108,8 +109,8 @@ WHERE tagged.tag = $3
 GROUP BY found.state
 
 -- name: count_batch
--- As count_matching, for the children of a batch ($3), with a tag ($5) if $4: only they
--- are read, one lookup after the other, which OFFSET 0 holds the planner to. [count.filter]
+-- As count_matching, for the children of a batch ($3), with a tag ($5) if $4. OFFSET 0 makes the
+-- planner read only those, one lookup after the other. [count.filter]
 -- batch_jobs_batch and primary keys.
 SELECT found.state, count(*)
 FROM {schema}.batch_jobs AS member

@@ -1,13 +1,12 @@
 -- Locks and versions.
 
 -- name: acquire_lock
--- Takes a lock that is free, or takes it again; otherwise returns its holder. Two callers that meet may
--- leave one without a row: it looks again.
--- A lock that is bound to a session is free as well once the server has no such session; one whose
--- beginning this role may not see counts as alive. The sessions are read where the row is locked
--- already and nowhere before: they are read once in a statement, and the holder may have come back
--- on a new one while this statement waited for the row.
--- How a lock ends is ratchet_core::store::renewed_end.
+-- Acquires a free lock, or acquires it again for its owner; otherwise returns its holder. If two
+-- callers race, one may get no row, and tries again.
+-- A lock that is bound to a session is also free once that session has ended. A session whose start
+-- this role may not see counts as alive. The sessions are read only after the row is locked: a
+-- statement reads them once, and the holder may have reconnected while this one waited for the row.
+-- ratchet_core::store::renewed_end defines the new expiry.
 -- [lock.exclusive] [lock.held] [lock.expire] [lock.again] [lock.fence] Primary key of locks.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 taken AS (
@@ -37,8 +36,8 @@ WHERE lock.name = $1 AND lock.owner <> $2 AND lock.expires_at > clock.now
   AND NOT EXISTS (SELECT FROM taken)
 
 -- name: move_expiry
--- Renews an unexpired tenure for $4 (ratchet_core::store::renewed_end), or frees the lock (none), and
--- binds it to this session, or to none.
+-- Renews an unexpired tenure for $4 (ratchet_core::store::renewed_end), or releases the lock
+-- (NULL). Binds it to this session, or to none.
 -- [lock.renew] [lock.release] Primary key of locks.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 UPDATE {schema}.locks AS lock
@@ -50,7 +49,7 @@ FROM clock
 WHERE lock.name = $1 AND lock.owner = $2 AND lock.fence = $3 AND lock.expires_at > clock.now
 
 -- name: find_lock
--- One lock; whether its holder's session is gone. [lock.inspect]
+-- Returns one lock, and whether its holder's session has ended. [lock.inspect]
 -- Primary key of locks.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 SELECT lock.owner, lock.fence, lock.expires_at, clock.now,
@@ -59,7 +58,7 @@ FROM {schema}.locks AS lock CROSS JOIN clock
 WHERE lock.name = $1
 
 -- name: list_locks
--- One page of the locks; whether their holders' sessions are gone. [lock.list]
+-- Returns one page of the locks, and whether their holders' sessions have ended. [lock.list]
 -- Primary key of locks.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 SELECT lock.owner, lock.fence, lock.expires_at, clock.now,
@@ -70,31 +69,32 @@ ORDER BY lock.name
 LIMIT $2
 
 -- name: is_tenure
--- A row if this tenure lasts. No other can take the lock before the transaction ends. [guard.write]
+-- Returns a row if this tenure lasts. No other owner can take the lock before the transaction ends.
+-- [guard.write]
 -- Primary key of locks.
 SELECT 1 FROM {schema}.locks
 WHERE name = $1 AND owner = $2 AND fence = $3 AND expires_at > {now}
 FOR SHARE
 
 -- name: bump_version
--- The next version of a namespace. [version.bump] Primary key of versions.
+-- Increases the version of a namespace, and returns it. [version.bump] Primary key of versions.
 INSERT INTO {schema}.versions AS old (namespace, version) VALUES ($1, {now})
 ON CONFLICT (namespace) DO UPDATE SET version = greatest(old.version + 1, excluded.version)
 RETURNING version
 
 -- name: find_versions
--- The versions of namespaces that have one. [version.read] Primary key of versions.
+-- Returns the versions of the namespaces that have one. [version.read] Primary key of versions.
 SELECT namespace, version FROM {schema}.versions WHERE namespace = ANY($1::text[])
 
 -- name: own_session
--- The session of this connection: its process and when it began, none if this role may not see that;
--- and the time now. Both in microseconds since 1970, by the server's clock.
+-- Returns the session of this connection: its process, its start (NULL if this role may not see
+-- it), and the time now. Times are in microseconds since 1970, by the server's clock.
 SELECT session.pid, floor(extract(epoch FROM session.backend_start) * 1000000)::bigint,
        floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 FROM pg_catalog.pg_stat_activity AS session WHERE session.pid = pg_backend_pid()
 
 -- name: rebind_locks
--- Binds the locks of one session, $1 and $2, to another, $3 and $4. A lock that was taken
--- over meanwhile is kept. Reads the whole table, once for each new connection: there are few locks.
+-- Rebinds the locks of one session, $1 and $2, to another, $3 and $4. Locks that another owner has
+-- taken over stay as they are. Reads the whole table, once per new connection: there are few locks.
 UPDATE {schema}.locks SET session_pid = $3, session_start = $4
 WHERE session_pid = $1 AND session_start = $2

@@ -1,12 +1,13 @@
 -- Nodes.
 
 -- name: beat_node
--- A heartbeat of a node that is known; no row comes back if it is not. Each row has a claim of the
--- node, or none if it has no claims.
--- [node.heartbeat] [node.reply] [node.previous] [node.claims] [node.cancel] [node.others] [cancel.running]
--- $14 to $18 are what NodeStatus::after_heartbeat makes of each stored status; $12 says whether the
--- node says which kinds it runs ($11), and an empty $13 that it says nothing else of itself.
--- Primary key, no index has what changes; the small table; jobs_running: the rows of this node.
+-- Records a heartbeat of a known node; returns no row if the node is unknown. Each row has a claim
+-- of the node, or NULLs if it has no claims.
+-- [node.heartbeat] [node.reply] [node.previous] [node.claims] [node.cancel] [node.others]
+-- [cancel.running]
+-- $14 to $18 are the results of NodeStatus::after_heartbeat for each stored status. $12 is whether
+-- the node reports the kinds that it runs ($11). An empty $13 means no notes.
+-- Primary key (no index has the changed columns); the small table; jobs_running: this node's rows.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 beat AS (
     UPDATE {schema}.nodes AS node
@@ -34,9 +35,8 @@ LEFT JOIN {schema}.jobs AS job ON job.state = 3 AND job.node = $1
 ORDER BY job.id
 
 -- name: put_node
--- The first heartbeat of a node: if it joins, the live nodes with its label are dead, or have left if they
--- drained.
--- [node.heartbeat] [node.label] Reads the small table.
+-- Records the first heartbeat of a node. If it joins, live nodes with its label become dead, or
+-- left if they were draining. [node.heartbeat] [node.label] Reads the small table.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 displaced AS (
     UPDATE {schema}.nodes SET status = CASE status WHEN 2 THEN 3 ELSE 4 END
@@ -52,7 +52,7 @@ FROM clock
 ON CONFLICT (node) DO NOTHING
 
 -- name: nodes
--- Every node, the newest first. [node.list] [node.silent]
+-- Returns every node, newest first. [node.list] [node.silent]
 -- Reads the whole, small table.
 SELECT node, label, status, running, capacity, interval, started_at, last_seen,
        connections, cpu_percent, memory_bytes, roles, capabilities, {now},
@@ -61,12 +61,12 @@ FROM {schema}.nodes
 ORDER BY started_at DESC, node
 
 -- name: set_node_status
--- Sets the status of a live node that has another one. [node.status] Primary key.
+-- Sets the status of a live node, unless it has that status. [node.status] Primary key.
 UPDATE {schema}.nodes SET status = $2 WHERE node = $1 AND status < 3 AND status <> $2
 
 -- name: bury_nodes
--- Makes the nodes dead that have not been heard of since they were found silent; those that drained have
--- left. [node.silent]
+-- Marks nodes dead that have sent no heartbeat since they were found silent, or left if they were
+-- draining. [node.silent]
 UPDATE {schema}.nodes AS node SET status = CASE node.status WHEN 2 THEN 3 ELSE 4 END
 FROM unnest($1::uuid[], $2::bigint[]) AS silent (node, last_seen)
 WHERE node.node = silent.node AND node.last_seen = silent.last_seen AND node.status < 3
@@ -79,10 +79,10 @@ WHERE node.node = ANY($1::uuid[]) AND node.status >= 3
   AND NOT EXISTS (SELECT FROM {schema}.jobs AS job WHERE job.state = 3 AND job.node = node.node)
 
 -- name: now
--- The database's clock in milliseconds. [time.clock] [time.precision] [time.read]
+-- Returns the database's time in milliseconds. [time.clock] [time.precision] [time.read]
 SELECT {now}
 
 -- name: await_nodes
--- Lets no other node join or beat until the transaction ends, so that of two new nodes with one
--- label the later sees the earlier. [node.label]
+-- Keeps other nodes from joining or sending heartbeats until the transaction ends, so that of two
+-- new nodes with the same label the later sees the earlier. [node.label]
 LOCK TABLE {schema}.nodes IN SHARE ROW EXCLUSIVE MODE

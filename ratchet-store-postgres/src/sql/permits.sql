@@ -1,18 +1,19 @@
 -- Permits and rates.
 
 -- name: set_permits
--- Sets how many permits a resource has, which makes it known; no row changes if it has that many, or if
--- it is known and keeps its number ($3). [permit.change] [permit.declare] Waits for the claims that hold the row. Primary key.
+-- Sets the limit of a resource, and creates the resource if it is new. Changes no row if the limit
+-- is the same, or if the resource exists and $3 says to keep its limit. [permit.change]
+-- [permit.declare] Waits for the claims that lock the row. Primary key.
 INSERT INTO {schema}.permits AS old (resource, max_held) VALUES ($1, $2)
 ON CONFLICT (resource) DO UPDATE SET max_held = excluded.max_held
 WHERE old.max_held <> excluded.max_held AND NOT $3
 
 -- name: held_permits
--- How many permits these resources ($1, or all if $2) have and how many running jobs hold one of them.
+-- Returns the limits of these resources ($1, or all if $2) and how many running jobs hold a permit.
 -- [permit.max] [permit.free] [permit.list]
--- In a claim, a statement of its own after the one that locks the resources: it sees what was
--- committed until then. Primary key; the routes, which are few, once; jobs_permits: as many rows as
--- are held, since the count of each route is a subselect of its own.
+-- A claim runs it after the statement that locks the resources, so that it sees everything
+-- committed before the lock. Primary key; the few routes, once; jobs_permits: as many rows as there
+-- are holders, since each route's count is a separate subselect.
 WITH held AS MATERIALIZED (
     SELECT route.permit AS resource, sum((
         SELECT count(*) FROM {schema}.jobs AS job
@@ -29,11 +30,11 @@ WHERE $2 OR permit.resource = ANY($1::text[])
 ORDER BY permit.resource
 
 -- name: look_at_permits
--- Which of these routes, all of which need permits, have jobs that are due and a permit for one.
--- [permit.order] Locks nothing: who takes a permit looks again when it has the lock, and who leaves a
--- route out does so for what was the case during its call.
--- One seek of jobs_claim per route and priority; then, for the resources of those with due jobs only,
--- the routes, which are few, once, and jobs_permits: as many entries as are held.
+-- Returns which of these routes, all of which need permits, have due jobs and a free permit.
+-- [permit.order] Locks nothing: a claim checks permits again once it has the lock, and may skip a
+-- route for what was true at some moment of its call.
+-- One seek of jobs_claim per route and priority. Then, only for the resources of routes with due
+-- jobs, the few routes, once, and jobs_permits: as many entries as there are holders.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 due AS MATERIALIZED (
     SELECT route.id, route.permit
@@ -71,24 +72,24 @@ free AS MATERIALIZED (
 SELECT due.id FROM due JOIN free ON free.resource = due.permit
 
 -- name: lock_permits
--- Keeps others from claiming jobs that need these resources, and from changing how many may run, until the
--- transaction ends; in order, so that no two claims wait for each other. [permit.max] [permit.change]
--- Primary key.
+-- Locks these resources until the transaction ends: no other transaction claims jobs that need them
+-- or changes their limits. Locks in order, so that no two claims deadlock. [permit.max]
+-- [permit.change] Primary key.
 SELECT resource FROM {schema}.permits WHERE resource = ANY($1::text[])
 ORDER BY resource
 FOR NO KEY UPDATE
 
 -- name: find_permit
--- A row if the resource is known. [permit.unknown] Primary key.
+-- Returns a row if the resource exists. [permit.unknown] Primary key.
 SELECT 1 FROM {schema}.permits WHERE resource = $1
 
 -- name: take_rates
--- Asks for one start of each of these keys, which are distinct; $2 and $3 are the intervals and the
--- tolerances of their rates, in microseconds. [rate.exact] [rate.refill] [rate.keys] [rate.change]
--- What ratchet_core::rate::Rate::take says, here because whether a start is granted depends on who
--- came before in the same moment. A key that is refused is not written, unless its time is later than
--- this rate can make it, and comes back without an answer but with its time as it was when the
--- statement began. Primary key; in order of the keys, so that no two calls wait for each other.
+-- Takes one start of each of these distinct keys; $2 and $3 are the intervals and the tolerances of
+-- their rates, in microseconds. [rate.exact] [rate.refill] [rate.keys] [rate.change]
+-- Implements ratchet_core::rate::Rate::take in SQL, because a grant depends on concurrent calls. A
+-- refused key is written only if its time is later than this rate can cause. Otherwise it is
+-- returned with no answer and its time when the statement began. Primary key; in order of the keys,
+-- so that no two calls deadlock.
 WITH clock AS MATERIALIZED (SELECT {now} * 1000 AS now),
 wanted AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[])
@@ -121,8 +122,8 @@ LEFT JOIN taken ON taken.key = wanted.key
 LEFT JOIN {schema}.rates AS known ON known.key = wanted.key
 
 -- name: forget_rates
--- Forgets the keys whose time has passed, but for those that another transaction is using. [rate.forget]
--- Reads the table, which has a row for each key that was used since the last pass.
+-- Deletes the keys whose time has passed, except those that another transaction has locked.
+-- [rate.forget] Reads the table, which has a row for each key that was used since the last pass.
 DELETE FROM {schema}.rates
 WHERE key = ANY(ARRAY(
     SELECT key FROM {schema}.rates WHERE tat <= {now} * 1000

@@ -10,18 +10,18 @@ ON CONFLICT (queue) DO NOTHING
 DELETE FROM {schema}.paused_queues WHERE queue = $1
 
 -- name: paused_queues
--- The paused queues. [queue.list] Reads the whole, small table.
+-- Returns the paused queues. [queue.list] Reads the whole, small table.
 SELECT queue FROM {schema}.paused_queues
 
 -- name: count_jobs
--- The jobs of each queue, by state. [queue.list]
+-- Counts the jobs of each queue by state. [queue.list]
 -- Reads every row of jobs once: for operators, not for loops.
 SELECT route.queue, counted.state, counted.jobs
 FROM (SELECT route, state, count(*) AS jobs FROM {schema}.jobs GROUP BY route, state) AS counted
 JOIN {schema}.routes AS route ON route.id = counted.route
 
 -- name: due_routes
--- The routes with jobs that are due within $1 milliseconds, whether their queue is paused, and for how
+-- Returns the routes with jobs due within $1 milliseconds, whether their queue is paused, and how
 -- long the first job of each has been due; negative if it is not due yet. [queue.due]
 -- One seek of jobs_claim per route and priority; no cost per job.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
@@ -45,8 +45,8 @@ CROSS JOIN LATERAL (
 WHERE head.run_at IS NOT NULL
 
 -- name: count_due
--- How many jobs of a queue ($1) are due, counted up to $2. [queue.depth]
--- Reads as many entries of jobs_claim, and one seek per route of the queue and priority.
+-- Counts the due jobs of a queue ($1), up to $2. [queue.depth]
+-- Reads as many entries of jobs_claim, with one seek per route of the queue and priority.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 SELECT count(*) FROM (
     SELECT 1
@@ -67,27 +67,27 @@ SELECT count(*) FROM (
 ) AS counted
 
 -- name: add_route
--- Keeps a route of a first job, unless another session did or took the number meanwhile; then no row
--- comes back. Only who sees the largest id committed can make the next one.
+-- Stores the route of its first job. Returns no row if another session stored it or took its id at
+-- the same time. A session must see the largest id committed before it can create the next one.
 INSERT INTO {schema}.routes (id, queue, kind, capability, permit)
 SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4 FROM {schema}.routes
 ON CONFLICT DO NOTHING
 RETURNING id
 
 -- name: load_routes
--- The last route in the cache and those after it, with their stamps.
+-- Returns the last route in the cache and those after it, with their stamps.
 -- Primary key of routes.
 SELECT id, stamp, queue, kind, capability, permit FROM {schema}.routes WHERE id >= $1 ORDER BY id
 
 -- name: find_routes
--- The routes of a queue ($1; empty: any) and a kind ($2; empty: any). [page.filter] [count.filter]
--- Reads the routes, which are few, once.
+-- Returns the routes of a queue ($1; empty: any) and a kind ($2; empty: any). [page.filter]
+-- [count.filter] Reads the few routes once.
 SELECT id FROM {schema}.routes
 WHERE ($1 = '' OR queue = $1) AND ($2 = '' OR kind = $2)
 
 -- name: lost_routes
--- The numbers of routes that waiting jobs name and that do not exist, and how many of the first 1,000
--- such jobs name each: numbers after the last route, since routes are numbered without gaps.
+-- Returns the ids of routes that pending jobs name and that do not exist, and how many of the first
+-- 1,000 such jobs name each: ids after the last route, since ids have no gaps.
 -- The end of jobs_claim, 1,000 entries at most.
 SELECT lost.route, count(*)
 FROM (
@@ -100,10 +100,10 @@ GROUP BY lost.route
 ORDER BY lost.route
 
 -- name: await_claims
--- Waits for the claims that are going on, and holds up those that begin, until the transaction
--- ends. [queue.pause] Readers of the table, and dumps, go on.
+-- Waits for the claims in progress, and delays new ones until the transaction ends. [queue.pause]
+-- Readers of the table, and dumps, do not wait.
 LOCK TABLE {schema}.paused_queues IN EXCLUSIVE MODE
 
 -- name: notify_queues
--- Sends wakeups with the commit of the transaction: one for each of these payloads.
+-- Sends one wakeup for each of these payloads when the transaction commits.
 SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS wakeup (payload)

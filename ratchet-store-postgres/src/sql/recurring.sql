@@ -1,7 +1,7 @@
 -- Recurring definitions.
 
 -- name: add_recurring
--- Stores a recurring definition, unless there is one of its name. [recurring.create] Primary key of
+-- Stores a recurring definition, unless its name exists. [recurring.create] Primary key of
 -- recurring.
 INSERT INTO {schema}.recurring (name, incarnation, revision, definition, next_fire, last_slot, paused,
                                 declared, created_at)
@@ -9,7 +9,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (name) DO NOTHING
 
 -- name: change_recurring
--- Stores a recurring definition, which is locked, as it has become. [recurring.edit] [recurring.pause]
+-- Updates a locked recurring definition. [recurring.edit] [recurring.pause]
 -- Primary key of recurring.
 UPDATE {schema}.recurring
 SET incarnation = $2, revision = $3, definition = $4, next_fire = $5, last_slot = $6, paused = $7,
@@ -17,14 +17,14 @@ SET incarnation = $2, revision = $3, definition = $4, next_fire = $5, last_slot 
 WHERE name = $1
 
 -- name: find_recurring
--- A recurring definition. [recurring.get] Primary key of recurring.
+-- Returns a recurring definition. [recurring.get] Primary key of recurring.
 SELECT name, incarnation, revision, definition, next_fire, last_slot, paused, declared, created_at,
        claimed_by, claimed_until
 FROM {schema}.recurring
 WHERE name = $1
 
 -- name: lock_recurring
--- A recurring definition, which no other transaction changes until the transaction ends. [recurring.edit]
+-- Returns a recurring definition, and locks it until the transaction ends. [recurring.edit]
 -- [recurring.pause] Primary key of recurring.
 SELECT name, incarnation, revision, definition, next_fire, last_slot, paused, declared, created_at,
        claimed_by, claimed_until
@@ -33,7 +33,7 @@ WHERE name = $1
 FOR UPDATE
 
 -- name: list_recurring
--- One page of the recurring definitions. [recurring.list] Primary key of recurring.
+-- Returns one page of the recurring definitions. [recurring.list] Primary key of recurring.
 SELECT name, incarnation, revision, definition, next_fire, last_slot, paused, declared, created_at,
        claimed_by, claimed_until
 FROM {schema}.recurring
@@ -42,10 +42,10 @@ ORDER BY name
 LIMIT $2
 
 -- name: claim_recurring
--- Claims the definitions whose slots have come and that are not claimed, and says the time and when
--- the next of the others is to be claimed: at least one row. What others have locked is left to them.
--- [recurring.due] [recurring.claim] [recurring.clock] [recurring.hint] Index recurring_due: of those
--- that are not claimed the first rows; index recurring_claimed: all that are claimed.
+-- Claims the due definitions that are not claimed. Also returns the time and when the next of the
+-- others can be claimed, so at least one row. Skips definitions that other transactions have
+-- locked. [recurring.due] [recurring.claim] [recurring.clock] [recurring.hint] Index recurring_due:
+-- the first unclaimed rows; index recurring_claimed: all claimed rows.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 due AS MATERIALIZED (
     SELECT recurring.name FROM {schema}.recurring AS recurring
@@ -80,8 +80,8 @@ FROM clock CROSS JOIN others LEFT JOIN claimed ON true
 ORDER BY claimed.next_fire, claimed.name
 
 -- name: lock_tokens
--- The tokens of definitions, which no other transaction changes until the transaction ends; locked in the order of
--- their names. [recurring.stale] [recurring.slot] Primary key of recurring.
+-- Returns the tokens of definitions, and locks these in order of name until the transaction ends.
+-- [recurring.stale] [recurring.slot] Primary key of recurring.
 SELECT name, incarnation, revision
 FROM {schema}.recurring
 WHERE name = ANY($1::text[])
@@ -89,7 +89,7 @@ ORDER BY name
 FOR UPDATE
 
 -- name: fire_recurring
--- Moves definitions on, which are locked. [recurring.fire] Primary key of recurring.
+-- Advances locked definitions to their next slots. [recurring.fire] Primary key of recurring.
 UPDATE {schema}.recurring AS recurring
 SET revision = revision + 1, next_fire = fired.next_fire,
     last_slot = greatest(recurring.last_slot, fired.last_slot),
@@ -98,8 +98,8 @@ FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS fired (name, next_fire, l
 WHERE recurring.name = fired.name
 
 -- name: declared_recurring
--- The definitions that were declared before a node began, if the node has a row; no other transaction changes them
--- until the transaction ends. [recurring.retire]
+-- Returns the declared definitions that were created before a node began, if the node has a row.
+-- Locks them until the transaction ends. [recurring.retire]
 SELECT recurring.name, recurring.created_at, node.started_at
 FROM {schema}.nodes AS node
 JOIN {schema}.recurring AS recurring ON recurring.created_at < node.started_at

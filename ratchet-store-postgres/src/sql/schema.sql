@@ -1,7 +1,7 @@
--- The schema, its migrations, and what diagnostics read of the server.
+-- The schema, its migrations, and the server state that diagnostics read.
 
 -- name: create_migrations
--- Where the applied migrations are kept.
+-- Creates the table that records the applied migrations.
 CREATE TABLE {schema}.migrations (
     version    integer PRIMARY KEY,
     name       text NOT NULL,
@@ -10,19 +10,19 @@ CREATE TABLE {schema}.migrations (
 )
 
 -- name: applied_migrations
--- The applied migrations, in order.
+-- Returns the applied migrations, in order.
 SELECT version, name, checksum FROM {schema}.migrations ORDER BY version
 
 -- name: own_objects
--- The tables and indexes in a schema.
+-- Returns the tables and indexes in a schema.
 SELECT class.relname::text
 FROM pg_catalog.pg_class AS class
 JOIN pg_catalog.pg_namespace AS namespace ON namespace.oid = class.relnamespace
 WHERE namespace.nspname = $1 AND class.relkind IN ('r', 'p', 'i', 'v', 'm', 'f')
 
 -- name: find_schema
--- Whether a schema exists, whether the present role may use it and may make tables in it, and
--- whether it could make the schema.
+-- Returns whether a schema exists, whether the current role may use it and create tables in it, and
+-- whether it may create the schema.
 SELECT namespace.oid IS NOT NULL,
        coalesce(has_schema_privilege(namespace.oid, 'USAGE'), false),
        coalesce(has_schema_privilege(namespace.oid, 'CREATE'), false),
@@ -32,7 +32,7 @@ FROM (SELECT) AS one
 LEFT JOIN pg_catalog.pg_namespace AS namespace ON namespace.nspname = $1
 
 -- name: identify
--- Where a connection leads to and what may be done on it; $1 is the schema, $2 are its tables.
+-- Returns where a connection leads, and the privileges on it; $1 is the schema, $2 are its tables.
 SELECT current_database()::text,
        floor(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
        (SELECT class.oid::bigint FROM pg_catalog.pg_class AS class
@@ -53,9 +53,9 @@ FROM (SELECT) AS one
 LEFT JOIN pg_catalog.pg_namespace AS namespace ON namespace.nspname = $1
 
 -- name: held_by_sessions
--- The sessions that keep old versions of rows of this database from being removed, standbys that ask for
--- it among them, the oldest first. [diag.read] Reads the state of the server; a role that may not see other
--- sessions sees no times. Those that clean up hold nothing.
+-- Returns the sessions that keep old row versions of this database from being removed, including
+-- those of standbys with feedback, oldest first. [diag.read] Reads the state of the server; a role
+-- that may not see other sessions sees no times. Autovacuum workers hold nothing back.
 SELECT pid::text,
        concat_ws(', ', usename, nullif(application_name, ''), nullif(backend_type, 'client backend'),
                  state, host(client_addr)),
@@ -69,7 +69,7 @@ ORDER BY xact_start
 LIMIT 100
 
 -- name: held_by_prepared
--- The prepared transactions of this database, that are still open, the oldest first.
+-- Returns the open prepared transactions of this database, oldest first.
 -- [diag.read] Reads the state of the server.
 SELECT gid, owner::text,
        (extract(epoch FROM clock_timestamp() - prepared) * 1000)::bigint, age(transaction)
@@ -79,8 +79,8 @@ ORDER BY prepared
 LIMIT 100
 
 -- name: held_by_slots
--- The replication slots that keep old versions of rows, the oldest first: the server does not say since
--- when. [diag.read] Reads the state of the server.
+-- Returns the replication slots that keep old row versions, oldest first, without ages: the server
+-- does not record when they began to. [diag.read] Reads the state of the server.
 SELECT slot_name::text,
        concat_ws(', ', slot_type, CASE WHEN active THEN 'in use' ELSE 'not in use' END),
        NULL::bigint, greatest(age(xmin), age(catalog_xmin))
@@ -90,7 +90,7 @@ ORDER BY 4 DESC
 LIMIT 100
 
 -- name: invalid_indexes
--- The indexes of the schema that the server does not use. [diag.read] Reads the catalog.
+-- Returns the indexes of the schema that the server does not use. [diag.read] Reads the catalog.
 SELECT class.relname::text
 FROM pg_catalog.pg_index AS index
 JOIN pg_catalog.pg_class AS class ON class.oid = index.indexrelid
@@ -99,17 +99,17 @@ WHERE namespace.nspname = $1 AND NOT (index.indisvalid AND index.indisready AND 
 ORDER BY class.relname
 
 -- name: own_encryption
--- Whether the server encrypts this connection. No row if the server does not say.
+-- Returns whether the server encrypts this connection, or no row if the server does not tell.
 -- [diag.read] Reads the view of the server's own sessions.
 SELECT ssl FROM pg_catalog.pg_stat_ssl WHERE pid = pg_catalog.pg_backend_pid()
 
 -- name: server_state
--- Whether the server is a standby, and whether this session may only read. Reads no table.
+-- Returns whether the server is a standby, and whether this session is read-only. Reads no table.
 SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'
 
 -- name: vacuum_settings
--- The tables of the schema for which autovacuum is off, and whether it is on for the server; a row
--- without a table is about the server only. [diag.read] Reads the catalog.
+-- Returns the tables of the schema for which autovacuum is off, and whether it is on for the
+-- server. A row without a table concerns only the server. [diag.read] Reads the catalog.
 SELECT off.name, current_setting('autovacuum')::boolean
 FROM (VALUES (1)) AS one (n)
 LEFT JOIN LATERAL (

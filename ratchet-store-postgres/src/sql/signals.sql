@@ -1,7 +1,7 @@
 -- Signals.
 
 -- name: add_signals
--- Lets new jobs wait for signals. [signal.wait]
+-- Makes new jobs wait for signals. [signal.wait]
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 INSERT INTO {schema}.signals (job, key, timeout, deadline)
 SELECT new.job, new.key, new.timeout, clock.now + new.timeout
@@ -9,18 +9,18 @@ FROM unnest($1::uuid[], $2::text[], $3::bigint[]) AS new (job, key, timeout)
 CROSS JOIN clock
 
 -- name: signals_of
--- What signals jobs wait, or waited, for; and whether it is too late
+-- Returns the signals that jobs wait or waited for, and whether it is too late for each
 -- (ratchet_core::links::is_too_late). [signal.answer] [get.whole] Primary key of signals.
 SELECT job, key, timeout, deadline, state, delivered_at, payload, deadline <= {now}
 FROM {schema}.signals
 WHERE job = ANY($1::uuid[])
 
 -- name: waiting_signals
--- The jobs that wait for a signal of this name. [signal.deliver] signals_key.
+-- Returns the jobs that wait for a signal with this key. [signal.deliver] signals_key.
 SELECT job FROM {schema}.signals WHERE key = $1 AND state = 0
 
 -- name: overdue_signals
--- The jobs whose signal did not come in time, the longest overdue first. [signal.expire]
+-- Returns the jobs whose signal did not arrive in time, the longest overdue first. [signal.expire]
 -- [signal.limit] signals_deadline, read in its order.
 SELECT job FROM {schema}.signals
 WHERE state = 0 AND deadline <= (SELECT {now})
@@ -28,8 +28,8 @@ ORDER BY deadline, job
 LIMIT $1
 
 -- name: take_signals
--- Delivers a signal to those of these jobs, which are locked, that wait for theirs and for which it
--- is not too late (ratchet_core::links::is_too_late). [signal.deliver] [signal.once] [signal.late]
+-- Delivers a signal to those of these locked jobs that wait for it, unless it is too late
+-- (ratchet_core::links::is_too_late). [signal.deliver] [signal.once] [signal.late]
 -- Primary key of signals.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 UPDATE {schema}.signals AS signal SET state = 1, delivered_at = clock.now, payload = $2
@@ -38,8 +38,8 @@ WHERE signal.job = ANY($1::uuid[]) AND signal.state = 0 AND signal.deadline > cl
 RETURNING signal.job
 
 -- name: miss_signals
--- Notes that those of these jobs, which are locked, that still wait for their signal wait in vain;
--- what they waited for. [signal.expire] [signal.once] Primary key of signals.
+-- Marks the overdue signals of these locked jobs as missed, and returns them. [signal.expire]
+-- [signal.once] Primary key of signals.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 UPDATE {schema}.signals AS signal SET state = 2
 FROM clock
@@ -47,7 +47,7 @@ WHERE signal.job = ANY($1::uuid[]) AND signal.state = 0 AND signal.deadline <= c
 RETURNING signal.job, signal.key, signal.timeout
 
 -- name: renew_signals
--- Lets requeued jobs wait for their signals again, but for those that have had theirs; who waits.
+-- Makes requeued jobs wait again for signals that were not delivered, and returns these jobs.
 -- [link.requeue] Primary key of signals.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 UPDATE {schema}.signals AS signal SET state = 0, deadline = clock.now + signal.timeout
@@ -56,5 +56,5 @@ WHERE signal.job = ANY($1::uuid[]) AND signal.state <> 1
 RETURNING signal.job
 
 -- name: signal_was_had
--- Whether a job has had a signal of this name. [signal.answer] signals_key.
+-- Returns whether a signal with this key was delivered to a job. [signal.answer] signals_key.
 SELECT EXISTS (SELECT FROM {schema}.signals WHERE key = $1 AND state = 1)

@@ -1,4 +1,4 @@
-//! The server that the tests use, and a schema of its own for each test.
+//! The server that the tests use, and a separate schema for each test.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 /// The server, as a user who may create schemas in its database.
 pub(crate) const SERVER: TestServer = TestServer::new("postgres", "RATCHET_TEST_POSTGRES_URL");
 
-/// A pooler in front of the server, through which all calls are to go that can.
+/// Returns the URL of a pooler in front of the server; the tests use it for all calls that can.
 pub(crate) fn pooler() -> Option<String> {
     std::env::var("RATCHET_TEST_PGBOUNCER_URL").ok()
 }
@@ -23,7 +23,7 @@ pub(crate) fn pooler() -> Option<String> {
 pub(crate) const STANDBY: TestServer =
     TestServer::new("postgres", "RATCHET_TEST_POSTGRES_STANDBY_URL");
 
-/// The host and the port of a server.
+/// Returns the host and the port of a server.
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
 pub(crate) fn host(url: &str) -> String {
     let authority = url.split("://").nth(1).unwrap_or(url);
@@ -32,13 +32,13 @@ pub(crate) fn host(url: &str) -> String {
     host.to_owned()
 }
 
-/// The same database, at another address.
+/// Returns the URL of the same database at another address.
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
 pub(crate) fn at(url: &str, address: &str) -> String {
     url.replacen(&host(url), address, 1)
 }
 
-/// The name of this run of tests.
+/// Returns the id of this test run.
 fn run() -> String {
     std::env::var("NEXTEST_RUN_ID").unwrap_or_default()
 }
@@ -49,11 +49,11 @@ pub(crate) struct Schema {
     pub(crate) url: String,
     pub(crate) name: String,
     connection: Mutex<PgConnection>,
-    /// Later tests use it again.
+    /// The slot, if later tests reuse the schema.
     slot: Option<Slot>,
 }
 
-/// Removes all rows but those of the migrations, and notes that a test uses the schema.
+/// Removes all rows but those of the migrations, and marks the schema as in use.
 const EMPTY: &str = "
     DO $empty$
     DECLARE
@@ -74,25 +74,25 @@ const EMPTY: &str = "
     $empty$;
     UPDATE {schema}.test_clock SET now_ms = 1790000000123, left_by = NULL";
 
-/// Makes the schema. `left_by` is the run of tests whose last test ended by itself, and NULL while
-/// a test uses the schema.
+/// Creates the schema. `left_by` is the run whose last test ended normally, and NULL while a test
+/// uses the schema.
 const CREATE: &str = "
     CREATE SCHEMA {schema};
     CREATE TABLE {schema}.test_clock (now_ms bigint NOT NULL, left_by text);
     INSERT INTO {schema}.test_clock VALUES (1790000000123, NULL)";
 
 impl Schema {
-    /// As [`create`](Self::create), with this name.
+    /// Creates a schema as [`create`](Self::create) does, with this name.
     pub(crate) async fn called(url: &str, name: &str) -> Result<Self, BoxError> {
         let schema = Self::named(url, name).await?;
         schema.execute(CREATE).await?;
         Ok(schema)
     }
 
-    /// An empty schema that keeps the tables of an earlier test: to make and to drop them takes
-    /// longer than most cases. It is a new one where there are no slots, and where another run of
-    /// tests has locked the slot on this server. The tables are new in each run, whose migrations
-    /// may be others, and after a test that was killed, whose last writes may still be under way.
+    /// Returns an empty schema that reuses the tables of an earlier test, since creating and
+    /// dropping them takes longer than most cases. Creates a new schema if there are no slots, or
+    /// another run has locked the slot on this server. Creates the tables anew in each run, because
+    /// its migrations may differ, and after a killed test, whose last writes may be in progress.
     #[allow(dead_code, reason = "each test binary uses its part of this module")]
     pub(crate) async fn reused(url: &str) -> Result<Self, BoxError> {
         let Some(slot) = Slot::take() else {
@@ -109,7 +109,7 @@ impl Schema {
              WHERE left_by = '{}' AND EXISTS (SELECT FROM {{schema}}.migrations)",
             run()
         );
-        // Without the tables there is no schema yet, or a test has dropped them.
+        // The query fails if there is no schema yet, or a test has dropped the tables.
         match schema.rows(&left).await {
             Ok(found) if !found.is_empty() && schema.execute(EMPTY).await.is_ok() => {}
             _ => schema.renew().await?,
@@ -135,7 +135,7 @@ impl Schema {
         })
     }
 
-    /// A store on it, with few connections: many tests run at once.
+    /// Returns a builder of a store on it, with few connections, since many tests run at once.
     pub(crate) fn builder(&self) -> Builder {
         let builder = match pooler() {
             Some(pooler) => PostgresStore::builder(&pooler).direct(&self.url),
@@ -147,7 +147,7 @@ impl Schema {
             .acquire_timeout(Duration::from_secs(20))
     }
 
-    /// Runs statements; `{schema}` is the schema.
+    /// Runs statements, in which `{schema}` is replaced by the schema.
     pub(crate) async fn execute(&self, sql: &str) -> Result<(), BoxError> {
         let sql = self.sql(sql);
         let mut connection = self.connection.lock().await;
@@ -157,7 +157,7 @@ impl Schema {
         Ok(())
     }
 
-    /// Reads rows; `{schema}` is the schema.
+    /// Reads rows; `{schema}` is replaced by the schema.
     #[allow(dead_code, reason = "each test binary uses its part of this module")]
     pub(crate) async fn rows(&self, sql: &str) -> Result<Vec<PgRow>, BoxError> {
         let sql = self.sql(sql);
@@ -193,12 +193,12 @@ impl Schema {
 
 #[async_trait]
 impl Place for Schema {
-    /// A new, empty schema whose clock shows the same time in every test.
+    /// Creates an empty schema whose clock shows the same time in every test.
     async fn create(url: &str) -> Result<Self, BoxError> {
         Self::called(url, &format!("test_{}", JobId::new())).await
     }
 
-    /// Takes it away, unless a later test uses it.
+    /// Drops the schema, unless a later test reuses it.
     async fn take_away(&self) {
         let end = match self.slot {
             Some(_) => {

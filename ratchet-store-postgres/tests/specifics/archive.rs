@@ -16,7 +16,7 @@ use sqlx::Row;
 use crate::open;
 use crate::server::Schema;
 
-/// Cancelled jobs, each old enough to be archived.
+/// Enqueues and cancels jobs, and makes them old enough to be archived.
 async fn cancelled(schema: &Schema, store: &Checked<PostgresStore>, count: usize) -> Vec<JobId> {
     let mut ids = Vec::new();
     for _ in 0..count {

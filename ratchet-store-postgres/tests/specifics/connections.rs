@@ -1,4 +1,4 @@
-//! Connections that are few, taken, dropped or lost.
+//! Connections that are few, in use, dropped or lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ pub(crate) async fn a_pool_taken_by_others_leaves_heartbeats_and_locks(schema: A
     let (lock, owner) = (name("l"), name("o"));
     let lock = store.acquire(&lock, &owner, Duration::from_secs(9)).await;
     assert!(matches!(lock.unwrap(), Acquired::Acquired { .. }));
-    // A transaction on the application's last connection can bring a new route.
+    // A transaction on the application's last connection can add a route.
     drop(taken.0);
     let mut tx = taken.1;
     let mut tx = tx.begin().await.unwrap();
@@ -128,17 +128,17 @@ pub(crate) async fn a_locked_table_is_a_timeout(schema: Arc<Schema>) {
         assert_kind(&error, StoreErrorKind::Timeout);
     }
     if server::pooler().is_some() {
-        // It lets no such setting through.
+        // It does not pass such a setting on.
         schema.execute("COMMIT").await.unwrap();
         enqueue(&store, job()).await;
         return;
     }
-    // The server does not go on either with what nobody waits for.
+    // The server ends the abandoned statements too.
     let waiting = format!(
         "SELECT 1 FROM pg_stat_activity WHERE application_name = '{}' AND state = 'active'",
         schema.name
     );
-    // Not inside the transaction with the lock: it would see what it saw at first for ever.
+    // Not inside the transaction with the lock: it would always see its first snapshot.
     let mut watching = PgConnection::connect(&schema.url).await.unwrap();
     let ended = async {
         while !watching
@@ -170,7 +170,7 @@ pub(crate) async fn wakeups_survive_a_lost_connection(schema: Arc<Schema>) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let woken = tokio::time::timeout(Duration::from_secs(5), wakeups.next()).await;
-    let woken = woken.expect("after the connection is back, everybody looks everywhere");
+    let woken = woken.expect("a wakeup for all queues after the connection is back");
     assert_eq!((woken.queue, woken.source), (None, None));
 }
 

@@ -1,5 +1,5 @@
-//! Jobs whose rows an application's transaction holds, because it has linked new jobs to them:
-//! nobody waits for them but who wants just them.
+//! Jobs whose rows an application's transaction holds, because it has linked new jobs to them: only
+//! calls on exactly these jobs wait for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn states<const N: usize>(store: &Checked<PostgresStore>, ids: [JobId; N])
     states.try_into().unwrap()
 }
 
-/// Two running jobs, in order of their claims.
+/// Returns two running jobs, in order of their claims.
 async fn two_running(store: &Checked<PostgresStore>) -> [ClaimToken; 2] {
     for _ in 0..2 {
         enqueue(store, job()).await;
@@ -112,7 +112,7 @@ pub(crate) async fn a_held_job_keeps_no_other_from_being_reported(schema: Arc<Sc
 pub(crate) async fn a_held_job_keeps_no_other_from_being_taken_back(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let tokens = two_running(&store).await;
-    // One that others already wait for, and so ends by itself.
+    // Another job already waits for this one, so it ends in a separate transaction.
     let awaited = enqueue(&store, job()).await;
     enqueue(&store, after(awaited)).await;
     store.claim_next_batch(&claim_all()).await.unwrap();

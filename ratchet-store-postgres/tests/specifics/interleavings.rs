@@ -1,5 +1,5 @@
-//! Calls that are held in the middle of their statement, with the snapshot they see taken, while
-//! another connection does something. `docs/races.md` lists the interleavings.
+//! Calls that are held in the middle of a statement, after it took its snapshot, while another
+//! connection changes something. `docs/races.md` lists the interleavings.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,11 +24,10 @@ use tokio::sync::{oneshot, watch};
 
 use crate::server::{self, Schema};
 
-/// Between two looks at what is waited for.
+/// The pause between two polls.
 const MOMENT: Duration = Duration::from_millis(5);
 
-/// A clock that statements wait for while it is held, when they have begun and see what there was
-/// then.
+/// A clock that blocks statements while it is held, after they have taken their snapshot.
 struct Held(Arc<Schema>);
 
 impl Held {
@@ -44,13 +43,13 @@ impl Held {
         Self(schema)
     }
 
-    /// The store whose statements wait.
+    /// Opens the store whose statements wait.
     async fn store(&self) -> Checked<PostgresStore> {
         let builder = self.0.builder().application_name(&self.0.name);
         builder.clock_table("held_clock").connect().await.unwrap()
     }
 
-    /// Another one.
+    /// Opens a store whose statements do not wait for the clock.
     async fn other(&self) -> Checked<PostgresStore> {
         let builder = self.0.builder().application_name(self.other_name());
         builder.clock_table("test_clock").connect().await.unwrap()
@@ -78,7 +77,7 @@ impl Held {
         self.waits_for(&self.0.name, "advisory").await;
     }
 
-    /// Waits until a statement of the other store waits for what the first has locked.
+    /// Waits until a statement of the other store waits for a lock of the first.
     async fn other_waits(&self) {
         self.waits_for(&self.other_name(), "transactionid").await;
     }
@@ -120,7 +119,7 @@ async fn end(store: &Checked<PostgresStore>, outcome: Outcome) -> JobId {
 pub(crate) async fn a_claim_passes_over_what_has_changed_since_it_looked(schema: Arc<Schema>) {
     let held = Held::new(schema).await;
     let (claiming, other) = (held.store().await, held.other().await);
-    // Another queue to be moved to.
+    // A job in the queue that the moved job goes to.
     let elsewhere = enqueue(&other, job().queue("elsewhere")).await;
     let queue = Name::new("queue", "q").unwrap();
     let request = ClaimRequest::new(NodeId::new(), 10).queues(Selection::Only(vec![queue]));
@@ -143,7 +142,7 @@ pub(crate) async fn a_claim_passes_over_what_has_changed_since_it_looked(schema:
                 assert_eq!(acted, ActionOutcome::Became(JobState::Paused));
                 JobState::Paused
             }
-            // As somebody does who has no other way than SQL.
+            // By SQL, as an operator might.
             "postpone" => {
                 let later = "UPDATE {schema}.jobs SET run_at = run_at + 3600000 WHERE id = '{id}'";
                 let later = later.replace("{id}", &id.to_string());
@@ -197,7 +196,7 @@ pub(crate) async fn a_cancel_waits_for_a_requeue_and_ends_what_it_brought_back(
     assert_eq!(requeued, ActionOutcome::Became(JobState::Pending));
     let cancelled = cancel.await.unwrap();
     assert_eq!(cancelled, ActionOutcome::Became(JobState::Cancelled));
-    // The key went with it.
+    // The cancel released the key.
     let next = [job().unique_key("u")];
     let enqueued = other.enqueue(&next).await.unwrap();
     assert_eq!(enqueued, [Enqueued::Created(next[0].id())]);
@@ -236,7 +235,7 @@ pub(crate) async fn a_key_stays_the_first_jobs_before_during_and_after_its_purge
     end(&other, Outcome::Succeeded { result: None }).await;
     held.advance(3_600_000).await;
     let taken = [Enqueued::Duplicate(first)];
-    // A transaction of the application that asks before the purge and commits after it.
+    // A transaction of the application that enqueues before the purge and commits after it.
     let mut application = PgConnection::connect(&held.0.url).await.unwrap();
     let mut tx = application.begin().await.unwrap();
     assert_eq!(other.enqueue_in(&mut tx, &[again()]).await.unwrap(), taken);
@@ -262,7 +261,7 @@ pub(crate) async fn a_renewal_and_a_takeover_that_meet_at_the_expiry_agree(schem
     let (slow, other) = (held.store().await, held.other().await);
     let (a, b, ttl) = (name("a"), name("b"), Duration::from_secs(1));
 
-    // A renewal that was sent in time and is late.
+    // A renewal that was sent in time and runs late.
     let lock = name("renewed late");
     let Acquired::Acquired { fence } = slow.acquire(&lock, &a, ttl).await.unwrap() else {
         panic!("it is free");
@@ -279,7 +278,7 @@ pub(crate) async fn a_renewal_and_a_takeover_that_meet_at_the_expiry_agree(schem
     held.let_go().await;
     assert_eq!(renewal.await.unwrap().unwrap(), Fenced::Stale);
 
-    // A takeover that began when the lock was about to expire, and meets its renewal.
+    // A takeover that begins when the lock is about to expire, and races with its renewal.
     let lock = name("renewed in time");
     let Acquired::Acquired { fence } = other.acquire(&lock, &a, ttl).await.unwrap() else {
         panic!("it is free");
@@ -293,14 +292,14 @@ pub(crate) async fn a_renewal_and_a_takeover_that_meet_at_the_expiry_agree(schem
     held.advance(999).await;
     let renewed = other.renew(&lock, &a, fence, ttl).await.unwrap();
     assert_eq!(renewed, Fenced::Applied);
-    // Past the time at which it would have expired, as the takeover's snapshot still says.
+    // Past the expiry that the takeover's snapshot still shows.
     held.advance(1).await;
     held.let_go().await;
     let takeover = takeover.await.unwrap().unwrap();
     assert!(matches!(takeover, Acquired::Held(by) if by.owner == a));
 }
 
-/// What the bodies share.
+/// The state that the bodies share.
 #[derive(Clone)]
 struct Pool {
     pool: PgPool,
@@ -308,7 +307,7 @@ struct Pool {
     give_back: watch::Receiver<bool>,
 }
 
-/// Takes a connection of the pool and keeps it.
+/// Holds a connection of the pool until told to return it.
 #[derive(Serialize, Deserialize)]
 struct Hog;
 
@@ -329,7 +328,7 @@ impl Job for Hog {
     }
 }
 
-/// Whether lock and heartbeat of the only node were renewed at the present time.
+/// Returns whether the only node has renewed its lock and heartbeat at the current time.
 async fn is_renewed(store: &Checked<PostgresStore>, ttl: Duration) -> bool {
     let lock = Name::new("lock", "leader/maintenance").unwrap();
     let holder = store
@@ -387,7 +386,7 @@ pub(crate) async fn a_leader_whose_bodies_hold_every_connection_keeps_its_term(
     }
     assert!(pool.try_acquire().is_none(), "the bodies have everything");
     let term = leadership.term();
-    // Twice the time after which the lock would be somebody else's.
+    // Twice the TTL of the lock.
     for _ in 0..4 {
         held.advance(u64::try_from(ttl.as_millis()).unwrap() / 2)
             .await;

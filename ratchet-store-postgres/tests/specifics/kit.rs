@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::open;
 use crate::server::Schema;
 
-/// Counts down, one job for each number.
+/// Counts down with one job per number.
 #[derive(Deserialize, Serialize)]
 struct Count {
     from: u32,

@@ -26,7 +26,7 @@ async fn assert_no_lane(schema: &Schema) {
     }
 }
 
-/// Claims all there is and says how to end it.
+/// Claims all due jobs, and returns the settlements that end them.
 async fn claim(store: &Checked<PostgresStore>) -> Vec<Settlement> {
     let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
     let end = |token| Settlement::new(token, Outcome::Succeeded { result: None });
@@ -61,7 +61,7 @@ pub(crate) async fn a_lane_held_by_a_transaction_holds_up_no_other(schema: Arc<S
     tx.commit().await.unwrap();
     let settled = settling.await.unwrap().unwrap();
     assert_eq!(settled, [Fenced::Applied; 3]);
-    // The end of the head saw who came in while it waited.
+    // The end of the head saw the job that entered while it waited.
     assert_eq!(state(&store, behind.id()).await, JobState::Pending);
     let ends = claim(&store).await;
     assert_eq!(store.settle(&ends).await.unwrap(), [Fenced::Applied; 2]);
@@ -73,7 +73,7 @@ pub(crate) async fn an_enqueue_sees_the_end_it_waited_for(schema: Arc<Schema>) {
     let mut application = PgConnection::connect(&schema.url).await.unwrap();
     let head = enqueue(&store, job().lane("l")).await;
     let mut tx = application.begin().await.unwrap();
-    // Somebody is about to end the last of the lane, and forgets the lane.
+    // Another transaction is about to end the last job of the lane and delete the lane.
     let end = "UPDATE {schema}.jobs SET state = 6, finished_at = 0;
                DELETE FROM {schema}.lane_jobs; DELETE FROM {schema}.lanes";
     let end = end.replace("{schema}", &format!("\"{}\"", schema.name));
@@ -114,7 +114,7 @@ pub(crate) async fn a_rollback_leaves_no_lane(schema: Arc<Schema>) {
     assert_eq!(states, [pending, blocked, pending, blocked]);
     let all = JobSelector::Ids(batch.iter().chain([&last]).map(|job| job.id()).collect());
     store.act(&all, JobAction::Cancel).await.unwrap();
-    // Nor does a call that finds nothing to do leave one.
+    // A call that finds nothing to do leaves no lane either.
     store.act(&all, JobAction::Cancel).await.unwrap();
     assert_no_lane(&schema).await;
 }

@@ -1,5 +1,5 @@
-//! Links, batches and signals, and the transactions that meet on them: each race is forced by a row
-//! that somebody holds.
+//! Links, batches and signals, and the transactions that race on them. Each race is forced by a
+//! locked row.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +22,13 @@ async fn state(store: &Checked<PostgresStore>, id: JobId) -> JobState {
     found.unwrap().state
 }
 
-/// Claims all there is.
+/// Claims all due jobs.
 async fn claim(store: &Checked<PostgresStore>) -> Vec<ClaimToken> {
     let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
     claimed.iter().map(|job| job.claim.token).collect()
 }
 
-/// Ends a claim well, in a task.
+/// Settles a claim as succeeded, in a task.
 fn succeed(store: &Checked<PostgresStore>, token: ClaimToken) -> JoinHandle<Vec<Fenced>> {
     let store = store.clone();
     tokio::spawn(async move {
@@ -37,7 +37,7 @@ fn succeed(store: &Checked<PostgresStore>, token: ClaimToken) -> JoinHandle<Vec<
     })
 }
 
-/// A connection of the application's, which has run this in a transaction that stays open.
+/// Returns a connection of the application that has run this in a transaction, which stays open.
 async fn held(schema: &Schema, sql: &str) -> PgConnection {
     let mut application = PgConnection::connect(&schema.url).await.unwrap();
     let sql = sql.replace("{schema}", &format!("\"{}\"", schema.name));
@@ -53,7 +53,7 @@ async fn commit(mut application: PgConnection) {
         .unwrap();
 }
 
-/// Waits until so many statements on this schema wait for somebody.
+/// Waits until at least `count` statements on this schema wait for locks.
 async fn until_waiting(schema: &Schema, count: i64) {
     let waiting = format!(
         "SELECT count(*) FROM pg_stat_activity
@@ -93,7 +93,7 @@ pub(crate) async fn an_end_waits_for_the_enqueue_of_a_child_and_sees_it(schema: 
 pub(crate) async fn an_enqueue_waits_for_the_end_of_a_parent_and_sees_it(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let parent = enqueue(&store, job()).await;
-    // Somebody is about to end the parent.
+    // Another transaction is about to end the parent.
     let end = "UPDATE {schema}.jobs SET state = 5, finished_at = 0";
     let application = held(&schema, end).await;
     let (good, bad) = (after(parent), job().after(parent, Condition::Failed));
@@ -117,7 +117,7 @@ pub(crate) async fn the_second_of_two_parents_sees_what_the_first_decided(schema
     )
     .await;
     let tokens = claim(&store).await;
-    // Both have ended their parent and found the child before either has it.
+    // Both ends find the child before either has locked it.
     let lock = format!("SELECT 1 FROM {{schema}}.jobs WHERE id = '{child}' FOR UPDATE");
     let application = held(&schema, &lock).await;
     let ending = [succeed(&store, tokens[0]), succeed(&store, tokens[1])];
@@ -170,7 +170,7 @@ pub(crate) async fn a_claim_taken_back_meanwhile_leaves_no_child_waiting(schema:
         .execute("UPDATE {schema}.jobs SET claimed_at = 0")
         .await
         .unwrap();
-    // The parent is judged as one that nobody waits for, and then somebody does.
+    // The parent is judged before a child waits for it, and then one does.
     let mut application = PgConnection::connect(&schema.url).await.unwrap();
     let mut tx = application.begin().await.unwrap();
     let child = job().after(parent, Condition::Ended);
@@ -179,7 +179,7 @@ pub(crate) async fn a_claim_taken_back_meanwhile_leaves_no_child_waiting(schema:
     let reclaiming = tokio::spawn({
         let store = store.clone();
         async move {
-            // It does not wait for long, and tries again.
+            // A reclaim waits only briefly, so try again.
             loop {
                 let taken = store.reclaim(&ReclaimRequest::new()).await.unwrap();
                 if !taken.is_empty() {
@@ -222,7 +222,7 @@ pub(crate) async fn a_rollback_leaves_no_links(schema: Arc<Schema>) {
             .total,
         0
     );
-    // What is refused leaves the transaction as it was.
+    // A refused enqueue leaves the transaction as it was.
     let mut tx = application.begin().await.unwrap();
     store.enqueue_in(&mut tx, &jobs).await.unwrap();
     let bad = [job().in_batch(batch), after(JobId::new())];
@@ -237,7 +237,7 @@ pub(crate) async fn a_rollback_leaves_no_links(schema: Arc<Schema>) {
             .total,
         1
     );
-    // Without a transaction there is nothing to be atomic in.
+    // Without a transaction, the enqueue could not be atomic.
     let alone = [linked()];
     let refused = store.enqueue_in(&mut application, &alone);
     assert_kind(&refused.await.unwrap_err(), StoreErrorKind::Misconfigured);

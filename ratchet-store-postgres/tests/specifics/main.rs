@@ -1,5 +1,5 @@
-//! What only PostgreSQL has: schemas, roles, transactions of the application, connections that are
-//! lost, locks bound to them, query plans.
+//! Tests of what only PostgreSQL has: schemas, roles, transactions of the application, lost
+//! connections, locks bound to sessions, query plans.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
 mod archive;
@@ -66,7 +66,7 @@ const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
         an_action_whose_commit_is_not_heard_of_is_not_done_again
         calls_on_silent_connections_end_at_the_deadline
         a_silent_connection_for_wakeups_is_noticed a_wrong_password_is_misconfigured
-        a_setting_that_is_refused_is_done_without a_deaf_connection_for_wakeups_is_told_of
+        a_setting_that_is_refused_is_done_without a_deaf_connection_for_wakeups_is_warned_about
         a_release_whose_answer_is_lost_is_applied
         purges_and_sweeps_whose_answer_is_lost_are_not_made_again
         ten_connections_that_fell_silent_cost_one_call
@@ -104,9 +104,9 @@ const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
         a_lock_that_is_not_bound_ends_by_time_alone
         a_holder_that_returns_before_a_candidate_looks_keeps_its_locks
         a_lock_outlives_the_planned_end_of_its_connection
-        a_worn_connection_does_while_there_can_be_no_other
+        an_old_connection_stays_while_it_cannot_be_replaced
         a_session_that_cannot_be_seen_counts_as_alive
-        who_waited_for_the_row_sees_the_session_that_came_meanwhile
+        a_candidate_that_waited_for_the_row_sees_the_holders_new_session
         a_candidate_with_a_takeover_delay_leaves_it_to_the_others
         a_session_that_is_a_poolers_is_refused
         a_role_that_cannot_see_its_own_session_is_refused;

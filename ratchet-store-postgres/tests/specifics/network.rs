@@ -38,7 +38,7 @@ pub(crate) async fn an_action_whose_commit_is_not_heard_of_is_not_done_again(sch
     store.enqueue(&new).await.unwrap();
     proxy.lose_answer(b"COMMIT\0");
     let selected = JobSelector::Ids(vec![new[0].id()]);
-    // Again it would find a job that is cancelled already, and say that it did nothing.
+    // A repetition would find the job already cancelled, and report that it did nothing.
     let error = store.act(&selected, JobAction::Cancel).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
     let stored = open(&schema)
@@ -86,7 +86,7 @@ pub(crate) async fn ten_connections_that_fell_silent_cost_one_call(schema: Arc<S
         let store = builder.deadline(Duration::from_secs(5)).connect().await;
         let store = store.unwrap();
         let one = [enqueue(&store, job()).await];
-        // A held table makes each of them need a connection of its own.
+        // While the table is locked, each read needs a separate connection.
         schema
             .execute("BEGIN; LOCK TABLE {schema}.jobs IN ACCESS EXCLUSIVE MODE")
             .await
@@ -103,8 +103,7 @@ pub(crate) async fn ten_connections_that_fell_silent_cost_one_call(schema: Arc<S
         for read in reads {
             read.await.unwrap().unwrap();
         }
-        // The pool of the driver asks each connection that comes back whether it lives, for as long
-        // as that takes.
+        // The driver's pool pings each returned connection before it counts as idle.
         while !own && pool.num_idle() < MANY as usize {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -117,7 +116,7 @@ pub(crate) async fn ten_connections_that_fell_silent_cost_one_call(schema: Arc<S
     }
 }
 
-/// As PgBouncer answers a parameter that it does not know.
+/// Imitates PgBouncer's answer to an unknown parameter.
 pub(crate) async fn a_setting_that_the_pooler_refuses_is_misconfigured(schema: Arc<Schema>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let here = listener.local_addr().unwrap();
@@ -161,11 +160,11 @@ pub(crate) async fn a_silent_connection_for_wakeups_is_noticed(schema: Arc<Schem
             }
         }
         proxy.silence();
-        // What came before is read first; then the news that anything may have been missed.
+        // Earlier wakeups are read first, then the one for all queues after the outage.
         while wakeups.next().await != Wakeup::any() {}
         sending.notify(queue.clone()).await;
         let next = wakeups.next().await;
-        // The store is gone with its connections, so there is the new one alone.
+        // The store has closed its other connections, so only the new one remains.
         while proxy.open_connections() > 1 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -200,7 +199,7 @@ pub(crate) async fn a_leader_that_vanishes_in_mid_write_holds_its_lock_up_for_a_
     while schema.rows(waiting).await.unwrap().is_empty() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // It has looked at its lock, and never hears of the purge.
+    // It has checked its lock, and never gets the purge's answer.
     proxy.silence();
     schema.execute("COMMIT").await.unwrap();
     let other = open(&schema).await;
@@ -211,7 +210,7 @@ pub(crate) async fn a_leader_that_vanishes_in_mid_write_holds_its_lock_up_for_a_
 
 pub(crate) async fn a_wrong_password_is_misconfigured(schema: Arc<Schema>) {
     let role = format!("role_{}w", &schema.name[20..]);
-    // Servers that trust everybody make an exception of the members of this group.
+    // Servers that trust all users still ask members of this group for a password.
     let create = format!(
         "DO $$ BEGIN CREATE ROLE ratchet_with_password;
          EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
@@ -227,7 +226,7 @@ pub(crate) async fn a_wrong_password_is_misconfigured(schema: Arc<Schema>) {
         .execute(&format!("DROP ROLE \"{role}\""))
         .await
         .unwrap();
-    let refused = wrong.expect_err("the server trusts everybody, and cannot be used for this test");
+    let refused = wrong.expect_err("the server trusts all users, so it cannot run this test");
     assert_kind(&refused, StoreErrorKind::Misconfigured);
     assert!(refused.to_string().contains("password"), "{refused}");
     assert!(!refused.to_string().contains("secret"), "{refused}");
@@ -243,7 +242,7 @@ pub(crate) async fn a_setting_that_is_refused_is_done_without(schema: Arc<Schema
     store.heartbeat(&heartbeat()).await.unwrap();
 }
 
-/// What was logged in this process since the first call.
+/// Returns what this process logged since the first call.
 fn logged() -> String {
     static LOG: LazyLock<Arc<Mutex<Vec<u8>>>> = LazyLock::new(|| {
         let log: Arc<Mutex<Vec<u8>>> = Arc::default();
@@ -269,9 +268,9 @@ impl io::Write for Log {
     }
 }
 
-pub(crate) async fn a_deaf_connection_for_wakeups_is_told_of(schema: Arc<Schema>) {
+pub(crate) async fn a_deaf_connection_for_wakeups_is_warned_about(schema: Arc<Schema>) {
     assert!(!logged().contains(&schema.name));
-    // As through a pooler: listening works, and nothing is ever heard.
+    // As through a pooler: LISTEN succeeds, and no notification ever arrives.
     let (proxy, url) = proxy_to(&schema.url).await;
     proxy.rewrite(b"LISTEN \"ratchet:", b"LISTEN \"elsewhe:");
     let told_of = |text: &str| {
@@ -282,7 +281,7 @@ pub(crate) async fn a_deaf_connection_for_wakeups_is_told_of(schema: Arc<Schema>
     let hearing = open(&schema).await;
     let subscribed = hearing.coordinator().unwrap().subscribe();
     tokio::time::sleep(Duration::from_secs(7)).await;
-    assert!(!told_of("hears nothing"));
+    assert!(!told_of("receives no notifications"));
     let deaf = PostgresStore::builder(&url).schema(&schema.name);
     let deaf = deaf.connect().await.unwrap();
     let deaf = deaf.coordinator().unwrap();
@@ -309,10 +308,10 @@ pub(crate) async fn a_release_whose_answer_is_lost_is_applied(schema: Arc<Schema
     proxy.lose_answer(EXECUTE);
     let released = store.release(&lock, &owner, fence).await.unwrap();
     assert_eq!(released, Fenced::Applied);
-    // Who asks again in another call is told that it is not held any more.
+    // A second call returns that the lock is no longer held.
     let released = store.release(&lock, &owner, fence).await.unwrap();
     assert_eq!(released, Fenced::Stale);
-    // And so is who lost the connection, but never had the lock.
+    // So does a call whose answer is lost, if the caller never had the lock.
     proxy.lose_answer(EXECUTE);
     let released = store.release(&lock, &name("other"), fence).await.unwrap();
     assert_eq!(released, Fenced::Stale);

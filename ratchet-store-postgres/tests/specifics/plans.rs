@@ -1,4 +1,4 @@
-//! How the server goes about the statements.
+//! The server's plans for the statements.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::open;
 use crate::server::Schema;
 use ratchet_conformance::kit::{enqueue, job};
 
-/// Statements that may read a whole table of jobs, because people ask for them and loops do not.
+/// Statements that may read a whole table of jobs, because only operators run them, and no loops.
 const SCANS: [&str; 10] = [
     "count_jobs",
     "count_matching",
@@ -22,7 +22,7 @@ const SCANS: [&str; 10] = [
     "list_archived_oldest",
     "list_archived_newest",
 ];
-/// What cannot be explained.
+/// Statements that cannot be explained.
 const SCRIPTS: [&str; 3] = ["create_migrations", "await_claims", "await_nodes"];
 
 const TABLES: &[&str] = &[
@@ -67,7 +67,7 @@ async fn plan(schema: &Schema, explain: &str) -> String {
     lines.join("\n")
 }
 
-/// Jobs that were never analyzed: the server believes there are none.
+/// Stores jobs without analyzing the tables: the server believes that these are empty.
 async fn fill(schema: &Schema, jobs: usize) {
     let fill = format!(
         "ALTER TABLE {{schema}}.jobs SET (autovacuum_enabled = off);
@@ -92,7 +92,7 @@ fn scanned(plan: &str) -> Option<&str> {
 pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(schema: Arc<Schema>) {
     let store = open(&schema).await;
     enqueue(&store, job()).await;
-    // An empty table that was vacuumed is one that the server knows to be empty.
+    // After a vacuum, the server knows that a table is empty.
     for table in TABLES {
         let vacuum = format!("VACUUM ANALYZE {{schema}}.{table}");
         schema.execute(&vacuum).await.unwrap();
@@ -107,7 +107,7 @@ pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(schema: Arc<Schema>) {
     for (name, source) in files.iter().flat_map(|file| ratchet_sql::split(file)) {
         assert!(
             source.starts_with("-- "),
-            "{name} does not say what it does"
+            "{name} does not begin with a comment"
         );
         if SCRIPTS.contains(&name) || SCANS.contains(&name) {
             continue;
@@ -152,7 +152,7 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
         let prepare = format!("SET plan_cache_mode = {mode}; PREPARE {mode} AS {sql}");
         schema.execute(&prepare).await.unwrap();
     }
-    // As many as there are, or as many as there are permits.
+    // Without a bound, or bounded by permits.
     let explain = |mode: &str, most: &str| {
         format!(
             "SET plan_cache_mode = {mode};
@@ -179,7 +179,7 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
             let context = format!("{mode}, most {most}, analyzed: {analyzed}:\n{plan}");
             assert_eq!(scanned(&plan), None, "{context}");
             assert!(plan.contains("using jobs_claim"), "{context}");
-            // Whatever is read of the jobs is read a batch for each priority at most.
+            // Each step reads at most one batch per priority.
             for (read, line) in rows_read(&plan) {
                 assert!(read <= 5.0 * 50.0, "{read} rows: {line}\n{context}");
             }
@@ -300,7 +300,7 @@ pub(crate) async fn what_is_asked_by_tag_reads_only_jobs_that_have_it(schema: Ar
     }
 }
 
-/// How many rows each step of a plan read that was run, with its loops.
+/// Returns how many rows each executed step of a plan read, over all its loops.
 fn rows_read(plan: &str) -> impl Iterator<Item = (f64, &str)> {
     plan.lines()
         .filter_map(|line| {
@@ -333,7 +333,7 @@ pub(crate) async fn unfinished_jobs_are_found_without_reading_those_that_have_en
         let prepare = format!("PREPARE list_{number} AS {sql}");
         schema.execute(&prepare).await.unwrap();
     }
-    // Behind and among 100,000 that have succeeded, 40 that have not.
+    // 40 unfinished jobs among 100,000, the rest of which have succeeded.
     fill(&schema, 100_000).await;
     let end = "UPDATE {schema}.jobs SET state = 4, finished_at = 1 WHERE run_at % 2500 > 0;
                UPDATE {schema}.jobs SET state = run_at / 2500 % 4 WHERE state = 0;

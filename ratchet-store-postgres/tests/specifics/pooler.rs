@@ -1,5 +1,5 @@
-//! A pooler that gives a client another session for each transaction and knows nothing of prepared
-//! statements, as PgBouncer before 1.21 in transaction mode.
+//! A pooler that switches sessions between transactions and does not track prepared statements,
+//! like PgBouncer before 1.21 in transaction mode.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,10 +13,10 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::open;
 use crate::server::Schema;
 
-/// The code of a request for encryption, where a startup message has the version of the protocol.
+/// The code of an encryption request, in the place of a startup message's protocol version.
 const SSL_REQUEST: [u8; 4] = [4, 210, 22, 47];
 
-/// A pooler and the sessions that are free at present, the last freed at the end.
+/// A pooler and its free sessions, the last freed at the end.
 #[derive(Default)]
 struct Pooler {
     host: String,
@@ -24,7 +24,7 @@ struct Pooler {
 }
 
 impl Pooler {
-    /// Starts one before this server. Returns its URL.
+    /// Starts a pooler in front of this server. Returns its URL.
     async fn start(server: &str) -> String {
         let (before, rest) = server.rsplit_once('@').unwrap();
         let (host, database) = rest.split_once('/').unwrap();
@@ -84,7 +84,7 @@ impl Pooler {
     }
 }
 
-/// The first message of a client, which has no type.
+/// Reads the first message of a client, which has no type.
 async fn startup(client: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut all = vec![0; 4];
     client.read_exact(&mut all).await?;
@@ -94,7 +94,7 @@ async fn startup(client: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     Ok(all)
 }
 
-/// One message, with its type first.
+/// Reads one message, with its type first.
 async fn message(from: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut all = vec![0; 5];
     from.read_exact(&mut all).await?;
@@ -104,8 +104,7 @@ async fn message(from: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     Ok(all)
 }
 
-/// Passes answers on until the server is ready for the next question. Returns the state of its
-/// transaction.
+/// Forwards answers until the server is ready for the next query. Returns its transaction status.
 async fn pass_on(
     server: &mut TcpStream,
     client: &mut (impl tokio::io::AsyncWrite + Unpin),
@@ -126,7 +125,7 @@ pub(crate) async fn a_pooler_that_loses_prepared_statements_is_refused(schema: A
     let pool = PgPoolOptions::new().connect(&url).await.unwrap();
     let by_pool = PostgresStore::pool_builder(pool).schema(&schema.name);
     for through in [by_url, by_pool] {
-        // The check gives up where it takes too long.
+        // The check may give up because it takes too long.
         let refused = loop {
             if let Err(refused) = through.clone().migrate(false).connect().await {
                 break refused;

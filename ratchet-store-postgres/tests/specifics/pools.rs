@@ -1,4 +1,4 @@
-//! Connections of the pool that are not what they should be, or not where.
+//! Pools whose connections have the wrong settings, or lead to the wrong place.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) async fn a_time_in_which_nothing_can_be_written_passes(schema: Arc<Sc
         |state: &str| format!("ALTER ROLE \"{role}\" {state} default_transaction_read_only");
     let on = format!("{} = on", window("SET"));
     schema.execute(&on).await.unwrap();
-    // All connections are made now, and only read on.
+    // All connections are opened now, and are read-only.
     let store = PostgresStore::builder(&url).schema(&schema.name);
     let store = store.max_connections(3).connect().await.unwrap();
     let (filter, page) = (JobFilter::all(), PageRequest::first(1));
@@ -33,7 +33,7 @@ pub(crate) async fn a_time_in_which_nothing_can_be_written_passes(schema: Arc<Sc
         .iter()
         .filter(|finding| finding.code == "read_only");
     assert_eq!(told.count(), 1);
-    // One of them tells that it was made too early, and so are the others.
+    // One of them reports that it is read-only, and all are replaced.
     let refused = store.enqueue(&[job()]).await.unwrap_err();
     assert_kind(&refused, StoreErrorKind::ReadOnly);
     store.heartbeat(&heartbeat()).await.unwrap();
@@ -98,7 +98,7 @@ pub(crate) async fn a_pool_that_leads_elsewhere_is_refused(schema: Arc<Schema>) 
         let both = PostgresStore::builder(pool).direct(direct);
         let refused = both.schema(&schema.name).connect().await.unwrap_err();
         assert_refused(&refused, &elsewhere);
-        // Nothing was made where it should not lead.
+        // No tables were created in the wrong database.
         let there = PostgresStore::builder(&other).schema(&schema.name);
         assert!(there.pending_migrations().await.unwrap().len() == 1);
     }
@@ -132,7 +132,7 @@ pub(crate) async fn a_pool_that_cannot_work_is_refused(schema: Arc<Schema>) {
     assert!(refused.to_string().contains("isolation"), "{refused}");
     drop_role(&schema, &role).await;
 
-    // A limit in the URL saves the connection that would find the limit out.
+    // A limit in the URL saves the connection that would look for one.
     let nobody = as_role(&schema, "nobody_here");
     let separator = if nobody.contains('?') { '&' } else { '?' };
     let nobody = format!("{nobody}{separator}options=-c%20statement_timeout=9000");

@@ -1,4 +1,4 @@
-//! What others do between two statements of one call.
+//! Changes by other transactions between two statements of one call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::server::Schema;
 pub(crate) async fn an_action_spares_jobs_that_no_longer_match(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let id = enqueue(&store, job()).await;
-    // Somebody is about to claim it.
+    // Another session is about to claim it.
     let mut other = PgConnection::connect(&schema.url).await.unwrap();
     let mut claim = other.begin().await.unwrap();
     let running = format!(
@@ -46,7 +46,7 @@ pub(crate) async fn an_action_whose_jobs_are_all_gone_looks_behind_them(schema: 
     let store = open(&schema).await;
     let first = enqueue(&store, job()).await;
     let second = enqueue(&store, job()).await;
-    // Somebody is about to claim the first.
+    // Another session is about to claim the first.
     let mut other = PgConnection::connect(&schema.url).await.unwrap();
     let mut claim = other.begin().await.unwrap();
     let running = format!(
@@ -69,8 +69,8 @@ pub(crate) async fn an_action_whose_jobs_are_all_gone_looks_behind_them(schema: 
     assert_eq!(acted, [second]);
 }
 
-/// The claim has read its candidates' table as it was, but not yet looked at the clock: then
-/// somebody changes a candidate and commits.
+/// Claims while an action changes a candidate and commits: the claim has taken its snapshot, but
+/// not yet read the clock.
 async fn claim_during(schema: &Schema, id: JobId, action: JobAction) -> Vec<Claimed> {
     let slow = schema.builder().clock_table("slow_clock");
     let slow = slow.connect().await.unwrap();
@@ -123,7 +123,7 @@ pub(crate) async fn a_claim_takes_no_candidate_on_its_old_terms(schema: Arc<Sche
             "{action:?}"
         );
     }
-    // With another priority it is claimed, but by that.
+    // A job with a changed priority is claimed, with the new priority.
     let (other, changed) = (enqueue(&store, job()).await, enqueue(&store, job()).await);
     let action = JobAction::SetPriority(Priority::High);
     let claimed = claim_during(&schema, changed, action).await;
@@ -159,7 +159,7 @@ pub(crate) async fn what_was_claimed_is_kept_when_looking_for_more_takes_too_lon
     let spoil = "UPDATE {schema}.job_data SET retry = '{' WHERE id = '{job}'";
     let spoil = spoil.replace("{job}", &spoiled.to_string());
     schema.execute(&spoil).await.unwrap();
-    // The job that cannot be read cannot be failed either, and nobody says so.
+    // The unreadable job cannot be failed either, because that call waits for a lock.
     let lock = "BEGIN; LOCK TABLE {schema}.attempts IN ACCESS EXCLUSIVE MODE";
     schema.execute(lock).await.unwrap();
     let claimed = store.claim_next_batch(&claim_all()).await.unwrap();

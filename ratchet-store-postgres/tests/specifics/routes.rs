@@ -1,4 +1,4 @@
-//! A server that took over, or was restored, and has fewer routes than a process knew, or others.
+//! Servers that, after a failover or a restore, have fewer routes than a process knew, or others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,20 +16,20 @@ use sqlx::{Connection, Row};
 use crate::open;
 use crate::server::Schema;
 
-/// What became of the route of the kind `mine`.
+/// How the route of the kind `mine` was lost.
 #[derive(Clone, Copy, Debug)]
 enum Lost {
     Gone,
-    /// Another kind has its number.
+    /// Another kind has its id.
     Taken,
 }
 
-/// A job of this kind.
+/// Returns a job of this kind.
 fn of(kind: &str) -> NewJob {
     NewJob::new(kind, &1)
 }
 
-/// A store that knows the routes `first` and `mine`, and a database that has lost the second.
+/// Makes a store know the routes `first` and `mine`, and the database lose the second.
 async fn lose(schema: &Schema, store: &Checked<PostgresStore>, lost: Lost) {
     for kind in ["first", "mine"] {
         enqueue(store, of(kind)).await;
@@ -188,8 +188,8 @@ pub(crate) async fn a_transaction_older_than_a_route_is_begun_again(schema: Arc<
     assert_eq!(claimed(&store).await.len(), 1);
 }
 
-/// The connection on which routes are added still leads to the old server, as through an endpoint
-/// that was switched over: routes made there are of no use.
+/// The connection that adds routes still leads to the old server, as through an endpoint that was
+/// switched over, so routes added on it do not help.
 pub(crate) async fn routes_are_added_where_jobs_are_stored(schema: Arc<Schema>) {
     let store = schema.builder().application_name(&schema.name);
     let store = store.connect().await.unwrap();
@@ -197,7 +197,7 @@ pub(crate) async fn routes_are_added_where_jobs_are_stored(schema: Arc<Schema>) 
     let named = "SELECT pid FROM pg_stat_activity WHERE application_name = 'NAME'";
     let named = named.replace("NAME", &schema.name);
     let pids = schema.rows(&named).await.unwrap();
-    // It was opened first, and the pool's after it.
+    // That connection was opened before the pool's.
     let old = pids.iter().map(|row| row.get::<i32, _>(0)).min().unwrap();
     let two = "DELETE FROM {schema}.jobs; DELETE FROM {schema}.job_data;
                ALTER TABLE {schema}.routes RENAME TO old_routes;

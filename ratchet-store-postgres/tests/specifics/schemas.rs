@@ -1,4 +1,4 @@
-//! Schemas side by side, of odd names, of other versions, and without rights.
+//! Schemas side by side, with odd names, of other versions, and without privileges.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,10 +106,10 @@ pub(crate) async fn tables_of_others_are_refused(schema: Arc<Schema>) {
     assert_altered(&refusal(&schema).await, "version");
 }
 
-/// How many migrations this version has.
+/// The number of migrations in this version.
 const KNOWN: usize = 1;
 
-/// A later version, with two more migrations.
+/// Returns the builder of a later version, with two more migrations.
 fn next(schema: &Schema) -> Builder {
     let more = "CREATE TABLE {schema}.more (a integer);
 ALTER TABLE {schema}.locks ADD COLUMN more integer;";
@@ -135,14 +135,14 @@ pub(crate) async fn many_starters_migrate_once(schema: Arc<Schema>) {
     assert_altered(&error, "jobs_claim");
 }
 
-/// The URL as this role.
+/// Returns the URL with this role.
 pub(crate) fn as_role(schema: &Schema, role: &str) -> String {
     let (scheme, rest) = schema.url.split_once("://").unwrap();
     let host = rest.rsplit('@').next().unwrap();
     format!("{scheme}://{role}:secret@{host}")
 }
 
-/// A role that may log in, and the URL as that role.
+/// Creates a role that may log in. Returns it, and the URL with that role.
 pub(crate) async fn role(schema: &Schema, suffix: &str, settings: &str) -> (String, String) {
     let role = format!("role_{}{suffix}", &schema.name[20..]);
     let create = format!(
@@ -159,7 +159,7 @@ pub(crate) async fn drop_role(schema: &Schema, role: &str) {
     schema.execute(&drop).await.unwrap();
 }
 
-/// What a refusal says that a DBA must run.
+/// Returns the statements that a refusal asks a DBA to run.
 fn remedy(refused: &StoreError) -> String {
     assert_kind(refused, StoreErrorKind::Misconfigured);
     let text = refused.to_string();
@@ -176,20 +176,20 @@ pub(crate) async fn without_the_right_to_create_the_dba_is_told_what_to_run(sche
         enqueue(&store, job()).await;
         store.close().await;
     };
-    // There is no schema.
+    // The schema does not exist.
     let missing = format!("{}_new", schema.name);
     let told = remedy(&connect(&missing).await.unwrap_err());
     assert!(told.contains("CREATE SCHEMA"), "{told}");
     schema.execute(&told).await.unwrap();
     works(&missing).await;
 
-    // There is an empty one, of somebody else.
+    // The schema is empty and belongs to another role.
     let told = remedy(&connect(&schema.name).await.unwrap_err());
     assert!(told.contains("GRANT USAGE, CREATE"), "{told}");
     schema.execute(&told).await.unwrap();
     works(&schema.name).await;
 
-    // There is one that may be used, but not filled.
+    // The role may use the schema, but not create tables in it.
     let usable = Schema::create(&schema.url).await.unwrap();
     let usage = format!("GRANT USAGE ON SCHEMA {{schema}} TO \"{role}\"");
     usable.execute(&usage).await.unwrap();
@@ -199,7 +199,7 @@ pub(crate) async fn without_the_right_to_create_the_dba_is_told_what_to_run(sche
     works(&usable.name).await;
     usable.take_away().await;
 
-    // There is one with all tables, and they are somebody else's.
+    // The schema has all tables, and they belong to another role.
     let full = Schema::create(&schema.url).await.unwrap();
     drop(open(&full).await);
     full.execute(&usage).await.unwrap();
@@ -253,7 +253,7 @@ pub(crate) async fn a_row_that_cannot_be_read_harms_only_itself(schema: Arc<Sche
         "DELETE FROM {schema}.job_data",
     ];
     for damage in damages {
-        // A claim of a route that nobody knows is of no node.
+        // No node claims a job whose route is unknown.
         let unknown_route = damage.contains("route");
         let good = enqueue(&store, job()).await;
         let bad = enqueue(&store, job()).await;
@@ -295,7 +295,7 @@ pub(crate) async fn an_older_schema_is_brought_up_to_date(schema: Arc<Schema>) {
     let applied = "SELECT version FROM {schema}.migrations";
     let applied = schema.rows(applied).await.unwrap();
     assert_eq!(applied.len(), KNOWN + 2);
-    // What was there means what it meant.
+    // Existing rows keep their meaning.
     let (lock, other) = (name("l"), name("other"));
     let taken = store.acquire(&lock, &other, Duration::from_secs(9)).await;
     assert!(matches!(
@@ -303,7 +303,7 @@ pub(crate) async fn an_older_schema_is_brought_up_to_date(schema: Arc<Schema>) {
         ratchet_core::store::Acquired::Held(held) if held.owner == name("holder")
     ));
     enqueue(&store, job()).await;
-    // The older program knows fewer.
+    // The older program knows fewer migrations.
     let error = refusal(&schema).await;
     assert_kind(&error, StoreErrorKind::SchemaMismatch(SchemaProblem::Newer));
     schema.execute("DROP TABLE {schema}.more").await.unwrap();

@@ -18,27 +18,27 @@ use crate::schemas::{drop_role, role};
 use crate::server::{self, Schema};
 
 const HOUR: Duration = Duration::from_secs(3_600);
-/// After this a connection is worn whenever it is looked at next.
+/// A lifetime after which a connection is too old at its next use.
 const NO_TIME: Duration = Duration::from_nanos(1);
 
-/// Its clock stands still: no lock ends by time.
+/// Returns a builder whose clock stands still, so that no lock expires.
 fn builder(schema: &Schema) -> Builder {
     schema.builder().clock_table("test_clock")
 }
 
-/// A store whose locks end with its session.
+/// Opens a store whose locks end with its session.
 async fn bound(schema: &Schema) -> Checked<PostgresStore> {
     let bound = builder(schema).session_locks(true);
     bound.connect().await.unwrap()
 }
 
-/// A store whose locks end by time alone.
+/// Opens a store whose locks end only by expiry.
 async fn timed(schema: &Schema) -> Checked<PostgresStore> {
     let timed = builder(schema).session_locks(false);
     timed.connect().await.unwrap()
 }
 
-/// A role that may use the tables, and the URL as that role.
+/// Creates a role that may use the tables. Returns it, and the URL with that role.
 async fn user(schema: &Schema, suffix: &str) -> (String, String) {
     drop(open(schema).await);
     let (role, url) = role(schema, suffix, "NOSUPERUSER").await;
@@ -67,7 +67,7 @@ async fn renew(store: &Checked<PostgresStore>, owner: &str, fence: Fence) -> Fen
     renewed.unwrap()
 }
 
-/// Asserts that it cannot be had, and that its holder is this one.
+/// Asserts that the lock cannot be acquired, and that `by` holds it.
 async fn assert_held(store: &Checked<PostgresStore>, by: &str) {
     match acquire(store, "who asks").await {
         Acquired::Held(HeldLock {
@@ -80,7 +80,7 @@ async fn assert_held(store: &Checked<PostgresStore>, by: &str) {
     }
 }
 
-/// The session that the lock is bound to.
+/// Returns the session that the lock is bound to.
 async fn session(schema: &Schema) -> Option<(i32, i64)> {
     let find = "SELECT session_pid, session_start FROM {schema}.locks WHERE name = 'lock'";
     let row = &schema.rows(find).await.unwrap()[0];
@@ -89,7 +89,7 @@ async fn session(schema: &Schema) -> Option<(i32, i64)> {
     pid.zip(start)
 }
 
-/// Ends sessions, and waits until the server has none of them.
+/// Ends sessions, and waits until the server has removed them.
 async fn end_sessions(schema: &Schema, which: &str) {
     let ended = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {which}");
     assert!(!schema.rows(&ended).await.unwrap().is_empty());
@@ -116,7 +116,7 @@ pub(crate) async fn a_lock_whose_session_ended_is_taken_at_once(schema: Arc<Sche
     assert_eq!(gone.holder.as_ref().unwrap().owner, name("old"));
     let listed = other.list_locks(None, 9).await.unwrap();
     assert!(listed[0].1.holder_gone);
-    // By a store without the setting: the holder has said that its lock ends so.
+    // Even by a store without the setting: the holder's setting counts.
     let new = take(&other, "new").await;
     assert!(new > old, "{new:?} is not after {old:?}");
     assert_eq!(session(&schema).await, None);
@@ -157,11 +157,11 @@ pub(crate) async fn a_lock_whose_session_lives_is_kept(schema: Arc<Schema>) {
     assert_eq!(renew(&holder, "holder", fence).await, Fenced::Applied);
     assert_eq!(session(&schema).await, first);
     assert_held(&other, "holder").await;
-    // Its owner goes on from elsewhere, in the same tenure.
+    // Its owner continues the same tenure from another store.
     assert_eq!(take(&other, "holder").await, fence);
     let second = session(&schema).await;
     assert!(second.is_some() && second != first);
-    // And from where locks end by time alone, and back.
+    // And from a store whose locks end only by expiry, and back.
     let other = timed(&schema).await;
     assert_eq!(renew(&other, "holder", fence).await, Fenced::Applied);
     assert_eq!(session(&schema).await, None);
@@ -195,7 +195,7 @@ pub(crate) async fn a_holder_that_returns_before_a_candidate_looks_keeps_its_loc
     let second = session(&schema).await;
     assert!(second.is_some() && second != first);
     assert_held(&other, "holder").await;
-    // Whatever brings the connection back is enough, and the locks of others are left alone.
+    // Any call that reconnects rebinds the lock, and leaves other owners' locks alone.
     end_session(&schema).await;
     let stranger = other.acquire(&name("other lock"), &name("o"), HOUR).await;
     assert!(matches!(stranger.unwrap(), Acquired::Acquired { .. }));
@@ -221,7 +221,7 @@ pub(crate) async fn a_lock_outlives_the_planned_end_of_its_connection(schema: Ar
     }
 }
 
-pub(crate) async fn a_worn_connection_does_while_there_can_be_no_other(schema: Arc<Schema>) {
+pub(crate) async fn an_old_connection_stays_while_it_cannot_be_replaced(schema: Arc<Schema>) {
     let (role, url) = user(&schema, "s").await;
     let holder = PostgresStore::builder(&url)
         .schema(&schema.name)
@@ -246,12 +246,12 @@ pub(crate) async fn a_session_that_cannot_be_seen_counts_as_alive(schema: Arc<Sc
     let stranger = stranger.clock_table("test_clock");
     let stranger = stranger.connect().await.unwrap();
     assert_held(&stranger, "holder").await;
-    // Another process has the number now.
+    // The server has reused the process id.
     let moved = "UPDATE {schema}.locks SET session_start = session_start - 1";
     schema.execute(moved).await.unwrap();
     assert_held(&stranger, "holder").await;
     take(&timed(&schema).await, "who sees it").await;
-    // That there is no such process, everybody sees.
+    // Every role sees that there is no such process.
     take(&holder, "who sees it").await;
     end_session(&schema).await;
     take(&stranger, "stranger").await;
@@ -259,7 +259,7 @@ pub(crate) async fn a_session_that_cannot_be_seen_counts_as_alive(schema: Arc<Sc
     drop_role(&schema, &role).await;
 }
 
-pub(crate) async fn who_waited_for_the_row_sees_the_session_that_came_meanwhile(
+pub(crate) async fn a_candidate_that_waited_for_the_row_sees_the_holders_new_session(
     schema: Arc<Schema>,
 ) {
     let (holder, other) = (bound(&schema).await, timed(&schema).await);
@@ -276,7 +276,7 @@ pub(crate) async fn who_waited_for_the_row_sees_the_session_that_came_meanwhile(
     while schema.rows(waiting).await.unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
-    // The holder is back, on a session that began after the other had asked.
+    // The holder is back, on a session that began after the candidate's statement.
     let mut back = PgConnection::connect(&schema.url).await.unwrap();
     let pid: i32 = back
         .fetch_one("SELECT pg_backend_pid()")
@@ -304,7 +304,7 @@ pub(crate) async fn a_candidate_with_a_takeover_delay_leaves_it_to_the_others(sc
     let mut leader = candidate(&holder);
     let me = NodeId::new();
     let ElectionOutcome::Elected(term) = leader.turn(me).await.unwrap() else {
-        panic!("nobody else is there");
+        panic!("the role has no other candidate");
     };
     let pids = "SELECT session_pid FROM {schema}.locks";
     let pid: i32 = schema.rows(pids).await.unwrap()[0].get(0);
@@ -321,7 +321,7 @@ pub(crate) async fn a_candidate_with_a_takeover_delay_leaves_it_to_the_others(sc
         matches!(outcome, ElectionOutcome::Elected(next) if next > term),
         "{outcome:?}"
     );
-    // The old one finds out at its next turn, and until then its guard finds out.
+    // The old leader learns of it at its next turn; until then its guard is stale.
     assert!(leader.leadership().is_leader());
     let guard = leader.leadership().guard();
     let purge = PurgeRequest::new(JobState::Failed, HOUR, 1).guarded(guard);
@@ -330,18 +330,18 @@ pub(crate) async fn a_candidate_with_a_takeover_delay_leaves_it_to_the_others(sc
     assert!(!leader.leadership().is_leader());
 }
 
-/// A pooler with one connection to the server, which it gives to one client after another.
+/// A pooler with one connection to the server, which its clients use one after the other.
 struct Pooler {
     url: String,
 }
 
-/// Says good-bye.
+/// The message that ends a session.
 const TERMINATE: &[u8] = b"X\0\0\0\x04";
-/// Asks for encryption, which there is not.
+/// The request for encryption, which this pooler refuses.
 const SSL_REQUEST: &[u8] = &[0, 0, 0, 8, 4, 210, 22, 47];
-/// The server is done with what it was asked, outside of a transaction.
+/// The server's message that it is ready for a query, outside of a transaction.
 const READY: &[u8] = b"Z\0\0\0\x05I";
-/// Nobody has to prove who they are.
+/// The server's message that authentication succeeded.
 const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0";
 
 impl Pooler {
@@ -354,13 +354,13 @@ impl Pooler {
         let host = host.to_owned();
         tokio::spawn(async move {
             let mut server = TcpStream::connect(host).await.unwrap();
-            // What the server says of itself to the first client is what the others hear.
+            // The server's greeting to the first client is replayed to the others.
             let mut greeting = Vec::new();
             while let Ok((mut client, _)) = listener.accept().await {
                 serve(&mut client, &mut server, &mut greeting).await;
             }
         });
-        // With a limit there already, nobody connects twice at once to find out whether there is.
+        // With a limit in the URL, a store does not open a second connection to look for one.
         let separator = if database.contains('?') { '&' } else { '?' };
         Self {
             url: format!(
@@ -370,7 +370,7 @@ impl Pooler {
     }
 }
 
-/// Serves one client to its end, and makes the server forget it.
+/// Serves one client until it ends, and then resets the session.
 async fn serve(client: &mut TcpStream, server: &mut TcpStream, greeting: &mut Vec<u8>) {
     let (mut asked, mut answered) = (vec![0; 8192], vec![0; 8192]);
     let mut length = client.read(&mut asked).await.unwrap();
@@ -380,7 +380,7 @@ async fn serve(client: &mut TcpStream, server: &mut TcpStream, greeting: &mut Ve
     }
     let known = !greeting.is_empty();
     if known {
-        // A client that did not wait for its turn has gone.
+        // The client may have disconnected while it waited for its turn.
         if client.write_all(greeting).await.is_err() {
             return;
         }
@@ -412,7 +412,7 @@ async fn serve(client: &mut TcpStream, server: &mut TcpStream, greeting: &mut Ve
                         greeting.extend_from_slice(&heard[welcome..]);
                     }
                 }
-                // Who has gone does not listen.
+                // The client may have disconnected.
                 let _ = client.write_all(answered).await;
             }
         }
@@ -438,7 +438,7 @@ pub(crate) async fn a_session_that_is_a_poolers_is_refused(schema: Arc<Schema>) 
         assert!(refused.to_string().contains("session_locks"), "{refused}");
         let timed = through().session_locks(false).connect().await;
         timed.unwrap().close().await;
-        // Past it there is nothing wrong.
+        // A pooler as the direct URL is refused too.
         let pool = PostgresStore::builder(&schema.url).direct(&pooler);
         let pool = pool.schema(&schema.name).session_locks(true);
         assert_kind(

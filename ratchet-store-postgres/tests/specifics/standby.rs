@@ -1,4 +1,4 @@
-//! A server that follows another one.
+//! A standby server.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -24,7 +24,7 @@ async fn comes(wakeups: &mut WakeupStream) -> bool {
         .is_ok()
 }
 
-/// A subscription that is known to work.
+/// Returns a subscription that is known to work.
 async fn listening(store: &Checked<ratchet_store_postgres::PostgresStore>) -> WakeupStream {
     let coordinator = store.coordinator().unwrap();
     let mut wakeups = coordinator.subscribe();
@@ -32,7 +32,7 @@ async fn listening(store: &Checked<ratchet_store_postgres::PostgresStore>) -> Wa
     loop {
         coordinator.notify(Wakeup::queue(queue.clone())).await;
         if comes(&mut wakeups).await {
-            // Those that were still on the way.
+            // Drain the probes that are still in flight.
             while comes(&mut wakeups).await {}
             return wakeups;
         }
@@ -92,7 +92,7 @@ pub(crate) async fn keys_lost_to_others_leave_the_transaction_usable(schema: Arc
     let enqueued = store.enqueue_in(&mut tx, &jobs).await.unwrap();
     let second = Enqueued::Created(jobs[1].id());
     assert_eq!(enqueued, [Enqueued::Duplicate(first), second]);
-    // Somebody else wants the key meanwhile, and waits for this transaction.
+    // A concurrent enqueue wants the key, and waits for this transaction.
     let other = tokio::spawn({
         let store = store.clone();
         async move {
@@ -107,7 +107,7 @@ pub(crate) async fn keys_lost_to_others_leave_the_transaction_usable(schema: Arc
     tx.commit().await.unwrap();
     assert_eq!(other.await.unwrap(), [Enqueued::Duplicate(jobs[1].id())]);
 
-    // And the other way round: the transaction waits for somebody, loses, and goes on.
+    // The other way round: the transaction waits for a rival, loses, and continues.
     let mut rival = PgConnection::connect(&schema.url).await.unwrap();
     let mut first = rival.begin().await.unwrap();
     let winner = job().unique_key("w");
@@ -153,14 +153,14 @@ pub(crate) async fn a_closed_store_refuses_and_connects_no_more(schema: Arc<Sche
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    // Not those of a pooler: it keeps them, under the name they had.
+    // A pooler keeps its connections open, under the same name.
     if server::pooler().is_none() {
         gone.await;
     }
     let before = schema.rows(&connected).await.unwrap().len();
     let mut application = application(&schema).await;
     let mut tx = application.begin().await.unwrap();
-    // A queue that it would have to make a route for.
+    // A queue that would need a new route.
     let new = [job().queue("never seen")];
     for refused in [
         store.enqueue_in(&mut tx, &new).await,
@@ -199,12 +199,12 @@ pub(crate) async fn without_wakeups_no_node_is_woken(schema: Arc<Schema>) {
             .unwrap();
         tx.commit().await.unwrap();
     }
-    // They come in the order of the commits.
+    // Wakeups arrive in the order of the commits.
     assert_eq!(wakeups.next().await.queue.unwrap(), "loud");
 }
 
 pub(crate) async fn an_enqueue_that_meets_its_deadline_is_taken_back(schema: Arc<Schema>) {
-    // The clock is set forward, so that nothing depends on how long the server takes.
+    // The test advances the clock, so that it does not depend on the server's speed.
     let on_a_settable_clock = move || {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().build().unwrap();
@@ -217,7 +217,7 @@ pub(crate) async fn an_enqueue_that_meets_its_deadline_is_taken_back(schema: Arc
 
 async fn meet_the_deadline(schema: &Schema) {
     let store = open(schema).await;
-    // It has a connection of its own, and the routes.
+    // Make the store open a connection and cache the routes.
     enqueue(&store, job()).await;
     assert_ne!(store.connections(), Some(0));
     let lock = "BEGIN; LOCK TABLE {schema}.signals IN ACCESS EXCLUSIVE MODE";
@@ -235,12 +235,12 @@ async fn meet_the_deadline(schema: &Schema) {
         }
     });
     schema.until_a_call_waits().await;
-    // A blocking task keeps the paused clock from going on by itself.
+    // A blocking task keeps the paused clock from advancing automatically.
     let (go_on, waiting) = std::sync::mpsc::channel::<()>();
     let blocking = tokio::task::spawn_blocking(move || waiting.recv());
     tokio::time::pause();
     tokio::time::advance(store.call_policy().deadline).await;
-    // Its idle connections are dropped when the deadline has come.
+    // The store drops its idle connections at the deadline.
     while store.connections() != Some(0) {
         tokio::task::yield_now().await;
     }
@@ -270,6 +270,6 @@ pub(crate) async fn a_client_enqueues_in_transactions(schema: Arc<Schema>) {
         client.enqueue_in(&mut tx, job).await.unwrap();
         tx.commit().await.unwrap();
     }
-    // They come in the order of the commits.
+    // Wakeups arrive in the order of the commits.
     assert_eq!(wakeups.next().await.queue.unwrap(), "loud");
 }

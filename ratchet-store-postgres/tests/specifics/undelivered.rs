@@ -1,4 +1,4 @@
-//! Claims that were committed and whose answer never reaches the node.
+//! Claims that commit but whose answer never reaches the node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::network::proxy_to;
 use crate::open;
 use crate::server::Schema;
 
-/// Does nothing. Its payload is what a proxy looks for.
+/// Does nothing. The proxy looks for its payload.
 #[derive(Deserialize, Serialize)]
 struct Marked(String);
 
@@ -27,7 +27,7 @@ impl Job for Marked {
 }
 
 /// Runs a node through a proxy until both jobs have succeeded, long before the start timeout of
-/// five minutes. The claim of the first was committed and not heard of.
+/// five minutes. The claim of the first job commits, but its answer is lost.
 async fn run_both(schema: &Arc<Schema>, swallowed: &'static [&'static [u8]], jobs: [NewJob; 2]) {
     let deadline = Duration::from_secs(2);
     let (proxy, url) = proxy_to(&schema.url).await;
@@ -89,6 +89,6 @@ pub(crate) async fn a_permit_that_was_claimed_unheard_is_free_again(schema: Arc<
         .unwrap();
     let job = |text: &str| Marked(text.to_owned()).into_job().permit("printer");
     let jobs = [job("swallow-this"), job("second")];
-    // A claim that takes permits is a transaction: what is lost is the answer to its commit.
+    // A claim that takes permits is a transaction, so the answer to its commit is lost.
     run_both(&schema, &[b"swallow-this", b"COMMIT\0"], jobs).await;
 }
