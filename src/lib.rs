@@ -207,7 +207,9 @@ pub use ratchet_core::{
 #[doc(inline)]
 pub use ratchet_core::{
     DueRoute, Leader,
-    model::{Finding, NodeLoad, NodeProfile, NodeRecord, NodeStatus, NodeTotals, Severity},
+    model::{
+        Finding, NodeLoad, NodeProfile, NodeRecord, NodeStatus, NodeTotals, PoolProfile, Severity,
+    },
     store::{Acquired, HeldLock, LockInfo},
 };
 

@@ -1,5 +1,7 @@
 //! Routes: which jobs a node may claim.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::InvalidInput;
 use crate::model::ClaimRequest;
 use crate::name::Name;
@@ -72,19 +74,33 @@ impl Route {
     /// and whether a permit is free is for the store to see.
     #[must_use]
     pub fn matches(&self, request: &ClaimRequest) -> bool {
-        request.queues.contains(&self.queue)
-            && request.kinds.contains(&self.kind)
+        self.is_selected(
+            &request.queues,
+            &request.kinds,
+            &request.capabilities,
+            request.untagged,
+        )
+    }
+
+    pub(crate) fn is_selected(
+        &self,
+        queues: &Selection,
+        kinds: &Selection,
+        capabilities: &[Name],
+        untagged: bool,
+    ) -> bool {
+        queues.contains(&self.queue)
+            && kinds.contains(&self.kind)
             && self
                 .capability
                 .as_ref()
-                .map_or(request.untagged, |required| {
-                    request.capabilities.contains(required)
-                })
+                .map_or(untagged, |required| capabilities.contains(required))
     }
 }
 
 /// All names, or just some.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Selection {
     /// Every name there is.
     All,

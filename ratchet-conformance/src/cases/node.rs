@@ -25,10 +25,13 @@ cases! {
         load.connections = Some(10);
         load.cpu_percent = Some(180);
         load.memory_bytes = Some(9 << 30);
-        let profile = NodeProfile::new(
+        let mut profile = NodeProfile::new(
             vec![name("worker"), name("größe 🦀")],
             vec![name("gpu"), name("a, b")],
         );
+        let mut pool = PoolProfile::new(9, 2);
+        pool.queues = Selection::Except(vec![name("größe 🦀")]);
+        profile.pools = Some(vec![pool]);
         let mut beat = node.heartbeat(NodeStatus::Active);
         beat = beat.load(load).profile(profile.clone());
         beat.interval = 30_250 * MILLI;

@@ -70,11 +70,20 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     calls: Arc<Calls>,
     coordinator: Arc<dyn ClusterCoordinator>,
-    /// The node this client belongs to, and what wakes its pollers.
-    node: Option<(NodeId, Arc<WakeQueue>)>,
+    /// The node this client belongs to.
+    node: Option<OwnNode>,
     wakes: Wakes,
     peers: Arc<Peers>,
     permits: Arc<DeclaredPermits>,
+}
+
+/// The node that a client belongs to.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnNode {
+    /// The source of its wakeups.
+    pub(crate) source: NodeId,
+    /// Wakes its pollers.
+    pub(crate) wake_queue: Arc<WakeQueue>,
 }
 
 impl Client {
@@ -96,14 +105,13 @@ impl Client {
     pub(crate) fn of_node(
         calls: Arc<Calls>,
         coordinator: Arc<dyn ClusterCoordinator>,
-        node: NodeId,
-        wake_queue: Arc<WakeQueue>,
+        node: OwnNode,
         permits: BTreeMap<Name, u32>,
     ) -> Self {
         Self(Arc::new(Inner {
             calls,
             coordinator,
-            node: Some((node, wake_queue)),
+            node: Some(node),
             wakes: Wakes::default(),
             peers: Arc::default(),
             permits: Arc::new(DeclaredPermits::new(permits)),

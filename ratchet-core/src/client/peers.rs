@@ -1,4 +1,4 @@
-//! Which nodes look idle: those of the last time that the nodes were read.
+//! Which nodes have free slots, as far as the last read of the nodes shows.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::id::NodeId;
-use crate::model::{NodeProfile, NodeRecord, NodeStatus};
+use crate::model::{NodeProfile, NodeRecord, NodeStatus, PoolProfile};
 use crate::route::Route;
 use crate::time;
 
@@ -51,10 +51,23 @@ impl Default for State {
 struct Peer {
     node: NodeId,
     profile: NodeProfile,
-    /// How many bodies it can run at once.
-    capacity: usize,
-    /// For how many more it had room, less the jobs that were offered to it since.
-    room: usize,
+    pools: Vec<PeerPool>,
+}
+
+#[derive(Debug)]
+struct PeerPool {
+    pool: PoolProfile,
+    /// How many slots it had free, less the jobs that were offered to it since.
+    room: u32,
+}
+
+impl Peer {
+    /// Returns the place of the pool that takes jobs of a route.
+    fn pool(&self, route: &Route) -> Option<usize> {
+        let takes = |one: &PeerPool| one.pool.takes(route);
+        let place = self.pools.iter().position(takes);
+        place.filter(|_| self.profile.takes(route))
+    }
 }
 
 impl Peers {
@@ -62,8 +75,8 @@ impl Peers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether it is time to read the nodes; the caller then does.
-    pub(crate) fn ask(&self) -> bool {
+    /// Returns whether it is time to read the nodes. The caller must then do so.
+    pub(crate) fn begin_read_if_old(&self) -> bool {
         let now = time::monotonic();
         let mut state = self.state();
         let old = state.old;
@@ -75,19 +88,21 @@ impl Peers {
         is_old
     }
 
-    /// Keeps the nodes that can take jobs.
-    pub(crate) fn keep(&self, nodes: Vec<NodeRecord>) {
+    /// Replaces the known nodes by those of these that can take jobs.
+    pub(crate) fn replace(&self, nodes: Vec<NodeRecord>) {
         let peers = nodes
             .into_iter()
             .filter(|node| node.status == NodeStatus::Active)
-            .map(|node| {
-                let (capacity, running) = (node.load.capacity, node.load.running);
-                let count = |bodies| usize::try_from(bodies).unwrap_or(usize::MAX);
+            .map(|mut node| {
+                let pools = node.profile.pools.take().unwrap_or_default().into_iter();
+                let pool = |pool: PoolProfile| PeerPool {
+                    room: pool.free,
+                    pool,
+                };
                 Peer {
                     node: node.node,
                     profile: node.profile,
-                    capacity: count(capacity),
-                    room: count(capacity.saturating_sub(running)),
+                    pools: pools.map(pool).collect(),
                 }
             });
         let mut state = self.state();
@@ -96,29 +111,31 @@ impl Peers {
         state.next = fastrand::usize(..1_000_000);
     }
 
-    /// Chooses a node for this many jobs of a route: the next in turn that seems to have room for
-    /// them, or else one that is merely large enough, as its bodies may have ended since. `None` if
-    /// no known node is.
-    pub(crate) fn choose(&self, route: &Route, jobs: usize) -> Option<NodeId> {
+    /// Chooses a node other than `own` for this many jobs of a route: the next in turn that seems
+    /// to have room for them, or else one that had room when it was read, as bodies may have ended
+    /// since, or else one that is merely large enough. `None` if no known node is.
+    pub(crate) fn choose(&self, route: &Route, jobs: usize, own: Option<NodeId>) -> Option<NodeId> {
+        let jobs = u32::try_from(jobs).unwrap_or(u32::MAX);
         let mut state = self.state();
         if time::monotonic() >= state.read? + TOO_OLD {
             return None;
         }
         let (next, count) = (state.next, state.peers.len());
         let places = (0..count).map(|step| (next % count + step) % count);
-        let places = places.filter(|place| {
-            let peer = &state.peers[*place];
-            peer.capacity >= jobs && peer.profile.takes(route)
+        let pools = places.filter_map(|place| {
+            let peer = &state.peers[place];
+            let pool = peer.pool(route).filter(|_| own != Some(peer.node))?;
+            (peer.pools[pool].pool.slots >= jobs).then_some((place, pool))
         });
-        let mut large_enough = places.clone();
-        let place = places
-            .into_iter()
-            .find(|place| state.peers[*place].room >= jobs)
-            .or_else(|| large_enough.next())?;
+        let (place, pool) = pools.min_by_key(|(place, pool)| {
+            let pool = &state.peers[*place].pools[*pool];
+            (pool.room < jobs, pool.pool.free < jobs)
+        })?;
         state.next = place + 1;
         state.old = OLD;
         let peer = &mut state.peers[place];
-        peer.room = peer.room.saturating_sub(jobs);
+        let room = &mut peer.pools[pool].room;
+        *room = room.saturating_sub(jobs);
         Some(peer.node)
     }
 }

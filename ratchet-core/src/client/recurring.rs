@@ -159,8 +159,8 @@ impl RecurringClient {
 
     /// Lets nodes look again when the next slot is.
     async fn slots_changed(&self) {
-        if let Some((_, wake_queue)) = &self.0.0.node {
-            wake_queue.wake_recurring();
+        if let Some(own) = &self.0.0.node {
+            own.wake_queue.wake_recurring();
         }
         self.0.wake(Wakeup::any()).await;
     }

@@ -1,7 +1,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::id::NodeId;
 use crate::model::ClaimRequest;
 use crate::name::Name;
 use crate::route::Route;
@@ -12,6 +14,8 @@ use crate::route::Route;
 #[derive(Debug)]
 pub(crate) struct WakeQueue {
     pollers: Vec<Poller>,
+    /// The id of the node's last heartbeat.
+    node: Mutex<Option<NodeId>>,
     recurring: Notify,
 }
 
@@ -34,8 +38,19 @@ impl WakeQueue {
         };
         Self {
             pollers: pollers.into_iter().map(poller).collect(),
+            node: Mutex::default(),
             recurring: Notify::new(),
         }
+    }
+
+    /// Notes the id under which the node now shows in the store.
+    pub(crate) fn set_node(&self, node: NodeId) {
+        *self.node.lock().unwrap_or_else(PoisonError::into_inner) = Some(node);
+    }
+
+    /// Returns the id under which the node shows in the store. `None` before its first heartbeat.
+    pub(crate) fn node(&self) -> Option<NodeId> {
+        *self.node.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes the pollers of this queue; `None` wakes all.

@@ -8,6 +8,8 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use super::Client;
 use crate::cluster::Wakeup;
 use crate::id::NodeId;
@@ -64,19 +66,18 @@ impl Client {
     /// Wakes nodes for these jobs, which are stored and due.
     pub(crate) async fn wake_for<'a>(&self, jobs: impl Iterator<Item = &'a NewJob> + Clone) {
         let wakeups: HashSet<Wakeup> = self.wakeups(jobs).collect();
-        for wakeup in wakeups {
-            self.send(wakeup).await;
-        }
+        join_all(wakeups.into_iter().map(|wakeup| self.send(wakeup))).await;
     }
 
     /// Sends a wakeup to the nodes that it is for.
     pub(crate) async fn send(&self, wakeup: Wakeup) {
         match &self.0.node {
-            Some((node, wake_queue)) if wakeup.to == Some(*node) && !wakeup.is_beacon() => {
-                wake_queue.wake(wakeup.queue.as_ref());
+            Some(own) if wakeup.to == Some(own.source) && !wakeup.is_beacon() => {
+                own.wake_queue.wake(wakeup.queue.as_ref());
             }
-            Some((node, _)) if wakeup.to.is_some() => {
-                self.notify(wakeup.from_node(*node), Self::NOTIFY).await;
+            Some(own) if wakeup.to.is_some() => {
+                self.notify(wakeup.from_node(own.source), Self::NOTIFY)
+                    .await;
             }
             _ => self.wake(wakeup).await,
         }
@@ -87,11 +88,11 @@ impl Client {
     /// others, such as a payload of a newer version, it would get again.
     pub(crate) async fn wake_for_route(&self, route: &Route, all: bool) {
         let mut wakeup = Wakeup::queue(route.queue.clone());
-        if !all {
-            if self.0.peers.ask() {
+        if !all && self.0.coordinator.reaches_all_nodes() {
+            if self.0.peers.begin_read_if_old() {
                 self.clone().read_peers().await;
             }
-            wakeup.to = self.0.peers.choose(route, 1);
+            wakeup.to = self.0.peers.choose(route, 1, None);
             if wakeup.to.is_none() {
                 return;
             }
@@ -105,10 +106,16 @@ impl Client {
         jobs: impl Iterator<Item = &'a NewJob> + Clone,
     ) -> impl Iterator<Item = Wakeup> {
         let mut routes: HashMap<&Route, usize> = HashMap::new();
+        let mut lanes = HashSet::new();
         for job in jobs.clone() {
-            *routes.entry(&job.spec().route).or_default() += 1;
+            let jobs = routes.entry(&job.spec().route).or_default();
+            // One job of a lane runs at a time, and one that waits for others not yet.
+            let lane = job.spec().lane.as_ref();
+            if job.spec().after.is_empty() && lane.is_none_or(|lane| lanes.insert(lane)) {
+                *jobs += 1;
+            }
         }
-        let choose = |(route, jobs)| (route, self.choose(route, jobs));
+        let choose = |(route, jobs): (_, usize)| (route, self.choose(route, jobs.max(1)));
         let chosen: HashMap<&Route, Option<NodeId>> = routes.into_iter().map(choose).collect();
         jobs.map(move |job| {
             let route = &job.spec().route;
@@ -120,23 +127,28 @@ impl Client {
 
     /// Chooses the node for this many jobs of a route; `None` if all are to look.
     fn choose(&self, route: &Route, jobs: usize) -> Option<NodeId> {
-        if let Some((node, wake_queue)) = &self.0.node
-            && wake_queue.reserve(route, jobs)
+        if let Some(own) = &self.0.node
+            && own.wake_queue.reserve(route, jobs)
         {
-            return Some(*node);
+            return Some(own.source);
+        }
+        // A wakeup for a node that it does not reach would be lost, and no node be woken.
+        if !self.0.coordinator.reaches_all_nodes() {
+            return None;
         }
         // A blocking program may enqueue without a runtime.
         if let Ok(runtime) = tokio::runtime::Handle::try_current()
-            && self.0.peers.ask()
+            && self.0.peers.begin_read_if_old()
         {
             runtime.spawn(self.clone().read_peers());
         }
-        self.0.peers.choose(route, jobs)
+        let own = self.0.node.as_ref().and_then(|own| own.wake_queue.node());
+        self.0.peers.choose(route, jobs, own)
     }
 
     async fn read_peers(self) {
         match self.nodes().await {
-            Ok(nodes) => self.0.peers.keep(nodes),
+            Ok(nodes) => self.0.peers.replace(nodes),
             Err(error) => tracing::debug!(%error, "cannot read which nodes are idle"),
         }
     }
@@ -144,9 +156,9 @@ impl Client {
     /// Hints that there is work. The jobs are stored, so a transport that hangs must not make the
     /// caller wait.
     pub(crate) async fn wake(&self, mut wakeup: Wakeup) {
-        if let Some((node, wake_queue)) = &self.0.node {
-            wake_queue.wake(wakeup.queue.as_ref());
-            wakeup = wakeup.from_node(*node);
+        if let Some(own) = &self.0.node {
+            own.wake_queue.wake(wakeup.queue.as_ref());
+            wakeup = wakeup.from_node(own.source);
         }
         self.notify(wakeup, Self::NOTIFY).await;
     }
@@ -156,7 +168,7 @@ impl Client {
     pub(crate) async fn wake_others(&self, patience: Duration) {
         let wakeup = Wakeup::any();
         let wakeup = match &self.0.node {
-            Some((node, _)) => wakeup.from_node(*node),
+            Some(own) => wakeup.from_node(own.source),
             None => wakeup,
         };
         self.notify(wakeup, patience).await;
@@ -172,5 +184,48 @@ impl Client {
         if !sent {
             tracing::debug!("a wakeup was given up: the coordinator hangs");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::memory::MemoryStore;
+    use crate::model::{Condition, Heartbeat, NodeProfile, NodeRecord, NodeStatus, PoolProfile};
+    use crate::name::Name;
+    use crate::time::from_millis;
+
+    #[tokio::test]
+    async fn jobs_that_cannot_run_at_once_need_no_slot_each() {
+        let client = Client::new(Arc::new(MemoryStore::new()));
+        let name = |text| Name::new("name", text).unwrap();
+        let mut profile = NodeProfile::new(vec![], vec![]).kinds(vec![name("a")]);
+        profile.pools = Some(vec![PoolProfile::new(2, 2)]);
+        let beat = Heartbeat::new(NodeId::new(), name("n"), NodeStatus::Active, Client::NOTIFY);
+        let node = NodeRecord::joined(&beat.profile(profile), from_millis(0));
+        client.0.peers.begin_read_if_old();
+        client.0.peers.replace(vec![node]);
+        let wakes_one = |jobs: &[NewJob]| {
+            let mut wakeups = client.wakeups(jobs.iter());
+            wakeups.all(|wakeup| wakeup.to.is_some())
+        };
+        let job = || NewJob::new("a", &());
+        let first = job();
+        let id = first.id();
+        let mut chain = vec![first];
+        chain.extend((0..3).map(|_| job().after(id, Condition::Succeeded)));
+        assert!(wakes_one(&chain));
+        assert!(wakes_one(&[0; 4].map(|_| job().lane("one"))));
+        let lanes = ["one", "two", "three"];
+        assert!(wakes_one(
+            &lanes[..2]
+                .iter()
+                .map(|lane| job().lane(*lane))
+                .collect::<Vec<_>>()
+        ));
+        assert!(!wakes_one(&lanes.map(|lane| job().lane(lane))));
+        assert!(!wakes_one(&[0; 3].map(|_| job())));
     }
 }

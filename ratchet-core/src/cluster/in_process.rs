@@ -17,7 +17,10 @@ use super::{ClusterCoordinator, Wakeup, WakeupStream};
 /// # drop(client);
 /// ```
 #[derive(Clone, Debug)]
-pub struct InProcessCoordinator(broadcast::Sender<Wakeup>);
+pub struct InProcessCoordinator {
+    wakeups: broadcast::Sender<Wakeup>,
+    reaches_all_nodes: bool,
+}
 
 impl InProcessCoordinator {
     /// How many wakeups a subscriber may fall behind before it gets one about any queue instead.
@@ -26,13 +29,24 @@ impl InProcessCoordinator {
     /// Creates a transport without subscribers.
     #[must_use]
     pub fn new() -> Self {
-        Self(broadcast::Sender::new(Self::CAPACITY))
+        Self {
+            wakeups: broadcast::Sender::new(Self::CAPACITY),
+            reaches_all_nodes: false,
+        }
+    }
+
+    /// Creates the transport of a store that only this process can use.
+    pub(crate) fn of_only_process() -> Self {
+        Self {
+            reaches_all_nodes: true,
+            ..Self::new()
+        }
     }
 
     /// Returns whether there is a subscriber.
     #[must_use]
     pub fn has_subscribers(&self) -> bool {
-        self.0.receiver_count() > 0
+        self.wakeups.receiver_count() > 0
     }
 }
 
@@ -46,10 +60,14 @@ impl Default for InProcessCoordinator {
 impl ClusterCoordinator for InProcessCoordinator {
     async fn notify(&self, wakeup: Wakeup) {
         // An error only means that there are no subscribers.
-        let _ = self.0.send(wakeup);
+        let _ = self.wakeups.send(wakeup);
     }
 
     fn subscribe(&self) -> WakeupStream {
-        self.0.subscribe().into()
+        self.wakeups.subscribe().into()
+    }
+
+    fn reaches_all_nodes(&self) -> bool {
+        self.reaches_all_nodes
     }
 }

@@ -157,6 +157,14 @@ pub trait ClusterCoordinator: Debug + Send + Sync + 'static {
 
     /// Subscribes to the wakeups sent from now on.
     fn subscribe(&self) -> WakeupStream;
+
+    /// Returns whether a wakeup reaches every node that uses the same store. If not, no node is
+    /// woken alone: it could be one that the wakeup does not reach.
+    ///
+    /// The default is `true`.
+    fn reaches_all_nodes(&self) -> bool {
+        true
+    }
 }
 
 /// A subscription's stream of wakeups.

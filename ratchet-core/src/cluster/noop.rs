@@ -23,4 +23,8 @@ impl ClusterCoordinator for NoopCoordinator {
     fn subscribe(&self) -> WakeupStream {
         WakeupStream::never()
     }
+
+    fn reaches_all_nodes(&self) -> bool {
+        false
+    }
 }

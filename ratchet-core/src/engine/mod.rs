@@ -45,7 +45,7 @@
 //! | `settle::settler` | claims, fairness, interval, client, wake queue, totals |
 //! | `lead::leader` | identity, interval, the candidacy of its role |
 //! | `lead::daemon` | client, state, the candidacy of its role |
-//! | `maintain::heartbeat` | identity, interval, liveness, claims, running, roles, totals |
+//! | `maintain::heartbeat` | identity, interval, liveness, claims, running, roles, gate, wake queue, totals |
 //! | `maintain::undelivered` | heartbeat, claims, client, wake queue |
 //! | `maintain::reclaimer` | heartbeat, liveness, running, roles, hooks, totals, wake queue |
 //! | `maintain::recurring` | identity, client, wake queue, coordinator, totals |

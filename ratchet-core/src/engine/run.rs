@@ -266,6 +266,8 @@ impl Parts {
             totals: Arc::clone(&self.shared.totals),
             gauge: Gauge::new(),
             profile,
+            gate: self.shared.gate(),
+            wake_queue: Arc::clone(&self.shared.wake_queue),
             capacity: self.shared.capacity(),
             beating: tokio::sync::Mutex::new(()),
             draining: self.stops.draining.clone(),

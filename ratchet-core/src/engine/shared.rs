@@ -16,7 +16,7 @@ use super::pools::partition::Share;
 use super::settings::config::Config;
 use super::stats::NodeStats;
 use super::totals::Totals;
-use crate::client::{Calls, Client, WakeQueue};
+use crate::client::{Calls, Client, OwnNode, WakeQueue};
 use crate::cluster::ClusterCoordinator;
 use crate::handler::{Registry, StateMap};
 use crate::id::NodeId;
@@ -92,8 +92,10 @@ impl Shared {
         let client = Client::of_node(
             Arc::clone(&calls),
             Arc::clone(&settings.coordinator),
-            source,
-            Arc::clone(&wake_queue),
+            OwnNode {
+                source,
+                wake_queue: Arc::clone(&wake_queue),
+            },
             settings.permits,
         );
         let limits = counted(settings.limits, &settings.registry, &calls);

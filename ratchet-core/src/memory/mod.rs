@@ -83,7 +83,7 @@ impl MemoryStore {
             faults: FaultPlan::default(),
             // Calls contend only where a test says so, and it means their caller.
             policy: CallPolicy::default().retries(0),
-            coordinator: InProcessCoordinator::new(),
+            coordinator: InProcessCoordinator::of_only_process(),
         }
     }
 

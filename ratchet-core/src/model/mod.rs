@@ -19,6 +19,7 @@ mod node_registry;
 mod node_totals;
 mod payload_version;
 mod permit;
+mod pool_profile;
 mod query;
 mod rate;
 mod reclaim;
@@ -57,6 +58,7 @@ pub use node_totals::NodeTotals;
 pub(crate) use payload_version::{FIRST as FIRST_VERSION, check as check_payload_version};
 pub use payload_version::{payload_version_from_stored, payload_version_to_stored};
 pub use permit::PermitInfo;
+pub use pool_profile::PoolProfile;
 pub use query::{
     Detail, JobFilter, JobOrder, JobPage, PageRequest, PurgeRequest, QueueInfo, StateCounts,
 };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::InvalidInput;
 use crate::id::{ClaimToken, NodeId};
-use crate::model::{ClockTrust, Guard, NodeTotals};
+use crate::model::{ClockTrust, Guard, NodeTotals, PoolProfile};
 use crate::name::Name;
 use crate::route::Route;
 use crate::schedule::ZoneData;
@@ -177,6 +177,9 @@ pub struct NodeProfile {
     /// The time-zone data by which the node computes the slots of recurring jobs. `None` for a node
     /// of an earlier version, which does not say.
     pub zone_data: Option<ZoneData>,
+    /// Its pools that claim at present: none while it waits to become the active node of a pair.
+    /// `None` for a node of an earlier version, which does not say.
+    pub pools: Option<Vec<PoolProfile>>,
 }
 
 impl NodeProfile {
@@ -188,6 +191,7 @@ impl NodeProfile {
             capabilities,
             kinds: None,
             zone_data: None,
+            pools: None,
         }
     }
 

@@ -1,16 +1,18 @@
-//! What a node says in its heartbeat for operators alone: one JSON text in its row, so that a store
-//! keeps a later addition without a new column.
+//! What a node says in its heartbeat and no store looks at: one JSON text in its row, so that a
+//! store keeps a later addition without a new column.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::model::{Heartbeat, NodeRecord, NodeTotals};
+use crate::model::{Heartbeat, NodeRecord, NodeTotals, PoolProfile};
 use crate::schedule::ZoneData;
 
 /// The key of the zone data; the keys of the totals are beside it.
 const ZONE_DATA: &str = "zone_data";
 /// The key of the number of claims that the node does not hold.
 const UNHELD_CLAIMS: &str = "unheld_claims";
+/// The key of the pools.
+const POOLS: &str = "pools";
 
 #[derive(Serialize)]
 struct Notes<'a> {
@@ -20,11 +22,13 @@ struct Notes<'a> {
     zone_data: Option<&'a ZoneData>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unheld_claims: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pools: Option<&'a [PoolProfile]>,
 }
 
 impl Heartbeat {
-    /// Returns the totals, the zone data and the number of unheld claims as one text, as stores
-    /// keep them. `None` if the heartbeat has none of them.
+    /// Returns the totals, the zone data, the number of unheld claims and the pools as one text, as
+    /// stores keep them. `None` if the heartbeat has none of them.
     ///
     /// ```
     /// use std::time::Duration;
@@ -47,13 +51,15 @@ impl Heartbeat {
         let totals = self.load.totals.as_ref();
         let zone_data = self.profile.zone_data.as_ref();
         let unheld_claims = self.load.unheld_claims;
-        if totals.is_none() && zone_data.is_none() && unheld_claims.is_none() {
+        let pools = self.profile.pools.as_deref();
+        if totals.is_none() && zone_data.is_none() && unheld_claims.is_none() && pools.is_none() {
             return None;
         }
         let notes = Notes {
             totals,
             zone_data,
             unheld_claims,
+            pools,
         };
         match serde_json::to_string(&notes) {
             Ok(text) => Some(text),
@@ -73,6 +79,7 @@ impl NodeRecord {
         self.profile.zone_data = zone_data.and_then(read_value);
         let unheld_claims = notes.remove(UNHELD_CLAIMS);
         self.load.unheld_claims = unheld_claims.and_then(read_value);
+        self.profile.pools = notes.remove(POOLS).and_then(read_value);
         self.load.totals = match notes.is_empty() {
             true => None,
             false => read_value(Value::Object(notes)),
@@ -92,16 +99,23 @@ mod tests {
     use crate::id::NodeId;
     use crate::model::NodeStatus;
     use crate::name::Name;
+    use crate::route::Selection;
     use crate::time::from_millis;
 
-    type Said = (Option<NodeTotals>, Option<ZoneData>, Option<u32>);
+    type Said = (
+        Option<NodeTotals>,
+        Option<ZoneData>,
+        Option<u32>,
+        Option<Vec<PoolProfile>>,
+    );
 
-    fn beat((totals, zone_data, unheld_claims): Said) -> Heartbeat {
+    fn beat((totals, zone_data, unheld_claims, pools): Said) -> Heartbeat {
         let label = Name::new("label", "n").unwrap();
         let second = Duration::from_secs(1);
         let mut beat = Heartbeat::new(NodeId::new(), label, NodeStatus::Active, second);
         (beat.load.totals, beat.profile.zone_data) = (totals, zone_data);
         beat.load.unheld_claims = unheld_claims;
+        beat.profile.pools = pools;
         beat
     }
 
@@ -110,24 +124,43 @@ mod tests {
             Some(NodeTotals::default()),
             Some(ZoneData::built_in()),
             Some(9),
+            Some(Vec::new()),
         );
         let other = beat(other);
         let mut row = NodeRecord::joined(&other, from_millis(0));
         row.read_notes(notes);
         let load = row.load;
-        (load.totals, row.profile.zone_data, load.unheld_claims)
+        let profile = row.profile;
+        (
+            load.totals,
+            profile.zone_data,
+            load.unheld_claims,
+            profile.pools,
+        )
     }
 
     #[test]
     fn notes_come_back_as_they_were() {
         let most = NodeTotals::new(u64::MAX, 1, 2, 3, 4);
         let zones = ZoneData::new("/usr/share/zoneinfo", None);
+        let name = |text| Name::new("name", text).unwrap();
+        let mut pool = PoolProfile::new(3, 1);
+        pool.queues = Selection::Except(vec![name("größe 🦀"), name("a, b")]);
+        pool.kinds = Selection::Only(vec![name("resize")]);
+        pool.capabilities = vec![name("gpu")];
+        pool.untagged = false;
         for said in [
-            (None, None, None),
-            (Some(NodeTotals::default()), None, None),
-            (None, Some(ZoneData::built_in()), None),
-            (None, None, Some(0)),
-            (Some(most), Some(zones), Some(u32::MAX)),
+            (None, None, None, None),
+            (Some(NodeTotals::default()), None, None, None),
+            (None, Some(ZoneData::built_in()), None, None),
+            (None, None, Some(0), None),
+            (None, None, None, Some(Vec::new())),
+            (
+                Some(most),
+                Some(zones),
+                Some(u32::MAX),
+                Some(vec![PoolProfile::new(1, 0), pool]),
+            ),
         ] {
             let notes = beat(said.clone()).notes();
             assert_eq!(read(notes.as_deref()), said, "{notes:?}");
@@ -139,14 +172,14 @@ mod tests {
         let three = Some(NodeTotals::new(3, 0, 0, 0, 0));
         assert_eq!(
             read(Some(r#"{"begun":3,"later":true}"#)),
-            (three, None, None)
+            (three, None, None, None)
         );
-        let odd = r#"{"begun":3,"zone_data":7,"unheld_claims":-1}"#;
-        assert_eq!(read(Some(odd)), (three, None, None));
+        let odd = r#"{"begun":3,"zone_data":7,"unheld_claims":-1,"pools":[{}]}"#;
+        assert_eq!(read(Some(odd)), (three, None, None, None));
         let zones = r#"{"begun":-1,"zone_data":{"source":"/z","version":"2026f","later":1}}"#;
         let data = ZoneData::new("/z", Some("2026f".to_owned()));
-        assert_eq!(read(Some(zones)), (None, Some(data), None));
-        assert_eq!(read(Some("begun")), (None, None, None));
-        assert_eq!(read(None), (None, None, None));
+        assert_eq!(read(Some(zones)), (None, Some(data), None, None));
+        assert_eq!(read(Some("begun")), (None, None, None, None));
+        assert_eq!(read(None), (None, None, None, None));
     }
 }

@@ -166,7 +166,7 @@ impl Drain<'_> {
                 // A clock that runs may have passed it.
                 Some(due) if due <= end => clock.set(due.max(clock.now())),
                 _ => {
-                    clock.set(end);
+                    clock.set(end.max(clock.now()));
                     break;
                 }
             }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ratchet_core::cluster::InProcessCoordinator;
 use ratchet_core::memory::Fault;
-use ratchet_core::model::{Heartbeat, NodeLoad, NodeProfile, NodeStatus};
+use ratchet_core::model::{Heartbeat, NodeProfile, NodeStatus, PoolProfile};
 use ratchet_core::store::NodeStore;
 use ratchet_core::{Client, JobState, MemoryStore, Name, NewJob, NodeId, Ratchet, time};
 use tokio::sync::Barrier;
@@ -71,7 +72,7 @@ async fn candidates_write_nothing_while_another_node_leads() {
 }
 
 /// Polls so rarely that a job is only found soon if its node is woken.
-const RARE: Duration = Duration::from_secs(600);
+const RARE: Duration = Duration::from_secs(24 * 3_600);
 
 #[tokio::test(start_paused = true)]
 async fn one_enqueue_wakes_one_of_any_number_of_nodes() {
@@ -126,8 +127,8 @@ async fn a_client_that_was_there_before_the_nodes_soon_wakes_one_of_them() {
 async fn more_jobs_than_one_node_can_run_wake_all_nodes() {
     let world = World::new();
     let nodes = [0, 1].map(|_| {
-        let node = world.builder().concurrency(4).poll_interval(RARE, RARE);
-        Started::new(node.build().unwrap())
+        let node = world.builder().concurrency(4).prefetch(0);
+        Started::new(node.poll_interval(RARE, RARE).build().unwrap())
     });
     sleep(Duration::from_secs(30)).await;
     let together = Arc::new(Barrier::new(8));
@@ -184,13 +185,66 @@ async fn a_busy_node_wakes_another_for_what_it_enqueues() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_is_only_woken_for_jobs_that_it_can_claim() {
+    let world = World::new();
+    let builder = || world.builder().poll_interval(RARE, RARE);
+    // The last one is a passive node: its twin leads.
+    let builders = [
+        builder().concurrency(50).queues(["other"]),
+        builder()
+            .concurrency(50)
+            .capabilities(["gpu"])
+            .untagged(false),
+        builder().active_passive("twins"),
+        builder().concurrency(50).active_passive("twins"),
+    ];
+    let mut nodes = Vec::new();
+    for builder in builders {
+        nodes.push(Started::new(builder.build().unwrap()));
+        sleep(Duration::from_secs(1)).await;
+    }
+    sleep(Duration::from_secs(60)).await;
+    let client = Ratchet::client(Arc::new(world.store.clone()));
+    let job = world.job("short", |_| async { Ok(()) });
+    for _ in 0..20 {
+        let id = client.enqueue(job.another()).await.unwrap().id();
+        world.ended(id).await;
+    }
+    for node in nodes {
+        node.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_wakeups_between_processes_a_client_wakes_the_nodes_of_its_own() {
+    let world = World::new();
+    let processes = [0, 1].map(|_| InProcessCoordinator::new());
+    let nodes = processes.clone().map(|process| {
+        let node = world.builder().coordinator(process);
+        Started::new(node.poll_interval(RARE, RARE).build().unwrap())
+    });
+    sleep(Duration::from_secs(30)).await;
+    let client = Ratchet::client(Arc::new(world.store.clone()));
+    let client = client.with_coordinator(processes[0].clone());
+    let job = world.job("short", |_| async { Ok(()) });
+    for _ in 0..20 {
+        let id = client.enqueue(job.another()).await.unwrap().id();
+        world.ended(id).await;
+    }
+    for node in nodes {
+        node.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_whose_node_has_died_is_found_by_the_second_look() {
     let world = World::new();
     // A node that never looks, and that the cluster still believes to live.
     let name = |text| Name::new("name", text).unwrap();
-    let profile = NodeProfile::new(vec![], vec![]).kinds(vec![name("scripted")]);
+    let mut profile = NodeProfile::new(vec![], vec![]).kinds(vec![name("scripted")]);
+    profile.pools = Some(vec![PoolProfile::new(10, 10)]);
     let silent = Heartbeat::new(NodeId::new(), name("silent"), NodeStatus::Active, RARE);
-    let silent = silent.profile(profile).load(NodeLoad::new(0, 10));
+    let silent = silent.profile(profile);
     world.store.heartbeat(&silent).await.unwrap();
     let client = Ratchet::client(Arc::new(world.store.clone()));
     let job = world.job("short", |_| async { Ok(()) });

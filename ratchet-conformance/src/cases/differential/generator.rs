@@ -326,6 +326,10 @@ impl Generator {
                     );
                 }
                 if self.chance(30) {
+                    let (slots, free) = (self.random.u32(0..9), self.random.u32(0..9));
+                    profile.pools = Some(vec![PoolProfile::new(slots, free)]);
+                }
+                if self.chance(30) {
                     profile.zone_data = Some(ZoneData::built_in());
                 }
                 let interval = self.millis(1..6_000);

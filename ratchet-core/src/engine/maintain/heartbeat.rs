@@ -15,9 +15,10 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::load::Gauge;
-use crate::client::RetryDelays;
+use crate::client::{RetryDelays, WakeQueue};
 use crate::engine::common::Common;
 use crate::engine::execute::running::RunningSet;
+use crate::engine::lead::gate::Gate;
 use crate::engine::lead::roles::Roles;
 use crate::engine::membership::heartbeat_interval::HeartbeatInterval;
 use crate::engine::membership::identity::Identity;
@@ -49,6 +50,8 @@ pub(crate) struct HeartbeatHandles {
     /// What the node takes part in, and the time-zone data in use when the run began: reading its
     /// version reads files, for which a heartbeat has no time.
     pub(crate) profile: NodeProfile,
+    pub(crate) gate: Gate,
+    pub(crate) wake_queue: Arc<WakeQueue>,
     /// How many bodies the node may run at once.
     pub(crate) capacity: usize,
     /// Held during a heartbeat and what it leads to: two at a time could both change who the node
@@ -132,10 +135,21 @@ pub(crate) async fn beat(run: &HeartbeatHandles, status: NodeStatus) -> Result<H
         load.cpu_percent = Some(cpu_percent);
         load.memory_bytes = Some(memory_bytes);
     }
+    let mut profile = run.profile.clone();
+    let kinds = profile.kinds.as_deref().unwrap_or_default();
+    profile.pools = Some(match run.gate.is_closed() || kinds.is_empty() {
+        true => Vec::new(),
+        false => {
+            let pools = run.claims.pools.iter();
+            pools.map(|pool| pool.profile(kinds)).collect()
+        }
+    });
     let (label, interval) = (run.identity.label().clone(), run.interval.publish());
-    let heartbeat = Heartbeat::new(run.identity.node(), label, status, interval)
+    let node = run.identity.node();
+    run.wake_queue.set_node(node);
+    let heartbeat = Heartbeat::new(node, label, status, interval)
         .load(load)
-        .profile(run.profile.clone());
+        .profile(profile);
     let calls = &run.common.calls;
     let call = calls.call_within(config.heartbeat_deadline(), "heartbeat", |store| {
         store.nodes().heartbeat(&heartbeat)

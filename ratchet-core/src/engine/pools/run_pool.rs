@@ -8,6 +8,9 @@ use super::partition::Share;
 use super::ready::ReadyQueue;
 use super::throttle::Throttles;
 use crate::metrics::PoolMetrics;
+use crate::model::PoolProfile;
+use crate::name::Name;
+use crate::route::Selection;
 
 /// One pool during one run: its claims and the room for more. What its size is and which jobs it
 /// takes stands in its [`Share`].
@@ -49,6 +52,21 @@ impl RunPool {
 
     pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::SeqCst)
+    }
+
+    /// Returns what the pool takes, and its slots, for a node that runs these kinds.
+    pub(crate) fn profile(&self, kinds: &[Name]) -> PoolProfile {
+        let share = self.share();
+        let count = |slots: usize| u32::try_from(slots).unwrap_or(u32::MAX);
+        let free = share.concurrency.saturating_sub(self.held());
+        let mut profile = PoolProfile::new(count(share.concurrency), count(free));
+        profile.queues = share.queues.clone();
+        if share.kinds != kinds {
+            profile.kinds = Selection::Only(share.kinds.clone());
+        }
+        profile.capabilities.clone_from(&share.capabilities);
+        profile.untagged = share.untagged;
+        profile
     }
 
     pub(crate) fn hold(&self, claims: usize) {

@@ -167,7 +167,9 @@ impl ClaimLedger {
             };
             *absences < ABSENCES
         });
-        unreceived.retain(|token, _| listed.contains(token) && !held.contains(token));
+        unreceived.retain(|token, _| {
+            listed.contains(token) && !held.contains(token) && !settled.contains(token)
+        });
         let is_unreceived = |token: &&ClaimToken| {
             !held.contains(*token) && !given_up.contains_key(*token) && !settled.contains(*token)
         };
@@ -278,6 +280,19 @@ mod tests {
             [token],
             "it was listed afterwards"
         );
+    }
+
+    #[test]
+    fn a_claim_that_was_listed_before_it_was_received_and_settled_is_not_undelivered() {
+        let ledger = ClaimLedger::default();
+        let token = token();
+        let call = ledger.begin_call();
+        assert_eq!(undelivered(&ledger, &[token]), []);
+        let list = ledger.begin_list();
+        call.deliver([token]);
+        ledger.settled([token]);
+        list.compare(&[OwnedClaim::new(token, false)]);
+        assert_eq!(ledger.take_undelivered(), []);
     }
 
     #[test]
