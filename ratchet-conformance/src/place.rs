@@ -162,16 +162,20 @@ impl PlaceTests {
         self
     }
 
-    /// Ignores the tests of a module if this server, which they need as well, is not there.
+    /// Ignores the tests of a module if this server, which they need as well, is not there. If it
+    /// is [required](crate::is_required), they fail.
     #[must_use]
     pub fn needing(mut self, module: &str, server: TestServer) -> Self {
         if server.url().is_none() {
-            let ignore = |trial: Trial| {
-                let needs = trial.name().starts_with(&format!("{module}::"));
-                let ignored = needs || trial.has_ignored_flag();
-                trial.with_ignored_flag(ignored)
+            let ignored = !is_required(server.name);
+            let without = |trial: Trial| {
+                if !trial.name().starts_with(&format!("{module}::")) {
+                    return trial;
+                }
+                let missing = server.missing();
+                Trial::test(trial.name(), move || Err(missing.into())).with_ignored_flag(ignored)
             };
-            self.trials = self.trials.into_iter().map(ignore).collect();
+            self.trials = self.trials.into_iter().map(without).collect();
         }
         self.note_missing(server);
         self

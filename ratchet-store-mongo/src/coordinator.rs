@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use mongodb::Cursor;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, RawDocument, RawDocumentBuf, Timestamp, doc};
@@ -20,12 +21,12 @@ use crate::row;
 
 /// Carries wakeups between the nodes and clients on the same collections, through the database.
 ///
-/// A wakeup is a write to its queue's document in a small collection, at most one per queue and
-/// sender within a few milliseconds. Subscribers follow a change stream on that collection. A lost
-/// stream is reopened, after 200 ms at first and 30 s at most: where it ended or, if that has
-/// failed, at the current time. Then every subscription gets a wakeup for all queues. With a client
-/// of the application, an outage short enough for the stream to survive goes unnoticed: no wakeup
-/// is lost, but subscriptions get no wakeup for all queues.
+/// A wakeup is a write to its queue's document in a small collection: at most one per queue,
+/// addressee and sender within a few milliseconds. Subscribers follow a change stream on that
+/// collection. A lost stream is reopened, after 200 ms at first and 30 s at most: where it ended
+/// or, if that has failed, at the current time. Then every subscription gets a wakeup for all
+/// queues. With a client of the application, an outage short enough for the stream to survive goes
+/// unnoticed: no wakeup is lost, but subscriptions get no wakeup for all queues.
 ///
 /// The stream is opened at the first subscription.
 ///
@@ -136,13 +137,15 @@ async fn send_all(clients: Arc<Clients>, mut unsent: mpsc::Receiver<Wakeup>) {
         while let Ok(next) = unsent.try_recv() {
             waiting.insert(next);
         }
-        for wakeup in waiting {
-            let send = send(&clients.current().live, &wakeup);
-            match tokio::time::timeout(PATIENCE, send).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!(%error, "a wakeup could not be sent"),
-                Err(_) => tracing::debug!("a wakeup could not be sent in time"),
+        let clients = clients.current();
+        let sends = waiting.iter().map(|wakeup| send(&clients.live, wakeup));
+        match tokio::time::timeout(PATIENCE, join_all(sends)).await {
+            Ok(sent) => {
+                for error in sent.into_iter().filter_map(Result::err) {
+                    tracing::debug!(%error, "a wakeup could not be sent");
+                }
             }
+            Err(_) => tracing::debug!("wakeups could not be sent in time"),
         }
         tokio::time::sleep(WINDOW).await;
     }

@@ -513,8 +513,8 @@ pub(crate) fn held_lock(name: &str, owner: &str, fence: u64, now: Now) -> Docume
     }
 }
 
-/// Matches every job id. Documents with other ids belong to other programs, and stop no call.
-/// [errors.poison]
+/// Matches every id of a job, and of a batch. Documents with other ids belong to other programs,
+/// and stop no call. [errors.poison]
 pub(crate) fn any_job_id() -> Document {
     let [first, last] = [0, u8::MAX].map(|byte| id(JobId::from_bytes([byte; 16])));
     doc! { "$gte": first, "$lte": last }

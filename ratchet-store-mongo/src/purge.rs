@@ -10,7 +10,7 @@ use ratchet_core::time::duration_millis;
 
 use crate::connection::{Rows, Side, Tx};
 use crate::error::{Failure, Result};
-use crate::pipelines::{self, LONGEST, code};
+use crate::pipelines::{self, LONGEST, any_job_id, code};
 use crate::row;
 use crate::store::MongoStore;
 
@@ -59,7 +59,7 @@ impl MongoStore {
         };
         let tx = &mut guarded.tx;
         let deleted = async {
-            let old = doc! { field: { "$lt": before } };
+            let old = doc! { "_id": any_job_id(), field: { "$lt": before } };
             let mut ids: Vec<Bson> = Vec::new();
             for row in tx.find(documents, old, options).await? {
                 ids.extend(row.get("_id")?.map(Bson::try_from).transpose()?);

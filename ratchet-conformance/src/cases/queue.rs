@@ -219,7 +219,9 @@ cases! {
         let late = ("late".to_owned(), MINUTE - MILLI);
         assert_eq!(listed(SECOND - 2 * MILLI).await, std::slice::from_ref(&due));
         assert_eq!(listed(SECOND - MILLI).await, [due.clone(), early.clone()]);
-        assert_eq!(listed(MINUTE).await, [due, early, late]);
+        for within in [MINUTE, Duration::MAX] {
+            assert_eq!(listed(within).await, [due.clone(), early.clone(), late.clone()]);
+        }
         let overdue = |due: &DueRoute| due.overdue;
         let overdue: Vec<Duration> = node.due_routes_within(MINUTE).await.iter().map(overdue).collect();
         assert_eq!(overdue, [Duration::ZERO; 3]);

@@ -1,7 +1,7 @@
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::{future, io};
 
 use async_trait::async_trait;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -246,7 +246,7 @@ impl Connection {
                         return self.server.read(&mut answers).await.map(|_| End::Closed);
                     }
                     if self.is_swallowed(request) {
-                        return future::pending().await;
+                        return Ok(End::Silent);
                     }
                 }
                 read = self.server.read(&mut answers) => {
@@ -255,7 +255,7 @@ impl Connection {
                         return Ok(End::Closed);
                     }
                     if self.is_swallowed(answer) {
-                        return future::pending().await;
+                        return Ok(End::Silent);
                     }
                     self.client.write_all(answer).await?;
                 }

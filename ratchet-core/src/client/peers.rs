@@ -12,8 +12,8 @@ use crate::time;
 
 /// From this age on the nodes are read again.
 const OLD: Duration = Duration::from_secs(10);
-/// From this age on they are read again at first: nodes may have started since. The age doubles
-/// with each read up to [`OLD`], and is [`OLD`] once a node was chosen.
+/// From this age on the first read is repeated: nodes may have started since. The age doubles with
+/// each later read up to [`OLD`], and is [`OLD`] once a node was chosen.
 const YOUNG: Duration = Duration::from_secs(1);
 /// From this age on they are not used any more.
 const TOO_OLD: Duration = Duration::from_secs(60);
@@ -81,8 +81,7 @@ impl Peers {
         let mut state = self.state();
         let old = state.old;
         let is_old = state.asked.is_none_or(|asked| now >= asked + old);
-        if is_old {
-            state.asked = Some(now);
+        if is_old && state.asked.replace(now).is_some() {
             state.old = OLD.min(old * 2);
         }
         is_old

@@ -83,9 +83,9 @@ impl Client {
         }
     }
 
-    /// Wakes all nodes for due jobs of a route, or the next one in turn. Wakes no node while none
-    /// that takes them is known. This client's own node is not preferred: what it hands back for
-    /// others, such as a payload of a newer version, it would get again.
+    /// Wakes nodes for due jobs of a route: all, or only the next in turn of those that take them.
+    /// If no such node is known, it wakes none. This client's own node is not preferred: what it
+    /// hands back for others, such as a payload of a newer version, it would get again.
     pub(crate) async fn wake_for_route(&self, route: &Route, all: bool) {
         let mut wakeup = Wakeup::queue(route.queue.clone());
         if !all && self.0.coordinator.reaches_all_nodes() {
@@ -222,7 +222,7 @@ mod tests {
         assert!(wakes_one(
             &lanes[..2]
                 .iter()
-                .map(|lane| job().lane(*lane))
+                .map(|lane| job().lane(lane))
                 .collect::<Vec<_>>()
         ));
         assert!(!wakes_one(&lanes.map(|lane| job().lane(lane))));

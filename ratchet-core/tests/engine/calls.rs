@@ -112,7 +112,7 @@ async fn a_client_that_was_there_before_the_nodes_soon_wakes_one_of_them() {
     client.enqueue(job.another()).await.unwrap();
     let start = |_| Started::new(world.builder().poll_interval(RARE, RARE).build().unwrap());
     let nodes: Vec<Started> = (0..10).map(start).collect();
-    sleep(Duration::from_secs(2)).await;
+    sleep(Duration::from_millis(1_100)).await;
     client.enqueue(job.another()).await.unwrap();
     sleep(Duration::from_secs(1)).await;
     calls.take("claim_next_batch");
@@ -238,7 +238,8 @@ async fn without_wakeups_between_processes_a_client_wakes_the_nodes_of_its_own()
 
 #[tokio::test(start_paused = true)]
 async fn a_job_whose_node_has_died_is_found_by_the_second_look() {
-    let world = World::new();
+    let calls = Calls::default();
+    let world = calls.counted();
     // A node that never looks, and that the cluster still believes to live.
     let name = |text| Name::new("name", text).unwrap();
     let mut profile = NodeProfile::new(vec![], vec![]).kinds(vec![name("scripted")]);
@@ -251,10 +252,15 @@ async fn a_job_whose_node_has_died_is_found_by_the_second_look() {
     client.enqueue(job.another()).await.unwrap();
     sleep(Duration::from_millis(100)).await;
     let node = world.start();
+    sleep(Duration::from_secs(20)).await;
     let began = time::monotonic();
     // Between two looks of the leader, which come every second.
     let between = Duration::from_millis(5_500);
+    calls.take("claim_next_batch");
     sleep(between).await;
+    // It polls seldom, so it does not find the job by itself.
+    let polls = calls.take("claim_next_batch");
+    assert!(polls <= 2, "{polls} polls");
     let id = client.enqueue(job.another()).await.unwrap().id();
     world.ended(id).await;
     let waited = began.elapsed() - between;
@@ -367,6 +373,25 @@ async fn nodes_poll_every_second_while_the_leader_cannot_look() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nodes_poll_every_second_if_their_leader_looks_more_seldom() {
+    let calls = Calls::default();
+    let world = calls.counted();
+    let seldom = Duration::from_secs(10);
+    let leader = world.builder().poll_interval(seldom, seldom);
+    let leader = Started::new(leader.build().unwrap());
+    let follower = world.builder().promotable(false).system_concurrency(0);
+    let follower = Started::new(follower.build().unwrap());
+    sleep(Duration::from_secs(60)).await;
+    calls.take("claim_next_batch");
+    sleep(Duration::from_secs(60)).await;
+    let claims = calls.take("claim_next_batch");
+    assert!((54..=80).contains(&claims), "{claims} claims");
+    for node in [follower, leader] {
+        node.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_whose_leader_died_poll_every_second_again() {
     let calls = Calls::default();
     let world = calls.counted();
@@ -376,10 +401,12 @@ async fn nodes_whose_leader_died_poll_every_second_again() {
     sleep(Duration::from_secs(60)).await;
     leader.kill().await;
     calls.take("claim_next_batch");
-    // The last beacon counts for 12.5 s.
-    sleep(Duration::from_secs(15)).await;
+    // The last beacon counts for 5 s.
+    sleep(Duration::from_secs(3)).await;
     let claims = calls.take("claim_next_batch");
-    assert!(claims <= 5, "{claims} claims while the beacon counts");
+    assert!(claims <= 1, "{claims} claims while the beacon counts");
+    sleep(Duration::from_secs(3)).await;
+    calls.take("claim_next_batch");
     sleep(Duration::from_secs(60)).await;
     let claims = calls.take("claim_next_batch");
     assert!((54..=67).contains(&claims), "{claims} claims after it");

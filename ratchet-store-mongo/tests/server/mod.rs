@@ -21,7 +21,8 @@ pub(crate) const STANDALONE: TestServer =
 
 /// The server's program, for tests that start their own server.
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
-pub(crate) const PROGRAM: TestServer = TestServer::new("mongodb", "RATCHET_TEST_MONGODB_PROGRAM");
+pub(crate) const PROGRAM: TestServer =
+    TestServer::new("mongodb-program", "RATCHET_TEST_MONGODB_PROGRAM");
 
 /// Collections for one test, in a database that the tests share: a separate database would need
 /// separate files, which takes the server longer.

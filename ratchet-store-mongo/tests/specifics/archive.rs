@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use mongodb::bson::doc;
 use ratchet_conformance::kit::{claim_all, enqueue, exists, job};
-use ratchet_core::model::{Guarded, JobSelector, Outcome, PurgeRequest, Settlement};
-use ratchet_core::store::{ArchiveStore, Checked, JobStore};
+use ratchet_core::model::{
+    ArchivePurge, BatchPurge, Guarded, JobSelector, Outcome, PurgeRequest, Settlement,
+};
+use ratchet_core::store::{ArchiveStore, Checked, JobStore, WorkflowStore};
 use ratchet_core::{JobAction, JobState};
 use ratchet_store_mongo::MongoStore;
 
@@ -50,6 +52,25 @@ pub(crate) async fn a_long_history_is_archived_whole_and_leaves_nothing(space: A
     assert_eq!(seqs, (1..=60).collect::<Vec<u64>>());
     assert!(!exists(&store, id).await);
     assert_eq!(count(&space, "attempts").await, 0);
+}
+
+pub(crate) async fn a_purge_leaves_the_documents_of_other_programs(space: Arc<Space>) {
+    let store = open(&space).await;
+    for (collection, field) in [("archive", "finished_at"), ("batches", "ended_at")] {
+        let theirs = doc! { "_id": "theirs", field: 0_i64 };
+        let rows = space.of_majority(collection);
+        rows.insert_one(theirs).await.unwrap();
+    }
+    let age = Duration::from_millis(1);
+    let request = ArchivePurge::new(age, 100);
+    let purged = store.purge_archive(&request).await.unwrap();
+    assert!(matches!(purged, Guarded::Done(0)), "{purged:?}");
+    let batches = BatchPurge::new(age, 100);
+    let purged = store.purge_batches(&batches).await.unwrap();
+    assert!(matches!(purged, Guarded::Done(0)), "{purged:?}");
+    for collection in ["archive", "batches"] {
+        assert_eq!(count(&space, collection).await, 1, "{collection}");
+    }
 }
 
 pub(crate) async fn two_passes_at_once_archive_each_job_once(space: Arc<Space>) {

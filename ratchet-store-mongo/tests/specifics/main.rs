@@ -51,6 +51,7 @@ const TESTS: &[(&str, PlaceTest<Space>)] = place_tests! {
         a_silent_server_is_a_timeout a_majority_that_does_not_answer_is_a_timeout
         a_pool_taken_by_others_leaves_heartbeats_locks_and_elections wakeups_survive_a_lost_stream;
     archive: a_long_history_is_archived_whole_and_leaves_nothing
+        a_purge_leaves_the_documents_of_other_programs
         two_passes_at_once_archive_each_job_once;
     guards: a_lock_is_free_while_a_guarded_write_goes_on_and_the_write_is_stale
         a_guarded_write_whose_lock_expires_before_its_end_is_stale;

@@ -21,7 +21,7 @@ pub(crate) fn pooler() -> Option<String> {
 /// A standby of the server.
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
 pub(crate) const STANDBY: TestServer =
-    TestServer::new("postgres", "RATCHET_TEST_POSTGRES_STANDBY_URL");
+    TestServer::new("postgres-standby", "RATCHET_TEST_POSTGRES_STANDBY_URL");
 
 /// Returns the host and the port of a server.
 #[allow(dead_code, reason = "each test binary uses its part of this module")]

@@ -10,9 +10,10 @@ use crate::engine::settings::retention::Retention;
 impl NodeBuilder {
     /// Sets the shortest and the longest delay between polls. Default 100 ms and 1 s.
     ///
-    /// The leader of the maintenance role looks for due jobs at the longest delay, and an idle node
-    /// that hears from it polls 15 times less often. So a job whose wakeup is lost waits for up to
-    /// two of these delays, or for 15 if the leader is lost, too.
+    /// The leader of the maintenance role looks for due jobs every `max`, on behalf of all nodes.
+    /// An idle node that has heard of it in the last 5 s polls only every 15 times `max`. So a job
+    /// whose wakeup is lost waits for up to twice `max`, and up to 5 s longer if the leader died. A
+    /// leader whose `max` is longer than 2 s does not spare the others their polls.
     pub fn poll_interval(mut self, min: Duration, max: Duration) -> Self {
         self.config.poll_min = min;
         self.config.poll_max = max;

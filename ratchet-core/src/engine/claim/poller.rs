@@ -44,7 +44,7 @@ const GROWTH: f64 = 1.5;
 /// By how much a wait is moved at random, either way.
 const JITTER: f64 = 0.1;
 /// How many times longer than `poll_interval.max` the wait of an idle poller is while another loop
-/// looks for due jobs. With the default 15 s: what a lost wakeup costs if the leader is lost too.
+/// looks for due jobs: 15 s with the default.
 const QUIET: u32 = 15;
 /// The most jobs to ask for at once: enough to spread the cost of a call, and a third of what a
 /// node may hold by default, so that one batch is claimed while another runs and a third is
@@ -116,7 +116,7 @@ pub(crate) async fn run(run: Arc<PollerHandles>, pool: usize) {
         if wait.is_zero() {
             continue;
         }
-        let longest = poller.longest_wait(&run, pool, wait);
+        let longest = poller.quiet_wait(&run, pool, wait);
         let failing = poller.failing;
         let idle = idle(
             &run,
@@ -210,9 +210,9 @@ impl Poller {
         next.saturating_duration_since(time::monotonic())
     }
 
-    /// Returns how long to wait instead of `wait` while another loop looks for due jobs. It is
-    /// longer once several polls in a row have found nothing.
-    fn longest_wait(&self, run: &PollerHandles, pool: &RunPool, wait: Duration) -> Duration {
+    /// Returns how long to wait before the next poll while another loop looks for due jobs: longer
+    /// than `wait` if the last polls have found nothing.
+    fn quiet_wait(&self, run: &PollerHandles, pool: &RunPool, wait: Duration) -> Duration {
         let longest = run.common.config.poll_max;
         if self.failing || self.delay < longest || pool.throttles.next().is_some() {
             return wait;
@@ -321,8 +321,8 @@ fn accept(run: &PollerHandles, pool: &RunPool, batch: Vec<Ready>) {
     }
 }
 
-/// Waits for the first of these times, and on until the second while another loop looks for due
-/// jobs. A wakeup cuts the wait unless the store is failing, and then this says so.
+/// Waits for the first of these times, or for the second for as long as another loop looks for due
+/// jobs. Returns true if a wakeup ended the wait, which none does while the store is failing.
 async fn idle(
     run: &PollerHandles,
     pool: &RunPool,

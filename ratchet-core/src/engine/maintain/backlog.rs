@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::rest;
 use crate::cluster::Leadership;
 use crate::engine::common::Common;
 use crate::engine::lead::roles::{MAINTENANCE, Roles};
@@ -20,10 +21,6 @@ use crate::time;
 const COUNTED: u64 = 10_000;
 /// How often the backlog is measured: what autoscalers poll by default.
 const INTERVAL: Duration = Duration::from_secs(15);
-/// How many times longer than a pass the rest after it is, so that a slow database is asked seldom.
-const REST: u32 = 20;
-/// The longest rest, so a slow store cannot delay the next pass for longer.
-const LONGEST_REST: Duration = Duration::from_secs(120);
 /// How many passes in a row may fail before the gauges fall to 0. A single failure keeps the last
 /// figures; keeping them for a whole outage would let autoscalers act on a backlog of long ago.
 const FAILED_PASSES: u32 = 2;
@@ -83,8 +80,7 @@ async fn measure(run: &BacklogHandles, leadership: &Leadership) {
                 }
             }
         }
-        let rest = (began.elapsed() * REST).clamp(INTERVAL, LONGEST_REST);
-        tokio::time::sleep(rest).await;
+        tokio::time::sleep(INTERVAL.max(rest(began.elapsed()))).await;
     }
 }
 

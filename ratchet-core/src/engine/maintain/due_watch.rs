@@ -3,16 +3,20 @@
 //! Only the leader of the maintenance role does it: every `poll_interval.max`, and sooner when a
 //! job comes due. For each route with due jobs it wakes one node, as a client does that enqueues
 //! one. Jobs that are still due after that need more nodes, or cannot be claimed now: all nodes are
-//! woken at the second, the fourth, the eighth look, and so on.
+//! woken at the second, fourth, eighth and sixteenth look, and at every sixteenth after that.
 //!
 //! Every [`BEACON`] it tells all nodes that it looks. A poller that hears it polls less often.
+//! While the looks fail, or are further apart than that, it sends no beacon, so that every node
+//! polls.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
+use super::rest;
 use crate::client::{Client, RetryDelays};
 use crate::cluster::{ClusterCoordinator, Leadership, Wakeup};
 use crate::engine::common::Common;
@@ -24,9 +28,9 @@ use crate::route::Route;
 use crate::time;
 
 /// How often this node tells the others that it looks.
-pub(crate) const BEACON: Duration = Duration::from_secs(5);
-/// How many times longer than a look the rest after it is, so that a slow database is asked seldom.
-const REST: u32 = 20;
+const BEACON: Duration = Duration::from_secs(2);
+/// From this look on all nodes are woken as often as this, counted in looks.
+const MOST_LOOKS: u32 = 16;
 
 /// The handles that the watch uses.
 pub(crate) struct DueWatchHandles {
@@ -65,9 +69,8 @@ async fn look_out(run: &DueWatchHandles, leadership: &Leadership) {
         let wait = match look(run, &mut looks).await {
             Ok(wait) => {
                 backoff.reset();
-                let wait = wait.max(began.elapsed() * REST);
-                // Only after a look: the others poll while this node cannot.
-                if leadership.is_leader() && began >= next_beacon {
+                let is_next = wait <= BEACON && began >= next_beacon;
+                if is_next && leadership.is_leader() {
                     run.client.send(Wakeup::beacon(run.source)).await;
                     next_beacon = began + BEACON;
                 }
@@ -84,8 +87,10 @@ async fn look(run: &DueWatchHandles, looks: &mut Looks) -> Result<Duration> {
     let config = &run.common.config;
     let within = config.poll_max;
     let calls = &run.common.calls;
+    let began = time::monotonic();
     let routes = calls.call("due_routes", |store| store.queues().due_routes(within));
     let routes = routes.await?;
+    let rest = rest(began.elapsed());
     let mut routes: Vec<DueRoute> = routes.into_iter().filter(|due| !due.paused).collect();
     let upcoming = routes
         .iter()
@@ -96,10 +101,12 @@ async fn look(run: &DueWatchHandles, looks: &mut Looks) -> Result<Duration> {
         .min()
         .map_or(within, |left| left + Duration::from_millis(1));
     routes.retain(|due| due.due_in.is_zero());
-    for (route, all) in looks.see(routes.into_iter().map(|due| due.route)) {
-        run.client.wake_for_route(&route, all).await;
-    }
-    Ok(wait.clamp(config.poll_min, config.poll_max))
+    let due = looks.count(routes.into_iter().map(|due| due.route));
+    let wakeups = due
+        .iter()
+        .map(|(route, all)| run.client.wake_for_route(route, *all));
+    join_all(wakeups).await;
+    Ok(wait.clamp(config.poll_min, config.poll_max).max(rest))
 }
 
 /// The number of looks in a row in which each route had due jobs.
@@ -109,12 +116,13 @@ struct Looks(HashMap<Route, u32>);
 impl Looks {
     /// Counts the routes that have due jobs now, and returns them with whether all nodes are to be
     /// woken.
-    fn see(&mut self, due: impl Iterator<Item = Route>) -> Vec<(Route, bool)> {
+    fn count(&mut self, due: impl Iterator<Item = Route>) -> Vec<(Route, bool)> {
         let mut before = std::mem::take(&mut self.0);
         due.map(|route| {
             let looks = before.remove(&route).unwrap_or(0).saturating_add(1);
             self.0.insert(route.clone(), looks);
-            (route, looks > 1 && looks.is_power_of_two())
+            let all = looks.is_multiple_of(MOST_LOOKS) || looks.is_power_of_two();
+            (route, looks > 1 && all)
         })
         .collect()
     }
@@ -125,8 +133,8 @@ impl Looks {
 pub(crate) struct Watched(Option<Instant>);
 
 impl Watched {
-    /// How long one beacon counts: one that is lost does no harm.
-    const FRESH: Duration = Duration::from_millis(2 * 5_000 + 2_500);
+    /// How long a beacon counts: long enough that the next may be lost.
+    const FRESH: Duration = BEACON.saturating_mul(5).checked_div(2).expect("2 is not 0");
 
     /// Notes that a beacon was heard.
     pub(crate) fn heard(&mut self) {
@@ -146,16 +154,16 @@ mod tests {
     use crate::NewJob;
 
     #[test]
-    fn all_nodes_are_woken_at_looks_that_double() {
+    fn all_nodes_are_woken_ever_less_often_and_at_least_every_sixteenth_look() {
         let route = |kind: &str| NewJob::new(kind, &()).spec().route.clone();
         let mut looks = Looks::default();
         let mut wakes_all = |kinds: &[&str]| -> Vec<bool> {
-            let seen = looks.see(kinds.iter().map(|kind| route(kind)));
+            let seen = looks.count(kinds.iter().map(|kind| route(kind)));
             seen.into_iter().map(|(_, all)| all).collect()
         };
-        let ten: Vec<bool> = (0..10).flat_map(|_| wakes_all(&["a"])).collect();
-        let at: Vec<usize> = (1..=10).filter(|look| ten[look - 1]).collect();
-        assert_eq!(at, [2, 4, 8]);
+        let wakes: Vec<bool> = (0..50).flat_map(|_| wakes_all(&["a"])).collect();
+        let at: Vec<usize> = (1..=50).filter(|look| wakes[look - 1]).collect();
+        assert_eq!(at, [2, 4, 8, 16, 32, 48]);
         assert_eq!(wakes_all(&["b", "a"]), [false, false]);
         assert_eq!(wakes_all(&["b"]), [true]);
         // Not due in between: counted anew.

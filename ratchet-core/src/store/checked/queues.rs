@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::Checked;
@@ -5,7 +7,9 @@ use crate::error::Result;
 use crate::model::{DueRoute, QueueInfo};
 use crate::name::Name;
 use crate::store::{Changed, QueueStore, Store};
-use std::time::Duration;
+
+/// The longest time ahead that a store is asked for: 100 years.
+const LONGEST_AHEAD: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
 #[async_trait]
 impl<S: Store + ?Sized> QueueStore for Checked<S> {
@@ -24,6 +28,7 @@ impl<S: Store + ?Sized> QueueStore for Checked<S> {
     }
 
     async fn due_routes(&self, within: Duration) -> Result<Vec<DueRoute>> {
+        let within = within.min(LONGEST_AHEAD);
         self.call("due_routes", || self.store.queues().due_routes(within))
             .await
     }
