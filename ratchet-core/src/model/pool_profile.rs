@@ -7,8 +7,9 @@ use crate::route::{Route, Selection};
 /// for a new job.
 ///
 /// ```
-/// use ratchet::{Name, Selection};
+/// use ratchet::Name;
 /// use ratchet_core::model::PoolProfile;
+/// use ratchet_core::route::Selection;
 ///
 /// # fn main() -> Result<(), ratchet::InvalidInput> {
 /// let mut pool = PoolProfile::new(10, 4);
