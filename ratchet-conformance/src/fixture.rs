@@ -58,8 +58,8 @@ pub trait Fixture: Send + Sync + 'static {
 /// moves by these calls.
 #[async_trait]
 pub trait TestClock: Send + Sync {
-    /// Moves it by this many milliseconds, back if they are negative, as an operator or a bad time
-    /// server may.
+    /// Moves it by this many milliseconds; a negative number sets it back, as an operator or a bad
+    /// time server can.
     async fn move_by(&self, millis: i64);
 
     /// Moves it forward.

@@ -35,7 +35,7 @@ pub fn job() -> NewJob {
 
 /// Requests up to 100 jobs of any kind and queue, for a new node.
 #[must_use]
-pub fn claim_all() -> ClaimRequest {
+pub fn request_all() -> ClaimRequest {
     ClaimRequest::new(NodeId::new(), 100)
 }
 
@@ -99,7 +99,7 @@ where
             for round in 0..rounds {
                 let new = job().queue(&format!("{task}-{round}")).unique_key("one");
                 store.enqueue(&[job(), new]).await.unwrap();
-                let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+                let claimed = store.claim_next_batch(&request_all()).await.unwrap();
                 let end = Outcome::Succeeded { result: None };
                 let ends = claimed
                     .iter()

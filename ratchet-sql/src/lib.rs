@@ -45,21 +45,6 @@ mod versions;
 mod within;
 mod workflows;
 
-/// The tables whose rows each belong to one job. Idempotency keys and the archive outlive a job
-/// and are not listed.
-pub const JOB_TABLES: [&str; 10] = [
-    "jobs",
-    "job_data",
-    "job_notes",
-    "job_tags",
-    "attempts",
-    "unique_keys",
-    "lane_jobs",
-    "links",
-    "batch_jobs",
-    "signals",
-];
-
 pub use arguments::{Argument, Column, Element, List};
 pub use diagnostics::add_finding;
 pub use dialect::{Connections, Dialect, Lease, Query, Row, Run};
@@ -75,3 +60,19 @@ pub use statement::{OwnStatements, Statement, Statements};
 pub use store::{SqlStore, too_late};
 pub use value::Value;
 pub use within::Savepoint;
+
+/// The tables whose rows each belong to one job. Idempotency keys and the archive outlive a job
+/// and are not listed.
+#[doc(hidden)]
+pub const JOB_TABLES: [&str; 10] = [
+    "jobs",
+    "job_data",
+    "job_notes",
+    "job_tags",
+    "attempts",
+    "unique_keys",
+    "lane_jobs",
+    "links",
+    "batch_jobs",
+    "signals",
+];

@@ -91,14 +91,15 @@ impl Proxy {
         *lock(&self.faults.lost) = Some(request.into());
     }
 
-    /// Returns whether the answer that was to be lost has been lost.
+    /// Returns whether no answer waits to be lost: the one that was to be lost has been requested.
     #[must_use]
     pub fn has_lost_answer(&self) -> bool {
         lock(&self.faults.lost).is_none()
     }
 
     /// Silences the next connection that carries all of these, one after the other, in either
-    /// direction. The server receives the last one, the client does not receive it.
+    /// direction and each in a piece of its own. The server receives the last one, the client does
+    /// not receive it.
     pub fn swallow(&self, carried: &'static [&'static [u8]]) {
         *lock(&self.faults.swallowed) = Some(carried);
     }

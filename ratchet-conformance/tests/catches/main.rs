@@ -552,6 +552,10 @@ const CATCHES: &[(Sabotage, &str)] = &[
         "queue::routes_are_due_from_the_millisecond_their_first_job_is",
     ),
     (
+        Sabotage::ListsNoUpcomingRoutes,
+        "queue::a_route_that_comes_due_in_the_given_time_is_listed_with_what_is_left",
+    ),
+    (
         Sabotage::CountsWhatIsNotDue,
         "queue::due_jobs_of_a_queue_are_counted_up_to_a_limit",
     ),
@@ -653,6 +657,7 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::LosesSignalPayloads,
     Sabotage::AnswersRepeatedSignalsAsDelivered,
     Sabotage::LeavesPausedRoutesOut,
+    Sabotage::ListsNoUpcomingRoutes,
     Sabotage::ListsHeldLocksOnly,
     Sabotage::TakesNoKindsForSilence,
     Sabotage::LosesTotals,

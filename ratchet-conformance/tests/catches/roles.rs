@@ -40,6 +40,7 @@ impl QueueStore for Sabotaged {
     async fn due_routes(&self, within: Duration) -> Result<Vec<DueRoute>> {
         let mut due = self.inner.due_routes(within).await?;
         due.retain(|due| !due.paused || !self.is(Sabotage::LeavesPausedRoutesOut));
+        due.retain(|due| due.due_in.is_zero() || !self.is(Sabotage::ListsNoUpcomingRoutes));
         Ok(due)
     }
 

@@ -157,6 +157,7 @@ sabotages! {
     LosesSignalPayloads,
     AnswersRepeatedSignalsAsDelivered,
     LeavesPausedRoutesOut,
+    ListsNoUpcomingRoutes,
     CountsWhatIsNotDue,
     CountsBeyondTheLimit,
     ListsHeldLocksOnly,

@@ -56,7 +56,8 @@ pub struct Wakeup {
     /// The node that sent it, so that this node can ignore its own wakeups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<NodeId>,
-    /// The only node that is to look. `None` means every node.
+    /// The only node that is to look. `None` means every node. A wakeup that a node addresses to
+    /// itself asks none to look: it shows the others that wakeups arrive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<NodeId>,
 }

@@ -56,7 +56,7 @@ impl<'a> ManualRun<'a> {
         keep(&mut tasks, &run.reporter, "reporter", reporter::run);
         let hooks = &run.shared.hooks;
         hooks.tell(|hook| hook.node_joined(run.identity.node(), run.identity.label()));
-        // A run of the node stores the definitions that wait for their permit.
+        // Definitions that wait for a permit are stored by the next run of the node.
         recurring::declare(&run.recurring).await;
         Ok(Self {
             run,

@@ -58,7 +58,8 @@ impl Node {
         }
     }
 
-    /// Returns the node's client. Jobs enqueued through it wake this node at once.
+    /// Returns the node's client. Jobs enqueued through it wake this node if it has a free slot for
+    /// them, and otherwise another.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.shared.client

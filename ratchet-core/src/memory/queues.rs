@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use std::time::Duration;
 
 use super::MemoryStore;
 use super::tables::Row;

@@ -150,7 +150,7 @@ catalog! {
     JOBS_CLAIMED: Counter "ratchet_jobs_claimed_total" [POOL]
         "Jobs that were claimed.";
     POLL_DELAY: Histogram "ratchet_poll_delay_seconds" [POOL]
-        "How long a poller that found too little, or no database, intends to wait before the next poll.";
+        "How long a poller that found too little, or no database, intends to wait before the next poll. While a leader looks for due jobs on its behalf, it waits longer.";
     CLAIMS_WAITING: Gauge "ratchet_claims_waiting" [POOL]
         "Claims that were prefetched and wait for a slot, as of the last poll or look at them.";
     PREFETCH_EXPIRED: Counter "ratchet_prefetch_expired_total" [POOL]

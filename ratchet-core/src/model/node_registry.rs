@@ -53,7 +53,7 @@ mod tests {
     use crate::time::from_millis;
 
     #[test]
-    fn an_owner_is_absent_a_known_node_or_missing_since_the_oldest_row() {
+    fn an_owner_is_none_a_known_node_or_one_missing_since_the_oldest_row() {
         let nodes = [700, 300, 500].map(|began| {
             let label = Name::new("label", "n").unwrap();
             let second = Duration::from_secs(1);

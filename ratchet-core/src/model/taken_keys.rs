@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_job_is_created_again_and_not_new_whatever_job_has_its_keys() {
+    fn a_stored_job_is_created_again_and_not_new_whichever_job_has_its_keys() {
         let jobs = [job().unique_key("u"), job().unique_key("u")];
         let mut taken = TakenKeys::default();
         taken.stored(jobs[0].id());

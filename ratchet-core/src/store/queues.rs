@@ -1,7 +1,7 @@
 use std::fmt::Debug;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use std::time::Duration;
 
 use crate::error::Result;
 use crate::model::{DueRoute, QueueInfo};

@@ -90,9 +90,9 @@ pub const fn drain(node: &Node) -> Drain<'_> {
 ///
 /// ```
 /// # async fn example(node: &ratchet::Node) -> Result<(), ratchet::BoxError> {
-/// use ratchet::testing::HasClient as _;
-/// let drained = ratchet::testing::drain(node).await?;
-/// assert_eq!(drained.failed, 0);
+/// use ratchet::testing::drain;
+///
+/// drain(node).queue("mail").limit(10).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -306,9 +306,8 @@ pub async fn drain_until(
 ///
 /// ```
 /// # async fn example(node: &ratchet::Node) -> Result<(), ratchet::BoxError> {
-/// use ratchet::testing::HasClient as _;
 /// let drained = ratchet::testing::drain(node).await?;
-/// assert_eq!(drained.failed, 0);
+/// assert_eq!((drained.succeeded, drained.failed), (3, 0));
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -395,10 +394,12 @@ pub async fn run_job(node: &Node, job: JobId) -> Result<Ran, TestingError> {
 /// A job that was run.
 ///
 /// ```
-/// # async fn example(node: &ratchet::Node) -> Result<(), ratchet::BoxError> {
-/// use ratchet::testing::HasClient as _;
-/// let drained = ratchet::testing::drain(node).await?;
-/// assert_eq!(drained.failed, 0);
+/// # async fn example(node: &ratchet::Node, id: ratchet::JobId) -> Result<(), ratchet::BoxError> {
+/// use ratchet::JobState;
+/// use ratchet::testing::run_job;
+///
+/// let ran = run_job(node, id).await?;
+/// assert_eq!(ran.job.state, JobState::Succeeded);
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]

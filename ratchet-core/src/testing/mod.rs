@@ -108,11 +108,14 @@ pub fn memory_store() -> (Arc<MemoryStore>, ManualClock) {
 /// Why jobs could not be run for a test.
 ///
 /// ```
-/// # async fn example(node: &ratchet::Node) -> Result<(), ratchet::BoxError> {
-/// use ratchet::testing::HasClient as _;
-/// let drained = ratchet::testing::drain(node).await?;
-/// assert_eq!(drained.failed, 0);
-/// # Ok(()) }
+/// # async fn example(node: &ratchet::Node) {
+/// use ratchet::testing::{TestingError, drain};
+///
+/// match drain(node).limit(10).await {
+///     Err(TestingError::Limit { drained }) => println!("more is due after {drained:?}"),
+///     other => println!("{other:?}"),
+/// }
+/// # }
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -37,7 +37,7 @@ pub struct Attempt {
     pub claimed_at: At,
     /// When it ended.
     pub ended_at: At,
-    /// How long its body ran; null: no body ran to an end.
+    /// How long its body ran; null if no body ran to an end.
     pub ran_for_ms: Option<u64>,
     /// How it ended.
     pub outcome: Outcome,

@@ -49,7 +49,7 @@ pub struct Node {
     pub roles: Vec<String>,
     /// The capabilities that its jobs may require.
     pub capabilities: Vec<String>,
-    /// The kinds it has handlers for; null: an older node, which does not say.
+    /// The kinds it has handlers for; null for an older node, which does not say.
     pub kinds: Option<Vec<String>>,
     /// The roles it leads in.
     pub leads: Vec<String>,
@@ -57,8 +57,8 @@ pub struct Node {
     pub clock_skew_ms: Option<i64>,
     /// Its totals since it was built; null for a node of an older version.
     pub totals: Option<Totals>,
-    /// The time-zone data that it computes recurring jobs by; null: an older node, which does not
-    /// say.
+    /// The time-zone data that it computes recurring jobs by; null for an older node, which
+    /// does not say.
     pub zone_data: Option<ZoneData>,
 }
 
@@ -103,7 +103,7 @@ impl Node {
 pub struct ZoneData {
     /// The directory it was read from, or `built-in`.
     pub source: String,
-    /// The release of the IANA database; null: the directory does not say.
+    /// The release of the IANA database; null if the directory does not say.
     pub version: Option<String>,
 }
 
@@ -212,7 +212,7 @@ impl Leader {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Status {
-    /// The node of the process that answers; null: it has none.
+    /// The node of the process that answers; null if it has none.
     pub node: Option<OwnNode>,
     /// Its part in the cluster.
     pub role: Role,

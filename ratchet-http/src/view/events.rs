@@ -34,7 +34,7 @@ pub struct Tick {
     pub nothing_runs: bool,
     /// How much is done.
     pub rates: Rates,
-    /// The newest job; null: there is none, or it was not seen yet.
+    /// The newest job; null if there is none, or none was seen yet.
     pub newest: Option<String>,
 }
 

@@ -23,7 +23,7 @@ pub struct Lock {
     pub owner: Option<String>,
     /// The token of the present or last tenure.
     pub fence: u64,
-    /// How long it is held unless it is renewed; null: it is free.
+    /// How long it is held unless it is renewed; null if it is free.
     pub expires_in_ms: Option<u64>,
     /// How long ago it expired without having been released; null otherwise.
     pub expired_for_ms: Option<u64>,

@@ -8,8 +8,8 @@ use super::{At, Counts, State};
 pub struct Queues {
     /// By name: all that have jobs or are paused, as far as they are known.
     pub queues: Vec<Queue>,
-    /// When the jobs were counted, which finds every queue; null: they were not yet, and only
-    /// queues with jobs that are due are known.
+    /// When the jobs were counted, which finds every queue; null before the first count, when only
+    /// queues with due jobs are known.
     pub counts_at: Option<At>,
     /// When the due jobs were read; null if they are not known.
     pub due_at: Option<At>,
@@ -24,10 +24,10 @@ pub struct Queue {
     /// Whether its jobs are not claimed: as it was when it was read what is due if some of them are
     /// due, and when the jobs were counted if none is.
     pub paused: bool,
-    /// Its jobs by state, when they were last counted; null: the queue was not known then.
+    /// Its jobs by state, when they were last counted; null if the queue was not known then.
     pub counts: Option<Counts>,
-    /// For how long its longest-overdue job has been due; null: none is due, or, if `due_at` is
-    /// null as well, it is not known.
+    /// For how long its longest-overdue job has been due; null if none is due. If `due_at` is null
+    /// as well, it is not known.
     pub overdue_ms: Option<u64>,
 }
 

@@ -37,7 +37,7 @@ pub struct RecurringJob {
     pub paused: bool,
     /// Whether a program declares it; otherwise a client put it at run time.
     pub declared: bool,
-    /// The next slot; null: there is no more. While it is paused nothing happens at that time.
+    /// The next slot; null if there is none. While it is paused nothing happens at that time.
     pub next_at: Option<At>,
     /// The last slot that was fired.
     pub last_at: Option<At>,

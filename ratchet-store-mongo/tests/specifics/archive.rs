@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::doc;
-use ratchet_conformance::kit::{claim_all, enqueue, exists, job};
+use ratchet_conformance::kit::{enqueue, exists, job, request_all};
 use ratchet_core::model::{
     ArchivePurge, BatchPurge, Guarded, JobSelector, Outcome, PurgeRequest, Settlement,
 };
@@ -17,7 +17,7 @@ use crate::server::Space;
 
 async fn snooze(store: &Checked<MongoStore>, times: usize) {
     for _ in 0..times {
-        let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+        let claimed = store.claim_next_batch(&request_all()).await.unwrap();
         let delay = Duration::ZERO;
         let again = Settlement::new(claimed[0].claim.token, Outcome::Snoozed { delay });
         store.settle(&[again]).await.unwrap();

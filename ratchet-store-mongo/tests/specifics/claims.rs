@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, doc};
 use mongodb::{ClientSession, Collection};
-use ratchet_conformance::kit::{claim_all, enqueue, job};
+use ratchet_conformance::kit::{enqueue, job, request_all};
 use ratchet_core::model::{
     ActionOutcome, ClaimRequest, ClaimedJob, Detail, Heartbeat, JobFilter, JobSelector, NodeStatus,
     Outcome, PageRequest, ReclaimRequest, Settlement,
@@ -100,7 +100,7 @@ pub(crate) async fn a_number_that_a_pause_took_back_is_not_given_out_again(space
     let (plain, (store, name)) = (open(&space).await, named(&space).await);
     let id = enqueue(&plain, job()).await;
     let mut other = hold(&space, id, touch()).await;
-    let claiming = claim(&store, claim_all());
+    let claiming = claim(&store, request_all());
     waiting(&space, &name).await;
     let queue = plain.queues().queues().await.unwrap().remove(0).name;
     plain.queues().pause_queue(&queue).await.unwrap();
@@ -114,7 +114,7 @@ pub(crate) async fn a_number_that_a_pause_took_back_is_not_given_out_again(space
         .unwrap();
     assert_eq!((back.state, back.claim_seq), (JobState::Pending, 1));
     plain.queues().resume_queue(&queue).await.unwrap();
-    let again = plain.claim_next_batch(&claim_all()).await.unwrap();
+    let again = plain.claim_next_batch(&request_all()).await.unwrap();
     assert_eq!(again[0].claim.token.seq, 2);
 }
 
@@ -143,7 +143,7 @@ pub(crate) async fn a_claim_passes_over_what_has_another_priority_by_then(space:
     let second = enqueue(&plain, job()).await;
     let lower = doc! { "$set": { "priority": i32::from(Priority::Lowest.level()) } };
     let mut other = hold(&space, first, lower).await;
-    let claiming = claim(&store, claim_all().limit(1));
+    let claiming = claim(&store, request_all().limit(1));
     waiting(&space, &name).await;
     other.commit_transaction().await.unwrap();
     assert_eq!(ids(&claiming.await.unwrap().unwrap()), [second]);
@@ -154,7 +154,7 @@ pub(crate) async fn what_a_killed_claim_took_is_returned(space: Arc<Space>) {
     let taken = enqueue(&plain, job()).await;
     let held = enqueue(&plain, job()).await;
     let mut other = hold(&space, held, touch()).await;
-    let claiming = claim(&store, claim_all());
+    let claiming = claim(&store, request_all());
     let op = waiting(&space, &name).await;
     // It waits at the second job, so it has taken the first.
     let admin = space.database.client().database("admin");
@@ -176,7 +176,7 @@ pub(crate) async fn a_claim_that_was_given_up_takes_nothing_later(space: Arc<Spa
     let hasty = hasty.connect().await.unwrap();
     let id = enqueue(&plain, job()).await;
     let mut other = hold(&space, id, touch()).await;
-    let claimed = hasty.claim_next_batch(&claim_all()).await;
+    let claimed = hasty.claim_next_batch(&request_all()).await;
     assert!(claimed.is_err(), "{claimed:?}");
     // The server aborts it too, while the job is still locked.
     let mut looks = 0;
@@ -206,7 +206,7 @@ pub(crate) async fn an_action_goes_on_among_claimers(space: Arc<Space>) {
     let mut claimed = 0;
     while !cancelling.is_finished() {
         claimed += plain
-            .claim_next_batch(&claim_all().limit(1))
+            .claim_next_batch(&request_all().limit(1))
             .await
             .unwrap()
             .len();
@@ -233,7 +233,7 @@ pub(crate) async fn a_row_mended_by_hand_stops_no_claim(space: Arc<Space>) {
     jobs.update_one(this(whole), doc! { "$set": numbers })
         .await
         .unwrap();
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     assert_eq!(claimed[0].claim.token.seq, 7);
     let done = Settlement::new(claimed[0].claim.token, Outcome::Succeeded { result: None });
     store.settle(&[done]).await.unwrap();
@@ -248,11 +248,11 @@ pub(crate) async fn a_row_mended_by_hand_stops_no_claim(space: Arc<Space>) {
         let bad = enqueue(&store, job()).await;
         let set = doc! { "$set": { field: value } };
         if field == "claimed_at" || field == "last_report" {
-            store.claim_next_batch(&claim_all()).await.unwrap();
+            store.claim_next_batch(&request_all()).await.unwrap();
         }
         jobs.update_one(this(bad), set).await.unwrap();
         let good = enqueue(&store, job()).await;
-        let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+        let claimed = store.claim_next_batch(&request_all()).await.unwrap();
         assert!(ids(&claimed).contains(&good), "{field} stops a claim");
         store.reclaim(&ReclaimRequest::new()).await.unwrap();
         store

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::IndexModel;
 use mongodb::bson::{Document, doc};
 use mongodb::options::IndexOptions;
-use ratchet_conformance::kit::{assert_altered, assert_kind, claim_all, enqueue, exists, job};
+use ratchet_conformance::kit::{assert_altered, assert_kind, enqueue, exists, job, request_all};
 use ratchet_core::model::{Detail, Finding, ReclaimRequest};
 use ratchet_core::store::{DiagnosticStore, JobStore, Store};
 use ratchet_core::{SchemaProblem, StoreErrorKind};
@@ -37,12 +37,12 @@ pub(crate) async fn two_prefixes_never_see_each_other(space: Arc<Space>) {
     assert!(!exists(&other, id).await);
     assert!(
         other
-            .claim_next_batch(&claim_all())
+            .claim_next_batch(&request_all())
             .await
             .unwrap()
             .is_empty()
     );
-    assert_eq!(one.claim_next_batch(&claim_all()).await.unwrap().len(), 1);
+    assert_eq!(one.claim_next_batch(&request_all()).await.unwrap().len(), 1);
 }
 
 pub(crate) async fn odd_names_work(space: Arc<Space>) {

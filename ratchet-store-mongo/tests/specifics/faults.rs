@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, exists, job, name};
+use ratchet_conformance::kit::{assert_kind, enqueue, exists, job, name, request_all};
 use ratchet_core::cluster::{Election, ElectionOutcome, LeaderTimings, Wakeup};
 use ratchet_core::model::{
     Detail, Fenced, Heartbeat, JobFilter, NodeStatus, Outcome, PageRequest, Settlement,
@@ -201,7 +201,7 @@ pub(crate) async fn an_election_is_waited_for(space: Arc<Space>) {
     let store = fault.open(&space).await;
     let id = enqueue(&store, job()).await;
     let fault = fault.set().await;
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     assert_eq!(claimed[0].claim.token.job, id);
     let token = claimed[0].claim.token;
     fault.lift().await;
@@ -230,7 +230,7 @@ pub(crate) async fn a_claim_whose_answer_is_lost_is_not_made_again(space: Arc<Sp
     let store = fault.open(&space).await;
     store.enqueue(&[job(), job()]).await.unwrap();
     let fault = fault.set().await;
-    let one = claim_all().limit(1);
+    let one = request_all().limit(1);
     let error = store.claim_next_batch(&one).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
     fault.lift().await;
@@ -248,7 +248,7 @@ pub(crate) async fn a_killed_operation_is_a_timeout(space: Arc<Space>) {
     let errors = [
         store.get(&[id], Detail::Whole).await.unwrap_err(),
         store.enqueue(&[job()]).await.unwrap_err(),
-        store.claim_next_batch(&claim_all()).await.unwrap_err(),
+        store.claim_next_batch(&request_all()).await.unwrap_err(),
         Store::queues(&store).queues().await.unwrap_err(),
     ];
     for error in errors {
@@ -306,7 +306,7 @@ pub(crate) async fn a_majority_that_does_not_answer_is_a_timeout(space: Arc<Spac
         .times(2);
     let store = fault.open(&space).await;
     let id = enqueue(&store, job()).await;
-    let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+    let token = store.claim_next_batch(&request_all()).await.unwrap()[0]
         .claim
         .token;
     let fault = fault.set().await;

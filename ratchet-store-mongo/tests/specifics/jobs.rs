@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
 use ratchet_conformance::TestClock;
-use ratchet_conformance::kit::{claim_all, enqueue, job};
+use ratchet_conformance::kit::{enqueue, job, request_all};
 use ratchet_core::model::{
     AttemptOutcome, Detail, Fenced, JobFilter, JobOrder, JobSelector, Outcome, PageRequest,
     PurgeRequest, Report, ReportKind, Settlement,
@@ -45,7 +45,7 @@ pub(crate) async fn payloads_that_look_like_commands_are_kept(space: Arc<Space>)
             .remove(0)
             .unwrap();
         assert_eq!(found.spec.payload, payload);
-        let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+        let claimed = store.claim_next_batch(&request_all()).await.unwrap();
         assert_eq!(claimed[0].input.as_ref().unwrap().payload, payload);
     }
 }
@@ -60,7 +60,7 @@ pub(crate) async fn texts_that_look_like_expressions_are_kept(space: Arc<Space>)
             .unique_key(text)
             .idempotency_key(text);
         let id = enqueue(&store, named).await;
-        let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+        let token = store.claim_next_batch(&request_all()).await.unwrap()[0]
             .claim
             .token;
         let message = text.to_owned();
@@ -85,7 +85,7 @@ pub(crate) async fn texts_that_look_like_expressions_are_kept(space: Arc<Space>)
         assert_eq!(found.last_error.as_deref(), Some(text));
         let selected = JobSelector::Ids(vec![id]);
         store.act(&selected, JobAction::Requeue).await.unwrap();
-        let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+        let token = store.claim_next_batch(&request_all()).await.unwrap()[0]
             .claim
             .token;
         let result = Some(json.clone());
@@ -112,7 +112,7 @@ pub(crate) async fn texts_that_look_like_expressions_are_kept(space: Arc<Space>)
 
 async fn snooze(store: &Checked<MongoStore>, times: usize) {
     for _ in 0..times {
-        let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+        let token = store.claim_next_batch(&request_all()).await.unwrap()[0]
             .claim
             .token;
         let delay = Duration::ZERO;
@@ -169,13 +169,13 @@ pub(crate) async fn the_servers_clock_is_what_counts(space: Arc<Space>) {
     let id = enqueue(&store, job().delay(Duration::from_millis(500))).await;
     assert!(
         store
-            .claim_next_batch(&claim_all())
+            .claim_next_batch(&request_all())
             .await
             .unwrap()
             .is_empty()
     );
     let claimed = loop {
-        let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+        let claimed = store.claim_next_batch(&request_all()).await.unwrap();
         if let Some(job) = claimed.into_iter().next() {
             break job;
         }
@@ -280,14 +280,14 @@ pub(crate) async fn of_claims_that_would_end_alike_each_ends_as_it_must(space: A
         let lane = |job: NewJob| if number == 0 { job.lane("l") } else { job };
         enqueue(&store, lane(job())).await;
     }
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     let tokens: Vec<ClaimToken> = claimed.iter().map(|job| job.claim.token).collect();
     assert_eq!(tokens.len(), 40);
     let cancel = JobSelector::Ids(vec![tokens[1].job]);
     store.act(&cancel, JobAction::Cancel).await.unwrap();
     let released = Settlement::new(tokens[2], Outcome::Released);
     store.settle(&[released]).await.unwrap();
-    let again = store.claim_next_batch(&claim_all()).await.unwrap();
+    let again = store.claim_next_batch(&request_all()).await.unwrap();
     assert_eq!(again.len(), 1);
     // Nothing of the fourth can be read.
     let rows = space.of_majority("jobs");
@@ -311,7 +311,7 @@ pub(crate) async fn claims_that_end_alike_keep_their_own_times(space: Arc<Space>
     for _ in 0..40 {
         enqueue(&store, job()).await;
     }
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     let tokens = claimed.iter().map(|job| job.claim.token);
     let timed: Vec<_> = tokens.zip((1..).map(Duration::from_millis)).collect();
     let end = |(token, ran_for): &(ClaimToken, Duration)| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::TryStreamExt;
 use mongodb::bson::{Document, doc};
-use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, job};
+use ratchet_conformance::kit::{assert_kind, enqueue, job, request_all};
 use ratchet_core::model::{
     BatchRecord, ClaimedJob, Condition, Detail, Fenced, LinkState, Outcome, Parent, Report,
     ReportKind, Settlement, SignalTarget,
@@ -34,7 +34,7 @@ pub(crate) fn done(claimed: &ClaimedJob) -> Settlement {
 /// Stores jobs and claims them.
 pub(crate) async fn running(store: &Checked<MongoStore>, jobs: &[NewJob]) -> Vec<ClaimedJob> {
     store.enqueue(jobs).await.unwrap();
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     assert_eq!(claimed.len(), jobs.len());
     claimed
 }
@@ -119,7 +119,7 @@ pub(crate) async fn a_transaction_links_to_its_own_jobs_and_to_ended_ones_again(
         store.enqueue_in(&mut session, &[child]).await.unwrap();
     }
     session.commit_transaction().await.unwrap();
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     assert_eq!(claimed.len(), 1);
     assert!(claimed[0].claim.awaited);
     store.settle(&[done(&claimed[0])]).await.unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Document, doc};
 use mongodb::{Client, ClientSession, Collection};
-use ratchet_conformance::kit::{claim_all, enqueue, job};
+use ratchet_conformance::kit::{enqueue, job, request_all};
 use ratchet_core::model::Detail;
 use ratchet_core::store::{Checked, IfKnown, JobStore, PermitStore};
 use ratchet_core::{JobId, JobState, Name, Priority};
@@ -62,11 +62,11 @@ pub(crate) async fn a_claim_waits_for_who_takes_permits_of_the_same_resource(spa
     let take = jobs.update_one(doc! { "_id": id }, take);
     take.session(&mut session).await.unwrap();
     // Only the conflict prevents the other claim: as far as it can see, one permit is free.
-    let late = store.claim_next_batch(&claim_all()).await.unwrap_err();
+    let late = store.claim_next_batch(&request_all()).await.unwrap_err();
     assert!(late.is_transient(), "{late}");
     assert_eq!(state(&store, wanted).await, JobState::Pending);
     session.commit_transaction().await.unwrap();
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     assert!(claimed.is_empty(), "{claimed:?}");
     assert_eq!(store.permits().await.unwrap()[0].held, 1);
 }
@@ -85,7 +85,7 @@ pub(crate) async fn a_claim_by_the_old_number_meets_the_new_one(space: Arc<Space
     session.commit_transaction().await.unwrap();
     changing.await.unwrap().unwrap();
     enqueue(&store, job().permit("api")).await;
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     let claimed: Vec<JobId> = claimed.iter().map(|job| job.claim.token.job).collect();
     assert_eq!(claimed, [other]);
 }

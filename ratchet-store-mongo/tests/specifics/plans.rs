@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
-use ratchet_conformance::kit::{claim_all, job};
+use ratchet_conformance::kit::{job, request_all};
 use ratchet_core::model::{
     Among, ClaimRequest, Heartbeat, JobFilter, JobOrder, JobSelector, NodeStatus, NodeSweep,
     Outcome, PageRequest, PurgeRequest, RateRequest, ReclaimRequest, Report, ReportKind,
@@ -89,7 +89,7 @@ pub(crate) async fn candidates_come_from_the_index_alone(space: Arc<Space>) {
     store.enqueue(&jobs).await.unwrap();
     let rows = profile(&own, async {
         store
-            .claim_next_batch(&claim_all().limit(50))
+            .claim_next_batch(&request_all().limit(50))
             .await
             .unwrap();
     })
@@ -111,7 +111,7 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_what_it_takes(space: Arc<
     let (own, store) = filled(&space, 5_000).await;
     let rows = profile(&own, async {
         let claimed = store
-            .claim_next_batch(&claim_all().limit(50))
+            .claim_next_batch(&request_all().limit(50))
             .await
             .unwrap();
         assert_eq!(claimed.len(), 50);
@@ -189,7 +189,7 @@ pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(space: Arc<Space>) {
 
 pub(crate) async fn counts_read_no_documents_but_those_of_running_jobs(space: Arc<Space>) {
     let (own, store) = filled(&space, 2_000).await;
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     let done: Vec<_> = claimed[..90].iter().map(done).collect();
     store.settle(&done).await.unwrap();
     let rows = profile(&own, async {
@@ -210,7 +210,7 @@ pub(crate) async fn counts_read_no_documents_but_those_of_running_jobs(space: Ar
 
 pub(crate) async fn a_listing_of_few_among_many_reads_the_front_and_them(space: Arc<Space>) {
     let (own, store) = filled(&space, 4_000).await;
-    let request = claim_all().limit(5);
+    let request = request_all().limit(5);
     assert_eq!(store.claim_next_batch(&request).await.unwrap().len(), 5);
     let rows = profile(&own, async {
         let page = PageRequest::first(10).order(JobOrder::NewestFirst);
@@ -257,7 +257,7 @@ pub(crate) async fn an_end_reads_only_the_open_links_of_its_job(space: Arc<Space
     let again = JobSelector::Ids(vec![parent]);
     store.act(&again, JobAction::Requeue).await.unwrap();
     children(&store, parent, 3).await;
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     assert_eq!(claimed[0].claim.token.job, parent);
     let rows = profile_of(&own, "links", async {
         store.settle(&[done(&claimed[0])]).await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::bson::doc;
-use ratchet_conformance::kit::{claim_all, enqueue};
+use ratchet_conformance::kit::{enqueue, request_all};
 use ratchet_core::model::Detail;
 use ratchet_core::store::{Checked, DiagnosticStore, JobStore, NodeStore};
 use ratchet_core::{JobId, NewJob};
@@ -59,7 +59,7 @@ pub(crate) async fn a_number_that_a_restore_gave_away_is_not_used(space: Arc<Spa
     fill(&store).await;
     restore(&space).await;
     // A claim detects it.
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     assert_eq!(claimed[0].claim.route.kind, "other");
     let id = enqueue(&store, NewJob::new("second", &1)).await;
     assert_eq!(kind(&open(&space).await, id).await, "second");

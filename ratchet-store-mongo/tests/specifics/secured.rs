@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Database};
-use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, job};
+use ratchet_conformance::kit::{assert_kind, enqueue, job, request_all};
 use ratchet_core::cluster::Wakeup;
 use ratchet_core::model::{Fenced, Finding, Outcome, PurgeRequest, Settlement, Severity};
 use ratchet_core::store::{Checked, DiagnosticStore, JobStore, LockStore, NodeStore, Store};
@@ -137,7 +137,7 @@ pub(crate) async fn the_rights_in_the_guide_are_enough(_: Arc<Space>) {
     let mut wakeups = coordinator.subscribe();
     let jobs = [job().lane("l"), job().idempotency_key("i").unique_key("u")];
     store.enqueue(&jobs).await.unwrap();
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     let done = |outcome| Settlement::new(claimed[0].claim.token, outcome);
     let done = done(Outcome::Succeeded { result: None });
     assert_eq!(store.settle(&[done]).await.unwrap(), [Fenced::Applied]);
@@ -179,7 +179,7 @@ pub(crate) async fn a_missing_right_does_not_show_a_result(_: Arc<Space>) {
     let server = Secured::start().await;
     let store = server.open().await;
     enqueue(&store, job()).await;
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     server.allow(&["find", "insert"]).await;
     let result = Some(Json::encode("result", &"secret").unwrap());
     let done = Settlement::new(claimed[0].claim.token, Outcome::Succeeded { result });

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::bson::{Document, doc};
-use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, exists, job};
+use ratchet_conformance::kit::{assert_kind, enqueue, exists, job, request_all};
 use ratchet_core::model::{
     ActionOutcome, ClaimRequest, Detail, Guard, Heartbeat, JobFilter, JobSelector, NodeStatus,
     Outcome, PageRequest, PurgeRequest, Settlement,
@@ -54,7 +54,7 @@ pub(crate) async fn what_needs_transactions_is_refused(space: Arc<Space>) {
     assert_kind(&error, StoreErrorKind::Misconfigured);
     assert!(
         store
-            .claim_next_batch(&claim_all())
+            .claim_next_batch(&request_all())
             .await
             .unwrap()
             .is_empty()
@@ -126,7 +126,7 @@ pub(crate) async fn the_jobs_of_a_dead_node_are_taken_back(space: Arc<Space>) {
 pub(crate) async fn an_ended_job_is_deleted_with_its_history(space: Arc<Space>) {
     let store = open(&space).await;
     let (ended, waiting) = (enqueue(&store, job()).await, job());
-    let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+    let token = store.claim_next_batch(&request_all()).await.unwrap()[0]
         .claim
         .token;
     let done = Settlement::new(token, Outcome::Succeeded { result: None });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::bson::{Document, doc};
 use mongodb::options::{Acknowledgment, ClientOptions};
 use mongodb::{Client, ClientSession};
-use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, exists, job};
+use ratchet_conformance::kit::{assert_kind, enqueue, exists, job, request_all};
 use ratchet_core::model::{
     BatchCondition, Condition, Detail, Enqueued, Fenced, Outcome, Settlement,
 };
@@ -69,7 +69,10 @@ pub(crate) async fn a_commit_brings_the_jobs(space: Arc<Space>) {
     store.enqueue_in(&mut session, &[]).await.unwrap();
     session.commit_transaction().await.unwrap();
     assert_eq!(orders(&space).await, 2);
-    assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 2);
+    assert_eq!(
+        store.claim_next_batch(&request_all()).await.unwrap().len(),
+        2
+    );
 }
 
 pub(crate) async fn a_key_lost_to_others_is_contention(space: Arc<Space>) {
@@ -103,7 +106,10 @@ pub(crate) async fn jobs_need_a_transaction_that_was_begun(space: Arc<Space>) {
     assert!(other.to_string().contains("from_database"), "{other}");
     store.enqueue_in(&mut session, &[job()]).await.unwrap();
     session.commit_transaction().await.unwrap();
-    assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 1);
+    assert_eq!(
+        store.claim_next_batch(&request_all()).await.unwrap().len(),
+        1
+    );
 }
 
 pub(crate) async fn a_lane_held_by_a_transaction_holds_up_no_other(space: Arc<Space>) {
@@ -112,7 +118,7 @@ pub(crate) async fn a_lane_held_by_a_transaction_holds_up_no_other(space: Arc<Sp
     let behind = [job().lane("held"), job().lane("free")];
     store.enqueue(&heads).await.unwrap();
     store.enqueue(&behind).await.unwrap();
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     assert_eq!(claimed.len(), 2);
     // The transaction locks the next job of one lane.
     let (client, _) = application(&space).await;
@@ -141,7 +147,7 @@ pub(crate) async fn a_producer_that_stops_before_its_commit_holds_no_lane(space:
     let plain = open(&space).await;
     let head = enqueue(&plain, job().lane("l")).await;
     enqueue(&plain, job()).await;
-    let claimed = plain.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = plain.claim_next_batch(&request_all()).await.unwrap();
     let fault = Fault::new(&space, &["insert"]).late(6_000);
     let producer = fault.open(&space).await;
     let name = fault.name().to_owned();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_conformance::kit::{claim_all, enqueue, exists, job};
+use ratchet_conformance::kit::{enqueue, exists, job, request_all};
 use ratchet_core::model::{
     ArchiveFilter, ArchivePurge, Detail, Guarded, JobOrder, JobSelector, Outcome, PageRequest,
     PurgeRequest, Settlement,
@@ -128,7 +128,7 @@ pub(crate) async fn a_job_that_goes_leaves_nothing_but_the_idempotency_key(schem
         let key = way.to_string();
         let new = job().unique_key("u").tag("t").idempotency_key(&key);
         let id = enqueue(&store, new).await;
-        let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+        let claimed = store.claim_next_batch(&request_all()).await.unwrap();
         let error = "it failed".to_owned();
         let end = Settlement::new(claimed[0].claim.token, Outcome::Failed { error });
         store.settle(&[end]).await.unwrap();

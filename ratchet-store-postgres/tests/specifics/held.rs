@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, job};
+use ratchet_conformance::kit::{assert_kind, enqueue, job, request_all};
 use ratchet_core::model::{
     Detail, Fenced, JobSelector, Outcome, ReclaimRequest, Report, ReportKind, Reported, Settlement,
 };
@@ -29,7 +29,7 @@ async fn two_running(store: &Checked<PostgresStore>) -> [ClaimToken; 2] {
     for _ in 0..2 {
         enqueue(store, job()).await;
     }
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     let tokens: Vec<_> = claimed.iter().map(|job| job.claim.token).collect();
     tokens.try_into().unwrap()
 }
@@ -115,7 +115,7 @@ pub(crate) async fn a_held_job_keeps_no_other_from_being_taken_back(schema: Arc<
     // Another job already waits for this one, so it ends in a separate transaction.
     let awaited = enqueue(&store, job()).await;
     enqueue(&store, after(awaited)).await;
-    store.claim_next_batch(&claim_all()).await.unwrap();
+    store.claim_next_batch(&request_all()).await.unwrap();
     let [held, free] = tokens.map(|token| token.job);
     let all = JobSelector::Ids(vec![held, free, awaited]);
     store.act(&all, JobAction::Cancel).await.unwrap();
@@ -147,7 +147,7 @@ pub(crate) async fn a_held_job_keeps_no_permit_from_the_next(schema: Arc<Schema>
     let mut application = PgConnection::connect(&schema.url).await.unwrap();
     let mut tx = application.begin().await.unwrap();
     store.enqueue_in(&mut tx, &[after(held)]).await.unwrap();
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     let ids: Vec<_> = claimed.iter().map(|job| job.claim.token.job).collect();
     assert_eq!(ids, [next]);
 }

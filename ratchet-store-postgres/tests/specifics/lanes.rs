@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, job};
+use ratchet_conformance::kit::{assert_kind, enqueue, job, request_all};
 use ratchet_core::model::{Detail, Fenced, JobSelector, Outcome, Settlement};
 use ratchet_core::store::{Checked, JobStore};
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
@@ -28,7 +28,7 @@ async fn assert_no_lane(schema: &Schema) {
 
 /// Claims all due jobs, and returns the settlements that end them.
 async fn claim(store: &Checked<PostgresStore>) -> Vec<Settlement> {
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     let end = |token| Settlement::new(token, Outcome::Succeeded { result: None });
     claimed.iter().map(|job| end(job.claim.token)).collect()
 }

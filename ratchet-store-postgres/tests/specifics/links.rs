@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, exists, job};
+use ratchet_conformance::kit::{assert_kind, enqueue, exists, job, request_all};
 use ratchet_core::model::{Detail, Fenced, LinkState, Outcome, Settlement};
 use ratchet_core::store::{Checked, JobStore, WorkflowStore};
 use ratchet_core::{
@@ -24,7 +24,7 @@ async fn state(store: &Checked<PostgresStore>, id: JobId) -> JobState {
 
 /// Claims all due jobs.
 async fn claim(store: &Checked<PostgresStore>) -> Vec<ClaimToken> {
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     claimed.iter().map(|job| job.claim.token).collect()
 }
 

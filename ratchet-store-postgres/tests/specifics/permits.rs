@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ratchet_conformance::kit::{claim_all, enqueue, job};
+use ratchet_conformance::kit::{enqueue, job, request_all};
 use ratchet_core::store::{IfKnown, JobStore, PermitStore};
 use ratchet_core::{Name, Selection};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
@@ -31,7 +31,7 @@ pub(crate) async fn a_claim_counts_what_was_claimed_while_it_waited(schema: Arc<
     run(&mut other, &schema, "BEGIN").await;
     let lock = "SELECT FROM {schema}.permits WHERE resource = 'api' FOR NO KEY UPDATE";
     run(&mut other, &schema, lock).await;
-    let claiming = tokio::spawn(async move { store.claim_next_batch(&claim_all()).await });
+    let claiming = tokio::spawn(async move { store.claim_next_batch(&request_all()).await });
     schema.until_a_call_waits().await;
     let claim =
         format!("UPDATE {{schema}}.jobs SET state = 3, claim_seq = 1 WHERE id = '{first}'; COMMIT");
@@ -55,10 +55,13 @@ pub(crate) async fn claims_that_need_no_permit_wait_for_none(schema: Arc<Schema>
     let lock = "SELECT FROM {schema}.permits FOR NO KEY UPDATE";
     run(&mut other, &schema, lock).await;
     // Each of its other routes has no free permit, or no due job in these queues.
-    let mine = claim_all().queues(Selection::Except(vec![Name::new("queue", "q").unwrap()]));
+    let mine = request_all().queues(Selection::Except(vec![Name::new("queue", "q").unwrap()]));
     let claimed = store.claim_next_batch(&mine).await.unwrap();
     assert_eq!(claimed.len(), 1);
     assert_eq!(claimed[0].claim.token.job, plain);
     run(&mut other, &schema, "ROLLBACK").await;
-    assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 1);
+    assert_eq!(
+        store.claim_next_batch(&request_all()).await.unwrap().len(),
+        1
+    );
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, heartbeat, job};
+use ratchet_conformance::kit::{assert_kind, enqueue, heartbeat, job, request_all};
 use ratchet_core::model::{JobFilter, PageRequest};
 use ratchet_core::store::{DiagnosticStore, JobStore, NodeStore, Store};
 use ratchet_core::{StoreError, StoreErrorKind};
@@ -40,7 +40,10 @@ pub(crate) async fn a_time_in_which_nothing_can_be_written_passes(schema: Arc<Sc
     for _ in 0..4 {
         enqueue(&store, job()).await;
     }
-    assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 4);
+    assert_eq!(
+        store.claim_next_batch(&request_all()).await.unwrap().len(),
+        4
+    );
     let findings = store.findings().await.unwrap();
     assert!(findings.iter().all(|finding| finding.code != "read_only"));
     store.close().await;
@@ -72,7 +75,10 @@ pub(crate) async fn a_deadline_beyond_the_servers_numbers_works(schema: Arc<Sche
     let patient = schema.builder().deadline(Duration::MAX);
     let store = patient.connect().await.unwrap();
     enqueue(&store, job()).await;
-    assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 1);
+    assert_eq!(
+        store.claim_next_batch(&request_all()).await.unwrap().len(),
+        1
+    );
 }
 
 fn assert_refused(error: &StoreError, because: &str) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, job};
+use ratchet_conformance::kit::{assert_kind, enqueue, job, request_all};
 use ratchet_core::model::{ActionOutcome, Detail, JobFilter, JobSelector, RunAt};
 use ratchet_core::store::{Checked, JobStore, QueueStore};
 use ratchet_core::{JobAction, JobId, JobState, Priority, StoreErrorKind};
@@ -78,7 +78,7 @@ async fn claim_during(schema: &Schema, id: JobId, action: JobAction) -> Vec<Clai
     slow.queues().await.unwrap();
     let lock = "SELECT pg_advisory_lock(hashtextextended('{schema}', 1))";
     schema.execute(lock).await.unwrap();
-    let claiming = tokio::spawn(async move { slow.claim_next_batch(&claim_all()).await });
+    let claiming = tokio::spawn(async move { slow.claim_next_batch(&request_all()).await });
     schema.until_a_call_waits().await;
     let store = schema.builder().clock_table("test_clock");
     let store = store.connect().await.unwrap();
@@ -144,7 +144,7 @@ pub(crate) async fn a_job_that_can_be_neither_read_nor_failed_keeps_no_other(sch
                  ALTER TABLE {schema}.attempts RENAME TO elsewhere";
     let spoil = spoil.replace("{job}", &spoiled.to_string());
     schema.execute(&spoil).await.unwrap();
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     let claimed: Vec<JobId> = claimed.iter().map(|job| job.claim.token.job).collect();
     assert_eq!(claimed, [whole]);
 }
@@ -162,12 +162,15 @@ pub(crate) async fn what_was_claimed_is_kept_when_looking_for_more_takes_too_lon
     // The unreadable job cannot be failed either, because that call waits for a lock.
     let lock = "BEGIN; LOCK TABLE {schema}.attempts IN ACCESS EXCLUSIVE MODE";
     schema.execute(lock).await.unwrap();
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     let claimed: Vec<JobId> = claimed.iter().map(|job| job.claim.token.job).collect();
     assert_eq!(claimed, [whole]);
     schema.execute("COMMIT").await.unwrap();
     enqueue(&store, job()).await;
-    assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 1);
+    assert_eq!(
+        store.claim_next_batch(&request_all()).await.unwrap().len(),
+        1
+    );
 }
 
 pub(crate) async fn a_route_that_cannot_be_decoded_is_passed_over(schema: Arc<Schema>) {
@@ -181,7 +184,7 @@ pub(crate) async fn a_route_that_cannot_be_decoded_is_passed_over(schema: Arc<Sc
     for store in [store, other] {
         QueueStore::queues(&store).await.unwrap();
     }
-    let claimed = open(&schema).await.claim_next_batch(&claim_all()).await;
+    let claimed = open(&schema).await.claim_next_batch(&request_all()).await;
     let claimed: Vec<JobId> = claimed
         .unwrap()
         .iter()

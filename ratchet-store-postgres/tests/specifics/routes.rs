@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, job, name};
+use ratchet_conformance::kit::{assert_kind, enqueue, job, name, request_all};
 use ratchet_core::model::{
     Claim, Detail, JobFilter, PageRequest, PutRecurring, Recurring, RecurringClaimRequest,
 };
@@ -51,7 +51,7 @@ async fn lose_mine(schema: &Schema, lost: Lost) {
 }
 
 async fn claimed(store: &Checked<PostgresStore>) -> Vec<Claim> {
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     claimed.into_iter().map(|job| job.claim).collect()
 }
 
@@ -122,7 +122,7 @@ pub(crate) async fn a_warm_node_claims_what_the_routes_are_now(schema: Arc<Schem
         lose(&schema, &store, lost).await;
         let id = enqueue(&other, of("other")).await;
         let only = Selection::Only([name("mine")].into());
-        let mine = store.claim_next_batch(&claim_all().kinds(only)).await;
+        let mine = store.claim_next_batch(&request_all().kinds(only)).await;
         assert_eq!(mine.unwrap().len(), 0, "{lost:?}");
         let claims = claimed(&store).await;
         assert_eq!(claims.len(), 1, "{lost:?}");

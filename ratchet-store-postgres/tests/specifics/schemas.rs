@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_conformance::Place;
-use ratchet_conformance::kit::{assert_altered, assert_kind, claim_all, enqueue, job, name};
+use ratchet_conformance::kit::{assert_altered, assert_kind, enqueue, job, name, request_all};
 use ratchet_core::cluster::Wakeup;
 use ratchet_core::model::PageRequest;
 use ratchet_core::model::{Detail, JobFilter};
@@ -23,7 +23,7 @@ pub(crate) async fn two_schemas_never_see_each_other(schema: Arc<Schema>) {
     enqueue(&here, key()).await;
     assert!(
         there
-            .claim_next_batch(&claim_all())
+            .claim_next_batch(&request_all())
             .await
             .unwrap()
             .is_empty()
@@ -61,7 +61,10 @@ pub(crate) async fn odd_names_work(schema: Arc<Schema>) {
             .unwrap();
         let store = open(&odd).await;
         enqueue(&store, job().unique_key("u")).await;
-        assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 1);
+        assert_eq!(
+            store.claim_next_batch(&request_all()).await.unwrap().len(),
+            1
+        );
         drop(open(&odd).await);
         odd.take_away().await;
     }
@@ -260,7 +263,7 @@ pub(crate) async fn a_row_that_cannot_be_read_harms_only_itself(schema: Arc<Sche
         let last = enqueue(&store, job()).await;
         let damage = format!("{damage} WHERE id = '{bad}'");
         schema.execute(&damage).await.unwrap();
-        let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+        let claimed = store.claim_next_batch(&request_all()).await.unwrap();
         let ids: Vec<_> = claimed.iter().map(|job| job.claim.token.job).collect();
         assert_eq!(ids, [good, last], "{damage}");
         if !unknown_route {

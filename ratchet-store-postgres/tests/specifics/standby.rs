@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, heartbeat, job};
+use ratchet_conformance::kit::{assert_kind, enqueue, heartbeat, job, request_all};
 use ratchet_core::StoreErrorKind;
 use ratchet_core::model::{Detail, JobFilter, PageRequest};
 use ratchet_core::store::{DiagnosticStore, JobStore, NodeStore, QueueStore};
@@ -38,7 +38,7 @@ pub(crate) async fn a_standby_can_be_read_and_says_so(schema: Arc<Schema>) {
     assert!(told.unwrap().summary.contains("standby"), "{findings:?}");
     for refused in [
         standby.enqueue(&[job()]).await.map(drop),
-        standby.claim_next_batch(&claim_all()).await.map(drop),
+        standby.claim_next_batch(&request_all()).await.map(drop),
         standby.heartbeat(&heartbeat()).await.map(drop),
     ] {
         assert_kind(&refused.unwrap_err(), StoreErrorKind::ReadOnly);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use ratchet_conformance::kit::{claim_all, enqueue, job};
+use ratchet_conformance::kit::{enqueue, job, request_all};
 use ratchet_core::model::{
     AttemptOutcome, ClaimRequest, Detail, Enqueued, Guarded, Heartbeat, JobSelector, NodeStatus,
     Outcome, PurgeRequest, Settlement,
@@ -54,7 +54,7 @@ async fn a_route_another_handle_added_is_claimed() {
     for round in 0..3 {
         let kind = format!("kind {round}");
         enqueue(&one, NewJob::new(&kind, &1)).await;
-        let claimed = two.claim_next_batch(&claim_all()).await.unwrap();
+        let claimed = two.claim_next_batch(&request_all()).await.unwrap();
         assert_eq!(claimed[0].claim.route.kind, kind.as_str());
     }
 }
@@ -64,7 +64,7 @@ async fn a_node_that_is_not_active_gets_nothing_and_takes_no_lock() {
     let place = Place::new();
     let store = place.open_impatient().await;
     enqueue(&store, job()).await;
-    let request = claim_all();
+    let request = request_all();
     let label = Name::new("label", "n").unwrap();
     let beat = |status| Heartbeat::new(request.node, label.clone(), status, Duration::from_secs(5));
     store.heartbeat(&beat(NodeStatus::Joining)).await.unwrap();
@@ -132,7 +132,7 @@ async fn a_payload_that_is_no_text_is_given_as_something_no_handler_decodes() {
         .sql()
         .execute_batch("UPDATE ratchet_job_data SET payload = CAST(x'ff' AS TEXT)")
         .unwrap();
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     let input = claimed[0].input.as_ref().unwrap();
     assert!(input.payload.decode::<i32>().is_err());
     let inputs = store.load_inputs(&[claimed[0].claim.token]).await.unwrap();
@@ -294,7 +294,7 @@ async fn a_job_that_goes_leaves_nothing_but_the_idempotency_key() {
         let key = way.to_string();
         let new = job().unique_key("u").tag("t").idempotency_key(&key);
         let id = enqueue(&store, new).await;
-        let token = store.claim_next_batch(&claim_all()).await.unwrap()[0]
+        let token = store.claim_next_batch(&request_all()).await.unwrap()[0]
             .claim
             .token;
         let error = "it failed".to_owned();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, exists, job};
+use ratchet_conformance::kit::{assert_kind, enqueue, exists, job, request_all};
 use ratchet_core::model::Detail;
 use ratchet_core::store::{JobStore, NodeStore, Store};
 use ratchet_core::{JobId, NewJob, StoreErrorKind};
@@ -161,7 +161,7 @@ async fn an_idle_claim_needs_no_write_lock() {
     enqueue(&store, job().capability("gpu")).await;
     let other = place.sql();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap(), []);
+    assert_eq!(store.claim_next_batch(&request_all()).await.unwrap(), []);
     store.database_time().await.unwrap();
 }
 
@@ -180,7 +180,7 @@ async fn a_full_database_loses_nothing_and_works_again_when_there_is_room() {
     };
     assert_kind(&error, StoreErrorKind::Full);
     assert!(stored.len() > 10, "{}", stored.len());
-    let claimed = store.claim_next_batch(&claim_all()).await;
+    let claimed = store.claim_next_batch(&request_all()).await;
     assert_eq!(claimed.unwrap().len(), stored.len(), "none half stored");
     let roomy = place.open().await;
     enqueue(&roomy, NewJob::new("kind", &large)).await;
@@ -221,7 +221,10 @@ async fn a_private_database_in_memory_does_everything() {
     let store = SqliteStore::connect("sqlite::memory:").await.unwrap();
     let id = enqueue(&store, job()).await;
     assert!(exists(&store, id).await);
-    assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 1);
+    assert_eq!(
+        store.claim_next_batch(&request_all()).await.unwrap().len(),
+        1
+    );
     let other = SqliteStore::connect("sqlite::memory:").await.unwrap();
     assert!(!exists(&other, id).await);
 }

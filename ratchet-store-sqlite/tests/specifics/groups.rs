@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ratchet_conformance::kit::{claim_all, enqueue, exists, job};
+use ratchet_conformance::kit::{enqueue, exists, job, request_all};
 use ratchet_core::model::Detail;
 use ratchet_core::store::{Checked, JobStore, NodeStore, QueueStore};
 use ratchet_core::{NewJob, Priority};
@@ -90,7 +90,7 @@ async fn dropped_futures_leave_the_store_usable() {
         let wait = Duration::from_micros(micros * 5);
         let jobs = [job()];
         let _ = tokio::time::timeout(wait, store.enqueue(&jobs)).await;
-        let request = claim_all();
+        let request = request_all();
         let _ = tokio::time::timeout(wait, store.claim_next_batch(&request)).await;
         let _ = tokio::time::timeout(wait, store.database_time()).await;
     }

@@ -1,7 +1,7 @@
 //! A database that was restored under a living process, and has fewer routes than it knew, or
 //! others.
 
-use ratchet_conformance::kit::{claim_all, enqueue};
+use ratchet_conformance::kit::{enqueue, request_all};
 use ratchet_core::model::{JobFilter, PageRequest};
 use ratchet_core::store::{DiagnosticStore, JobStore, QueueStore};
 use ratchet_core::{Name, NewJob};
@@ -35,7 +35,7 @@ async fn jobs_go_to_their_own_route_whatever_the_file_has_lost() {
         let filter = JobFilter::all().kind(Name::new("kind", "mine").unwrap());
         let listed = store.list(&filter, &PageRequest::first(9)).await.unwrap();
         assert_eq!(listed.jobs.len(), 1, "taken: {taken}");
-        let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+        let claimed = store.claim_next_batch(&request_all()).await.unwrap();
         assert_eq!(claimed[0].claim.token.job, id);
         assert_eq!(claimed[0].claim.route.kind.as_str(), "mine");
     }
@@ -50,7 +50,7 @@ async fn a_warm_store_claims_what_the_routes_are_now() {
     place.sql().execute_batch(CLEAR).unwrap();
     place.sql().execute(TAKE, []).unwrap();
     enqueue(&place.open().await, of("other")).await;
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     assert_eq!(claimed.len(), 1);
     assert_eq!(claimed[0].claim.route.kind.as_str(), "other");
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ratchet_conformance::kit::{assert_kind, claim_all, enqueue, exists, job};
+use ratchet_conformance::kit::{assert_kind, enqueue, exists, job, request_all};
 use ratchet_core::model::{Detail, Enqueued, JobSelector};
 use ratchet_core::store::{AppConnection, AppTransaction, JobStore, WorkflowStore};
 use ratchet_core::{
@@ -26,7 +26,10 @@ async fn a_commit_stores_the_jobs_with_the_applications_rows() {
     let enqueued = store.enqueue_in_blocking(&tx, &[job(), job()]).unwrap();
     assert!(!exists(&store, enqueued[0].id()).await);
     tx.commit().unwrap();
-    assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 2);
+    assert_eq!(
+        store.claim_next_batch(&request_all()).await.unwrap().len(),
+        2
+    );
 }
 
 #[tokio::test]

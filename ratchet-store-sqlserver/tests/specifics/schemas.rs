@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_conformance::Place;
-use ratchet_conformance::kit::{assert_altered, assert_kind, claim_all, enqueue, job};
+use ratchet_conformance::kit::{assert_altered, assert_kind, enqueue, job, request_all};
 use ratchet_core::model::Detail;
 use ratchet_core::store::{JobStore, NodeStore, Store};
 use ratchet_core::{Enqueued, NewJob, SchemaProblem, StoreError, StoreErrorKind, time};
@@ -18,7 +18,7 @@ pub(crate) async fn two_schemas_never_see_each_other(schema: Arc<Schema>) {
     let (here, there) = (open(&schema).await, open(&other).await);
     let key = || job().unique_key("u").idempotency_key("i");
     enqueue(&here, key()).await;
-    let claimed = there.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = there.claim_next_batch(&request_all()).await.unwrap();
     assert!(claimed.is_empty());
     let elsewhere = there.enqueue(&[key()]).await.unwrap();
     assert!(matches!(elsewhere[0], Enqueued::Created(_)));
@@ -37,7 +37,10 @@ pub(crate) async fn odd_names_work(schema: Arc<Schema>) {
             .unwrap();
         let store = open(&odd).await;
         enqueue(&store, job().unique_key("u")).await;
-        assert_eq!(store.claim_next_batch(&claim_all()).await.unwrap().len(), 1);
+        assert_eq!(
+            store.claim_next_batch(&request_all()).await.unwrap().len(),
+            1
+        );
         drop(open(&odd).await);
         odd.take_away().await;
     }
@@ -165,7 +168,7 @@ pub(crate) async fn a_large_payload_of_long_characters_comes_back(schema: Arc<Sc
         .flatten()
         .unwrap();
     assert_eq!(stored.spec.payload, job.spec().payload);
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     assert_eq!(
         claimed[0].input.as_ref().unwrap().payload,
         job.spec().payload
@@ -276,7 +279,7 @@ pub(crate) async fn a_url_is_enough(schema: Arc<Schema>) {
         }
     };
     let id = enqueue(&store, job()).await;
-    let claimed = store.claim_next_batch(&claim_all()).await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     assert_eq!(claimed[0].claim.token.job, id);
     let mut tx = store.begin().await.unwrap();
     let own = "SELECT CAST(CONCAT(DB_NAME(), N' ', APP_NAME()) AS nvarchar(256)) FROM ratchet.jobs";

@@ -23,7 +23,7 @@ use crate::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
 use crate::engine::common::Common;
 use crate::engine::execute::running::RunningSet;
 use crate::engine::lead::gate::Gate;
-use crate::engine::maintain::due_watch::Watched;
+use crate::engine::maintain::due_watch::Beacons;
 use crate::engine::membership::heartbeat_interval::HeartbeatInterval;
 use crate::engine::membership::identity::Identity;
 use crate::engine::pools::counters::Counters;
@@ -75,7 +75,7 @@ pub(crate) async fn run(run: Arc<PollerHandles>, pool: usize) {
     let mut poller = Poller::new(&run, pool);
     let mut wakeups = run.coordinator.subscribe();
     let seat = run.wake_queue.seat(pool.index);
-    let mut watched = Watched::default();
+    let mut beacons = Beacons::default();
     while !run.draining.is_cancelled() {
         seat.set_room(0);
         if let Some(gate) = run.gate.closed() {
@@ -125,7 +125,7 @@ pub(crate) async fn run(run: Arc<PollerHandles>, pool: usize) {
             (wait, longest),
             failing,
             &mut wakeups,
-            &mut watched,
+            &mut beacons,
         );
         if idle.await {
             poller.wake();
@@ -330,7 +330,7 @@ async fn idle(
     (wait, longest): (Duration, Duration),
     failing: bool,
     wakeups: &mut WakeupStream,
-    watched: &mut Watched,
+    beacons: &mut Beacons,
 ) -> bool {
     let began = time::monotonic();
     let mut waited = wait;
@@ -341,14 +341,14 @@ async fn idle(
             () = seat.woken(), if !failing => return true,
             wakeup = wakeups.next(), if !failing => {
                 if wakeup.is_beacon() {
-                    watched.heard();
+                    beacons.heard();
                 } else if concerns(run, pool, &wakeup) {
                     metrics::wakeup_received(&pool.share().name);
                     return true;
                 }
             }
             () = tokio::time::sleep_until(began + waited) => {
-                if waited >= longest || !watched.is_fresh() {
+                if waited >= longest || !beacons.is_fresh() {
                     return false;
                 }
                 waited = longest.min(waited + run.common.config.poll_max);

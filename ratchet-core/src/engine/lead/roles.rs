@@ -34,7 +34,7 @@ impl Candidacy {
     /// Gives the role up.
     pub(crate) async fn resign(&self) {
         if let Err(error) = self.election.lock().await.resign().await {
-            tracing::warn!(%error, role = %self.leadership.role(), "could not resign a role");
+            tracing::warn!(%error, role = %self.leadership.role(), "could not resign from a role");
         }
     }
 
@@ -42,7 +42,7 @@ impl Candidacy {
     pub(crate) async fn sit_out(&self, pause: Duration) {
         let mut election = self.election.lock().await;
         if let Err(error) = election.sit_out(pause).await {
-            tracing::warn!(%error, role = %self.leadership.role(), "could not resign a role");
+            tracing::warn!(%error, role = %self.leadership.role(), "could not resign from a role");
         }
     }
 }

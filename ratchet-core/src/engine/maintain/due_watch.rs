@@ -49,18 +49,18 @@ pub(crate) async fn run(run: Arc<DueWatchHandles>) {
     let Some(leadership) = leadership.filter(|_| !run.coordinator.subscribe().is_never()) else {
         return std::future::pending().await;
     };
-    let mut watch = leadership.watch();
+    let mut lead = leadership.watch();
     loop {
-        let term = watch.elected().await;
+        let term = lead.elected().await;
         tokio::select! {
             biased;
-            () = watch.lost(term) => {}
-            () = look_out(&run, leadership) => {}
+            () = lead.lost(term) => {}
+            () = watch(&run, leadership) => {}
         }
     }
 }
 
-async fn look_out(run: &DueWatchHandles, leadership: &Leadership) {
+async fn watch(run: &DueWatchHandles, leadership: &Leadership) {
     let mut backoff = RetryDelays::of("due_watch");
     let mut looks = Looks::default();
     let mut next_beacon = time::monotonic();
@@ -130,9 +130,9 @@ impl Looks {
 
 /// Whether a node that looks for due jobs was heard of lately.
 #[derive(Debug, Default)]
-pub(crate) struct Watched(Option<Instant>);
+pub(crate) struct Beacons(Option<Instant>);
 
-impl Watched {
+impl Beacons {
     /// How long a beacon counts: long enough that the next may be lost.
     const FRESH: Duration = BEACON.saturating_mul(5).checked_div(2).expect("2 is not 0");
 
