@@ -21,6 +21,20 @@ macro_rules! set {
 }
 
 /// A step of Ratchet's schema, as the tools of the database take it.
+///
+/// ```
+/// use ratchet::config::Config;
+///
+/// let config = Config::loader()
+///     .text("ratchet.toml", "[store]\nurl = 'sqlite://jobs.db'\n")
+///     .load()?;
+/// # if cfg!(feature = "sqlite") {
+/// for step in ratchet::migrations(&config.store)? {
+///     println!("{:04}_{}: {} bytes", step.version, step.name, step.script.len());
+/// }
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Migration {

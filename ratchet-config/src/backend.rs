@@ -1,4 +1,12 @@
 /// A backend as the configuration knows it.
+///
+/// ```
+/// use ratchet_config::BACKENDS;
+///
+/// let servers = BACKENDS.iter().filter(|backend| backend.server);
+/// let schemes: Vec<&str> = servers.map(|backend| backend.schemes[0]).collect();
+/// assert_eq!(schemes, ["postgres", "sqlserver", "mongodb"]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backend {

@@ -17,6 +17,17 @@ const URL: &str = "store.url";
 ///
 /// `Deserialize` alone checks nothing and ignores unknown keys, and a field that the program sets
 /// is not shown by the methods that show what is in effect: give the value to the loader.
+///
+/// ```
+/// use ratchet_config::Config;
+///
+/// let text = "[store]\nurl = 'sqlite://jobs.db'\n[worker]\nconcurrency = 8\n";
+/// let config = Config::loader().text("ratchet.toml", text).load()?;
+/// assert_eq!(config.worker.concurrency, Some(8));
+/// assert_eq!(config.http.listen.port(), 8080); // the default
+/// println!("{}", config.redacted());
+/// # Ok::<(), ratchet_config::ConfigError>(())
+/// ```
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

@@ -2,6 +2,17 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The origin of a value.
+///
+/// ```
+/// use ratchet_config::{Config, Origin};
+///
+/// let config = Config::loader().text("ratchet.toml", "[cluster]\nttl = '20s'\n").load()?;
+/// match config.origin("cluster.ttl") {
+///     Origin::File { line, .. } => assert_eq!(line, 2),
+///     other => println!("cluster.ttl is from {other}"),
+/// }
+/// # Ok::<(), ratchet_config::ConfigError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {

@@ -452,6 +452,17 @@ impl fmt::Debug for ApiBuilder {
 }
 
 /// Settings that cannot work.
+///
+/// ```
+/// # use std::sync::Arc;
+/// use ratchet_core::{MemoryStore, Ratchet};
+/// use ratchet_http::{Api, Limits};
+///
+/// let client = Ratchet::client(Arc::new(MemoryStore::new()));
+/// if let Err(error) = Api::builder(client).limits(Limits::default().page(0)).build() {
+///     assert!(error.problems()[0].contains("page"));
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the API cannot be built: {}", problems.join("; "))]
 pub struct BuildError {

@@ -17,14 +17,14 @@ use crate::problem::{Code, Problem};
 /// none may change anything.
 ///
 /// ```
-/// use ratchet_http::{Access, Authorizer, Denied, same_secret};
+/// use ratchet_http::{Access, Authorizer, Denied, Parts, same_secret};
 ///
 /// /// Everybody on the network may look; who knows the secret may act.
 /// struct Token(String);
 ///
 /// #[async_trait::async_trait]
 /// impl Authorizer for Token {
-///     async fn authorize(&self, request: &http::request::Parts, access: Access) -> Result<(), Denied> {
+///     async fn authorize(&self, request: &Parts, access: Access) -> Result<(), Denied> {
 ///         if access == Access::Read {
 ///             return Ok(());
 ///         }

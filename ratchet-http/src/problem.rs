@@ -57,6 +57,13 @@ pub enum Code {
     TooManyClients,
 }
 
+/// ```
+/// use ratchet_http::Code;
+///
+/// let may_retry = |code: Code| code.status().is_server_error();
+/// assert!(may_retry(Code::Timeout));
+/// assert!(!may_retry(Code::Conflict));
+/// ```
 impl Code {
     /// The status it is answered with.
     #[must_use]
@@ -131,6 +138,21 @@ pub struct Problem {
     headers: Vec<(header::HeaderName, HeaderValue)>,
 }
 
+/// ```
+/// use axum::{Router, extract::Path, routing::get};
+/// use ratchet_http::Problem;
+///
+/// /// A route of the application that reports problems as the API does.
+/// async fn order(Path(id): Path<u64>) -> Result<String, Problem> {
+///     match id {
+///         7 => Ok("shipped".to_owned()),
+///         _ => Err(Problem::not_found(format!("there is no order {id}"))),
+///     }
+/// }
+/// let app: Router = Router::new().route("/orders/{id}", get(order));
+/// # drop(app);
+/// # assert_eq!(Problem::not_found("no").status, 404);
+/// ```
 impl Problem {
     /// A problem of this kind.
     #[must_use]

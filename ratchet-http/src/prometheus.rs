@@ -14,6 +14,21 @@ use ratchet_core::metrics::{SECONDS, SIZES};
 /// A program that has a recorder already, or wants other buckets, gives the handle of its own,
 /// built with [`recorder`].
 ///
+/// ```
+/// # use ratchet_core::BoxError;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+/// # use std::sync::Arc;
+/// use ratchet_core::{MemoryStore, Ratchet};
+/// use ratchet_http::{Api, prometheus};
+///
+/// let handle = prometheus::install()?;
+/// let client = Ratchet::client(Arc::new(MemoryStore::new()));
+/// let api = Api::builder(client).prometheus(handle.clone()).build()?;
+/// println!("{}", handle.render()); // what GET /metrics answers
+/// # drop(api);
+/// # Ok(()) }
+/// ```
+///
 /// # Errors
 /// The process has a recorder already.
 pub fn install() -> Result<PrometheusHandle, BuildError> {

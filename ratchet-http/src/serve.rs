@@ -217,6 +217,20 @@ fn too_long() -> Response {
 }
 
 /// Why an API was not served, or is no more.
+///
+/// ```
+/// # use ratchet_core::BoxError;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+/// # use std::sync::Arc;
+/// use ratchet_core::{MemoryStore, Ratchet};
+/// use ratchet_http::{Api, ServeError};
+///
+/// let api = Api::builder(Ratchet::client(Arc::new(MemoryStore::new()))).build()?;
+/// let everywhere = tokio::net::TcpListener::bind("0.0.0.0:0").await?;
+/// let served = ratchet_http::serve(everywhere, api, async {}).await;
+/// assert!(matches!(served, Err(ServeError::Exposed { .. })));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {

@@ -3,6 +3,15 @@
 use ::metrics::Unit;
 
 /// The type of a metric.
+///
+/// ```
+/// use ratchet::metrics::{CATALOG, Kind};
+///
+/// let counters = CATALOG.iter().filter(|metric| metric.kind == Kind::Counter);
+/// for counter in counters {
+///     println!("rate({}[5m])", counter.name);
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Only grows.
@@ -14,6 +23,15 @@ pub enum Kind {
 }
 
 /// A metric.
+///
+/// ```
+/// use ratchet::metrics::CATALOG;
+///
+/// for metric in CATALOG {
+///     let labels: Vec<&str> = metric.labels.iter().map(|label| label.name).collect();
+///     println!("{} {labels:?}: {}", metric.name, metric.description);
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Metric {
@@ -30,6 +48,8 @@ pub struct Metric {
 }
 
 /// A label of a metric.
+///
+/// See [`Values`] for an example.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Label {
@@ -40,6 +60,17 @@ pub struct Label {
 }
 
 /// Which values a label may have: what bounds the number of time series.
+///
+/// ```
+/// use ratchet::metrics::{JOBS_ENQUEUED, Values};
+///
+/// for label in JOBS_ENQUEUED.labels {
+///     match label.values {
+///         Values::OneOf(values) => println!("{} is one of {values:?}", label.name),
+///         values => println!("{}: {values:?}", label.name),
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Values {

@@ -312,6 +312,25 @@ pub fn perform<J: Job>(job: J) -> Perform<J> {
 }
 
 /// A body that is to be run; see [`perform`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use ratchet::testing::perform;
+/// # use ratchet::{Job, JobContext, JobResult};
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct Greet { name: String }
+/// # impl Job for Greet {
+/// #     const KIND: &'static str = "greet";
+/// #     type Output = String;
+/// #     async fn run(self, ctx: JobContext) -> JobResult<String> {
+/// #         Ok(format!("Hello {}, attempt {}", self.name, ctx.attempt()))
+/// #     }
+/// # }
+///
+/// let greeting = perform(Greet { name: "Ada".into() }).attempt(2).await;
+/// assert_eq!(greeting.unwrap(), "Hello Ada, attempt 2");
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "nothing runs until it is awaited"]
 pub struct Perform<J> {

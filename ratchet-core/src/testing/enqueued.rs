@@ -124,6 +124,25 @@ macro_rules! __wanted {
 }
 
 /// The stores in which jobs are looked for.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
+/// # use ratchet::Ratchet;
+/// use ratchet::testing::{HasClient, assert_enqueued, memory_store};
+/// use ratchet::{Client, NewJob};
+///
+/// /// The application under test.
+/// struct Shop { jobs: Client }
+///
+/// impl HasClient for Shop {
+///     fn client_of(&self) -> &Client { &self.jobs }
+/// }
+///
+/// let shop = Shop { jobs: Ratchet::client(memory_store().0) };
+/// shop.jobs.enqueue(NewJob::new("welcome", "Ada").queue("mail")).await?;
+/// assert_enqueued!(shop, kind = "welcome", queue = "mail");
+/// # Ok(()) }
+/// ```
 pub trait HasClient {
     /// Through which client.
     fn client_of(&self) -> &Client;

@@ -39,6 +39,17 @@ pub struct Logs {
 }
 
 /// A line of the log.
+///
+/// ```
+/// use ratchet::testing::Logs;
+///
+/// let logs = Logs::capture();
+/// tracing::warn!(target: "shop", order = 7, "the card was declined");
+///
+/// let lines = logs.lines_of("shop");
+/// assert_eq!(lines[0].field("order"), Some("7"));
+/// assert_eq!(lines[0].field("message"), Some("the card was declined"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogLine {

@@ -381,7 +381,7 @@ mod tests {
     async fn nothing_runs_until_a_node_is_live_though_reading_what_is_due_fails() {
         let (mut board, node) = (Board::default(), NodeId::new());
         let route = Route::from_texts("q", "k", "", "").unwrap();
-        let route = DueRoute::new(route, false, Duration::from_secs(60));
+        let route = DueRoute::at(route, false, 0, 60_000);
         board.read_cluster(reading(0, node, 0, 0));
         board.read_due(vec![route], time::monotonic());
         assert!(!board.nothing_runs());

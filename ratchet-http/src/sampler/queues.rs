@@ -150,7 +150,7 @@ mod tests {
 
     fn due(queue: &str) -> DueRoute {
         let route = Route::from_texts(queue, "k", "", "").unwrap();
-        DueRoute::new(route, false, Duration::ZERO)
+        DueRoute::at(route, false, 0, 0)
     }
 
     fn counted(queue: &str, pending: u64) -> Counted {

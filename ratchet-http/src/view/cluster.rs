@@ -68,6 +68,16 @@ pub fn is_live(node: &NodeRecord, now: Timestamp) -> bool {
     node.status.is_live() && !node.is_silent(NodeRecord::DEAD_AFTER, now)
 }
 
+/// ```
+/// # async fn example(client: &ratchet_core::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// use ratchet_http::view::Node;
+///
+/// let now = client.database_time().await?;
+/// for record in client.nodes().await? {
+///     println!("{}", serde_json::to_string(&Node::new(&record, now))?);
+/// }
+/// # Ok(()) }
+/// ```
 impl Node {
     /// A node, at this time of the database. It leads in nothing.
     #[must_use]

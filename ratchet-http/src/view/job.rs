@@ -160,6 +160,21 @@ impl From<&JobPage> for Jobs {
 
 /// Whether what only the handler needs to know is shown: payload, result, checkpoint and the
 /// payload of a signal.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
+/// # use std::sync::Arc;
+/// use ratchet_core::{MemoryStore, NewJob, Ratchet};
+/// use ratchet_http::view::{Hidden, JobDetail};
+///
+/// let client = Ratchet::client(Arc::new(MemoryStore::new()));
+/// let id = client.enqueue(NewJob::new("greet", "Ada")).await?.id();
+/// if let Some(job) = client.job(id).await? {
+///     let detail = JobDetail::new(&job, Hidden::Yes);
+///     assert!(detail.payload.is_none() && detail.payload_hidden);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hidden {
     /// It is shown.

@@ -4,6 +4,22 @@
 //! that end in `_at`; durations are whole milliseconds, in fields that end in `_ms`; ids are text.
 //! A field that has no value is `null`, so that every answer of a kind has the same fields; what
 //! may be missing says so.
+//!
+//! ```
+//! # use ratchet_core::BoxError;
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), BoxError> {
+//! # use std::sync::Arc;
+//! use ratchet_core::model::{JobFilter, PageRequest};
+//! use ratchet_core::{MemoryStore, NewJob, Ratchet};
+//! use ratchet_http::view::Jobs;
+//!
+//! let client = Ratchet::client(Arc::new(MemoryStore::new()));
+//! client.enqueue(NewJob::new("greet", "Ada")).await?;
+//! let page = client.list(&JobFilter::all(), &PageRequest::first(50)).await?;
+//! let json = serde_json::to_value(Jobs::from(&page))?;
+//! assert_eq!(json["jobs"][0]["kind"], "greet");
+//! # Ok(()) }
+//! ```
 
 mod attempt;
 mod batch;

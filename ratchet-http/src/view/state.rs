@@ -29,6 +29,13 @@ pub enum State {
     Cancelled,
 }
 
+/// ```
+/// use ratchet_core::JobState;
+/// use ratchet_http::view::State;
+///
+/// let state = State::from(JobState::Failed);
+/// assert_eq!(state.to_string(), "failed");
+/// ```
 impl State {
     /// Every state.
     pub const ALL: [Self; 7] = [
@@ -134,6 +141,14 @@ pub enum JobAction {
     Delete,
 }
 
+/// ```
+/// use ratchet_core::JobState;
+/// use ratchet_http::view::JobAction;
+///
+/// let actions = JobAction::legal(JobState::Failed);
+/// assert_eq!(actions, [JobAction::Retry, JobAction::Delete]);
+/// assert_eq!(JobAction::Retry.as_str(), "retry");
+/// ```
 impl JobAction {
     /// Every action.
     pub const ALL: [Self; 5] = [

@@ -8,6 +8,15 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 /// A point in time: RFC 3339, UTC, milliseconds.
+///
+/// ```
+/// use ratchet_http::view::At;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let at = At("2026-01-15T13:00:00+01:00".parse()?);
+/// assert_eq!(at.to_string(), "2026-01-15T12:00:00.000Z");
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct At(pub Timestamp);
 
