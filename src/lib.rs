@@ -210,6 +210,7 @@ pub use ratchet_core::{
     model::{
         Finding, NodeLoad, NodeProfile, NodeRecord, NodeStatus, NodeTotals, PoolProfile, Severity,
     },
+    route::Selection,
     store::{Acquired, HeldLock, LockInfo},
 };
 

@@ -21,6 +21,10 @@
 //!     fn subscribe(&self) -> WakeupStream {
 //!         WakeupStream::never()
 //!     }
+//!
+//!     fn reaches_all_nodes(&self) -> bool {
+//!         false
+//!     }
 //! }
 //! ```
 

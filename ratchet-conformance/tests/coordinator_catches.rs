@@ -20,6 +20,7 @@ enum Sabotage {
     ForgetsTheSource,
     SignsForTheSender,
     ForgetsTheAddress,
+    KeepsBackWhatIsForTheSender,
     KeepsEchoesBack,
     WaitsForTheSlowest,
     StopsAtADeadListener,
@@ -42,6 +43,10 @@ const CATCHES: &[(Sabotage, &str)] = &[
     ),
     (
         Sabotage::ForgetsTheAddress,
+        "wakeup::a_wakeup_says_which_node_it_is_for",
+    ),
+    (
+        Sabotage::KeepsBackWhatIsForTheSender,
         "wakeup::a_wakeup_says_which_node_it_is_for",
     ),
     (
@@ -149,9 +154,11 @@ impl End {
 impl ClusterCoordinator for End {
     async fn notify(&self, mut wakeup: Wakeup) {
         let is_cut = self.lines.lock().unwrap().is_cut;
+        let is_for_the_sender = wakeup.to.is_some() && wakeup.to == wakeup.source;
         match self.sabotage {
             Sabotage::ForgetsTheSource => wakeup.source = None,
             Sabotage::ForgetsTheAddress => wakeup.to = None,
+            Sabotage::KeepsBackWhatIsForTheSender if is_for_the_sender => return,
             Sabotage::SignsForTheSender => wakeup.source = Some(self.me),
             Sabotage::WaitsForTheSlowest => {
                 while self.is_full() {
@@ -185,6 +192,10 @@ impl ClusterCoordinator for End {
             .listeners
             .push((self.me, listener));
         stream
+    }
+
+    fn reaches_all_nodes(&self) -> bool {
+        true
     }
 }
 

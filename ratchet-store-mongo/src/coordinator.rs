@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
 use mongodb::Cursor;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, RawDocument, RawDocumentBuf, Timestamp, doc};
@@ -13,6 +13,7 @@ use ratchet_core::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
 use ratchet_core::{InvalidInput, Name};
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 
 use crate::clients::Clients;
 use crate::connection::Side;
@@ -68,6 +69,8 @@ const UNREAD: usize = 1_024;
 const WINDOW: Duration = Duration::from_millis(3);
 /// Timeout of one send.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How many sends may be under way. Heartbeats and locks share their few connections.
+const SENDS: usize = 2;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The document for wakeups of all queues: no queue has an empty name.
@@ -128,6 +131,10 @@ impl ClusterCoordinator for MongoCoordinator {
         }
         stream
     }
+
+    fn reaches_all_nodes(&self) -> bool {
+        true
+    }
 }
 
 /// Sends wakeups until the channel is closed.
@@ -137,17 +144,14 @@ async fn send_all(clients: Arc<Clients>, mut unsent: mpsc::Receiver<Wakeup>) {
         while let Ok(next) = unsent.try_recv() {
             waiting.insert(next);
         }
-        let clients = clients.current();
-        let sends = waiting.iter().map(|wakeup| send(&clients.live, wakeup));
-        match tokio::time::timeout(PATIENCE, join_all(sends)).await {
-            Ok(sent) => {
-                for error in sent.into_iter().filter_map(Result::err) {
-                    tracing::debug!(%error, "a wakeup could not be sent");
-                }
-            }
-            Err(_) => tracing::debug!("wakeups could not be sent in time"),
-        }
-        tokio::time::sleep(WINDOW).await;
+        let clients = &clients.current().live;
+        let send = async |wakeup| match timeout(PATIENCE, send(clients, &wakeup)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "a wakeup could not be sent"),
+            Err(_) => tracing::debug!("a wakeup could not be sent in time"),
+        };
+        stream::iter(waiting).for_each_concurrent(SENDS, send).await;
+        sleep(WINDOW).await;
     }
 }
 
@@ -198,7 +202,7 @@ async fn receive_all(clients: Arc<Clients>, incoming: broadcast::Sender<Wakeup>)
             Err(error) => tracing::debug!(%error, "no change stream for wakeups"),
         }
         let jitter = fastrand::f64() / 2.0 + 0.5;
-        tokio::time::sleep(pause.mul_f64(jitter)).await;
+        sleep(pause.mul_f64(jitter)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
@@ -216,7 +220,7 @@ pub(crate) async fn open(side: &Side, place: Option<Document>) -> Result<Stream>
         let watch = side.wakeups.aggregate(stages);
         Ok(watch.with_type::<RawDocumentBuf>().await?)
     };
-    match tokio::time::timeout(PATIENCE, opening).await {
+    match timeout(PATIENCE, opening).await {
         Ok(stream) => stream,
         Err(_) => Err(Failure::new(
             ratchet_core::StoreErrorKind::Timeout,

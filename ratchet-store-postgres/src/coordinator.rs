@@ -20,8 +20,9 @@ use crate::error::{Classified, classify};
 
 /// Carries wakeups between the nodes and clients on one schema, through the database.
 ///
-/// Listens and sends on a separate connection. Sends at most one notification per queue and sender
-/// within a few milliseconds, since commits that notify run one at a time in the whole server.
+/// Listens and sends on a separate connection. Sends at most one notification per queue, addressee
+/// and sender within a few milliseconds, since commits that notify run one at a time in the whole
+/// server.
 /// After losing the connection, reconnects with a backoff of 200 ms to 1 s, and then sends every
 /// subscription a wakeup for all queues. Regular pings detect a connection that died silently.
 ///
@@ -133,6 +134,10 @@ impl ClusterCoordinator for PostgresCoordinator {
     fn subscribe(&self) -> WakeupStream {
         self.start();
         self.incoming.subscribe().into()
+    }
+
+    fn reaches_all_nodes(&self) -> bool {
+        true
     }
 }
 

@@ -150,8 +150,8 @@ CREATE TABLE ratchet_paused_queues (
 ) STRICT, WITHOUT ROWID;
 
 -- status: 0 joining, 1 active, 2 draining, 3 left, 4 dead.
--- kinds: those that the node runs, one a line; NULL if it does not say. totals: what it has done since it
--- was built, one JSON text.
+-- kinds: the kinds that the node runs, one per line; NULL if it does not report them. totals: what
+-- else the node reports of itself, such as its totals and its pools, as one JSON text.
 CREATE TABLE ratchet_nodes (
     node       BLOB NOT NULL PRIMARY KEY CHECK (length(node) = 16),
     label      TEXT NOT NULL,

@@ -28,7 +28,8 @@ const INTERVAL: Duration = Duration::from_millis(5);
 /// How long it waits after a failure.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-#[derive(Debug)]
+/// Clones share all of it.
+#[derive(Clone, Debug)]
 pub(crate) struct SqliteCoordinator {
     in_process: InProcessCoordinator,
     watcher: Arc<Mutex<Watcher>>,
@@ -82,14 +83,9 @@ impl SqliteCoordinator {
         }
         let (running, stopped) = mpsc::channel();
         let (alive, ended) = watch::channel(());
-        let watching = Watching {
-            in_process: self.in_process.clone(),
-            watcher: Arc::clone(&self.watcher),
-            config: self.config.clone(),
-            own: Arc::clone(&self.own),
-        };
+        let this = self.clone();
         let started = spawn("ratchet-sqlite-watcher", move || {
-            watching.until(&stopped);
+            this.watch(&stopped);
             drop(alive);
         });
         *watcher = match started {
@@ -100,36 +96,9 @@ impl SqliteCoordinator {
             }
         };
     }
-}
 
-fn lock(watcher: &Mutex<Watcher>) -> MutexGuard<'_, Watcher> {
-    watcher.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[async_trait]
-impl ClusterCoordinator for SqliteCoordinator {
-    async fn notify(&self, wakeup: Wakeup) {
-        self.in_process.notify(wakeup).await;
-    }
-
-    fn subscribe(&self) -> WakeupStream {
-        let wakeups = self.in_process.subscribe();
-        self.start();
-        wakeups
-    }
-}
-
-/// The context of the thread.
-struct Watching {
-    in_process: InProcessCoordinator,
-    watcher: Arc<Mutex<Watcher>>,
-    config: Config,
-    own: Arc<AtomicI64>,
-}
-
-impl Watching {
     /// Looks until the other end is gone or there are no subscribers left.
-    fn until(self, stopped: &Receiver<()>) {
+    fn watch(&self, stopped: &Receiver<()>) {
         let mut seen = None;
         let mut pause = INTERVAL;
         while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
@@ -145,7 +114,7 @@ impl Watching {
                 }
             }
             let looked = match &mut seen {
-                None => Seen::open(&self).map(|opened| {
+                None => Seen::open(self).map(|opened| {
                     seen = Some(opened);
                     // What came before may have been missed.
                     true
@@ -166,6 +135,27 @@ impl Watching {
     }
 }
 
+fn lock(watcher: &Mutex<Watcher>) -> MutexGuard<'_, Watcher> {
+    watcher.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[async_trait]
+impl ClusterCoordinator for SqliteCoordinator {
+    async fn notify(&self, wakeup: Wakeup) {
+        self.in_process.notify(wakeup).await;
+    }
+
+    fn subscribe(&self) -> WakeupStream {
+        let wakeups = self.in_process.subscribe();
+        self.start();
+        wakeups
+    }
+
+    fn reaches_all_nodes(&self) -> bool {
+        matches!(self.config.location, Location::Memory)
+    }
+}
+
 /// The thread's knowledge of the file.
 struct Seen {
     conn: rusqlite::Connection,
@@ -177,15 +167,15 @@ struct Seen {
 }
 
 impl Seen {
-    fn open(watching: &Watching) -> Result<Self> {
+    fn open(coordinator: &SqliteCoordinator) -> Result<Self> {
         let mut seen = Self {
-            conn: open_reader(&watching.config)?,
+            conn: open_reader(&coordinator.config)?,
             data_version: 0,
             of_others: 0,
         };
         // In this order: a job that comes between the two is looked for again.
         seen.data_version = seen.number(&SQL.data_version)?;
-        seen.of_others = seen.number(&SQL.last_data)? - watching.own.load(Ordering::SeqCst);
+        seen.of_others = seen.number(&SQL.last_data)? - coordinator.own.load(Ordering::SeqCst);
         Ok(seen)
     }
 

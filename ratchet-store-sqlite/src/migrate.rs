@@ -180,7 +180,7 @@ mod tests {
     }
 
     const CHECKSUMS: &[&str] =
-        &["317a70bbe9d1176842b8aca48ffa1afdcc09a9d446c2cdc4689f485fcb6e7ba0"];
+        &["3c5d81d3bf488ce499df98f7285ad695977b36bb67c7a35e492895c7f8c0fb11"];
 
     #[test]
     fn versions_have_no_gaps() {

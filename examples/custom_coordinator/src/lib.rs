@@ -63,6 +63,10 @@ impl ClusterCoordinator for RedisCoordinator {
     fn subscribe(&self) -> WakeupStream {
         self.incoming.subscribe().into()
     }
+
+    fn reaches_all_nodes(&self) -> bool {
+        true
+    }
 }
 
 /// Publishes hints.

@@ -69,4 +69,8 @@ impl ClusterCoordinator for FilteredCoordinator {
     fn subscribe(&self) -> WakeupStream {
         self.own.subscribe().into()
     }
+
+    fn reaches_all_nodes(&self) -> bool {
+        true
+    }
 }

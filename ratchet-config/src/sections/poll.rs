@@ -10,8 +10,8 @@ section! {
         min: Option<Duration> as "duration", default "100ms", setting "poll_interval.min";
 
         /// The longest delay between two polls of an idle node, and between two looks of the leader
-        /// for due jobs: what a lost wakeup costs. An idle node that hears from the leader polls 15
-        /// times less often.
+        /// for due jobs: a lost wakeup costs up to two of them. An idle node that hears from the
+        /// leader polls 15 times less often.
         max: Option<Duration> as "duration", default "1s", setting "poll_interval.max";
 
         /// How often the node looks for claims whose node is gone.

@@ -1,8 +1,10 @@
 //! Nodes: heartbeats, their replies, and which nodes count as dead.
 
+use ratchet_core::cluster::Wakeup;
 use ratchet_core::schedule::ZoneData;
 
 use super::prelude::*;
+use crate::coordinator::cases::reach;
 
 const DEAD_AFTER: Duration = Duration::from_secs(15);
 
@@ -509,6 +511,19 @@ cases! {
         let left = live.nodes().await;
         let left: Vec<_> = left.iter().map(|row| (row.node, row.status)).collect();
         assert_eq!(left, [(live.id, NodeStatus::Active), (busy.id, NodeStatus::Dead)]);
+    }
+
+    #[proves("wakeup.reach")]
+    async fn wakeups_reach_every_handle_if_the_store_says_so(cx: &Cx) {
+        let (here, there) = (cx.node().await, cx.node().await);
+        let ends = (here.store.coordinator(), there.store.coordinator());
+        let (Some(from), Some(to)) = ends else {
+            return;
+        };
+        if from.reaches_all_nodes() {
+            let wakeup = Wakeup::queue(name("images")).from_node(here.id).to(there.id);
+            reach(&*from, &wakeup, &mut [to.subscribe()]).await;
+        }
     }
 
     #[proves("node.silent")]

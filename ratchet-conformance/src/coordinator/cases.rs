@@ -29,7 +29,7 @@ async fn deliver(from: &dyn ClusterCoordinator, wakeup: &Wakeup, to: &mut [Wakeu
 }
 
 /// As [`deliver`], but ignores wakeups sent before.
-async fn reach(from: &dyn ClusterCoordinator, wakeup: &Wakeup, to: &mut [WakeupStream]) {
+pub(crate) async fn reach(from: &dyn ClusterCoordinator, wakeup: &Wakeup, to: &mut [WakeupStream]) {
     for stream in to {
         until(
             stream,
@@ -46,7 +46,7 @@ async fn until<F: Future<Output = ()>>(
     send: impl Fn() -> F,
     is_meant: impl Fn(&Wakeup) -> bool,
 ) -> Wakeup {
-    for _ in 0..20 {
+    for _ in 0..120 {
         send().await;
         let meant = async {
             loop {
@@ -225,8 +225,11 @@ cases! {
         let (a, b) = (transport.connect().await, transport.connect().await);
         let mut streams = [a.subscribe(), b.subscribe()];
         reach(&*a, &about("images").to(NodeId::new()), &mut streams).await;
-        let signed = about("images").from_node(NodeId::new());
+        let sender = NodeId::new();
+        let signed = about("images").from_node(sender);
         reach(&*b, &signed.clone().to(NodeId::new()), &mut streams).await;
+        // A leader addresses itself to tell the others that it is there.
+        reach(&*b, &signed.clone().to(sender), &mut streams).await;
         reach(&*b, &signed, &mut streams).await;
     }
 

@@ -1,6 +1,6 @@
 //! The suite for [`ClusterCoordinator`]s.
 
-mod cases;
+pub(crate) mod cases;
 mod proxy;
 
 pub use proxy::Proxy;

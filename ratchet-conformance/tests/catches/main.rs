@@ -712,10 +712,25 @@ async fn random_histories_find_sabotages_by_themselves() {
     assert!(missed.is_empty(), "not found: {missed:?}");
 }
 
+/// A sabotage that the case only notices after a minute in which nothing comes.
+const SILENT: (Sabotage, &str) = (
+    Sabotage::OverstatesItsReach,
+    "node::wakeups_reach_every_handle_if_the_store_says_so",
+);
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_sabotage_is_caught_by_its_case() {
+    let (sabotage, case) = SILENT;
+    assert!(check(sabotage, case).await.is_err());
+    check(Sabotage::None, case).await.unwrap();
+}
+
 #[test]
 fn every_sabotage_is_tried() {
     for sabotage in Sabotage::ALL {
-        let tried = catches().any(|(other, _)| other == *sabotage);
+        let tried = catches()
+            .chain([SILENT])
+            .any(|(other, _)| other == *sabotage);
         assert!(tried, "{sabotage:?} has no case that catches it");
     }
 }

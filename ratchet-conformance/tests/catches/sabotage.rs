@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_conformance::{BoxError, Fixture, MemoryFixture, Residue, TestClock, Vandal};
+use ratchet_core::cluster::{ClusterCoordinator, InProcessCoordinator, Wakeup, WakeupStream};
 use ratchet_core::model::ClaimedJob;
 use ratchet_core::store::{
     ArchiveStore, CallPolicy, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore,
@@ -158,6 +159,7 @@ sabotages! {
     AnswersRepeatedSignalsAsDelivered,
     LeavesPausedRoutesOut,
     ListsNoUpcomingRoutes,
+    OverstatesItsReach,
     CountsWhatIsNotDue,
     CountsBeyondTheLimit,
     ListsHeldLocksOnly,
@@ -330,6 +332,13 @@ impl Store for Sabotaged {
         CallPolicy::within(Duration::from_secs(60)).retries(0)
     }
 
+    fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
+        match self.how {
+            Sabotage::OverstatesItsReach => Some(Arc::new(Overstating::default())),
+            _ => self.inner.coordinator(),
+        }
+    }
+
     fn recurring(&self) -> Option<&dyn RecurringStore> {
         Some(self)
     }
@@ -356,6 +365,25 @@ impl Store for Sabotaged {
 
     fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {
         Some(self)
+    }
+}
+
+/// The wakeups of one handle, said to be those of all.
+#[derive(Debug, Default)]
+struct Overstating(InProcessCoordinator);
+
+#[async_trait]
+impl ClusterCoordinator for Overstating {
+    async fn notify(&self, wakeup: Wakeup) {
+        self.0.notify(wakeup).await;
+    }
+
+    fn subscribe(&self) -> WakeupStream {
+        self.0.subscribe()
+    }
+
+    fn reaches_all_nodes(&self) -> bool {
+        true
     }
 }
 

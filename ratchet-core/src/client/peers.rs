@@ -47,6 +47,13 @@ impl Default for State {
     }
 }
 
+impl State {
+    fn is_known(&self) -> bool {
+        let now = time::monotonic();
+        self.read.is_some_and(|read| now < read + TOO_OLD)
+    }
+}
+
 #[derive(Debug)]
 struct Peer {
     node: NodeId,
@@ -57,8 +64,8 @@ struct Peer {
 #[derive(Debug)]
 struct PeerPool {
     pool: PoolProfile,
-    /// How many slots it had free, less the jobs that were offered to it since.
-    room: u32,
+    /// Of its free slots, those that no job was offered since.
+    unoffered: u32,
 }
 
 impl Peer {
@@ -75,7 +82,8 @@ impl Peers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether it is time to read the nodes. The caller must then do so.
+    /// Returns whether it is time to read the nodes. The caller must then do so: no other call is
+    /// told for a while.
     pub(crate) fn begin_read_if_old(&self) -> bool {
         let now = time::monotonic();
         let mut state = self.state();
@@ -95,7 +103,7 @@ impl Peers {
             .map(|mut node| {
                 let pools = node.profile.pools.take().unwrap_or_default().into_iter();
                 let pool = |pool: PoolProfile| PeerPool {
-                    room: pool.free,
+                    unoffered: pool.free,
                     pool,
                 };
                 Peer {
@@ -110,13 +118,18 @@ impl Peers {
         state.next = fastrand::usize(..1_000_000);
     }
 
+    /// Returns whether the nodes were read lately enough to choose one of them.
+    pub(crate) fn are_known(&self) -> bool {
+        self.state().is_known()
+    }
+
     /// Chooses a node other than `own` for this many jobs of a route: the next in turn that seems
     /// to have room for them, or else one that had room when it was read, as bodies may have ended
     /// since, or else one that is merely large enough. `None` if no known node is.
     pub(crate) fn choose(&self, route: &Route, jobs: usize, own: Option<NodeId>) -> Option<NodeId> {
         let jobs = u32::try_from(jobs).unwrap_or(u32::MAX);
         let mut state = self.state();
-        if time::monotonic() >= state.read? + TOO_OLD {
+        if !state.is_known() {
             return None;
         }
         let (next, count) = (state.next, state.peers.len());
@@ -128,13 +141,13 @@ impl Peers {
         });
         let (place, pool) = pools.min_by_key(|(place, pool)| {
             let pool = &state.peers[*place].pools[*pool];
-            (pool.room < jobs, pool.pool.free < jobs)
+            (pool.unoffered < jobs, pool.pool.free < jobs)
         })?;
         state.next = place + 1;
         state.old = OLD;
         let peer = &mut state.peers[place];
-        let room = &mut peer.pools[pool].room;
-        *room = room.saturating_sub(jobs);
+        let unoffered = &mut peer.pools[pool].unoffered;
+        *unoffered = unoffered.saturating_sub(jobs);
         Some(peer.node)
     }
 }

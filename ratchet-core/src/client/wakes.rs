@@ -1,9 +1,9 @@
 //! Which node is woken for a new job.
 //!
 //! One node is enough for a job that is due at once: the one of this client if it has a free slot,
-//! otherwise the next of those that looked idle when the nodes were last read. All nodes
-//! are woken for more jobs than one node can run, and while the nodes are not known. A job whose
-//! node has died or became busy is found by the next poll of the others.
+//! otherwise the next of those that looked idle when the nodes were last read. All nodes are woken
+//! for more jobs than one node can run, while the nodes are not known, and where wakeups do not
+//! reach them all. The leader finds a job whose node has died or became busy.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::Client;
 use crate::cluster::Wakeup;
 use crate::id::NodeId;
 use crate::metrics;
-use crate::model::NewJob;
+use crate::model::{NewJob, Parent};
 use crate::priority::Priority;
 use crate::route::Route;
 
@@ -65,8 +65,7 @@ impl Client {
 
     /// Wakes nodes for these jobs, which are stored and due.
     pub(crate) async fn wake_for<'a>(&self, jobs: impl Iterator<Item = &'a NewJob> + Clone) {
-        let wakeups: HashSet<Wakeup> = self.wakeups(jobs).collect();
-        join_all(wakeups.into_iter().map(|wakeup| self.send(wakeup))).await;
+        self.send_all(self.wakeups(jobs)).await;
     }
 
     /// Sends a wakeup to the nodes that it is for.
@@ -83,21 +82,33 @@ impl Client {
         }
     }
 
-    /// Wakes nodes for due jobs of a route: all, or only the next in turn of those that take them.
-    /// If no such node is known, it wakes none. This client's own node is not preferred: what it
-    /// hands back for others, such as a payload of a newer version, it would get again.
-    pub(crate) async fn wake_for_route(&self, route: &Route, all: bool) {
-        let mut wakeup = Wakeup::queue(route.queue.clone());
-        if !all && self.0.coordinator.reaches_all_nodes() {
-            if self.0.peers.begin_read_if_old() {
-                self.clone().read_peers().await;
-            }
-            wakeup.to = self.0.peers.choose(route, 1, None);
-            if wakeup.to.is_none() {
-                return;
-            }
+    /// Wakes nodes for each route that has due jobs: all if it says so, and otherwise the next in
+    /// turn of those that take them. If none of the known nodes takes them, none is woken; if no
+    /// nodes are known, or wakeups do not reach them all, all are. This client's own node is not
+    /// preferred: what it hands back for others, such as a payload of a newer version, it would get
+    /// again.
+    pub(crate) async fn wake_for_routes(&self, due: Vec<(Route, bool)>) {
+        let reaches_all = self.0.coordinator.reaches_all_nodes();
+        let needs_one = reaches_all && due.iter().any(|(_, all)| !all);
+        if needs_one && self.0.peers.begin_read_if_old() {
+            self.clone().read_peers().await;
         }
-        self.send(wakeup).await;
+        let one_knows = reaches_all && self.0.peers.are_known();
+        let wakeup = |(route, all): (Route, bool)| {
+            let to = match one_knows && !all {
+                true => Some(self.0.peers.choose(&route, 1, None)?),
+                false => None,
+            };
+            let wakeup = Wakeup::queue(route.queue);
+            Some(Wakeup { to, ..wakeup })
+        };
+        self.send_all(due.into_iter().filter_map(wakeup)).await;
+    }
+
+    /// Sends each wakeup once, side by side.
+    async fn send_all(&self, wakeups: impl Iterator<Item = Wakeup>) {
+        let wakeups: HashSet<Wakeup> = wakeups.collect();
+        join_all(wakeups.into_iter().map(|wakeup| self.send(wakeup))).await;
     }
 
     /// Returns the wakeup for each of these jobs.
@@ -107,11 +118,16 @@ impl Client {
     ) -> impl Iterator<Item = Wakeup> {
         let mut routes: HashMap<&Route, usize> = HashMap::new();
         let mut lanes = HashSet::new();
+        let here: HashSet<Parent> = jobs.clone().map(|job| Parent::Job(job.id())).collect();
         for job in jobs.clone() {
-            let jobs = routes.entry(&job.spec().route).or_default();
-            // One job of a lane runs at a time, and one that waits for others not yet.
+            let (route, after) = (&job.spec().route, &job.spec().after);
+            let jobs = routes.entry(route).or_default();
+            // One job of a lane runs at a time. Jobs of this call have not ended, so what waits for
+            // one cannot run; others may have.
             let lane = job.spec().lane.as_ref();
-            if job.spec().after.is_empty() && lane.is_none_or(|lane| lanes.insert(lane)) {
+            if lane.is_none_or(|lane| lanes.insert((&route.queue, lane)))
+                && !after.iter().any(|after| here.contains(&after.parent()))
+            {
                 *jobs += 1;
             }
         }
@@ -192,19 +208,47 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::memory::MemoryStore;
+    use crate::id::JobId;
+    use crate::memory::{Fault, MemoryStore};
     use crate::model::{Condition, Heartbeat, NodeProfile, NodeRecord, NodeStatus, PoolProfile};
     use crate::name::Name;
+    use crate::store::NodeStore;
     use crate::time::from_millis;
+
+    /// Returns the heartbeat of a node with two free slots for jobs of kind `a`.
+    fn heartbeat() -> Heartbeat {
+        let name = |text| Name::new("name", text).unwrap();
+        let mut profile = NodeProfile::new(vec![], vec![]).kinds(vec![name("a")]);
+        profile.pools = Some(vec![PoolProfile::new(2, 2)]);
+        let interval = Duration::from_secs(5);
+        Heartbeat::new(NodeId::new(), name("n"), NodeStatus::Active, interval).profile(profile)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn routes_that_are_due_together_wake_one_node_each_or_all_if_none_is_known() {
+        for fault in [Fault::Delay(Client::NOTIFY), Fault::ErrorBeforeCommit] {
+            let store = MemoryStore::new().with_faults(move |operation| match operation {
+                "nodes" => fault,
+                _ => Fault::None,
+            });
+            store.heartbeat(&heartbeat()).await.unwrap();
+            let client = Client::new(Arc::new(store));
+            let mut wakeups = client.0.coordinator.subscribe();
+            let job = |queue| NewJob::new("a", &()).queue(queue);
+            let due = ["x", "y"].map(|queue| (job(queue).spec().route.clone(), false));
+            client.wake_for_routes(due.to_vec()).await;
+            for _ in due {
+                let woken = tokio::time::timeout(Duration::from_secs(60), wakeups.next());
+                let is_addressed = woken.await.unwrap().to.is_some();
+                assert_eq!(is_addressed, matches!(fault, Fault::Delay(_)));
+            }
+        }
+    }
 
     #[tokio::test]
     async fn jobs_that_cannot_run_at_once_need_no_slot_each() {
         let client = Client::new(Arc::new(MemoryStore::new()));
-        let name = |text| Name::new("name", text).unwrap();
-        let mut profile = NodeProfile::new(vec![], vec![]).kinds(vec![name("a")]);
-        profile.pools = Some(vec![PoolProfile::new(2, 2)]);
-        let beat = Heartbeat::new(NodeId::new(), name("n"), NodeStatus::Active, Client::NOTIFY);
-        let node = NodeRecord::joined(&beat.profile(profile), from_millis(0));
+        let node = NodeRecord::joined(&heartbeat(), from_millis(0));
         client.0.peers.begin_read_if_old();
         client.0.peers.replace(vec![node]);
         let wakes_one = |jobs: &[NewJob]| {
@@ -227,5 +271,15 @@ mod tests {
         ));
         assert!(!wakes_one(&lanes.map(|lane| job().lane(lane))));
         assert!(!wakes_one(&[0; 3].map(|_| job())));
+        // The same name in another queue is another lane.
+        let mut two_queues = lanes[..2]
+            .iter()
+            .map(|lane| job().lane(lane))
+            .collect::<Vec<_>>();
+        two_queues.extend(lanes.map(|lane| job().queue("other").lane(lane)));
+        assert!(!wakes_one(&two_queues));
+        // A parent that was stored before may have ended.
+        let after = |parent| [0; 3].map(|_| job().after(parent, Condition::Succeeded));
+        assert!(!wakes_one(&after(JobId::new())));
     }
 }

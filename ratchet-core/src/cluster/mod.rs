@@ -133,6 +133,8 @@ impl Wakeup {
 ///   had none. So each subscriber can ignore its own echoes: [`Wakeup::is_echo_of`].
 /// - **[wakeup.to]** A wakeup arrives with the `to` it was sent with, or without one if it had
 ///   none. So one enqueue wakes one node, and not all of them.
+/// - **[wakeup.reach]** If `reaches_all_nodes` is `true`, a wakeup sent through one handle of the
+///   store normally reaches the subscriptions of every other, also of other processes.
 /// - **[wakeup.harmless]** `notify` never fails and never blocks on a slow or dead transport or
 ///   subscriber: it drops the hint.
 /// - **[wakeup.isolated]** A subscriber that panics, falls behind or goes away does not affect the
@@ -159,13 +161,9 @@ pub trait ClusterCoordinator: Debug + Send + Sync + 'static {
     /// Subscribes to the wakeups sent from now on.
     fn subscribe(&self) -> WakeupStream;
 
-    /// Returns whether a wakeup reaches every node that uses the same store. If not, no node is
-    /// woken alone: it could be one that the wakeup does not reach.
-    ///
-    /// The default is `true`.
-    fn reaches_all_nodes(&self) -> bool {
-        true
-    }
+    /// Returns whether a wakeup normally reaches every node that uses the same store, whatever its
+    /// process. If not, a client addresses no other node: it could be one that does not hear it.
+    fn reaches_all_nodes(&self) -> bool;
 }
 
 /// A subscription's stream of wakeups.

@@ -3,13 +3,14 @@ use serde::{Deserialize, Serialize};
 use crate::name::Name;
 use crate::route::{Route, Selection};
 
-/// What a pool of a node takes, and how many slots it has: enough to choose the node that is woken
-/// for a new job.
+/// Describes which jobs a pool of a node takes, and how many slots it has: enough to choose the
+/// node that is woken for a new job.
+///
+/// Nodes of different versions read each other's profiles, as JSON in the nodes' rows. So fields
+/// may be added and none renamed; of a list that cannot be read nothing is known.
 ///
 /// ```
-/// use ratchet::Name;
-/// use ratchet_core::model::PoolProfile;
-/// use ratchet_core::route::Selection;
+/// use ratchet::{Name, PoolProfile, Selection};
 ///
 /// # fn main() -> Result<(), ratchet::InvalidInput> {
 /// let mut pool = PoolProfile::new(10, 4);
@@ -22,7 +23,7 @@ use crate::route::{Route, Selection};
 pub struct PoolProfile {
     /// The queues that it takes from.
     pub queues: Selection,
-    /// The kinds that it takes; [`Selection::All`]: all that the node runs.
+    /// The kinds that it takes; [`Selection::All`] means all that the node runs.
     pub kinds: Selection,
     /// The capabilities that its jobs may require.
     pub capabilities: Vec<Name>,
@@ -35,7 +36,8 @@ pub struct PoolProfile {
 }
 
 impl PoolProfile {
-    /// A pool for every job that requires no capability, with these slots, `free` of them free.
+    /// Creates a pool for every job that requires no capability, with these slots, `free` of them
+    /// free.
     #[must_use]
     pub const fn new(slots: u32, free: u32) -> Self {
         Self {

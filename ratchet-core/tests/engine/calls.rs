@@ -12,7 +12,7 @@ use ratchet_core::{Client, JobState, MemoryStore, Name, NewJob, NodeId, Ratchet,
 use tokio::sync::Barrier;
 use tokio::time::sleep;
 
-use crate::kit::{Started, World};
+use crate::kit::{Started, World, stop_all};
 
 /// The calls of a store by operation.
 #[derive(Clone, Default)]
@@ -66,13 +66,19 @@ async fn candidates_write_nothing_while_another_node_leads() {
     sleep(Duration::from_secs(60)).await;
     assert_eq!(calls.take("acquire"), 0);
     assert!(calls.take("inspect") > 0);
-    for node in others.into_iter().chain([leader]) {
-        node.stop().await.unwrap();
-    }
+    stop_all(others.into_iter().chain([leader])).await;
 }
 
 /// Polls so rarely that a job is only found soon if its node is woken.
 const RARE: Duration = Duration::from_secs(24 * 3_600);
+
+/// Enqueues twenty jobs, each when the one before has ended.
+async fn run_twenty(world: &World, client: &Client, job: &NewJob) {
+    for _ in 0..20 {
+        let id = client.enqueue(job.another()).await.unwrap().id();
+        assert_eq!(world.ended(id).await.state, JobState::Succeeded);
+    }
+}
 
 #[tokio::test(start_paused = true)]
 async fn one_enqueue_wakes_one_of_any_number_of_nodes() {
@@ -85,21 +91,16 @@ async fn one_enqueue_wakes_one_of_any_number_of_nodes() {
         sleep(Duration::from_secs(30)).await;
         let client = Ratchet::client(Arc::new(world.store.clone()));
         let job = world.job("short", |_| async { Ok(()) });
-        let enqueued = async |client: &Client| client.enqueue(job.another()).await.unwrap().id();
         // The first enqueue wakes all: its client does not know the nodes yet.
         calls.take("claim_next_batch");
-        world.ended(enqueued(&client).await).await;
+        let first = client.enqueue(job.another()).await.unwrap().id();
+        world.ended(first).await;
         assert_eq!(calls.take("claim_next_batch"), count);
         for client in [&client, nodes[0].node.client()] {
-            for _ in 0..20 {
-                let id = enqueued(client).await;
-                assert_eq!(world.ended(id).await.state, JobState::Succeeded);
-            }
+            run_twenty(&world, client, &job).await;
             assert_eq!(calls.take("claim_next_batch"), 20, "{count} nodes");
         }
-        for node in nodes {
-            node.stop().await.unwrap();
-        }
+        stop_all(nodes).await;
     }
 }
 
@@ -118,9 +119,7 @@ async fn a_client_that_was_there_before_the_nodes_soon_wakes_one_of_them() {
     calls.take("claim_next_batch");
     world.ended(client.enqueue(job).await.unwrap().id()).await;
     assert_eq!(calls.take("claim_next_batch"), 1);
-    for node in nodes {
-        node.stop().await.unwrap();
-    }
+    stop_all(nodes).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,9 +147,7 @@ async fn more_jobs_than_one_node_can_run_wake_all_nodes() {
             world.ended(answer.id()).await;
         }
     }
-    for node in nodes {
-        node.stop().await.unwrap();
-    }
+    stop_all(nodes).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,9 +176,7 @@ async fn a_busy_node_wakes_another_for_what_it_enqueues() {
         world.ended(second).await;
         world.ended(first).await;
     }
-    for node in nodes {
-        node.stop().await.unwrap();
-    }
+    stop_all(nodes).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,13 +201,8 @@ async fn a_node_is_only_woken_for_jobs_that_it_can_claim() {
     sleep(Duration::from_secs(60)).await;
     let client = Ratchet::client(Arc::new(world.store.clone()));
     let job = world.job("short", |_| async { Ok(()) });
-    for _ in 0..20 {
-        let id = client.enqueue(job.another()).await.unwrap().id();
-        world.ended(id).await;
-    }
-    for node in nodes {
-        node.stop().await.unwrap();
-    }
+    run_twenty(&world, &client, &job).await;
+    stop_all(nodes).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -227,13 +217,8 @@ async fn without_wakeups_between_processes_a_client_wakes_the_nodes_of_its_own()
     let client = Ratchet::client(Arc::new(world.store.clone()));
     let client = client.with_coordinator(processes[0].clone());
     let job = world.job("short", |_| async { Ok(()) });
-    for _ in 0..20 {
-        let id = client.enqueue(job.another()).await.unwrap().id();
-        world.ended(id).await;
-    }
-    for node in nodes {
-        node.stop().await.unwrap();
-    }
+    run_twenty(&world, &client, &job).await;
+    stop_all(nodes).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -327,9 +312,7 @@ async fn what_an_idle_node_costs_does_not_grow_with_the_number_of_nodes() {
             let bound = cluster + node * count;
             assert!(made <= bound, "{count} nodes: {made} calls of {operation}");
         }
-        for node in nodes {
-            node.stop().await.unwrap();
-        }
+        stop_all(nodes).await;
     }
 }
 
@@ -345,9 +328,53 @@ async fn a_delayed_job_starts_when_it_is_due_on_nodes_that_poll_rarely() {
     world.ended(id).await;
     let late = began.elapsed() - delay;
     assert!(late < Duration::from_millis(50), "{late:?} late");
-    for node in nodes {
-        node.stop().await.unwrap();
+    stop_all(nodes).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_leader_wakes_a_node_for_each_kind_that_comes_due() {
+    let mut world = World::new();
+    // The first read of the nodes is under way while the wakeups are chosen.
+    world.store = MemoryStore::clone(&world.store).with_faults(|operation| match operation {
+        "nodes" => Fault::Delay(Duration::from_millis(20)),
+        _ => Fault::None,
+    });
+    let nodes: Vec<Started> = (0..3).map(|_| world.start()).collect();
+    sleep(Duration::from_secs(60)).await;
+    let delay = Duration::from_secs(90);
+    let began = time::monotonic();
+    let mut ids = Vec::new();
+    for kind in ["a", "b", "c", "d", "e"] {
+        let job = world.job(kind, |_| async { Ok(()) }).delay(delay);
+        ids.push(world.enqueue(job).await);
     }
+    for id in ids {
+        world.ended(id).await;
+        let late = began.elapsed() - delay;
+        assert!(late < Duration::from_millis(100), "{late:?} late");
+    }
+    stop_all(nodes).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_poll_as_seldom_while_the_looks_of_their_leader_are_slow() {
+    let calls = Calls::default();
+    let world = calls.counted();
+    let slow = MemoryStore::clone(&world.store).with_faults(|operation| match operation {
+        "due_routes" => Fault::Delay(Duration::from_millis(500)),
+        _ => Fault::None,
+    });
+    let leader = Started::new(world.builder_on(slow).build().unwrap());
+    sleep(Duration::from_secs(5)).await;
+    let follower = world.builder().system_concurrency(0);
+    let follower = Started::new(follower.build().unwrap());
+    sleep(Duration::from_secs(60)).await;
+    calls.take("claim_next_batch");
+    sleep(Duration::from_secs(60)).await;
+    // The polls of the follower, every 15 s.
+    let claims = calls.take("claim_next_batch");
+    assert!((3..=6).contains(&claims), "{claims} claims");
+    stop_all([follower, leader]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -367,9 +394,7 @@ async fn nodes_poll_every_second_while_the_leader_cannot_look() {
     sleep(Duration::from_secs(60)).await;
     let claims = calls.take("claim_next_batch");
     assert!((54..=67).contains(&claims), "{claims} claims");
-    for node in [follower, leader] {
-        node.stop().await.unwrap();
-    }
+    stop_all([follower, leader]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -386,9 +411,7 @@ async fn nodes_poll_every_second_if_their_leader_looks_more_seldom() {
     sleep(Duration::from_secs(60)).await;
     let claims = calls.take("claim_next_batch");
     assert!((54..=80).contains(&claims), "{claims} claims");
-    for node in [follower, leader] {
-        node.stop().await.unwrap();
-    }
+    stop_all([follower, leader]).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use ratchet_core::time::{monotonic, wall_clock};
 use ratchet_core::{JobId, JobState, MemoryStore, NewJob, NodeBuilder, NodeId};
 use tokio::time::sleep;
 
-use crate::kit::{Started, World};
+use crate::kit::{Started, World, stop_all};
 
 const MILLI: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -74,9 +74,7 @@ async fn a_step_of_the_clock_buries_no_node() {
                 assert_eq!(rows.len(), 3, "phase {phase}: {rows:#?}");
             }
             assert_eq!(active(&world).await, before, "phase {phase}");
-            for node in nodes {
-                node.stop().await.unwrap();
-            }
+            stop_all(nodes).await;
         }
     }
 }
@@ -109,9 +107,7 @@ async fn a_step_between_a_heartbeat_and_its_sweep_buries_no_node() {
         );
         assert_eq!(active(&world).await, before);
         assert_untouched(&world, id).await;
-        for node in nodes {
-            node.stop().await.unwrap();
-        }
+        stop_all(nodes).await;
     }
 }
 
@@ -185,9 +181,7 @@ async fn a_step_of_the_clock_takes_no_claim_of_a_living_node() {
             for id in ids {
                 assert_untouched(&world, id).await;
             }
-            for node in nodes {
-                node.stop().await.unwrap();
-            }
+            stop_all(nodes).await;
         }
     }
 }
@@ -288,9 +282,7 @@ async fn after_a_step_forward_no_node_leads_beside_the_old_leader() {
         let leaders = nodes.iter().filter(|node| maintenance(node).is_leader());
         assert_eq!(leaders.count(), 1);
         assert_ne!(old.term(), Some(term));
-        for node in nodes {
-            node.stop().await.unwrap();
-        }
+        stop_all(nodes).await;
     }
 }
 
@@ -310,9 +302,7 @@ async fn after_a_step_back_the_leader_leads_on_alone() {
             let mut terms = nodes.iter().filter_map(|node| maintenance(node).term());
             assert_eq!((terms.next(), terms.next()), (term, None));
         }
-        for node in nodes {
-            node.stop().await.unwrap();
-        }
+        stop_all(nodes).await;
     }
 }
 

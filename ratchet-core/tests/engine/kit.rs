@@ -173,3 +173,10 @@ impl Started {
         let _ = self.task.await;
     }
 }
+
+/// Stops nodes in order, one after the other.
+pub(crate) async fn stop_all(nodes: impl IntoIterator<Item = Started>) {
+    for node in nodes {
+        node.stop().await.unwrap();
+    }
+}

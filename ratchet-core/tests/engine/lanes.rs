@@ -7,7 +7,7 @@ use std::time::Duration;
 use ratchet_core::{JobError, JobState, RetryPolicy};
 use tokio::time::{sleep, timeout};
 
-use crate::kit::{Started, World};
+use crate::kit::{Started, World, stop_all};
 
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -64,9 +64,7 @@ async fn the_jobs_of_a_lane_run_one_at_a_time_and_in_order_on_whatever_node() {
     for id in all {
         assert_eq!(world.ended(id).await.state, JobState::Succeeded);
     }
-    for node in nodes {
-        node.stop().await.unwrap();
-    }
+    stop_all(nodes).await;
     let mut expected = Vec::new();
     for number in 0..EACH {
         let attempts = if number % 7 == 3 { 2 } else { 1 };

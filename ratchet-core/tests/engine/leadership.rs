@@ -11,7 +11,7 @@ use ratchet_core::time::{from_millis, monotonic};
 use ratchet_core::{DaemonContext, JobState, MemoryStore, Name, NodeBuilder};
 use tokio::time::sleep;
 
-use crate::kit::{Started, World};
+use crate::kit::{Started, World, stop_all};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -72,9 +72,7 @@ async fn who_crashes_is_followed_within_the_ttl_and_its_jobs_come_back() {
         }
     });
     let dying = nodes.remove(first);
-    for node in nodes.drain(..) {
-        node.stop().await.unwrap();
-    }
+    stop_all(nodes.drain(..)).await;
     let id = dying.node.enqueue(job).await.unwrap().id();
     world.until(id, |job| job.state == JobState::Running).await;
     nodes.extend((0..2).map(|_| world.start()));

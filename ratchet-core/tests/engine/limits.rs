@@ -20,7 +20,7 @@ use ratchet_core::{
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
-use crate::kit::{Started, World};
+use crate::kit::{Started, World, stop_all};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -279,9 +279,7 @@ async fn a_strict_limit_is_one_for_all_nodes_and_a_local_one_is_each_node_s_own(
             expected.contains(&begun),
             "strict: {strict}, {begun} began in 2 s"
         );
-        for node in nodes {
-            node.stop().await.unwrap();
-        }
+        stop_all(nodes).await;
     }
 }
 

@@ -14,7 +14,7 @@ use ratchet_core::{
 use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
 
-use crate::kit::{Started, World};
+use crate::kit::{Started, World, stop_all};
 
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -88,9 +88,7 @@ async fn no_more_bodies_run_than_there_are_permits_though_a_node_is_killed() {
     );
     let listed = client.permits().await.unwrap();
     assert_eq!((listed.len(), listed[0].max, listed[0].held), (1, MAX, 0));
-    for node in nodes {
-        node.stop().await.unwrap();
-    }
+    stop_all(nodes).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use ratchet_core::time::monotonic;
 use ratchet_core::{JobState, MemoryStore, NewJob, NodeBuilder, RunError};
 use tokio::time::sleep;
 
-use crate::kit::{Started, World};
+use crate::kit::{Started, World, stop_all};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -177,9 +177,7 @@ async fn where_the_registry_is_emptied_all_register_again_and_no_job_is_taken() 
             let lost = (job.claim_seq - 1, job.crash_count);
             assert_eq!((job.state, lost), (JobState::Succeeded, (0, 0)));
         }
-        for node in nodes {
-            node.stop().await.unwrap();
-        }
+        stop_all(nodes).await;
     }
 }
 
@@ -218,6 +216,10 @@ impl ClusterCoordinator for Late {
 
     fn subscribe(&self) -> WakeupStream {
         self.0.subscribe()
+    }
+
+    fn reaches_all_nodes(&self) -> bool {
+        true
     }
 }
 

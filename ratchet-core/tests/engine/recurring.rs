@@ -15,7 +15,7 @@ use ratchet_core::{
 };
 use tokio::time::sleep;
 
-use crate::kit::{Started, World};
+use crate::kit::{Started, World, stop_all};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -77,9 +77,7 @@ async fn every_slot_is_fired_once_and_in_time_by_whatever_node() {
     sleep(20 * MINUTE + 30 * SECOND).await;
     let fired: u64 = nodes.iter().map(|one| one.node.stats().fired).sum();
     assert_eq!(fired, 20);
-    for node in nodes {
-        node.stop().await.unwrap();
-    }
+    stop_all(nodes).await;
     let created = world
         .store
         .find(&name("n"))
@@ -483,9 +481,7 @@ async fn only_a_node_that_is_to_retires_what_is_no_longer_declared() {
     let new = declare(&["b", "d"], true);
     sleep(SECOND).await;
     assert_eq!(definitions(&world.store).await, ["b", "c", "d"]);
-    for node in [old, polite, new] {
-        node.stop().await.unwrap();
-    }
+    stop_all([old, polite, new]).await;
 }
 
 #[test]

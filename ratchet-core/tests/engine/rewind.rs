@@ -13,7 +13,7 @@ use ratchet_core::{CancelReason, JobState, Name, NodeId};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::kit::{Started, World};
+use crate::kit::{Started, World, stop_all};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// The default interval of heartbeats, and the time in which a body's claim is asked about.
@@ -240,8 +240,6 @@ async fn a_rewind_buries_no_node_and_counts_no_crash() {
         for id in ids {
             assert_eq!(world.ended(id).await.crash_count, 0, "{lag} s ago");
         }
-        for node in nodes {
-            node.stop().await.unwrap();
-        }
+        stop_all(nodes).await;
     }
 }

@@ -10,7 +10,7 @@ use ratchet_core::memory::{Fault, ManualClock};
 use ratchet_core::{CancelReason, JobState, MemoryStore, StoreErrorKind, time};
 use tokio::time::sleep;
 
-use crate::kit::{Started, World};
+use crate::kit::{Started, World, stop_all};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -203,9 +203,7 @@ async fn an_outage_of_the_database_costs_no_job_a_crash() {
             (JobState::Succeeded, 1, 0)
         );
     }
-    for node in nodes {
-        node.stop().await.unwrap();
-    }
+    stop_all(nodes).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -399,6 +397,10 @@ impl ClusterCoordinator for Hanging {
 
     fn subscribe(&self) -> WakeupStream {
         WakeupStream::never()
+    }
+
+    fn reaches_all_nodes(&self) -> bool {
+        true
     }
 }
 

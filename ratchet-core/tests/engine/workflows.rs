@@ -16,7 +16,7 @@ use ratchet_core::{
 };
 use tokio::time::{sleep, timeout};
 
-use crate::kit::{Scripted, Scripts, Started, World};
+use crate::kit::{Scripted, Scripts, Started, World, stop_all};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -164,9 +164,7 @@ async fn a_batch_of_many_nodes_calls_back_once() {
     ];
     assert_eq!(counts, [300, 270, 30, 0]);
     assert_eq!((stands.percent(), stands.ended_at.is_some()), (100, true));
-    for node in nodes {
-        node.stop().await.unwrap();
-    }
+    stop_all(nodes).await;
     assert_eq!(
         (calls.load(Ordering::SeqCst), alarms.load(Ordering::SeqCst)),
         (1, 1)

@@ -232,6 +232,10 @@ impl ClusterCoordinator for Hanging {
     fn subscribe(&self) -> WakeupStream {
         WakeupStream::never()
     }
+
+    fn reaches_all_nodes(&self) -> bool {
+        true
+    }
 }
 
 pub(crate) async fn wakeups_are_sent_received_and_lost(metrics: &Metrics) {
@@ -310,6 +314,10 @@ impl ClusterCoordinator for Broken {
 
     fn subscribe(&self) -> WakeupStream {
         panic!("planned panic of a transport")
+    }
+
+    fn reaches_all_nodes(&self) -> bool {
+        true
     }
 }
 

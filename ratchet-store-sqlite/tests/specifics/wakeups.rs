@@ -41,6 +41,15 @@ async fn jobs_of_another_process_wake_up_who_listens() {
 }
 
 #[tokio::test]
+async fn only_the_wakeups_of_a_store_in_memory_reach_all_nodes() {
+    let place = Place::new();
+    let file = place.open().await.coordinator().unwrap();
+    assert!(!file.reaches_all_nodes());
+    let memory = SqliteStore::connect("sqlite::memory:").await.unwrap();
+    assert!(memory.coordinator().unwrap().reaches_all_nodes());
+}
+
+#[tokio::test]
 async fn own_jobs_that_are_to_wake_no_node_wake_none() {
     let place = Place::new();
     let (store, other) = (place.open().await, place.open().await);

@@ -12,8 +12,10 @@ impl NodeBuilder {
     ///
     /// The leader of the maintenance role looks for due jobs every `max`, on behalf of all nodes.
     /// An idle node that has heard of it in the last 5 s polls only every 15 times `max`. So a job
-    /// whose wakeup is lost waits for up to twice `max`, and up to 5 s longer if the leader died. A
-    /// leader whose `max` is longer than 2 s does not spare the others their polls.
+    /// whose wakeup is lost waits for up to twice `max`, and up to 5 s longer if the leader died.
+    /// While the looks are slow, the leader rests after each for 20 times as long as it took, up to
+    /// 2 minutes; then the job waits for a poll. A leader whose `max` is longer than 2 s does not
+    /// spare the others their polls.
     pub fn poll_interval(mut self, min: Duration, max: Duration) -> Self {
         self.config.poll_min = min;
         self.config.poll_max = max;

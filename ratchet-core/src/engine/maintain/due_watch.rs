@@ -3,18 +3,19 @@
 //! Only the leader of the maintenance role does it: every `poll_interval.max`, and sooner when a
 //! job comes due. For each route with due jobs it wakes one node, as a client does that enqueues
 //! one. Jobs that are still due after that need more nodes, or cannot be claimed now: all nodes are
-//! woken at the second, fourth, eighth and sixteenth look, and at every sixteenth after that.
+//! woken at the second, fourth, eighth and sixteenth look, and at every sixteenth after that. Where
+//! wakeups do not reach all nodes, each look wakes those that they reach.
 //!
-//! Every [`BEACON`] it tells all nodes that it looks. A poller that hears it polls less often.
-//! While the looks fail, or are further apart than that, it sends no beacon, so that every node
-//! polls.
+//! Every [`BEACON`] it tells all nodes that it looks. A poller that hears it polls less often. The
+//! leader sends none while its looks fail, nor if its `poll_interval.max` is longer than that: then
+//! every node polls. It does send them while it rests after a look that took long. Otherwise a slow
+//! database would get more polls for being slow.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::rest;
 use crate::client::{Client, RetryDelays};
@@ -65,20 +66,22 @@ async fn watch(run: &DueWatchHandles, leadership: &Leadership) {
     let mut looks = Looks::default();
     let mut next_beacon = time::monotonic();
     loop {
-        let began = time::monotonic();
-        let wait = match look(run, &mut looks).await {
+        let (wait, is_looking) = match look(run, &mut looks).await {
             Ok(wait) => {
                 backoff.reset();
-                let is_next = wait <= BEACON && began >= next_beacon;
-                if is_next && leadership.is_leader() {
-                    run.client.send(Wakeup::beacon(run.source)).await;
-                    next_beacon = began + BEACON;
-                }
-                wait
+                (wait, run.common.config.poll_max <= BEACON)
             }
-            Err(error) => backoff.failed(&error, run.common.random()),
+            Err(error) => (backoff.failed(&error, run.common.random()), false),
         };
-        tokio::time::sleep(wait).await;
+        let next_look = time::monotonic() + wait;
+        while is_looking && next_beacon < next_look {
+            sleep_until(next_beacon).await;
+            if leadership.is_leader() {
+                run.client.send(Wakeup::beacon(run.source)).await;
+            }
+            next_beacon = time::monotonic() + BEACON;
+        }
+        sleep_until(next_look).await;
     }
 }
 
@@ -102,10 +105,7 @@ async fn look(run: &DueWatchHandles, looks: &mut Looks) -> Result<Duration> {
         .map_or(within, |left| left + Duration::from_millis(1));
     routes.retain(|due| due.due_in.is_zero());
     let due = looks.count(routes.into_iter().map(|due| due.route));
-    let wakeups = due
-        .iter()
-        .map(|(route, all)| run.client.wake_for_route(route, *all));
-    join_all(wakeups).await;
+    run.client.wake_for_routes(due).await;
     Ok(wait.clamp(config.poll_min, config.poll_max).max(rest))
 }
 
@@ -133,8 +133,8 @@ impl Looks {
 pub(crate) struct Beacons(Option<Instant>);
 
 impl Beacons {
-    /// How long a beacon counts: long enough that the next may be lost.
-    const FRESH: Duration = BEACON.saturating_mul(5).checked_div(2).expect("2 is not 0");
+    /// How long a beacon counts: two and a half times [`BEACON`], so that the next may be lost.
+    const FRESH: Duration = Duration::from_secs(5);
 
     /// Notes that a beacon was heard.
     pub(crate) fn heard(&mut self) {

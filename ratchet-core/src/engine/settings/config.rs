@@ -30,7 +30,8 @@ pub(crate) struct Config {
     pub(crate) aging: Aging,
     /// The first delay after a poll that found less than asked for. 100 ms.
     pub(crate) poll_min: Duration,
-    /// The longest delay between polls of an idle node. 1 s: what a lost wakeup costs.
+    /// The longest delay between two polls of an idle node, and between two looks of the leader. A
+    /// lost wakeup costs up to two of them. 1 s.
     pub(crate) poll_max: Duration,
     /// 5 s: three of them are the default patience of the others.
     pub(crate) heartbeat_interval: Duration,

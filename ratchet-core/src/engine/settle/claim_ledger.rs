@@ -167,12 +167,10 @@ impl ClaimLedger {
             };
             *absences < ABSENCES
         });
-        unreceived.retain(|token, _| {
-            listed.contains(token) && !held.contains(token) && !settled.contains(token)
-        });
         let is_unreceived = |token: &&ClaimToken| {
             !held.contains(*token) && !given_up.contains_key(*token) && !settled.contains(*token)
         };
+        unreceived.retain(|token, _| listed.contains(token) && is_unreceived(&token));
         unheld.retain(|token, _| listed.contains(token) && is_unreceived(&token));
         for token in listed.iter().filter(is_unreceived) {
             unreceived.entry(*token).or_insert(*next_call);
@@ -244,6 +242,17 @@ mod tests {
         second.deliver([late]);
         assert_eq!(undelivered(&ledger, &[early, late]), [early]);
         assert!(!ledger.awaits_calls());
+    }
+
+    #[test]
+    fn a_claim_that_was_received_after_its_list_and_given_up_is_not_undelivered() {
+        let ledger = ClaimLedger::default();
+        let stalled = token();
+        let call = ledger.begin_call();
+        assert_eq!(undelivered(&ledger, &[stalled]), []);
+        call.deliver([stalled]);
+        ledger.give_up(stalled);
+        assert_eq!(undelivered(&ledger, &[stalled]), []);
     }
 
     #[test]
