@@ -124,8 +124,8 @@ pub trait Run<D: Dialect>: Send {
     fn execute(&mut self, query: D::Query) -> impl Future<Output = Result<u64>> + Send;
 }
 
-/// A leased connection. If the lease is dropped in the middle of a statement or transaction, or the
-/// connection is lost, it is closed and never used again. Dropping a call midway is safe.
+/// A leased connection. The connection is closed and never used again if the lease is dropped in
+/// the middle of a statement or transaction, or if it is lost. Dropping a call midway is safe.
 pub trait Lease<D: Dialect>: Run<D> + Sized + 'static {
     /// Runs `pause_queue`, `set_permits` or `enqueue_jobs` and returns how many rows it changed:
     /// the driver's count, or the statement's first column if it has several parts.

@@ -37,7 +37,7 @@ pub enum Loss {
     Told,
     /// The session is read-only, perhaps to its end. The call was rolled back.
     ReadOnly,
-    /// The connection was lost silently. The call may or may not have taken effect.
+    /// The connection was lost, and it is unknown whether the call took effect.
     Silent,
 }
 

@@ -40,8 +40,8 @@ pub(crate) fn held_too_long() -> Failure {
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Locks the jobs that no other transaction holds until this transaction ends, and returns
-    /// them.
+    /// Locks, until this transaction ends, the jobs that no other transaction has locked, and
+    /// returns them.
     pub(crate) async fn lock_free(
         &self,
         lease: &mut D::Lease,

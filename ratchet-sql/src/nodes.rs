@@ -174,7 +174,7 @@ fn bind_words<Q: Query>(query: Q, heartbeat: &Heartbeat) -> Q {
         .bind(&heartbeat.notes().unwrap_or_default())
 }
 
-/// Reads a node from a row of `nodes`, including its notes for operators.
+/// Reads a node from a row of `nodes`, including its notes.
 fn node_of(row: &impl Row) -> Inner<Option<NodeRecord>> {
     let mut node = row::node_record(row)?;
     if let Some(node) = &mut node {

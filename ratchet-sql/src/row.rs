@@ -269,7 +269,7 @@ pub(crate) fn node_record(row: &impl Row) -> Result<Option<NodeRecord>> {
     Ok(Some(record))
 }
 
-/// Adds the kinds and the notes for operators from a row of `nodes`.
+/// Adds the kinds and the notes from a row of `nodes`.
 pub(crate) fn add_words(row: &impl Row, node: &mut NodeRecord) -> Result<()> {
     // An unreadable value is dropped rather than the whole node.
     let kinds = text(row, 14, "kinds").ok().flatten();

@@ -6,9 +6,8 @@
 -- Rows never change and are never deleted, since every process caches them. '' means no capability
 -- or no permit. A new id is one more than the largest, so ids commit in order and the largest
 -- reveals new routes. A process that caches routes uses the id and the stamp of one route to prove
--- that it still
--- talks to the same database: after a restore or a failover, another route may have the id, but
--- never the stamp.
+-- that it still talks to the same database: after a restore or a failover, another route may have
+-- the id, but never the stamp.
 CREATE TABLE {schema}.routes (
     id         integer PRIMARY KEY,
     queue      text NOT NULL,
@@ -134,8 +133,8 @@ CREATE TABLE {schema}.paused_queues (
 );
 
 -- status: 0 joining, 1 active, 2 draining, 3 left, 4 dead.
--- kinds: the kinds that the node runs, one per line; NULL if it does not report them. totals: the
--- node's notes for operators, such as its totals since it was built, as JSON.
+-- kinds: the kinds that the node runs, one per line; NULL if it does not report them. totals: what
+-- else the node reports of itself, such as its totals and its pools, as one JSON text.
 CREATE TABLE {schema}.nodes (
     node       uuid NOT NULL PRIMARY KEY,
     label      text NOT NULL,

@@ -43,12 +43,11 @@ impl TransactionStore for PostgresStore {
     /// store's deadline and the jobs' stall timeouts. A body that adds jobs which wait for itself
     /// must not report anything before it commits, or it waits for itself.
     ///
-    /// The commit wakes up the nodes that poll the queues of jobs that are due at once, unless
-    /// wakeups are off ([`Builder::wakeups`](crate::Builder::wakeups)): PostgreSQL keeps one
-    /// notification for each such queue until then. Commits that notify run one at a time in the
-    /// whole server, which costs an application with many small transactions most of its rate.
-    /// Without `wake` ([`Client::with_wakes`](ratchet_core::Client::with_wakes)) there are no
-    /// notifications.
+    /// The commit sends `wakeups` for the new jobs that are due at once, unless wakeups are off
+    /// ([`Builder::wakeups`](crate::Builder::wakeups)): PostgreSQL keeps the notifications until
+    /// then. Commits that notify run one at a time in the whole server, which costs an application
+    /// with many small transactions most of its rate. With `Wakes::Never`
+    /// ([`Client::with_wakes`](ratchet_core::Client::with_wakes)) there are no notifications.
     ///
     /// # Errors
     /// - `Invalid`, after which the transaction can continue.

@@ -17,8 +17,8 @@ use crate::dialect::{Postgres, Query, Row};
 use crate::error::{Classified, classify};
 use crate::session::{Binding, Session, Slot};
 
-/// A leased connection. If the lease is dropped in the middle of a statement or transaction, or the
-/// connection is lost, it is closed and never used again.
+/// A leased connection. The connection is closed and never used again if the lease is dropped in
+/// the middle of a statement or transaction, or if it is lost.
 #[derive(Debug)]
 pub(crate) struct Lease {
     held: Held,

@@ -149,8 +149,8 @@ CREATE TABLE {schema}.paused_queues (
 );
 
 -- status: 0 joining, 1 active, 2 draining, 3 left, 4 dead.
--- kinds: those that the node runs, one a line; NULL if it does not say. totals: what it has done since it
--- was built, one JSON text.
+-- kinds: the kinds that the node runs, one per line; NULL if it does not report them. totals: what
+-- else the node reports of itself, such as its totals and its pools, as one JSON text.
 CREATE TABLE {schema}.nodes (
     node         binary(16) NOT NULL,
     label        nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,

@@ -106,8 +106,8 @@ LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
 -- The values come from ratchet_core::model::Settlement::effect. Only this statement knows whether
 -- cancellation was requested, so it repeats what that function does then: Cancelled (6, in the
 -- history 5), the same due time, no error and no result, and attempts counted as usual.
--- Skips ended jobs for whose end other jobs wait (flags: 4 in a lane, 16 has children, 32 in a
--- batch) unless $12 says that the caller follows their ends. With $12, waits for locked jobs as
+-- Skips jobs that would end and for whose end others wait (flags: 4 in a lane, 16 has children, 32
+-- in a batch), unless $12 says that the caller follows their ends. With $12, waits for locked jobs as
 -- long as the transaction allows; otherwise only briefly, so that one held job does not delay the
 -- others (held.rs). Primary keys; the caller sends the tokens in order of id, so that all calls
 -- lock in the same order.

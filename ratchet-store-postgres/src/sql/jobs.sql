@@ -248,7 +248,7 @@ SELECT job, error FROM unnest($1::uuid[], $2::text[]) AS failed (job, error)
 ON CONFLICT (job) DO UPDATE SET last_error = excluded.last_error
 
 -- name: lock_free
--- Locks those of these jobs that no other transaction has locked until the transaction ends, and
+-- Locks, until the transaction ends, those of these jobs that no other transaction has locked, and
 -- returns them. Primary key of jobs.
 SELECT job.id
 FROM unnest($1::uuid[]) AS wanted (id)

@@ -145,14 +145,7 @@ pub(crate) async fn a_job_that_goes_leaves_nothing_but_the_idempotency_key(schem
             }
             _ => assert_eq!(store.archive(&request).await.unwrap(), Guarded::Done(1)),
         }
-        for table in [
-            "jobs",
-            "job_data",
-            "job_notes",
-            "attempts",
-            "job_tags",
-            "unique_keys",
-        ] {
+        for table in ratchet_sql::JOB_TABLES {
             assert_eq!(count(&schema, table).await, 0, "{table}");
         }
     }

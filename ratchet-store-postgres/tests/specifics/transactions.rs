@@ -8,6 +8,7 @@ use ratchet_core::cluster::{JobWakeups, Wakeup, WakeupStream};
 use ratchet_core::model::Enqueued;
 use ratchet_core::store::{AppTransaction, Checked, Store, TransactionStore};
 use ratchet_core::{Ratchet, StoreErrorKind, Wakes};
+use ratchet_sql::JOB_TABLES;
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Row};
 
@@ -51,7 +52,7 @@ pub(crate) async fn a_rollback_leaves_neither_rows_nor_wakeups(schema: Arc<Schem
     for job in enqueued {
         assert!(!exists(&store, job.id()).await);
     }
-    for table in ["jobs", "job_data", "unique_keys", "idempotency_keys"] {
+    for table in JOB_TABLES.iter().chain(&["idempotency_keys"]) {
         let count = format!("SELECT count(*) FROM {{schema}}.{table}");
         let rows = schema.rows(&count).await.unwrap();
         assert_eq!(rows[0].get::<i64, _>(0), 0, "{table}");

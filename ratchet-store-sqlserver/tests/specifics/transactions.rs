@@ -8,6 +8,7 @@ use ratchet_core::StoreErrorKind;
 use ratchet_core::model::{Detail, Enqueued};
 use ratchet_core::store::{Checked, JobStore, Store};
 use ratchet_core::{BatchId, Condition, JobId, NewJob, Ratchet};
+use ratchet_sql::JOB_TABLES;
 use ratchet_store_sqlserver::SqlServerStore;
 
 use crate::open;
@@ -44,14 +45,8 @@ pub(crate) async fn a_rollback_leaves_no_rows(schema: Arc<Schema>) {
     for job in enqueued {
         assert!(!exists(&store, job.id()).await);
     }
-    for table in [
-        "jobs",
-        "job_data",
-        "unique_keys",
-        "idempotency_keys",
-        "lanes",
-        "notes",
-    ] {
+    let others = ["idempotency_keys", "lanes", "notes"];
+    for table in JOB_TABLES.iter().chain(&others) {
         let count = format!("SELECT COUNT(*) FROM {{schema}}.{table}");
         let rows = schema.rows(&count).await.unwrap();
         assert_eq!(rows[0].get::<i32, _>(0), Some(0), "{table}");
