@@ -24,7 +24,7 @@ use crate::model::{DueRoute, NodeRecord};
 /// # let node = NodeRecord::joined(&beat.profile(worker), from_millis(0));
 /// let due = |kind| -> Result<DueRoute, ratchet::InvalidInput> {
 ///     let route = Route::from_texts("default", kind, "", "")?;
-///     Ok(DueRoute::new(route, false, Duration::from_secs(60)))
+///     Ok(DueRoute::at(route, false, 0, 60_000))
 /// };
 /// let found = stranded(&[due("mail")?, due("resize")?], &[node]);
 /// assert_eq!(found, [due("resize")?]);
@@ -71,7 +71,7 @@ mod tests {
 
     fn due(kind: &str, capability: &str, paused: bool) -> DueRoute {
         let route = Route::from_texts("default", kind, capability, "").unwrap();
-        DueRoute::new(route, paused, Duration::from_secs(1))
+        DueRoute::at(route, paused, 0, 1_000)
     }
 
     #[test]

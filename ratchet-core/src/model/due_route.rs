@@ -19,26 +19,16 @@ pub struct DueRoute {
     pub route: Route,
     /// Whether its queue is paused, so that its jobs cannot be claimed.
     pub paused: bool,
-    /// For how long its longest-due pending job has been due, by the database's clock.
+    /// For how long its longest-due pending job has been due, by the database's clock; zero if
+    /// none is due yet.
     pub overdue: Duration,
     /// The time until its first pending job comes due; zero if one is due.
     pub due_in: Duration,
 }
 
 impl DueRoute {
-    /// Creates a route whose oldest due job has been due for this long.
-    #[must_use]
-    pub const fn new(route: Route, paused: bool, overdue: Duration) -> Self {
-        Self {
-            route,
-            paused,
-            overdue,
-            due_in: Duration::ZERO,
-        }
-    }
-
-    /// Creates a route whose first pending job is due at `run_at`, in milliseconds by a clock that
-    /// shows `now`.
+    /// Creates a route whose first pending job is due at `run_at`, by a clock that shows `now`;
+    /// both in milliseconds.
     #[must_use]
     pub fn at(route: Route, paused: bool, run_at: i64, now: i64) -> Self {
         Self {

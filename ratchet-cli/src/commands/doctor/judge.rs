@@ -362,9 +362,9 @@ mod tests {
         let severity = |seen: &Seen| judge(seen, tolerance)[0].severity;
         assert_eq!(severity(&seen), Severity::Warning);
         let route = || Route::from_texts("mail", "a", "", "").unwrap();
-        seen.due = vec![DueRoute::new(route(), true, SECOND)];
+        seen.due = vec![DueRoute::at(route(), true, 0, 1_000)];
         assert_eq!(severity(&seen), Severity::Warning);
-        seen.due.push(DueRoute::new(route(), false, SECOND));
+        seen.due.push(DueRoute::at(route(), false, 0, 1_000));
         assert_eq!(severity(&seen), Severity::Error);
     }
 
@@ -376,7 +376,7 @@ mod tests {
             node
         };
         let due = Route::from_texts("mail", "a", "", "").unwrap();
-        let due = [DueRoute::new(due, false, SECOND)];
+        let due = [DueRoute::at(due, false, 0, 1_000)];
         let now = from_millis(1_000_000);
         let stranded = |nodes: &[NodeRecord]| stranded_now(&due, nodes, now).len();
         assert_eq!(stranded(&[takes(3, "a"), takes(3, "b")]), 0);
@@ -441,7 +441,8 @@ mod tests {
     #[test]
     fn late_jobs_are_stranded_or_overdue_or_paused() {
         let route = |kind| Route::from_texts("mail", kind, "", "").unwrap();
-        let due = |kind, paused, seconds| DueRoute::new(route(kind), paused, seconds * SECOND);
+        let due =
+            |kind, paused, seconds: i64| DueRoute::at(route(kind), paused, 0, seconds * 1_000);
         let mut seen = seen(vec![node(3)]);
         seen.due = vec![due("a", false, 61), due("b", true, 61), due("c", false, 59)];
         assert_eq!(codes(&seen), ["overdue", "paused_queue"]);

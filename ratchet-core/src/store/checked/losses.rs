@@ -37,8 +37,8 @@ impl LossRepeats {
         self.repeated
     }
 
-    /// Counts a failed try; `is_repeatable` says whether it was lost in a way after which this call
-    /// may be repeated.
+    /// Counts a failed try, and allows another one or refuses it. `is_repeatable`: the connection
+    /// was lost, and the call may be made twice.
     ///
     /// # Errors
     /// The kind of error to return, if the call is not to be repeated.
