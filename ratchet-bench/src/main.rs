@@ -81,6 +81,9 @@ struct Options {
     /// Deal the jobs out to this many lanes (claim, drain); only the head of each is pending
     #[arg(long, default_value_t = 0)]
     lanes: usize,
+    /// The jobs belong to one batch, and one more job runs after it (drain)
+    #[arg(long)]
+    in_batch: bool,
     /// Make a database on the server for this run, and drop it at the end (PostgreSQL,
     /// SQL Server, MongoDB)
     #[arg(long)]

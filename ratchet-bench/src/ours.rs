@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use ratchet::store_api::model::ClaimRequest;
 use ratchet::{
-    Client, Job, NewJob, Node, NodeId, NoopCoordinator, Outcome as Ending, Priority, Ratchet,
-    Settlement, SharedStore,
+    BatchCondition, BatchId, Client, Job, NewJob, Node, NodeId, NoopCoordinator, Outcome as Ending,
+    Priority, Ratchet, Settlement, SharedStore,
 };
 use ratchet_bench::figures::Outcome;
 use ratchet_bench::load::{Clock, Enqueue, Ledger, Nothing, enqueue_at, wait_for};
@@ -166,14 +166,26 @@ impl Nodes {
 
 async fn drain(store: SharedStore, options: &Options) -> Result<Outcome> {
     let client = Ratchet::client(Arc::clone(&store));
-    load(&client, options.jobs, options.lanes, |_, job| job).await?;
-    let ledger = Ledger::new(options.jobs);
+    let mut jobs = options.jobs;
+    if options.in_batch {
+        let batch = BatchId::new();
+        client.open_batch(batch).await?;
+        load(&client, jobs, options.lanes, |_, job| job.in_batch(batch)).await?;
+        client.close_batch(batch).await?;
+        let callback = Nothing::number(jobs).into_job();
+        let callback = callback.after_batch(batch, BatchCondition::Ended);
+        client.enqueue(callback).await?;
+        jobs += 1;
+    } else {
+        load(&client, jobs, options.lanes, |_, job| job).await?;
+    }
+    let ledger = Ledger::new(jobs);
     let mut nodes = Nodes::build(stores(store, options).await?, options, &ledger).await?;
     let meter = Meter::start(&options.url).await?;
     nodes.start();
-    nodes.wait_for(options.jobs).await?;
+    nodes.wait_for(jobs).await?;
     let mut outcome = Outcome::default();
-    meter.stop(&mut outcome, options.jobs).await?;
+    meter.stop(&mut outcome, jobs).await?;
     nodes.stop(&mut outcome).await?;
     ledger.judge(&mut outcome);
     Ok(outcome)
