@@ -30,6 +30,20 @@ pub async fn connect(url: &str) -> Result<SharedStore, ConnectError> {
 }
 
 /// Why [`connect`] gave no store.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use ratchet::ConnectError;
+///
+/// match ratchet::connect("mysql://localhost/jobs").await {
+///     Err(ConnectError::UnknownScheme(scheme)) => assert_eq!(scheme, "mysql"),
+///     Err(ConnectError::MissingFeature { feature, .. }) => eprintln!("enable {feature}"),
+///     Err(ConnectError::Store(error)) if error.is_transient() => eprintln!("later: {error}"),
+///     Err(error) => eprintln!("{error}"),
+///     Ok(store) => println!("connected to {}", store.info().backend),
+/// }
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {

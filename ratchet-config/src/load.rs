@@ -44,6 +44,17 @@ impl<T> fmt::Debug for Entry<T> {
 }
 
 /// Reads a configuration; see [`Config::loader`].
+///
+/// ```
+/// use ratchet_config::Config;
+///
+/// let config = Config::loader()
+///     .text("ratchet.toml", "[store]\nurl = 'sqlite://jobs.db'\n")
+///     .set("store.url", "memory:", "--url")
+///     .load()?;
+/// assert_eq!(config.origin("store.url").to_string(), "--url");
+/// # Ok::<(), ratchet_config::ConfigError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing is read before load"]
 pub struct Loader {

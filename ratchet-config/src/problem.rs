@@ -6,6 +6,8 @@ use serde::Serialize;
 use crate::origin::Origin;
 
 /// One value that has to do with a problem.
+///
+/// See [`ConfigError`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Place {
@@ -42,6 +44,8 @@ impl fmt::Display for Place {
 }
 
 /// One thing that is wrong: the values that it comes from, and the rule they break.
+///
+/// See [`ConfigError`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Problem {
@@ -63,6 +67,21 @@ impl fmt::Display for Problem {
 }
 
 /// Why there is no configuration: everything that is wrong with it.
+///
+/// ```
+/// use ratchet_config::Config;
+///
+/// let loaded = Config::loader()
+///     .text("ratchet.toml", "[worker]\nconcurrency = 'many'\n")
+///     .load();
+/// if let Err(error) = &loaded {
+///     for problem in error.problems() {
+///         eprintln!("{problem}");
+///         assert_eq!(problem.places[0].key, "worker.concurrency");
+///     }
+/// }
+/// # assert!(loaded.is_err());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the configuration is refused\n{}", lines(problems))]
 pub struct ConfigError {

@@ -3,6 +3,12 @@
 use crate::value::Kind;
 
 /// One setting: what there is to know of it.
+///
+/// ```
+/// for key in ratchet_config::keys() {
+///     println!("{} or {}: default {:?}", key.path(), key.variable(), key.default);
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Key {

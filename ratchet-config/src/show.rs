@@ -12,6 +12,19 @@ use crate::section::{ANY, Key};
 use crate::value::DatabaseUrl;
 
 /// One setting in effect.
+///
+/// ```
+/// use ratchet_config::Config;
+///
+/// let config = Config::loader().text("ratchet.toml", "[worker]\nconcurrency = 8\n").load()?;
+/// for setting in config.settings() {
+///     println!("{} = {:?} ({})", setting.key, setting.value, setting.origin);
+/// }
+/// # let settings = config.settings();
+/// # let set = settings.iter().find(|setting| setting.key == "worker.concurrency");
+/// # assert_eq!(set.map(|setting| &*setting.origin), Some("ratchet.toml:2"));
+/// # Ok::<(), ratchet_config::ConfigError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Setting {

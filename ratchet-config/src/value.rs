@@ -228,6 +228,15 @@ pub(crate) fn retain<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Retain
 }
 
 /// The URL of a database. It is shown without its password, by `Debug` and `Display` too.
+///
+/// ```
+/// use ratchet_config::DatabaseUrl;
+///
+/// let url = DatabaseUrl::new("postgres://ratchet:secret@db/jobs");
+/// assert_eq!(url.scheme(), Some("postgres"));
+/// assert!(!url.to_string().contains("secret"));
+/// assert!(url.expose().contains("secret"));
+/// ```
 #[derive(Clone, PartialEq, Eq, serde::Deserialize)]
 pub struct DatabaseUrl(Secret<String>);
 

@@ -191,6 +191,19 @@ uuid_id!(Incarnation);
 /// The number alone is not enough. A database that fails over to a copy which lacks a claim gives
 /// that claim's number again, to another node or to the same one. So the token also has the node,
 /// and the time of the claim.
+///
+/// ```
+/// use ratchet::{Claim, NodeHook};
+///
+/// struct Lost;
+///
+/// impl NodeHook for Lost {
+///     fn job_lost(&self, claim: &Claim) {
+///         let token = claim.token;
+///         eprintln!("claim {} of job {} was lost to another node", token.seq, token.job);
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClaimToken {
     /// The claimed job.

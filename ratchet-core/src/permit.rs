@@ -15,6 +15,19 @@ use crate::route::Route;
 ///
 /// A store fills it from its present counts, which must not grow by others' doing until the claims
 /// that it admitted are made.
+///
+/// ```
+/// use ratchet::{Name, PermitInfo, Route};
+/// use ratchet_core::permit::Budget;
+///
+/// # fn main() -> Result<(), ratchet::InvalidInput> {
+/// let (max, held) = (3, 2);
+/// let mut budget = Budget::new([PermitInfo::new(Name::new("permit", "api")?, max, held)]);
+/// let route = Route::from_texts("mail", "send", "", "api")?;
+/// assert!(budget.take(&route));
+/// assert!(!budget.take(&route));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Budget(BTreeMap<Name, u64>);
 

@@ -136,6 +136,17 @@ impl Default for Aging {
 }
 
 /// A job's place in the claim order; the smallest is claimed first.
+///
+/// ```
+/// # use std::time::Duration;
+/// use ratchet::{Aging, JobId, Priority};
+/// use ratchet_core::priority::ClaimRank;
+///
+/// let (aging, now) = (Aging::every(Duration::from_secs(15)), 60_000);
+/// let waited = ClaimRank::new(Priority::Low, 0, JobId::new(), aging, now);
+/// let urgent = ClaimRank::new(Priority::High, now, JobId::new(), aging, now);
+/// assert!(waited < urgent, "four levels by waiting for 60 s");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClaimRank {
     effective: Reverse<i64>,

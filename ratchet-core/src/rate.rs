@@ -135,6 +135,20 @@ impl Rate {
 }
 
 /// The outcome of asking for a start.
+///
+/// ```
+/// # use std::time::Duration;
+/// use ratchet::{Rate, RateAnswer};
+/// use ratchet_core::rate::Taken;
+///
+/// let rate = Rate::new(1, Duration::from_secs(1));
+/// let now = 0;
+/// if let Taken::Granted { tat } = rate.take(None, now) {
+///     let next = rate.take(Some(tat), now);
+///     assert_eq!(next.answer(), RateAnswer::Wait(Duration::from_secs(1)));
+/// }
+/// # assert!(matches!(rate.take(None, now), Taken::Granted { .. }));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// It was granted.

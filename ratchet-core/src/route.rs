@@ -99,6 +99,18 @@ impl Route {
 }
 
 /// All names, or just some.
+///
+/// ```
+/// use ratchet::Name;
+/// use ratchet_core::route::Selection;
+///
+/// # fn main() -> Result<(), ratchet::InvalidInput> {
+/// let (mail, images) = (Name::new("queue", "mail")?, Name::new("queue", "images")?);
+/// let selection = Selection::Except(vec![images.clone()]);
+/// assert!(selection.contains(&mail));
+/// assert!(!selection.contains(&images));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Selection {

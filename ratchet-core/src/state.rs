@@ -251,6 +251,14 @@ pub enum Response {
 }
 
 /// A change that the table of [`JobState::transition`] does not have.
+///
+/// ```
+/// use ratchet::JobState;
+///
+/// let refused = JobState::Succeeded.transition(JobState::Pending);
+/// let text = refused.map_err(|illegal| illegal.to_string());
+/// assert_eq!(text, Err("a succeeded job cannot become pending".to_owned()));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {from} job cannot become {to}")]
 pub struct IllegalTransition {

@@ -12,6 +12,8 @@ use crate::time::{Timestamp, millis_between, to_millis};
 const SHORTEST: Duration = Duration::from_secs(3);
 
 /// How much is done, over all nodes, between the last two heartbeats of each.
+///
+/// See [`Meter`] for an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Throughput {

@@ -23,6 +23,27 @@ use crate::trace::TraceContext;
 
 /// The context of a running body: its job, the shared state, progress, cancellation. Cheap to
 /// clone.
+///
+/// ```
+/// use ratchet::{JobContext, JobResult};
+///
+/// async fn import(rows: Vec<String>, ctx: JobContext) -> JobResult<usize> {
+///     let done: usize = ctx.checkpoint()?.unwrap_or(0); // saved by an earlier attempt
+///     for (row, text) in rows.iter().enumerate().skip(done) {
+///         println!("attempt {} imports {text}", ctx.attempt());
+///         ctx.save_checkpoint(&(row + 1)).await?;
+///     }
+///     ctx.progress(100, "imported");
+///     Ok(rows.len())
+/// }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// # let job = ratchet::NewJob::new("import", &());
+/// # let test = ratchet::testing::TestContext::of_job(&job).checkpoint(&1);
+/// # let rows = vec!["Ada".to_owned(), "Bea".to_owned()];
+/// # assert_eq!(import(rows, test.context()).await.unwrap(), 2);
+/// # assert_eq!(test.saved_checkpoint(), Some(2));
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct JobContext {
     parts: Arc<ContextParts>,

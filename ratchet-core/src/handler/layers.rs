@@ -18,6 +18,21 @@ use crate::json::Json;
 
 /// A job whose body is about to run, on its way through the layers. It cannot be cloned: a body
 /// runs once for each claim, and repeating it is for the job's [`RetryPolicy`](crate::RetryPolicy).
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use ratchet::{MemoryStore, Ratchet};
+/// use ratchet::JobRequest;
+/// use tower::util::MapRequestLayer;
+///
+/// let log = MapRequestLayer::new(|request: JobRequest| {
+///     let context = request.context();
+///     println!("{} {} begins attempt {}", context.kind(), context.job_id(), context.attempt());
+///     request
+/// });
+/// let builder = Ratchet::builder(Arc::new(MemoryStore::new())).layer(log);
+/// # let _ = builder;
+/// ```
 pub struct JobRequest {
     context: JobContext,
     body: Body,
@@ -40,6 +55,22 @@ impl fmt::Debug for JobRequest {
 }
 
 /// A body that succeeded, on its way back.
+///
+/// [`new`](Self::new) shows a layer that responds in place of the body. This one reads results:
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use ratchet::{MemoryStore, Ratchet};
+/// use ratchet::{JobResponse, Json};
+/// use tower::util::MapResponseLayer;
+///
+/// let log = MapResponseLayer::new(|response: JobResponse| {
+///     println!("the job succeeded with {:?}", response.result().map(Json::as_str));
+///     response
+/// });
+/// let builder = Ratchet::builder(Arc::new(MemoryStore::new())).layer(log);
+/// # let _ = builder;
+/// ```
 #[derive(Clone, Debug)]
 pub struct JobResponse {
     result: Option<Json>,
@@ -117,6 +148,22 @@ impl JobResponse {
 /// A layer may return any other error instead, which is a failed attempt; or a `JobError` of its
 /// own, `JobError::snooze(…).into()`, which means what it says. One that wraps this error keeps its
 /// verdict.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use ratchet::{MemoryStore, Ratchet};
+/// use ratchet::{ServiceError, Verdict};
+/// use tower::util::MapErrLayer;
+///
+/// let log = MapErrLayer::new(|error: ServiceError| {
+///     if error.verdict() == Verdict::Retry {
+///         eprintln!("the attempt failed: {error}");
+///     }
+///     error
+/// });
+/// let builder = Ratchet::builder(Arc::new(MemoryStore::new())).layer(log);
+/// # let _ = builder;
+/// ```
 pub struct ServiceError(JobError);
 
 impl ServiceError {
@@ -175,6 +222,19 @@ impl StdError for ServiceError {}
 type Answer = BoxFuture<'static, Result<JobResponse, ServiceError>>;
 
 /// The service that a layer wraps: other layers, and at last the body.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use std::time::Duration;
+/// # use ratchet::{MemoryStore, Ratchet};
+/// use ratchet::JobService;
+/// use tower::layer::layer_fn;
+/// use tower::timeout::Timeout;
+///
+/// let timeout = layer_fn(|inside: JobService| Timeout::new(inside, Duration::from_secs(30)));
+/// let builder = Ratchet::builder(Arc::new(MemoryStore::new())).layer(timeout);
+/// # let _ = builder;
+/// ```
 pub struct JobService(Box<dyn Inside>);
 
 /// A service whose type is forgotten.
@@ -273,6 +333,21 @@ where
 /// A layer of tower that can go around the bodies of jobs: every `tower::Layer` that makes a
 /// service of [`JobRequest`] and [`JobResponse`] out of a [`JobService`], which can be cloned and
 /// sent. Its error can be any error.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use ratchet::{MemoryStore, Ratchet};
+/// use ratchet::JobLayer;
+/// use tower::limit::ConcurrencyLimitLayer;
+///
+/// /// Lets four bodies of the node run at once.
+/// fn four_at_once() -> impl JobLayer {
+///     ConcurrencyLimitLayer::new(4)
+/// }
+///
+/// let builder = Ratchet::builder(Arc::new(MemoryStore::new())).layer(four_at_once());
+/// # let _ = builder;
+/// ```
 pub trait JobLayer: Send + 'static {
     /// The layer around what is inside it.
     fn around(self, inside: JobService) -> JobService;

@@ -8,6 +8,22 @@ use crate::time::{self, Timestamp};
 
 /// A clock for tests of anything that depends on time. It stands still, or runs, and can be moved
 /// either way. Clones are the same clock.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use ratchet::{ManualClock, MemoryStore, NewJob, Ratchet};
+///
+/// let clock = ManualClock::new("2026-01-15T12:00:00Z".parse()?);
+/// let client = Ratchet::client(Arc::new(MemoryStore::with_clock(clock.clone())));
+/// client.enqueue(NewJob::new("remind", "Ada").delay(Duration::from_secs(60))).await?;
+///
+/// clock.advance(Duration::from_secs(90));
+/// let due = client.due_routes().await?;
+/// assert_eq!(due[0].overdue, Duration::from_secs(30));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<Inside>);
 

@@ -4,6 +4,24 @@ use std::time::Duration;
 use crate::error::{Result, StoreError, StoreErrorKind};
 
 /// A fault of one call of a [`MemoryStore`](super::MemoryStore).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
+/// # use std::sync::Arc;
+/// use ratchet::{MemoryStore, NewJob, Ratchet};
+/// use ratchet_core::memory::Fault;
+///
+/// let store = MemoryStore::new().with_faults(|operation| match operation {
+///     "enqueue" => Fault::ErrorAfterCommit,
+///     _ => Fault::None,
+/// });
+/// let client = Ratchet::client(Arc::new(store));
+/// let job = NewJob::new("greet", "Ada");
+/// let id = job.id();
+/// assert!(client.enqueue(job).await.is_err());
+/// assert!(client.job(id).await?.is_some());
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {

@@ -64,6 +64,20 @@ pub struct MemoryStore {
 }
 
 /// Everything that a [`MemoryStore`] had stored at one moment.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
+/// # use std::sync::Arc;
+/// use ratchet::{MemoryStore, NewJob, Ratchet};
+///
+/// let store = MemoryStore::new();
+/// let before = store.snapshot();
+/// let client = Ratchet::client(Arc::new(store.clone()));
+/// let id = client.enqueue(NewJob::new("greet", "Ada")).await?.id();
+/// store.rewind(&before);
+/// assert!(client.job(id).await?.is_none());
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Snapshot(Tables);
 

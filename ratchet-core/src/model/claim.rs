@@ -15,6 +15,19 @@ use crate::time::{Timestamp, to_millis};
 use crate::trace::TraceContext;
 
 /// A node's request for due jobs.
+///
+/// ```
+/// use ratchet::{Name, NodeId, Route};
+/// use ratchet_core::model::ClaimRequest;
+/// use ratchet_core::route::Selection;
+///
+/// # fn main() -> Result<(), ratchet::InvalidInput> {
+/// let mail = Selection::Only(vec![Name::new("queue", "mail")?]);
+/// let request = ClaimRequest::new(NodeId::new(), 10).queues(mail);
+/// assert!(Route::from_texts("mail", "welcome", "", "")?.matches(&request));
+/// assert!(!Route::from_texts("images", "resize", "", "")?.matches(&request));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClaimRequest {
@@ -114,6 +127,19 @@ impl ClaimRequest {
 }
 
 /// One claim, without payload and checkpoint.
+///
+/// ```
+/// use ratchet::{Claim, NodeHook};
+///
+/// struct Started;
+///
+/// impl NodeHook for Started {
+///     fn job_started(&self, claim: &Claim) {
+///         let attempt = claim.attempts + 1;
+///         println!("{} in {}, attempt {attempt}", claim.route.kind, claim.route.queue);
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Claim {

@@ -6,6 +6,15 @@ use std::collections::BTreeMap;
 use crate::state::JobState;
 
 /// A place in a lane.
+///
+/// ```
+/// use ratchet::JobState;
+/// use ratchet_core::model::LanePlace;
+///
+/// let (head, eighth) = (LanePlace::after(0), LanePlace::after(7));
+/// assert_eq!((head.seq, head.state), (1, JobState::Pending));
+/// assert_eq!((eighth.seq, eighth.state), (8, JobState::Blocked));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LanePlace {

@@ -10,6 +10,25 @@ use crate::state::JobState;
 use crate::time::duration_millis;
 
 /// Which claims to take back. All durations are measured on the database's clock.
+///
+/// ```
+/// use ratchet_core::model::{HeldClaim, Owner, ReclaimReason, ReclaimRequest};
+///
+/// let request = ReclaimRequest::new(); // a node is dead after 15 s
+/// let claim = HeldClaim {
+///     owner: Owner::Unknown { registry_since: None },
+///     claimed_at: Some(0),
+///     last_report: Some(0),
+/// #     timeout: None,
+/// #     stall_timeout: None,
+///     crash_count: Some(0),
+///     // …
+/// #     cancel_requested: false,
+/// };
+/// assert_eq!(request.judge(&claim, 10_000), None);
+/// let lost = request.judge(&claim, 20_000).map(|effect| effect.reason);
+/// assert_eq!(lost, Some(ReclaimReason::OwnerLost));
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReclaimRequest {
@@ -197,6 +216,8 @@ impl Default for ReclaimRequest {
 }
 
 /// A running job's claim, as [`ReclaimRequest::judge`] takes it. Times are milliseconds.
+///
+/// See [`ReclaimRequest`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct HeldClaim<'a> {
     /// Its holder.

@@ -12,6 +12,19 @@ use crate::state::JobState;
 use crate::time::whole_millis;
 
 /// How a claim ended.
+///
+/// ```
+/// use ratchet::Outcome;
+///
+/// fn in_words(outcome: &Outcome) -> String {
+///     match outcome {
+///         Outcome::Retry { delay, error } => format!("runs again in {delay:?}: {error}"),
+///         Outcome::Failed { error } => format!("is a dead letter: {error}"),
+///         other => format!("ended: {other:?}"),
+///     }
+/// }
+/// # assert_eq!(in_words(&Outcome::Released), "ended: Released");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -47,6 +60,20 @@ pub enum Outcome {
 }
 
 /// The end of one claim.
+///
+/// ```
+/// use ratchet::{Claim, NodeHook, Settlement};
+///
+/// struct Durations;
+///
+/// impl NodeHook for Durations {
+///     fn job_ended(&self, claim: &Claim, end: &Settlement) {
+///         if let Some(time) = end.ran_for {
+///             println!("{} ran for {time:?}: {:?}", claim.route.kind, end.outcome);
+///         }
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settlement {
@@ -199,6 +226,19 @@ pub enum NextRun {
 }
 
 /// The changes of a settlement; see [`Settlement::effect`].
+///
+/// ```
+/// # use std::time::Duration;
+/// use ratchet::{ClaimToken, JobId, JobState, Outcome, Settlement, Timestamp};
+/// use ratchet_core::model::NextRun;
+///
+/// let token = ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH);
+/// let delay = Duration::from_secs(60);
+/// let settlement = Settlement::new(token, Outcome::Snoozed { delay });
+/// let effect = settlement.effect(false);
+/// assert_eq!((effect.state, effect.next_run), (JobState::Pending, NextRun::In(delay)));
+/// assert_eq!(effect.attempts_added, 0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Effect<'a> {

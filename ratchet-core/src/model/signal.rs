@@ -11,6 +11,17 @@ use crate::state::JobState;
 use crate::time::Timestamp;
 
 /// The signal that a job waits for, and for how long.
+///
+/// ```
+/// use std::time::Duration;
+/// use ratchet::NewJob;
+///
+/// let job = NewJob::new("ship", &7).wait_for("paid:7", Duration::from_secs(3_600));
+/// if let Some(wait) = &job.spec().signal {
+///     println!("waits for the signal {} for up to {:?}", wait.key, wait.timeout);
+/// }
+/// # assert!(job.spec().signal.is_some());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SignalWait {
@@ -74,6 +85,17 @@ impl SignalRecord {
 }
 
 /// A signal that came.
+///
+/// ```
+/// # use ratchet::{BoxError, Client, JobId};
+/// # async fn example(client: &Client, job: JobId) -> Result<(), BoxError> {
+/// let signal = client.job(job).await?.and_then(|job| job.signal);
+/// if let Some(delivery) = signal.and_then(|signal| signal.delivered) {
+///     let approved: bool = delivery.payload.decode()?;
+///     println!("approved: {approved}, at {}", delivery.at);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Delivery {

@@ -169,6 +169,8 @@ macro_rules! accessor {
 }
 
 /// The store that a [`StoreLayer`] makes of another.
+///
+/// See [`StoreLayer`] for an example.
 #[derive(Clone, Debug)]
 pub struct Layered<L> {
     layer: L,

@@ -82,6 +82,21 @@ use crate::cluster::ClusterCoordinator;
 ///
 /// Powers that only some stores have are accessors that return an `Option`: what is missing cannot
 /// be called.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
+/// use ratchet::Store;
+///
+/// fn describe(store: &dyn Store) -> String {
+///     let permits = if store.permits().is_some() { "with" } else { "without" };
+///     format!("{} {permits} permits", store.info().backend)
+/// }
+///
+/// let store = ratchet::connect("memory:").await?;
+/// assert_eq!(describe(&*store), "memory with permits");
+/// store.close().await;
+/// # Ok(()) }
+/// ```
 pub trait Store: Debug + Send + Sync + 'static {
     /// Returns the backend's name and version, for logs and reports; nothing may depend on them.
     fn info(&self) -> StoreInfo;

@@ -5,6 +5,19 @@ use crate::time::millis_between;
 
 /// What a store keeps of a lock, and the rules that follow from it. Times are milliseconds on the
 /// database's clock.
+///
+/// ```
+/// use ratchet::{Acquired, Name};
+/// use ratchet_core::store::StoredLock;
+///
+/// # fn main() -> Result<(), ratchet::InvalidInput> {
+/// let (a, b) = (Name::new("owner", "a")?, Name::new("owner", "b")?);
+/// let mut lock = StoredLock::unused(a.clone());
+/// assert!(matches!(lock.acquire(&a, 1_000, 0), Acquired::Acquired { .. }));
+/// assert!(matches!(lock.acquire(&b, 1_000, 999), Acquired::Held(_)));
+/// assert!(matches!(lock.acquire(&b, 1_000, 1_000), Acquired::Acquired { .. }));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredLock {
     /// The owner of the present or last tenure.

@@ -54,6 +54,15 @@ pub struct RecurringToken {
 }
 
 /// Where a job comes from that a recurring definition made.
+///
+/// ```
+/// # use ratchet::{BoxError, Client, JobId};
+/// # async fn example(client: &Client, job: JobId) -> Result<(), BoxError> {
+/// if let Some(origin) = client.job(job).await?.and_then(|job| job.spec.recurring) {
+///     println!("the job of {} for the slot {:?}", origin.name, origin.slot);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecurringOrigin {
     /// The name of the definition.

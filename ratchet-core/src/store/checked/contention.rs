@@ -6,6 +6,18 @@ use crate::error::StoreErrorKind;
 ///
 /// A call is repeated after [`Contention`](StoreErrorKind::Contention), which has changed nothing.
 /// Other failures are the caller's to repeat.
+///
+/// ```
+/// # use std::time::Duration;
+/// use ratchet::StoreErrorKind::Contention;
+/// use ratchet_core::store::ContentionBackoff;
+///
+/// let (retries, patience) = (1, Duration::from_secs(1));
+/// let mut backoff = ContentionBackoff::new(retries, patience);
+/// let (elapsed, random) = (Duration::ZERO, 0.0);
+/// assert_eq!(backoff.failed(Contention, elapsed, random), Some(Duration::from_millis(2)));
+/// assert_eq!(backoff.failed(Contention, elapsed, random), None);
+/// ```
 #[derive(Debug)]
 pub struct ContentionBackoff {
     repeated: u32,

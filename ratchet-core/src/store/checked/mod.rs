@@ -94,6 +94,14 @@ impl Checked<dyn Store> {
 }
 
 /// How the [door](Checked) calls a store.
+///
+/// ```
+/// # use std::time::Duration;
+/// use ratchet_core::store::CallPolicy;
+///
+/// let policy = CallPolicy::within(Duration::from_secs(30)).retries(2);
+/// assert_eq!(policy.brief_patience(), Duration::from_secs(3));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallPolicy {
     /// How long a call may take, its repetitions included.
