@@ -5,10 +5,12 @@
 //! cargo run --release --example batch_import -- people.csv import.db
 //! ```
 //!
-//! Without a file it makes one of 5,000 rows, some of which are bad. A row needs a `name` and an
-//! `email`. If it is killed and started again with the same file and database, it goes on with the
-//! batch whose id it kept beside the database, and stores no row twice; without a database of its
-//! own it begins anew.
+//! Without a file, the program creates one with 5,000 rows, some of which are invalid. A row needs
+//! a `name` and an `email`.
+//!
+//! If the program is killed and started again with the same file and database, it continues the
+//! batch, whose id it keeps beside the database, and stores no row twice. Without a database
+//! argument it starts from the beginning.
 #![expect(clippy::print_stdout, reason = "it prints what happened")]
 
 use std::path::{Path, PathBuf};
@@ -23,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 /// How many jobs an enqueue stores.
 const CHUNK: usize = 500;
-/// This many refused rows are worth an alarm before the import has ended.
+/// How many refused rows trigger an alarm before the import has ended.
 const TOO_MANY: u64 = 20;
 
 /// Imports one row.
@@ -48,7 +50,7 @@ impl Job for Import {
     }
 }
 
-/// Says how the import went.
+/// Reports the result of the import.
 #[derive(Serialize, Deserialize)]
 struct Report {
     batch: String,
@@ -103,7 +105,7 @@ async fn main() -> anyhow::Result<()> {
         .build()?;
     let client = node.client().clone();
 
-    // The id is kept before anything has it, and until everything is done.
+    // The id is kept before any job uses it, and until everything is done.
     let kept = database.with_extension("batch");
     let batch = kept_id(&kept)?;
     client.open_batch(batch).await?;
@@ -155,7 +157,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The id of the batch that is under way, or a new one.
+/// Returns the id of the batch in progress, or a new one.
 fn kept_id(file: &Path) -> anyhow::Result<BatchId> {
     if let Ok(text) = std::fs::read_to_string(file) {
         return text
@@ -163,14 +165,14 @@ fn kept_id(file: &Path) -> anyhow::Result<BatchId> {
             .with_context(|| format!("{} holds no id", file.display()));
     }
     let batch = BatchId::new();
-    // Renamed, it is there whole or not at all.
+    // Renaming makes the file appear completely or not at all.
     let new = file.with_extension("batch-new");
     std::fs::write(&new, batch.to_string())?;
     std::fs::rename(&new, file)?;
     Ok(batch)
 }
 
-/// Enqueues a job for every row of the file, in chunks, and says how many there were.
+/// Enqueues a job for every row of the file, in chunks, and returns the number of rows.
 async fn stream(client: &Client, batch: BatchId, file: &Path) -> anyhow::Result<u64> {
     let mut reader = csv::Reader::from_path(file)
         .with_context(|| format!("{} cannot be read", file.display()))?;
@@ -190,7 +192,7 @@ async fn stream(client: &Client, batch: BatchId, file: &Path) -> anyhow::Result<
             name: text(name),
             email: text(email),
         };
-        // Read again after a crash, a row that is stored already is not stored twice.
+        // If the file is read again after a crash, the key prevents storing a row twice.
         let once = format!("{batch} {line}");
         chunk.push(import.into_job().in_batch(batch).idempotency_key(&once));
         rows += 1;
@@ -226,7 +228,7 @@ async fn until_ended(client: &Client, job: ratchet::JobId) -> anyhow::Result<()>
     Ok(())
 }
 
-/// A file with rows as people send them.
+/// Creates a file with rows, some of which are invalid.
 fn sample(folder: &Path) -> anyhow::Result<PathBuf> {
     let path = folder.join("people.csv");
     let mut writer = csv::Writer::from_path(&path)?;

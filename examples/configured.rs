@@ -1,11 +1,11 @@
-//! A node that is configured by `ratchet.toml` and by variables.
+//! A node that is configured by `ratchet.toml` and by environment variables.
 //!
 //! ```text
 //! RATCHET_STORE__URL=sqlite://jobs.db cargo run --example configured --features config
 //! RATCHET_CLUSTER__TTL=1s cargo run --example configured --features config   # is refused
 //! ```
 //!
-//! Without a configuration of its own it keeps its jobs in memory.
+//! Without a configuration, the node keeps its jobs in memory.
 #![expect(clippy::print_stdout, reason = "it prints what happened")]
 
 use std::sync::Arc;
@@ -53,7 +53,7 @@ async fn main() -> anyhow::Result<()> {
     let builder = Ratchet::builder(store)
         .register::<Greet>()
         .state(Arc::clone(&greeted));
-    // Last, so that what is configured wins over what the program says.
+    // This comes last, so that the configuration takes precedence over the program's values.
     let node = config.apply(builder).build();
     let node = node.map_err(|error| config.explain(&error))?;
 

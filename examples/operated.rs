@@ -1,12 +1,12 @@
-//! A node that can be looked after: probes, the cluster, jobs, metrics and the dashboard, on
-//! loopback.
+//! A node that an operator can observe and control: probes, the cluster, jobs, metrics and the
+//! dashboard, on loopback.
 //!
 //! ```sh
 //! cargo run --release --example operated --features prometheus
 //! ```
 //!
-//! Then open <http://127.0.0.1:7077/>. Everybody who reaches the port may look; who acts is asked
-//! for a name and a password, `operator` and `operator`.
+//! Then open <http://127.0.0.1:7077/>. Everyone who can reach the port may read. Actions require a
+//! name and a password: `operator` and `operator`.
 #![expect(clippy::print_stdout, reason = "it says where to look")]
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ use ratchet::http::{Access, Api, Authorizer, Denied, Parts, prometheus, same_sec
 use ratchet::{Job, JobContext, JobResult, Node, Ratchet};
 use serde::{Deserialize, Serialize};
 
-/// Sends mail, which fails now and then.
+/// Sends a mail, which occasionally fails.
 #[derive(Serialize, Deserialize)]
 struct Mail {
     to: u32,
@@ -34,11 +34,11 @@ impl Job for Mail {
     }
 }
 
-/// Everybody may look, and who knows the password may act. It stands here for all to read; a
-/// service would ask its sessions, or read its secret from a file.
+/// Allows everyone to read, and clients with the password to act. The password is in the source
+/// here; a service would check its sessions, or read its secret from a file.
 struct Password;
 
-/// `operator` and `operator`, as a browser sends them.
+/// The name `operator` and the password `operator`, as a browser sends them.
 const CREDENTIALS: &str = "Basic b3BlcmF0b3I6b3BlcmF0b3I=";
 
 #[async_trait::async_trait]
@@ -58,7 +58,7 @@ async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .init();
-    // Before the node runs.
+    // Metrics are installed before the node runs.
     let metrics = prometheus::install()?;
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite://{}", folder.path().join("operated.db").display());
@@ -76,7 +76,7 @@ async fn main() -> anyhow::Result<()> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:7077").await?;
     println!("http://{}/", listener.local_addr()?);
 
-    // The API answers until the node has left, so that `/ready` says that it drains.
+    // The API answers until the node has left, so that `/ready` reports the drain.
     let (left, leaves) = tokio::sync::oneshot::channel::<()>();
     let served = tokio::spawn(serve(listener, api, async { drop(leaves.await) }));
     let work = tokio::spawn(work(node.clone()));
@@ -86,7 +86,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(served.await??)
 }
 
-/// Makes something to look at.
+/// Enqueues jobs, so that there is something to see.
 async fn work(node: Node) -> anyhow::Result<()> {
     for to in 0.. {
         node.enqueue(Mail { to }.into_job()).await?;

@@ -29,7 +29,7 @@ impl Job for Greet {
     }
 }
 
-/// Fetches something that answers only after some tries.
+/// Fetches a page that answers only after a few attempts.
 #[derive(Serialize, Deserialize)]
 struct Fetch {
     url: String,
@@ -125,7 +125,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until no job waits or runs.
+/// Waits until no job is waiting or running.
 async fn all_ended(client: &Client) {
     loop {
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -1,5 +1,5 @@
-//! Recurring jobs: two nodes on one database, definitions in code and made at run time, each slot
-//! run once.
+//! Recurring jobs: two nodes on one database, definitions from code and from run time, and each
+//! slot run once.
 //!
 //! ```text
 //! cargo run --example recurring
@@ -63,14 +63,15 @@ fn report(name: &str) -> ratchet::NewJob {
     Report { name }.into_job()
 }
 
-/// A node with a store of its own, as another process would have. All declare the same.
+/// Returns a node with a separate store, as another process would have. All nodes declare the same
+/// definitions.
 async fn node(url: &str, ran: &Ran) -> Result<Node> {
     let node = Ratchet::builder(ratchet::connect(url).await?)
         .register::<Report>()
         .state(ran.clone())
-        // At three in the morning, Berlin time, also on the days on which the clock skips or
-        // repeats an hour. After an outage of some days, the reports of up to a week are made up
-        // for.
+        // This runs at three in the morning, Berlin time, including days on which the clock skips
+        // or repeats an hour. After an outage of several days, the reports of up to a week are made
+        // up for.
         .recurring(
             Recurring::cron("0 3 * * *")
                 .zone("Europe/Berlin")
@@ -78,7 +79,7 @@ async fn node(url: &str, ran: &Ran) -> Result<Node> {
                 .job(report("nightly"))
                 .named("nightly"),
         )
-        // Every second; if a report takes longer, slots are skipped.
+        // This runs every second; slots are skipped while a report takes longer.
         .recurring(
             Recurring::every(SECOND)
                 .overlap(Overlap::Skip)
@@ -107,7 +108,7 @@ async fn main() -> Result<()> {
     println!("Two nodes take turns:");
     wait_for(&ran, "ticker", 3).await?;
 
-    // Definitions can be made, changed and taken away from anywhere, at run time.
+    // Any process can create, change and delete definitions at run time.
     let operator = Ratchet::client(ratchet::connect(&url).await?).recurring();
     println!("\nWhat is defined:");
     for record in operator.list(None, 100).await?.definitions {
@@ -168,7 +169,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Waits until this many reports of a name were written.
+/// Waits until this many reports with a name were written.
 async fn wait_for(ran: &Ran, report: &str, count: usize) -> Result<()> {
     let written = async {
         while ran.of(report).len() < count {

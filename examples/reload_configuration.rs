@@ -1,8 +1,8 @@
-//! Configuration that every node reloads when it changes.
+//! A configuration that every node reloads when it changes.
 //!
-//! The configuration is a file here, and would be a table or a bucket elsewhere. The program that
-//! changes it bumps its version afterwards; every node watches the version and reads again. Losing
-//! a wakeup costs a second.
+//! The configuration is a file here; it could also be in a table or a bucket. The program that
+//! changes it then bumps its version. Every node watches the version and reads the file again.
+//! Losing a wakeup costs a second.
 //!
 //! ```text
 //! cargo run --example reload_configuration
@@ -17,12 +17,12 @@ use anyhow::{Context, Result, ensure};
 use ratchet::{Client, Ratchet};
 use tokio::sync::watch;
 
-/// Reads the configuration again and again, and gives it to the rest of the program.
+/// Reads the configuration whenever its version changes, and passes it to the rest of the program.
 async fn follow(client: Client, file: &Path, current: watch::Sender<String>) -> Result<()> {
     let mut versions = client.watch("greeting")?;
     loop {
         let version = versions.changed().await;
-        // After the version, so that a change between the two is seen as another version.
+        // The file is read after the version, so a later change is seen as another version.
         let text = tokio::fs::read_to_string(file).await?;
         println!("version {version}: {text}");
         current.send_replace(text);
@@ -44,7 +44,7 @@ async fn main() -> Result<()> {
 
     let mut nodes = Vec::new();
     for _ in 0..3 {
-        // Each with a store of its own, as separate processes would have.
+        // Each client has a separate store, as separate processes would have.
         let client = Ratchet::client(ratchet::connect(&url).await?);
         let (sender, receiver) = watch::channel(String::new());
         let file = file.clone();

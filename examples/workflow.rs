@@ -1,5 +1,4 @@
-//! A workflow: a diamond with a branch for failure, run twice, once with a photo that cannot be
-//! read.
+//! A workflow: a diamond with a branch for failure, run twice. The second photo cannot be read.
 //!
 //! ```sh
 //! cargo run --example workflow
@@ -12,7 +11,7 @@ use ratchet::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Looks at a photo and says how many pixels it has.
+/// Inspects a photo and returns how many pixels it has.
 #[derive(Serialize, Deserialize)]
 struct Inspect {
     photo: String,
@@ -30,7 +29,7 @@ impl Job for Inspect {
     }
 }
 
-/// Makes a smaller copy and says how many pixels it has.
+/// Makes a smaller copy and returns how many pixels it has.
 #[derive(Serialize, Deserialize)]
 struct Shrink {
     by: u64,
@@ -48,7 +47,7 @@ impl Job for Shrink {
     }
 }
 
-/// Puts all copies on the page.
+/// Publishes all copies on the page.
 #[derive(Serialize, Deserialize)]
 struct Publish;
 
@@ -65,7 +64,7 @@ impl Job for Publish {
     }
 }
 
-/// Tells the photographer.
+/// Notifies the photographer of a failure.
 #[derive(Serialize, Deserialize)]
 struct Complain;
 
@@ -81,7 +80,7 @@ impl Job for Complain {
     }
 }
 
-/// Removes what was uploaded, whatever became of it.
+/// Removes the uploaded photo, whether or not the workflow succeeded.
 #[derive(Serialize, Deserialize)]
 struct CleanUp;
 
@@ -94,7 +93,7 @@ impl Job for CleanUp {
     }
 }
 
-/// The steps for one photo, and the last of them.
+/// Returns the workflow for one photo, and the id of its last step.
 fn steps(photo: &str) -> (Workflow, JobId) {
     let flow = Workflow::new();
     let photo = photo.to_owned();
@@ -141,7 +140,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until no job waits or runs.
+/// Waits until no job is waiting or running.
 async fn all_ended(client: &Client) {
     loop {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;

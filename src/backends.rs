@@ -1,7 +1,7 @@
-//! The table of backends: the URLs of each, its Cargo feature, and how it is opened.
+//! The table of backends: the URLs of each, its Cargo feature, and how to open it.
 //!
-//! A new backend is one line of `backends!`, its feature, and its module in `lib.rs`, which has the
-//! builder from a configuration and the form of a migration script.
+//! A new backend needs one line of `backends!`, its feature, and its module in `lib.rs`. The module
+//! creates the backend's builder from a configuration, and formats a migration script.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use ratchet_core::{MemoryStore, SharedStore, StoreError};
 
 use crate::connect::ConnectError;
 
-/// The future of a call on a backend.
+/// The future returned by a call on a backend.
 pub(crate) type Opening<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// One backend.
+/// A backend, whether or not it is compiled in.
 pub(crate) struct Backend {
-    /// The schemes of its URLs. Messages name the first.
+    /// The schemes of the backend's URLs. Messages name the first.
     schemes: &'static [&'static str],
-    /// The feature that compiles it in. `None` for the backend that is always there.
+    /// The feature that compiles the backend in, or `None` if it is always compiled in.
     feature: Option<&'static str>,
-    /// `None` without the feature.
+    /// How to open the backend, or `None` without its feature.
     driver: Option<Driver>,
 }
 
-/// How a backend that is compiled in is opened.
+/// The functions that open a backend that is compiled in.
 #[derive(Clone, Copy)]
 pub(crate) struct Driver {
     pub(crate) connect: fn(&str) -> Opening<'_, SharedStore>,
@@ -32,7 +32,7 @@ pub(crate) struct Driver {
     pub(crate) configured: config::Configure,
 }
 
-/// Makes the table, and opens each backend through its own builder.
+/// Generates the table, and opens each backend through its own builder.
 macro_rules! backends {
     ($($feature:literal: $module:ident::$store:ident, $schemes:expr;)+) => {
         pub(crate) const BACKENDS: &[Backend] = &[
@@ -98,7 +98,7 @@ fn memory() -> SharedStore {
     Arc::new(Checked::new(MemoryStore::new()))
 }
 
-/// Finds the driver for a URL.
+/// Returns the driver for a URL.
 ///
 /// # Errors
 /// [`ConnectError::UnknownScheme`], [`ConnectError::MissingFeature`].
@@ -114,14 +114,14 @@ pub(crate) fn driver(url: &str) -> Result<Driver, ConnectError> {
     })
 }
 
-/// Lists every scheme, for messages.
+/// Returns a list of every scheme, for messages.
 pub(crate) fn schemes() -> String {
     let schemes = BACKENDS.iter().flat_map(|backend| backend.schemes);
     schemes.copied().collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the text before the first colon if that can be a scheme. A connection string of another
-/// form may hold a password, so no message may show it.
+/// Returns the text before the first colon if that can be a scheme. The text of a connection string
+/// in another form may contain a password, so no message may show it.
 fn scheme(url: &str) -> &str {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     match url.split_once(':') {
@@ -130,7 +130,7 @@ fn scheme(url: &str) -> &str {
     }
 }
 
-/// What a configuration does with a backend.
+/// Connecting to a backend with a configuration.
 #[cfg(feature = "config")]
 pub(crate) mod config {
     use ratchet_config::StoreConfig;
@@ -140,10 +140,10 @@ pub(crate) mod config {
     pub(crate) use crate::configured::Migration;
     use crate::connect::ConnectError;
 
-    /// Makes the builder of a backend with the settings of a configuration.
+    /// Creates the builder of a backend with the settings of a configuration.
     pub(crate) type Configure = fn(&StoreConfig) -> Result<Box<dyn Configured>, ConnectError>;
 
-    /// A builder of any backend, with its settings.
+    /// The builder of some backend, with its settings.
     pub(crate) trait Configured: Send {
         fn check(&self) -> Result<(), StoreError>;
         fn connect(self: Box<Self>) -> Opening<'static, SharedStore>;
@@ -173,7 +173,7 @@ pub(crate) mod config {
     }
 }
 
-/// The configuration crate has a table of its own, since it depends on no store.
+/// Compares this table with that of the configuration crate, which depends on no store.
 #[cfg(all(test, feature = "config"))]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! Connects to the database of a configuration, with its settings.
 //!
-//! The builder of one backend, for programs that add something to it, is in the module of the
-//! backend: `ratchet::postgres::configured`.
+//! Programs that change something on the builder of one backend find the function that creates it
+//! in that backend's module: `ratchet::postgres::configured`.
 
 use ratchet_config::{Config, ConfigError, StoreConfig};
 use ratchet_core::{InvalidInput, SharedStore, StoreError};
@@ -20,7 +20,7 @@ macro_rules! set {
     };
 }
 
-/// A step of Ratchet's schema, as the tools of the database take it.
+/// A step of Ratchet's schema, as a script for the database's command-line tool.
 ///
 /// ```
 /// use ratchet::config::Config;
@@ -38,15 +38,15 @@ macro_rules! set {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Migration {
-    /// Its number. The first step is 1.
+    /// The number of the step. The first step is 1.
     pub version: u32,
-    /// Its name.
+    /// The name of the step.
     pub name: String,
     /// The input that the tool needs before the first script, so that it stops at an error instead
     /// of committing what follows.
     pub prelude: &'static str,
-    /// The input for `sqlite3`, `psql`, `sqlcmd` or `mongosh`: one transaction, where the database
-    /// has transactions.
+    /// The input for `sqlite3`, `psql`, `sqlcmd` or `mongosh`. It is one transaction, if the
+    /// database has transactions.
     pub script: String,
 }
 
@@ -65,8 +65,8 @@ pub struct Migration {
 /// ```
 ///
 /// # Errors
-/// [`ConnectError::NoUrl`] if the configuration has none; [`ConnectError::Setting`], with the key,
-/// if the backend refuses a setting; otherwise as for [`connect`](crate::connect).
+/// [`ConnectError::NoUrl`] if the configuration has no URL; [`ConnectError::Setting`], with the
+/// key, if the backend refuses a setting; otherwise as for [`connect`](crate::connect).
 ///
 /// # Cancel safety
 /// As for [`connect`](crate::connect).
@@ -75,31 +75,31 @@ pub async fn connect_configured(config: &StoreConfig) -> Result<SharedStore, Con
     store.map_err(|error| explained(config, error))
 }
 
-/// Lists every step, in order: together they make the schema in an empty database. Does not
-/// connect.
+/// Returns every step of the schema, in order: together they create it in an empty database. Does
+/// not connect.
 ///
 /// # Errors
-/// [`ConnectError::NoUrl`], or an error about the settings.
+/// [`ConnectError::NoUrl`], or an error about a setting.
 pub fn migrations(config: &StoreConfig) -> Result<Vec<Migration>, ConnectError> {
     Ok(builder(config)?.migrations())
 }
 
-/// Lists the steps that connecting with `store.migrate` would apply to this database, in order.
+/// Returns the steps that connecting with `store.migrate` would apply to this database, in order.
 /// Changes nothing.
 ///
 /// # Errors
 /// As for [`connect_configured`].
 ///
 /// # Cancel safety
-/// Nothing is changed.
+/// Dropping the future has no effect, since nothing is changed.
 pub async fn pending_migrations(config: &StoreConfig) -> Result<Vec<Migration>, ConnectError> {
     let pending = builder(config)?.pending_migrations().await;
     pending.map_err(|error| explained(config, error))
 }
 
-/// Checks the settings of the store by the rules of its backend, as far as that can be done without
-/// the database. Everything else was checked when the configuration was loaded. Without a URL there
-/// is nothing to check.
+/// Checks the settings of the store by the rules of its backend, as far as possible without the
+/// database. Everything else was checked when the configuration was loaded. If there is no URL,
+/// nothing is checked.
 ///
 /// ```
 /// use ratchet::config::Config;
@@ -118,7 +118,7 @@ pub async fn pending_migrations(config: &StoreConfig) -> Result<Vec<Migration>, 
 /// ```
 ///
 /// # Errors
-/// [`ConfigError`] with everything that is wrong, and also if the backend is not compiled in.
+/// [`ConfigError`] with every problem, and also if the backend is not compiled in.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
     let mut refused: Vec<(String, String)> = Vec::new();
     for (key, store) in config.store_alone() {
@@ -130,7 +130,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
             },
             Some(other) => other.to_string(),
         };
-        // A problem with the URL shows with every other setting too.
+        // A problem with the URL is reported again with every other setting.
         if !refused.iter().any(|(_, told)| *told == rule) {
             refused.push((key, rule));
         }
@@ -155,7 +155,7 @@ pub(crate) fn url(config: &StoreConfig) -> Result<&str, ConnectError> {
     Ok(url.expose())
 }
 
-/// Adds the key of the setting that a backend refuses.
+/// Adds the key of the refused setting to an error, if there is one.
 fn explained(config: &StoreConfig, error: StoreError) -> ConnectError {
     let field = error.invalid_input().map(InvalidInput::field);
     match field.and_then(|field| config.key_of(field)) {

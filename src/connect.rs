@@ -2,7 +2,7 @@ use ratchet_core::{SharedStore, StoreError};
 
 use crate::backends::{driver, schemes};
 
-/// Connects to the database that the URL names; its scheme chooses the backend.
+/// Connects to the database at the URL, whose scheme chooses the backend.
 ///
 /// | scheme | backend | feature |
 /// |---|---|---|
@@ -10,7 +10,7 @@ use crate::backends::{driver, schemes};
 /// | `postgres://user@host/database` | PostgreSQL, one schema, any number of hosts | `postgres` |
 /// | `sqlserver://user:password@host/database`, `mssql://…` | SQL Server, one schema, any number of hosts | `sqlserver` |
 /// | `mongodb://host/database`, `mongodb+srv://…` | MongoDB, one database, any number of hosts | `mongo` |
-/// | `memory:` | the in-memory store: nothing is durable, for tests | always there |
+/// | `memory:` | the in-memory store: nothing is durable, for tests | always enabled |
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::ConnectError> {
@@ -20,16 +20,17 @@ use crate::backends::{driver, schemes};
 /// ```
 ///
 /// # Errors
-/// [`ConnectError::UnknownScheme`], [`ConnectError::MissingFeature`] if the program was built
-/// without the backend, or what the backend says.
+/// [`ConnectError::UnknownScheme`]; [`ConnectError::MissingFeature`] if the program was built
+/// without the backend; otherwise the backend's error.
 ///
 /// # Cancel safety
-/// Dropped, the connection is given up; a migration that had begun has taken full effect or none.
+/// If the future is dropped, the connection is abandoned. A migration that had begun has either
+/// taken full effect or none.
 pub async fn connect(url: &str) -> Result<SharedStore, ConnectError> {
     Ok((driver(url)?.connect)(url).await?)
 }
 
-/// Why [`connect`] gave no store.
+/// The error of [`connect`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -61,7 +62,7 @@ pub enum ConnectError {
         /// The feature to enable.
         feature: &'static str,
     },
-    /// The configuration names no database.
+    /// The configuration has no URL.
     #[cfg(feature = "config")]
     #[error("store.url is not set, nor is store.url_file")]
     NoUrl,
@@ -69,9 +70,9 @@ pub enum ConnectError {
     #[cfg(feature = "config")]
     #[error("{key}: {source}")]
     Setting {
-        /// The key, as `store.max_connections`.
+        /// The key, such as `store.max_connections`.
         key: String,
-        /// What the backend says.
+        /// The backend's error.
         source: StoreError,
     },
     /// The backend could not connect.

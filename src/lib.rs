@@ -28,9 +28,9 @@
 //!
 //! A process that only enqueues needs no node: [`Client::new`] takes the store.
 //!
-//! # What to look for where
+//! # Where to start
 //!
-//! | task | begin with |
+//! | task | start with |
 //! |---|---|
 //! | define a job, report its progress, cancel it | [`Job`], [`JobContext`], [`JobError`] |
 //! | enqueue: delay, priority, unique key, tags | [`NewJob`], [`Client::enqueue`], [`Enqueued`] |
@@ -41,11 +41,11 @@
 //! | limit what runs at once, or per second | [`NodeBuilder::permits`], [`RateLimit`] |
 //! | do something on one node only | [`NodeBuilder::daemon`], [`NodeBuilder::active_passive`], [`Leader`] |
 //! | find, retry, cancel and delete jobs | [`Client`], [`JobFilter`], [`JobAction`], [`JobRecord`] |
-//! | hear of every attempt | [`NodeHook`], [`metrics`] |
+//! | be notified of every attempt | [`NodeHook`], [`metrics`] |
 //! | test your own jobs | `testing`, [`MemoryStore`], [`ManualClock`] |
 //!
-//! Errors of the database are a [`StoreError`], whose [`kind`](StoreError::kind) says whether
-//! trying again helps; bad input is an [`InvalidInput`], which names the field.
+//! An error of the database is a [`StoreError`], whose [`kind`](StoreError::kind) says whether
+//! trying again helps. Invalid input is an [`InvalidInput`], which names the field.
 //!
 //! # Features
 //!
@@ -54,14 +54,14 @@
 //! | `sqlite` (default), `postgres`, `mongo`, `sqlserver` | a backend: a scheme for [`connect`] and a module with its builder |
 //! | `macros` (default) | the attribute [`job`](macro@job) |
 //! | `cron` (default) | cron expressions and time zones |
-//! | `sysinfo` (default) | processor and memory of each node |
+//! | `sysinfo` (default) | processor and memory use of each node |
 //! | `config` | settings from a file and the environment |
 //! | `http` | probes, an HTTP API and the dashboard |
 //! | `prometheus` | `http`, with `GET /metrics` |
-//! | `otel` | spans of OpenTelemetry |
-//! | `tower` | layers of tower around the bodies of jobs |
-//! | `testing` | help for tests of your own jobs |
-//! | `store-api` | what stores and coordinators of your own are written with |
+//! | `otel` | OpenTelemetry spans |
+//! | `tower` | tower layers around the bodies of jobs |
+//! | `testing` | helpers for tests of your own jobs |
+//! | `store-api` | what you need to write your own store or coordinator |
 //!
 //! The guide, in the folder `docs/guide` of the repository, explains each topic with examples that
 //! run.
@@ -98,19 +98,22 @@ pub use ratchet_core::{
 #[cfg(feature = "tower")]
 #[doc(inline)]
 pub use ratchet_core::{JobLayer, JobRequest, JobResponse, JobService, ServiceError};
-/// Turns an `async fn` into a job type: for jobs whose body is all there is to say.
+/// Turns an `async fn` into a job type. Use it for jobs that need nothing but a kind and a body.
 ///
-/// The arguments are the fields of the payload, in a struct with the name of the function in
-/// `CamelCase` that derives `Debug`, `Clone`, `Serialize` and `Deserialize`. A reference is shared
-/// state of the node; a node without that state does not build. Take state as a parameter:
-/// `ctx.state` of any other type panics. `&JobContext`, or a `JobContext`, is the context. The
-/// function stays what it was, for tests to call.
+/// The macro generates a struct with the name of the function in `CamelCase`, which derives
+/// `Debug`, `Clone`, `Serialize` and `Deserialize`. The arguments become the fields of this
+/// payload.
 ///
-/// The struct has the visibility and the documentation of the function, and its fields are public;
-/// attributes of arguments, documentation or `#[serde(default)]`, go to the fields. Without
-/// arguments it is built as `Welcome {}`.
+/// A parameter that is a reference is shared state of the node; a node without that state fails to
+/// build. Take state only as a parameter: `ctx.state` of any other type panics. A parameter of the
+/// type `&JobContext` or `JobContext` is the context. The function itself is unchanged, so tests
+/// can call it.
 ///
-/// Where a job has more to say, such as defaults, a lane or older names, implement [`Job`].
+/// The struct has the visibility and the documentation of the function, and its fields are public.
+/// Attributes of arguments, such as documentation or `#[serde(default)]`, move to the fields. A
+/// struct without arguments is created as `Welcome {}`.
+///
+/// Implement [`Job`] for a job that needs more, such as defaults, a lane or older names.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -170,7 +173,7 @@ pub use ratchet_core::{
     store::Changed,
 };
 
-// Nodes: what runs jobs.
+// Nodes, which run jobs.
 #[doc(inline)]
 pub use ratchet_core::{
     Aging, BuildError, DaemonContext, DaemonResult, Fence, Node, NodeBuilder, NodeId, NodeStats,
@@ -180,7 +183,7 @@ pub use ratchet_core::{
     shutdown_signal,
 };
 
-// Hooks: what a node tells the application of its jobs.
+// Hooks, by which a node notifies the application about its jobs.
 #[doc(inline)]
 pub use ratchet_core::{
     ClaimToken, NodeHook, Route,
@@ -203,7 +206,7 @@ pub use ratchet_core::{
     schedule::ZoneData,
 };
 
-// The cluster: nodes, leaders, locks, and what is wrong with the database.
+// The cluster: nodes, leaders, locks, and problems with the database.
 #[doc(inline)]
 pub use ratchet_core::{
     DueRoute, Leader,
@@ -224,7 +227,7 @@ pub use ratchet_core::testing;
 #[doc(inline)]
 pub use ratchet_core::{limits, metrics};
 
-/// What the code that [`job`](macro@job) makes refers to.
+/// The items to which the code generated by [`job`](macro@job) refers.
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub mod macro_support {
@@ -232,7 +235,7 @@ pub mod macro_support {
 
     /// The type of a `JobResult`'s value.
     pub trait Returned {
-        /// The value.
+        /// The type of the value.
         type Output;
     }
 

@@ -8,18 +8,18 @@ use {
     ratchet_config::StoreConfig,
 };
 
-/// Makes MongoDB's builder with the settings of a configuration.
+/// Returns a MongoDB builder with the settings of a configuration.
 ///
 /// # Errors
-/// [`ConnectError::NoUrl`].
+/// [`ConnectError::NoUrl`] if the configuration has no URL.
 #[cfg(feature = "config")]
 pub fn configured(config: &StoreConfig) -> Result<Builder, ConnectError> {
     let builder = MongoStore::builder(configured::url(config)?);
     Ok(with_settings(builder, config))
 }
 
-/// Makes MongoDB's builder with the settings of a configuration, for a database of the
-/// application's own client. The configuration needs no URL then.
+/// Returns a MongoDB builder with the settings of a configuration, for a database of the
+/// application's own client. The configuration then needs no URL.
 ///
 /// ```no_run
 /// use ratchet::mongo::mongodb::Database;
@@ -45,7 +45,7 @@ fn with_settings(builder: Builder, config: &StoreConfig) -> Builder {
     builder
 }
 
-/// Returns a step as the tool of the database takes it.
+/// Returns a step in the form that the database's tool reads.
 #[cfg(feature = "config")]
 pub(crate) fn step(migration: Migration) -> configured::Migration {
     let (version, name, script) = (migration.version, migration.name, migration.script);

@@ -8,18 +8,18 @@ use {
     ratchet_config::StoreConfig,
 };
 
-/// Makes PostgreSQL's builder with the settings of a configuration.
+/// Returns a PostgreSQL builder with the settings of a configuration.
 ///
 /// # Errors
-/// [`ConnectError::NoUrl`].
+/// [`ConnectError::NoUrl`] if the configuration has no URL.
 #[cfg(feature = "config")]
 pub fn configured(config: &StoreConfig) -> Result<Builder, ConnectError> {
     let builder = PostgresStore::builder(configured::url(config)?);
     Ok(with_settings(builder, config))
 }
 
-/// Makes PostgreSQL's builder with the settings of a configuration, for a pool of the application's
-/// own. The configuration needs no URL then, and has no `max_connections`.
+/// Returns a PostgreSQL builder with the settings of a configuration, for the application's own
+/// pool. The configuration then needs no URL, and must not set `max_connections`.
 ///
 /// ```no_run
 /// use ratchet::postgres::sqlx::PgPool;
@@ -48,7 +48,7 @@ fn with_settings(builder: Builder, config: &StoreConfig) -> Builder {
     }
 }
 
-/// Returns a step as the tool of the database takes it.
+/// Returns a step in the form that the database's tool reads.
 #[cfg(feature = "config")]
 pub(crate) fn step(migration: Migration) -> configured::Migration {
     let (version, name, sql) = (migration.version, migration.name, migration.sql);

@@ -1,11 +1,12 @@
 //! Ratchet on SQLite.
 //!
-//! [`Client::enqueue_in`](crate::Client::enqueue_in) takes a transaction of [`rusqlite`], on a
-//! connection of the application to the same file, also where the store is a
-//! [`SharedStore`](crate::SharedStore); one of sqlx does not compile. In a task that may move
-//! between threads a transaction of rusqlite cannot be held across an `await`: open it, enqueue and
-//! commit inside `tokio::task::spawn_blocking`, where [`SqliteStore::enqueue_in_blocking`] returns
-//! the answers and no future.
+//! [`Client::enqueue_in`](crate::Client::enqueue_in) takes a transaction of [`rusqlite`], on one of
+//! the application's connections to the same file. This also works if the store is a
+//! [`SharedStore`](crate::SharedStore). A transaction of sqlx does not compile.
+//!
+//! A task that may move between threads cannot hold a rusqlite transaction across an `await`: open
+//! the transaction, enqueue and commit inside `tokio::task::spawn_blocking`. There,
+//! [`SqliteStore::enqueue_in_blocking`] returns the answers directly, not a future.
 
 pub use ratchet_store_sqlite::*;
 
@@ -15,7 +16,7 @@ use {
     ratchet_config::StoreConfig,
 };
 
-/// Makes SQLite's builder with the settings of a configuration.
+/// Returns a SQLite builder with the settings of a configuration.
 ///
 /// # Errors
 /// [`ConnectError::NoUrl`].
@@ -32,7 +33,7 @@ pub fn configured(config: &StoreConfig) -> Result<Builder, ConnectError> {
     })
 }
 
-/// Returns a step as the tool of the database takes it.
+/// Returns a step in the form that the database's tool reads.
 #[cfg(feature = "config")]
 pub(crate) fn step(migration: Migration) -> configured::Migration {
     let (version, name, sql) = (migration.version, migration.name, migration.sql);

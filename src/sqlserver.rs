@@ -8,10 +8,10 @@ use {
     ratchet_config::StoreConfig,
 };
 
-/// Makes SQL Server's builder with the settings of a configuration.
+/// Returns a SQL Server builder with the settings of a configuration.
 ///
 /// # Errors
-/// [`ConnectError::NoUrl`].
+/// [`ConnectError::NoUrl`] if the configuration has no URL.
 #[cfg(feature = "config")]
 pub fn configured(config: &StoreConfig) -> Result<Builder, ConnectError> {
     use ratchet_config::Encryption as Level;
@@ -38,7 +38,7 @@ pub fn configured(config: &StoreConfig) -> Result<Builder, ConnectError> {
     })
 }
 
-/// Returns a step as the tool of the database takes it.
+/// Returns a step in the form that the database's tool reads.
 #[cfg(feature = "config")]
 pub(crate) fn step(migration: Migration) -> configured::Migration {
     let (version, name, sql) = (migration.version, migration.name, migration.sql);

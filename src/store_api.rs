@@ -1,11 +1,11 @@
-//! What authors of stores and coordinators implement and use.
+//! The items that authors of stores and coordinators implement and use.
 //!
 //! A store implements [`Store`](store::Store) and the traits it bundles; [`store`] documents the
 //! contract clause by clause, and [`memory`] is its executable specification. The requests and
 //! answers of the traits are in [`model`]. The pure rules that every store applies are in
 //! [`claiming`], [`links`], [`permit`], [`priority`], [`rate`], [`route`] and [`state`]. A
 //! transport of wakeups implements [`ClusterCoordinator`](cluster::ClusterCoordinator). The crate
-//! `ratchet-conformance` proves either.
+//! `ratchet-conformance` tests stores and coordinators.
 //!
 //! ```
 //! use ratchet::store_api::cluster::{ClusterCoordinator, Wakeup, WakeupStream};

@@ -1,5 +1,5 @@
-//! Claimers that contend for the head of one queue, without an engine that would wait where a claim
-//! came back empty.
+//! Claimers that contend for the head of one queue, without an engine, which would wait after an
+//! empty claim.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 /// Jobs per claim.
 const CLAIM: usize = 50;
 
-/// What the claimers do together.
+/// The shared counters of the claimers.
 #[derive(Default)]
 struct Tally {
     jobs: usize,
@@ -58,7 +58,8 @@ async fn claim(store: SharedStore, tally: Arc<Tally>) -> Result<()> {
         tally.claims.fetch_add(1, Ordering::Relaxed);
         let before = tally.claimed.fetch_add(claimed.len(), Ordering::Relaxed);
         if claimed.is_empty() {
-            // In vain only if there was something left, whatever others have taken by now.
+            // The claim counts as empty in vain only if jobs were left before it, whatever others
+            // have taken since.
             let in_vain = before + tally.on_their_way < tally.jobs;
             tally.empty.fetch_add(in_vain.into(), Ordering::Relaxed);
             continue;

@@ -1,5 +1,5 @@
-//! Dashboards that watch a node while it is measured: the API that the node then has, and a process
-//! that does what a hundred browsers would.
+//! Dashboards that watch a node while it is measured: the HTTP API of that node, and a process that
+//! makes the requests of many browsers.
 
 use std::env;
 use std::net::SocketAddr;
@@ -17,17 +17,17 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-/// What the overview page reads when it is opened, and again after `AGAIN`.
+/// The page that an overview reads when it opens, and again after each `AGAIN`.
 const READ: &str = "/api/overview";
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// What the watching process says when every dashboard hears live updates.
+/// The line that the watching process prints when every dashboard receives live updates.
 const OPEN: &str = "open";
 
-/// Dashboards on a node. Closed by [`close`](Self::close), killed when dropped.
+/// The dashboards on a node. [`close`](Self::close) closes them; a drop kills their process.
 pub(crate) struct Dashboards {
     process: Child,
-    /// The process ends when this is closed.
+    /// The process ends when this pipe is closed.
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
     shutdown: oneshot::Sender<()>,
@@ -35,9 +35,10 @@ pub(crate) struct Dashboards {
 }
 
 impl Dashboards {
-    /// Serves the API of the node on loopback and waits until this many dashboards are open on it.
+    /// Serves the HTTP API of the node on loopback, and waits until this many dashboards are open
+    /// on it.
     pub(crate) async fn open(node: &Node, count: usize) -> Result<Self> {
-        // All of them are one client, which may have three quarters of the places at most.
+        // All dashboards count as one client, which may use at most three quarters of the limit.
         let limits = Limits::default()
             .event_clients(2 * count)
             .connections(4 * count);
@@ -68,7 +69,7 @@ impl Dashboards {
         })
     }
 
-    /// Closes them. Returns how many live updates each got at least.
+    /// Closes the dashboards. Returns the least number of live updates that any of them received.
     pub(crate) async fn close(mut self) -> Result<usize> {
         drop(self.input);
         let least = self.output.next_line().await?;
@@ -80,7 +81,7 @@ impl Dashboards {
     }
 }
 
-/// Where dashboards are opened, and how many.
+/// The address at which dashboards open, and their number.
 #[derive(Args)]
 pub(crate) struct Watch {
     #[arg(long)]
@@ -89,8 +90,8 @@ pub(crate) struct Watch {
     dashboards: usize,
 }
 
-/// Opens dashboards, says so, and watches until the input ends; then says how many live updates the
-/// one that got the fewest got.
+/// Opens dashboards, prints `OPEN`, and watches until the input ends. Then prints the least number
+/// of live updates that any dashboard received.
 pub(crate) async fn watch(options: &Watch) -> Result<()> {
     let (close, closed) = watch::channel(false);
     let open = (0..options.dashboards).map(|_| Dashboard::open(options.address));
@@ -117,7 +118,7 @@ struct Dashboard {
 }
 
 impl Dashboard {
-    /// Reads what the page shows first, and listens.
+    /// Reads the page once and subscribes to live updates.
     async fn open(address: SocketAddr) -> Result<Self> {
         read_page(address).await?;
         let mut updates = TcpStream::connect(address).await?;
@@ -126,7 +127,7 @@ impl Dashboard {
         Ok(Self { address, updates })
     }
 
-    /// Returns how many live updates came before it was closed.
+    /// Returns how many live updates the dashboard received until it was closed.
     async fn watch(mut self, mut closed: watch::Receiver<bool>) -> Result<usize> {
         let mut events = 0;
         let mut again = tokio::time::interval(AGAIN);
@@ -156,7 +157,7 @@ async fn ask(stream: &mut TcpStream, path: &str, connection: &str) -> Result<()>
     Ok(stream.write_all(request.as_bytes()).await?)
 }
 
-/// Waits for more of the stream. Returns how many live updates begin in it.
+/// Reads more of the stream. Returns how many live updates begin in it.
 async fn count_events(stream: &mut TcpStream) -> Result<usize> {
     let mut buffer = vec![0; 16_384];
     loop {

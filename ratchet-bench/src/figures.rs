@@ -4,46 +4,46 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The result of a run of `ratchet-bench`, which prints it as one line of JSON. Percentiles are
-/// milliseconds; a figure that a scenario does not measure is 0.
+/// The result of a run of `ratchet-bench`, which prints it as one line of JSON. Percentiles are in
+/// milliseconds. A figure that a scenario does not measure is 0 or absent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Outcome {
     /// The library that was measured, or the floor.
     pub peer: String,
-    /// The scenario.
+    /// The name of the scenario.
     pub scenario: String,
-    /// The scheme of the URL.
+    /// The scheme of the database's URL.
     pub backend: String,
     /// The number of jobs.
     pub jobs: usize,
-    /// The time they took.
+    /// How many seconds the jobs took.
     pub seconds: f64,
-    /// Their rate.
+    /// Jobs per second.
     pub jobs_per_s: f64,
-    /// Half of the latencies are at most this.
+    /// The median latency.
     pub p50_ms: f64,
-    /// 95 % of the latencies are at most this.
+    /// The 95th percentile of the latencies.
     pub p95_ms: f64,
-    /// 99 % of the latencies are at most this.
+    /// The 99th percentile of the latencies.
     pub p99_ms: f64,
     /// The largest latency.
     pub max_ms: f64,
-    /// Jobs that did not run.
+    /// How many jobs did not run.
     pub missing: usize,
-    /// Jobs that ran more than once.
+    /// How many jobs ran more than once.
     pub duplicates: usize,
-    /// Claims.
+    /// How many claims were made.
     pub claims: u64,
-    /// Claims that came back empty though jobs were left, if the scenario counts them.
+    /// How many claims returned nothing although jobs were left, if the scenario counts these.
     pub empty_claims: Option<u64>,
-    /// Calls of the store.
+    /// How many calls of the store were made.
     pub store_calls: u64,
     /// The least number of live updates that a dashboard received, if any were open.
     pub events_per_dashboard: Option<usize>,
-    /// The write-ahead log, if the server counts it.
+    /// Bytes of the write-ahead log per job, if the server counts them.
     pub wal_bytes_per_job: Option<f64>,
-    /// The statements, if the server counts them.
+    /// Statements per job, if the server counts them.
     pub statements_per_job: Option<f64>,
 }
 
@@ -55,27 +55,28 @@ impl Outcome {
         self.jobs_per_s = per_second(jobs, took).round();
     }
 
-    /// Sets the percentiles. Without any latency they stay 0.
+    /// Sets the percentiles and the maximum. They stay 0 if there are no latencies.
     pub fn percentiles(&mut self, latencies: Vec<Duration>) {
         let millis = percentiles(latencies).unwrap_or_default();
         [self.p50_ms, self.p95_ms, self.p99_ms, self.max_ms] = millis;
     }
 }
 
-/// Returns the rate of `jobs` in this time.
+/// Returns how many jobs per second `jobs` in this time are.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
 pub fn per_second(jobs: usize, took: Duration) -> f64 {
     jobs as f64 / took.as_secs_f64().max(f64::EPSILON)
 }
 
-/// Returns the 50th, 95th and 99th percentile and the maximum, in milliseconds to the microsecond.
-/// `None` without any latency.
+/// Returns the 50th, 95th and 99th percentile and the maximum, in milliseconds, rounded to the
+/// microsecond. Returns `None` if there are no latencies.
 #[must_use]
 pub fn percentiles(mut latencies: Vec<Duration>) -> Option<[f64; 4]> {
     latencies.sort_unstable();
     let last = latencies.len().checked_sub(1)?;
-    // The nearest rank: the smallest latency that this percentage of all do not exceed.
+    // The nearest rank: the smallest latency that at least this percentage of all latencies do not
+    // exceed.
     let at = |percent: usize| {
         let rank = (latencies.len() * percent).div_ceil(100);
         let latency = latencies[rank.saturating_sub(1).min(last)];
@@ -84,7 +85,7 @@ pub fn percentiles(mut latencies: Vec<Duration>) -> Option<[f64; 4]> {
     Some([50, 95, 99, 100].map(at))
 }
 
-/// Returns the median. `None` without any value.
+/// Returns the median, or `None` if there are no values.
 #[must_use]
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);

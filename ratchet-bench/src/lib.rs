@@ -1,8 +1,8 @@
-//! Load and figures: what `ratchet-bench`, `ratchet bench` and `cargo xtask bench` share.
+//! Load and figures that `ratchet-bench`, `ratchet bench` and `cargo xtask bench` share.
 //!
-//! [`figures`] has the result of a run, percentiles and medians, and depends on nothing of Ratchet.
-//! [`load`] (feature `load`) enqueues jobs that do nothing, waits for them, and notes when each
-//! began.
+//! [`figures`] has the result of a run, percentiles and medians, and depends on no crate of
+//! Ratchet. [`load`] (feature `load`) enqueues jobs that do nothing, waits for them, and records
+//! when each of them began.
 
 pub mod figures;
 #[cfg(feature = "load")]

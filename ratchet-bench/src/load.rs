@@ -1,4 +1,4 @@
-//! Jobs that do nothing, and the clocks around them.
+//! Jobs that do nothing, and the measurement of their times.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use tokio::time::Instant;
 
 use crate::figures::Outcome;
 
-/// The job that every peer runs: a number, 64 bytes of text, and nothing to do.
+/// The job that every measured program runs: a number and 64 bytes of text. Its body does nothing.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Nothing {
-    /// Its number in the [`Ledger`].
+    /// The job's number in the [`Ledger`].
     pub n: usize,
     text: String,
 }
 
 impl Nothing {
-    /// The job of this number.
+    /// Creates the job with this number.
     #[must_use]
     pub fn number(n: usize) -> Self {
         Self {
@@ -46,15 +46,15 @@ impl Job for Nothing {
     }
 }
 
-/// Which jobs ran, how often, and when. Jobs with higher numbers than it was made for are not
-/// noted.
+/// Records which jobs ran, how often, and when. Jobs whose numbers are not below the size of the
+/// ledger are ignored.
 #[derive(Debug)]
 pub struct Ledger {
     clock: Clock,
     jobs: Vec<Entry>,
 }
 
-/// Times are nanoseconds since the ledger was made, 0 for not yet.
+/// The times of a job, in nanoseconds since the ledger was created; 0 means not yet.
 #[derive(Debug, Default)]
 struct Entry {
     runs: AtomicU32,
@@ -63,7 +63,7 @@ struct Entry {
 }
 
 impl Ledger {
-    /// A ledger for the jobs from 0 to `jobs`.
+    /// Creates a ledger for the jobs from 0 to `jobs`, exclusive.
     #[must_use]
     pub fn new(jobs: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -72,14 +72,14 @@ impl Ledger {
         })
     }
 
-    /// The enqueue of job `n` returned.
+    /// Records that the enqueue of job `n` returned.
     pub fn sent(&self, n: usize) {
         if let Some(job) = self.jobs.get(n) {
             job.sent.store(self.clock.nanos(), Ordering::Relaxed);
         }
     }
 
-    /// The body of job `n` began.
+    /// Records that the body of job `n` began.
     pub fn began(&self, n: usize) {
         if let Some(job) = self.jobs.get(n) {
             job.began.store(self.clock.nanos(), Ordering::Relaxed);
@@ -87,8 +87,8 @@ impl Ledger {
         }
     }
 
-    /// Returns the times from the return of the enqueue to the start of the body. A body that began
-    /// before its enqueue returned waited 0.
+    /// Returns the time of each job from the return of its enqueue to the start of its body. It is
+    /// 0 if the body began before the enqueue returned.
     #[must_use]
     pub fn latencies(&self) -> Vec<Duration> {
         let read = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl Ledger {
     }
 }
 
-/// Time since a start.
+/// Measures the time since its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(Instant);
 
@@ -122,30 +122,30 @@ impl Clock {
         monotonic() - self.0
     }
 
-    /// At least 1.
+    /// Returns the nanoseconds since the start, at least 1.
     fn nanos(self) -> u64 {
         let nanos = self.elapsed().as_nanos();
         u64::try_from(nanos).unwrap_or(u64::MAX).max(1)
     }
 }
 
-/// How jobs are enqueued.
+/// How many jobs are enqueued, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Enqueue {
     /// The number of jobs.
     pub jobs: usize,
-    /// Jobs in one call.
+    /// How many jobs each call enqueues.
     pub batch: usize,
-    /// Calls at once.
+    /// How many calls run at the same time.
     pub producers: usize,
 }
 
 impl Enqueue {
-    /// Enqueues the jobs that `job` makes from their numbers. `done` hears the size of each batch
-    /// that is durable. Returns the time of each call.
+    /// Enqueues the jobs that `job` creates from their numbers. Calls `done` with the size of each
+    /// batch once that batch is durable. Returns the time that each call took.
     ///
     /// # Errors
-    /// The first failure of a call; the others are given up.
+    /// The first failed call; the other calls are dropped.
     ///
     /// # Panics
     /// If `job` or `done` panics.
@@ -185,11 +185,11 @@ impl Enqueue {
     }
 }
 
-/// Enqueues one job at each tick of `pace`, whether the calls before have returned or not, and
-/// notes in the ledger when they do.
+/// Enqueues one job at each tick of `pace`, whether or not the earlier calls have returned, and
+/// records in the ledger when each call returns.
 ///
 /// # Errors
-/// The first failure of a call; the others are given up.
+/// The first failed call; the other calls are dropped.
 ///
 /// # Panics
 /// If `job` or `done` panics.
@@ -223,7 +223,7 @@ pub async fn enqueue_at(
     ended
 }
 
-/// Waits for calls whose answers no longer matter: one that is dropped may still store its job.
+/// Waits for calls whose answers are no longer needed: a dropped call could still store its job.
 async fn all_ended(calls: &mut JoinSet<Result<(), StoreError>>) {
     while calls.join_next().await.is_some() {}
 }
@@ -238,12 +238,12 @@ fn joined<T>(ended: Result<T, tokio::task::JoinError>) -> T {
     }
 }
 
-/// No job ended for too long.
+/// The error of a wait during which no job ended for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// The jobs that have ended.
+    /// How many jobs have ended.
     pub finished: usize,
-    /// The jobs that should end.
+    /// How many jobs were expected to end.
     pub jobs: usize,
 }
 
@@ -255,7 +255,7 @@ impl fmt::Display for Stuck {
 
 impl std::error::Error for Stuck {}
 
-/// Waits until `jobs` jobs have ended, of which `finished` returns the number.
+/// Waits until `jobs` jobs have ended; `finished` returns how many have.
 ///
 /// # Errors
 /// An error of `finished`, or [`Stuck`] if no job ends for the time `longest`.

@@ -1,6 +1,7 @@
-//! Measures Ratchet, and next to it a hand-written loop without a library (the *floor*).
+//! Measures Ratchet, and for comparison a hand-written loop without a library (the *floor*).
 //!
-//! Prints one JSON line on stdout. Handlers do nothing, so what is seen is the cost of the queue.
+//! Prints one line of JSON to stdout. Handlers do nothing, so the figures show the cost of the
+//! queue.
 #![expect(clippy::print_stdout, reason = "a command line tool")]
 
 mod contend;
@@ -28,24 +29,25 @@ enum Scenario {
     Enqueue(Options),
     /// Run preloaded no-op jobs, until every completion is durable
     Drain(Options),
-    /// Enqueue at a fixed rate and measure from the return of the enqueue to the handler's start
+    /// Enqueue at a fixed rate, and measure the time from the return of the enqueue to the
+    /// handler's start
     Latency(Options),
-    /// Measure claims of 50 at a backlog, priorities mixed, aging on
+    /// Measure claims of 50 jobs with a backlog of mixed priorities, with aging on
     Claim(Options),
-    /// Claim 50 and settle them, again and again, by this many claimers (--nodes) at once
+    /// Repeatedly claim and settle 50 jobs, by this many claimers (--nodes) at once
     Contend(Options),
-    /// The dashboards of a run, which starts this as a process of its own
+    /// Open the dashboards of a run, which starts this as a separate process
     #[command(hide = true)]
     Watch(dashboards::Watch),
 }
 
 #[derive(Args, Clone)]
 struct Options {
-    /// Whom to measure
+    /// The program to measure
     #[arg(long, value_enum, default_value = "ratchet")]
     peer: Peer,
-    /// The database: memory:, sqlite://FILE, postgres://…, sqlserver://… or mongodb://…; empty, or
-    /// with --fresh
+    /// The URL of an empty database, or of a server with --fresh: memory:, sqlite://FILE,
+    /// postgres://…, sqlserver://… or mongodb://…
     #[arg(long)]
     url: String,
     /// Jobs to enqueue or to drain
@@ -57,10 +59,10 @@ struct Options {
     /// Jobs per enqueue call
     #[arg(long, default_value_t = 1)]
     batch: usize,
-    /// Bodies at once, per node
+    /// Concurrent bodies per node
     #[arg(long, default_value_t = 32)]
     concurrency: usize,
-    /// Nodes
+    /// Number of nodes
     #[arg(long, default_value_t = 1)]
     nodes: usize,
     /// Jobs per second
@@ -69,29 +71,30 @@ struct Options {
     /// Seconds of load
     #[arg(long, default_value_t = 10)]
     seconds: u32,
-    /// Enqueue where no node hears of it, so that only polling finds the jobs (latency)
+    /// Enqueue without waking any node, so that only polling finds the jobs (latency)
     #[arg(long)]
     unheard: bool,
     /// Enqueue from a client that belongs to no node (latency)
     #[arg(long)]
     outside: bool,
-    /// Pending jobs before the claims are measured
+    /// Pending jobs before claims are measured
     #[arg(long, default_value_t = 1_000)]
     backlog: usize,
-    /// Deal the jobs out to this many lanes (claim, drain); only the head of each is pending
+    /// Distribute the jobs over this many lanes (claim, drain); only the head of each lane is
+    /// pending
     #[arg(long, default_value_t = 0)]
     lanes: usize,
-    /// The jobs belong to one batch, and one more job runs after it (drain)
+    /// Put the jobs into one batch, and run one more job after it (drain)
     #[arg(long)]
     in_batch: bool,
-    /// Make a database on the server for this run, and drop it at the end (PostgreSQL,
-    /// SQL Server, MongoDB)
+    /// Create a database on the server for this run, and drop it at the end (PostgreSQL, SQL
+    /// Server, MongoDB)
     #[arg(long)]
     fresh: bool,
-    /// Count the statements; needs --fresh, and a server with pg_stat_statements loaded
+    /// Count the statements; requires --fresh, and a server that has loaded pg_stat_statements
     #[arg(long, requires = "fresh")]
     count: bool,
-    /// Have this many dashboards open on the first node, in a process of their own (drain, latency)
+    /// Open this many dashboards on the first node, in a separate process (drain, latency)
     #[arg(long, default_value_t = 0)]
     dashboards: usize,
     /// Keep a REPEATABLE READ transaction open during the run (PostgreSQL)
@@ -103,7 +106,7 @@ struct Options {
 enum Peer {
     /// This library, with its defaults
     Ratchet,
-    /// What a person writes by hand with the driver alone
+    /// A loop written by hand with the driver alone
     Floor,
 }
 

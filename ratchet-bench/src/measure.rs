@@ -1,4 +1,4 @@
-//! Meters and progress.
+//! Measuring a run, and showing its progress.
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -7,7 +7,7 @@ use ratchet_bench::load::Clock;
 
 use crate::server::Counters;
 
-/// The clock of a run, and the counters of its server.
+/// The clock of a run, and the counters of its database server.
 pub(crate) struct Meter {
     counters: Option<Counters>,
     clock: Clock,
@@ -20,7 +20,7 @@ impl Meter {
         Ok(Self { counters, clock })
     }
 
-    /// Notes the end of a run of this many jobs.
+    /// Records the end of a run of this many jobs.
     pub(crate) async fn stop(self, outcome: &mut Outcome, jobs: usize) -> Result<()> {
         outcome.timed(jobs, self.clock.elapsed());
         if let Some(counters) = self.counters {
@@ -34,7 +34,7 @@ impl Meter {
     }
 }
 
-/// A progress bar on stderr, if that is a terminal.
+/// Returns a progress bar on stderr, hidden if that is not a terminal.
 pub(crate) fn progress(what: &'static str, total: usize) -> ProgressBar {
     let bar = ProgressBar::new(total as u64);
     let style = ProgressStyle::with_template("{msg:10} {bar:40} {pos}/{len} {per_sec} {eta}");

@@ -1,4 +1,4 @@
-//! Ratchet, measured through its public interface.
+//! Measures Ratchet through its public interface.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const LOAD: usize = 500;
 const CLAIM: usize = 50;
 /// How many claims are measured.
 const CLAIMS: usize = 200;
-/// How long a drain may make no progress.
+/// How long a drain may be without progress.
 const STUCK: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Outcome> {
@@ -67,7 +67,7 @@ async fn enqueue(store: SharedStore, options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// One store per node, as separate processes would have, but for memory, which has no second door.
+/// Returns one store per node, as separate processes would have. An in-memory store is shared.
 async fn stores(first: SharedStore, options: &Options) -> Result<Vec<SharedStore>> {
     let mut stores = vec![first];
     while stores.len() < options.nodes {
@@ -79,10 +79,10 @@ async fn stores(first: SharedStore, options: &Options) -> Result<Vec<SharedStore
     Ok(stores)
 }
 
-/// Nodes that share a ledger, running from their start until told to stop.
+/// Nodes that share a ledger, and run from their start until they are stopped.
 struct Nodes {
     nodes: Vec<Node>,
-    /// Those that watch the first node, if any do.
+    /// The dashboards that watch the first node, if there are any.
     dashboards: Option<Dashboards>,
     tasks: JoinSet<Result<(), ratchet::RunError>>,
     stop: tokio::sync::watch::Sender<bool>,
@@ -170,7 +170,10 @@ async fn drain(store: SharedStore, options: &Options) -> Result<Outcome> {
     if options.in_batch {
         let batch = BatchId::new();
         client.open_batch(batch).await?;
-        load(&client, jobs, options.lanes, |_, job| job.in_batch(batch)).await?;
+        load(&client, jobs, options.lanes, move |_, job| {
+            job.in_batch(batch)
+        })
+        .await?;
         client.close_batch(batch).await?;
         let callback = Nothing::number(jobs).into_job();
         let callback = callback.after_batch(batch, BatchCondition::Ended);
@@ -230,7 +233,7 @@ async fn contend(store: SharedStore, options: &Options) -> Result<Outcome> {
 async fn claim(store: SharedStore, options: &Options) -> Result<Outcome> {
     let client = Ratchet::client(Arc::clone(&store));
     let now = store.nodes().database_time().await?;
-    // Up to four hours late, so that aging mixes the levels.
+    // The jobs are up to four hours overdue, so that aging mixes the levels.
     load(&client, options.backlog, options.lanes, move |n, job| {
         let late = Duration::from_secs((n as u64 * 7_919) % 14_400);
         job.priority(Priority::ALL[n % 5]).run_at(now - late)
@@ -266,7 +269,7 @@ async fn claim(store: SharedStore, options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Enqueues `count` jobs before the measurement, dealt out to this many lanes if there are any.
+/// Enqueues `count` jobs before the measurement, distributed over this many lanes if there are any.
 async fn load(
     client: &Client,
     count: usize,

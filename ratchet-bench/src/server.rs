@@ -1,4 +1,4 @@
-//! What a database server knows of a run, and a database of its own for each.
+//! The counters of a database server during a run, and a separate database for each run.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use ratchet::sqlserver::{DriverConnection, SqlServerStore};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
-/// Whether the URL names a server that is asked for counters.
+/// Returns whether the URL names a server whose counters can be read.
 fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
-/// Whether the URL names a MongoDB, which has no counters that a run could be told from others by.
+/// Returns whether the URL names a MongoDB. Its counters do not tell one run from others.
 fn is_mongodb(url: &str) -> bool {
     url.starts_with("mongodb://") || url.starts_with("mongodb+srv://")
 }
@@ -29,7 +29,7 @@ pub(crate) struct Fresh {
     pub(crate) url: String,
 }
 
-/// A connection that made the database and drops it.
+/// The connection that created the database and drops it.
 enum Admin {
     Postgres(PgConnection),
     MongoDb(mongodb::Client),
@@ -86,7 +86,7 @@ async fn drop_on_sqlserver(server: &mut DriverConnection, name: &str) -> Result<
         if dropped.await.is_ok() {
             return Ok(());
         }
-        // Babelfish has no way to end them.
+        // Babelfish cannot close these connections, so this waits.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     server.simple_query(&drop).await?.into_results().await?;
@@ -103,7 +103,7 @@ async fn create_on_sqlserver(url: &str, name: &str) -> Result<DriverConnection> 
     Ok(server)
 }
 
-/// Changes a database, but for Babelfish, where there is nothing to change.
+/// Returns the statement that changes a setting of a database. On Babelfish it has no effect.
 fn alter(name: &str, setting: &str) -> String {
     format!(
         "IF SERVERPROPERTY('BabelfishVersion') IS NULL EXEC(N'ALTER DATABASE {name} SET {setting}');"
@@ -126,7 +126,7 @@ async fn create_on_postgres(
             "ALTER DATABASE {name} SET pg_stat_statements.track = 'top'"
         ));
     }
-    // What earlier runs wrote is not paid for in this one.
+    // The checkpoint keeps writes of earlier runs out of this measurement.
     statements.push("CHECKPOINT".to_owned());
     for statement in statements {
         sqlx::raw_sql(AssertSqlSafe(statement))
@@ -141,7 +141,7 @@ async fn create_on_postgres(
     Ok(server)
 }
 
-/// The URL with another database.
+/// Returns the URL with another database name.
 fn with_database(url: &str, name: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
@@ -156,21 +156,21 @@ pub(crate) struct Counters {
     before: Reading,
 }
 
-/// The counters at one moment.
+/// The counters at one time.
 struct Reading {
     wal_bytes: i64,
     /// Present if pg_stat_statements is counting in this database.
     statements: Option<i64>,
 }
 
-/// What a run cost.
+/// The server's cost of a run.
 pub(crate) struct Cost {
     pub(crate) wal_bytes: i64,
     pub(crate) statements: Option<i64>,
 }
 
 impl Counters {
-    /// None for a database that has none.
+    /// Reads the counters. Returns `None` for a server that has none.
     pub(crate) async fn start(url: &str) -> Result<Option<Self>> {
         if !is_postgres(url) {
             return Ok(None);
@@ -202,7 +202,7 @@ impl Reading {
             .fetch_one(&mut *connection)
             .await?
         {
-            // Not the statements of this file.
+            // This leaves out the statements of this file.
             let calls = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements
                          WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
                            AND query NOT LIKE '%pg_wal_lsn_diff%' AND query NOT LIKE '%pg_extension%'
@@ -218,7 +218,7 @@ impl Reading {
     }
 }
 
-/// A transaction whose snapshot keeps vacuum from removing anything, until it is dropped.
+/// Opens a transaction whose snapshot keeps vacuum from removing any row, until it is dropped.
 pub(crate) async fn hold_snapshot(url: &str) -> Result<PgConnection> {
     let mut connection = PgConnection::connect(url).await?;
     let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class";

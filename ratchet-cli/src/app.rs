@@ -1,4 +1,4 @@
-//! What every command has: its output, the configuration, the database.
+//! The context of every command: output, configuration and database.
 
 use ratchet::{Client, ConnectError, Ratchet};
 use ratchet_config::{Config, ConfigError, Loader, StoreConfig};
@@ -19,7 +19,8 @@ impl App {
         Self { out, global }
     }
 
-    /// The configuration: the file, the environment, and the command line over both.
+    /// Returns a loader of the configuration from the file, the environment and the command line,
+    /// which overrides both.
     fn loader(&self) -> Loader {
         let mut loader = Config::loader();
         if let Some(file) = &self.global.config {
@@ -31,20 +32,21 @@ impl App {
         loader
     }
 
-    /// The configuration, checked as far as that can be done without the database: the settings of
-    /// the store too, by the rules of its backend.
+    /// Loads the configuration and checks it as far as possible without the database. The settings
+    /// of the store are checked by the rules of its backend.
     pub(crate) fn load(&self) -> Result<Config, ConfigError> {
         let config = self.loader().load()?;
         ratchet::configured::check(&config)?;
         Ok(config)
     }
 
-    /// The configuration, which must be sound.
+    /// Loads the configuration, or fails if it is invalid.
     pub(crate) fn config(&self) -> Result<Config, Failure> {
         self.config_with(&[])
     }
 
-    /// The configuration with more of the command line: keys, values, and the options they are of.
+    /// Loads the configuration with more settings from the command line: key, value, and the option
+    /// that set it.
     pub(crate) fn config_with(&self, more: &[(&str, String, &str)]) -> Result<Config, Failure> {
         let set = |loader: Loader, (key, value, option): &(&str, String, &str)| {
             loader.set(key, value.as_str(), *option)
@@ -56,19 +58,19 @@ impl App {
         })
     }
 
-    /// The location of the database.
+    /// Returns the settings of the store, or fails if no database is configured.
     pub(crate) fn database(&self) -> Result<StoreConfig, Failure> {
         let store = self.config()?.store;
         named(store)
     }
 
-    /// The jobs of the database, whose schema must be up to date: only `migrate` changes it.
+    /// Connects to the database. Its schema must be up to date: only `migrate` changes it.
     pub(crate) async fn client(&self) -> Result<Client, Failure> {
         connect(self.database()?).await
     }
 }
 
-/// The jobs of this database, as it is.
+/// Connects to this database without changing its schema.
 pub(crate) async fn connect(store: StoreConfig) -> Result<Client, Failure> {
     let store = named(store)?;
     Ok(open(&store).await?)
@@ -78,7 +80,7 @@ pub(crate) async fn connect(store: StoreConfig) -> Result<Client, Failure> {
 pub(crate) async fn open(store: &StoreConfig) -> Result<Client, ConnectError> {
     let mut store = store.clone();
     store.migrate = false;
-    // What the drivers need to connect is large.
+    // The futures of the drivers are large.
     let store = Box::pin(ratchet::connect_configured(&store)).await?;
     Ok(Ratchet::client(store))
 }
@@ -87,6 +89,6 @@ fn named(store: StoreConfig) -> Result<StoreConfig, Failure> {
     if store.url.is_some() {
         return Ok(store);
     }
-    Err(Failure::configuration("no database is named")
+    Err(Failure::configuration("no database is configured")
         .remedy("Give --url, set RATCHET_STORE__URL, or set store.url in ratchet.toml."))
 }

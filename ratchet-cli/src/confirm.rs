@@ -1,26 +1,27 @@
-//! Asking before much is changed.
+//! Asks for confirmation before an action on many jobs.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use crate::exit::Failure;
 use crate::output::clean;
 
-/// Goes on if `yes` was said on the command line, or is said now.
+/// Returns if the command line has `--yes`, or the user confirms now.
 ///
 /// # Errors
-/// [`Failure::unconfirmed`] if there is no terminal to ask on, or the answer is anything but yes.
+/// [`Failure::unconfirmed`] if there is no terminal to ask on, or the answer is not yes.
 pub(crate) async fn confirm(what: &str, yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());
     }
     let what = clean(what);
     if !io::stdin().is_terminal() {
-        let refusal = format!("{what}: not without being told to");
-        return Err(Failure::unconfirmed(refusal)
-            .remedy("Nothing was changed. Say --yes if that is what is meant."));
+        let refusal = format!("cannot ask for confirmation without a terminal: {what}");
+        return Err(
+            Failure::unconfirmed(refusal).remedy("Nothing was changed. Give --yes to confirm.")
+        );
     }
     let mut err = io::stderr();
-    write!(err, "{what}. Go on? [y/N] ")?;
+    write!(err, "{what}. Continue? [y/N] ")?;
     err.flush()?;
     let answer = tokio::task::spawn_blocking(|| {
         let mut answer = String::new();

@@ -1,4 +1,4 @@
-//! How a command ends: its exit code, and what is said about a failure.
+//! How a command ends: its exit code, and the report of a failure.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -8,20 +8,20 @@ use ratchet::{ConnectError, InvalidInput, SchemaProblem, StoreError, StoreErrorK
 
 use crate::output::{BAD, WARN, paint};
 
-/// Shown below the help of every command.
+/// The list of exit codes, which the help of every command shows.
 pub(crate) const CODES: &str = "\
 Exit codes:
   0    done
-  1    the database, or something else outside, failed
-  2    the command line was not understood
-  3    what was named does not exist
-  4    refused: the action has no meaning in the present state
+  1    the database, the network or the file system failed
+  2    the command line is invalid
+  3    the named job, node, queue or definition does not exist
+  4    refused: the present state does not allow the action
   5    needs confirmation: no terminal to ask on and no --yes, or the answer was no
-  6    doctor, migrate --check: something was found
-  7    the configuration cannot work
+  6    doctor: found an error (--strict: or a warning); migrate --check: migrations are missing
+  7    the configuration is invalid
   130  interrupted by Ctrl-C";
 
-/// Why a command did not end well.
+/// A failure of a command: its exit code, its message, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     kind: Kind,
@@ -31,14 +31,14 @@ pub(crate) struct Failure {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The reader of the output has gone; that is not an error.
+    /// The reader of the output closed it, which is not an error.
     Closed = 0,
     Failed = 1,
     Usage = 2,
     NotFound = 3,
     Refused = 4,
     Unconfirmed = 5,
-    /// What was looked for was found; the output says what.
+    /// A check found something, which the output lists.
     Found = 6,
     Configuration = 7,
     Interrupted = 130,
@@ -53,48 +53,48 @@ impl Failure {
         }
     }
 
-    /// The database, or something else outside, failed.
+    /// Creates a failure of the database or of another external system.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self::new(Kind::Failed, message)
     }
 
-    /// The command line makes sense to its parser, but not to the command.
+    /// Creates a failure for arguments that the parser accepts but the command does not.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Kind::Usage, message)
     }
 
-    /// The named thing does not exist.
+    /// Creates a failure for a named job, node, queue or definition that does not exist.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self::new(Kind::NotFound, message)
     }
 
-    /// The action has no meaning in the present state.
+    /// Creates a failure for an action that the present state does not allow.
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Self::new(Kind::Refused, message)
     }
 
-    /// The user did not confirm.
+    /// Creates a failure for an action that the user did not confirm.
     pub(crate) fn unconfirmed(message: impl Into<String>) -> Self {
         Self::new(Kind::Unconfirmed, message)
     }
 
-    /// Something was found, and the output says what.
+    /// Creates the failure of a check that found something. The output lists what.
     pub(crate) fn found() -> Self {
         Self::new(Kind::Found, "something was found")
     }
 
-    /// The configuration cannot work.
+    /// Creates a failure for an invalid configuration.
     pub(crate) fn configuration(message: impl Into<String>) -> Self {
         Self::new(Kind::Configuration, message)
     }
 
-    /// Ctrl-C, with what had been done until then.
+    /// Creates a failure for an interruption by Ctrl-C or a signal.
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
         Self::new(Kind::Interrupted, message)
     }
 
-    /// The parser does not understand the command line. What it says to people first is the
-    /// message, and what follows on that is what to do.
+    /// Creates a failure from an error of the parser. The first paragraph of its text becomes the
+    /// message, the rest the remedy.
     pub(crate) fn not_understood(error: &clap::Error) -> Self {
         if matches!(
             error.kind(),
@@ -112,36 +112,37 @@ impl Failure {
         }
     }
 
-    /// As the failure of the store, of what takes effect each time it is done.
+    /// Creates a failure from an error of the store, for a call that must not be repeated blindly
+    /// because it takes effect each time.
     pub(crate) fn of_unrepeatable(error: StoreError) -> Self {
         let unknown = error.kind() == StoreErrorKind::Timeout;
         let failure = Self::from(error);
         match unknown {
             true => failure.remedy(
-                "Whether it took effect is unknown, and repeated it may do so twice: look first, \
-                 with `ratchet jobs list`.",
+                "It is unknown whether the command took effect, and repeating it may enqueue the \
+                 job twice: look first, with `ratchet jobs list`.",
             ),
             false => failure,
         }
     }
 
-    /// Says what to do about it.
+    /// Sets what to do about the failure.
     pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
     }
 
-    /// The error.
+    /// Returns the message.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// The exit code of the process.
+    /// Returns the exit code of the process.
     pub(crate) const fn code(&self) -> u8 {
         self.kind as u8
     }
 
-    /// Says on stderr what went wrong and what to do, unless the output says it already.
+    /// Writes the message and the remedy to stderr, unless the output of the command contains them.
     fn report(&self, json: bool) {
         if matches!(self.kind, Kind::Closed | Kind::Found) {
             return;
@@ -173,12 +174,15 @@ pub(crate) fn warn(message: &str, json: bool) {
     drop(writeln!(anstream::stderr(), "{text}"));
 }
 
-/// What a command found out, even if its output is not read.
+/// The result of a command, combined with the result of writing its output.
 pub(crate) trait Verdict {
-    /// The verdict, unless it is good and could not be told.
+    /// Returns the result of the command if it failed, otherwise the result of writing the output.
+    ///
+    /// If the result is [`Failure::found`] and writing failed, returns the failure to write, unless
+    /// the reader closed the output.
     ///
     /// # Errors
-    /// The verdict itself, or why it could not be told.
+    /// The failure of the command, or the failure to write its output.
     fn told(self, telling: Result<(), Failure>) -> Result<(), Failure>;
 }
 
@@ -186,15 +190,15 @@ impl Verdict for Result<(), Failure> {
     fn told(self, telling: Result<(), Failure>) -> Result<(), Failure> {
         match telling {
             Err(closed) if closed.kind == Kind::Closed => self.and(Err(closed)),
-            // Its output says what was found, and is not there.
+            // The output, which lists what was found, is missing.
             Err(other) if self.as_ref().is_err_and(|own| own.kind == Kind::Found) => Err(other),
             telling => self.and(telling),
         }
     }
 }
 
-/// What an operator does about a schema that does not fit. Only one of the problems is solved by
-/// migrating.
+/// Returns what to do about a schema that does not match this program. Migrating solves only one of
+/// the problems.
 pub(crate) const fn schema_remedy(problem: SchemaProblem) -> &'static str {
     match problem {
         SchemaProblem::NoFile => {
@@ -230,7 +234,7 @@ impl From<StoreError> for Failure {
                 Self::failed(problem).remedy(schema_remedy(schema))
             }
             StoreErrorKind::Timeout => Self::failed(problem)
-                .remedy("Whether it took effect is unknown; the command can be repeated."),
+                .remedy("It is unknown whether the command took effect; it can be repeated."),
             _ => Self::failed(problem),
         }
     }
@@ -260,7 +264,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// The exit code of a result, with its failure reported.
+/// Reports the failure of a result, if any, and returns the exit code.
 pub(crate) fn conclude(result: Result<(), Failure>, json: bool) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! The command `ratchet`: looks after the jobs of a database without running any.
+//! The command `ratchet`: operates the jobs of a database, without running any.
 
 mod app;
 mod args;
@@ -31,17 +31,18 @@ fn main() -> ExitCode {
     let ended = runtime.block_on(async {
         let mut app = App::new(cli.global);
         let done = commands::run(&mut app, cli.command).await;
-        // What was written before a failure is to be seen before it.
+        // Output that was written before a failure must appear before the failure.
         let flushed = app.out.flush();
         done.and(flushed)
     });
-    // Threads that wait for the terminal or for a database must not hold up the end.
+    // Do not wait for threads that are blocked on the terminal or on a database.
     runtime.shutdown_background();
     conclude(ended, json)
 }
 
-/// Logs to stderr what the libraries say: errors, for a server warnings too, or what `-v` or
-/// `RUST_LOG` asks for.
+/// Writes the logs of the libraries to stderr.
+///
+/// The level is `error`, or `warn` for a server, unless `-v` or `RUST_LOG` sets another.
 fn log_to_stderr(verbose: u8, serves: bool) {
     let level = match verbose {
         0 if serves => "warn",
@@ -54,14 +55,15 @@ fn log_to_stderr(verbose: u8, serves: bool) {
         .with_writer(std::io::stderr)
         .with_ansi(anstream::AutoStream::choice(&std::io::stderr()) != ColorChoice::Never)
         .with_env_filter(filter);
-    // Only fails where there is a log already.
+    // This fails only if a subscriber is installed already.
     drop(log.try_init());
 }
 
-/// Ends the work at Ctrl-C. What it was about to do may have been done or not.
+/// Runs the work until it ends or Ctrl-C interrupts it. An interrupted call of the store may or may
+/// not have taken effect.
 async fn interruptible<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::select! {
-        // Heard before the work begins.
+        // The signal handler must be installed before the work begins.
         biased;
         _ = tokio::signal::ctrl_c() => Err(Failure::interrupted("interrupted")),
         done = work => done,

@@ -1,4 +1,4 @@
-//! From the settings to the engine's builder, and from what it refuses back to the keys.
+//! Applies the settings to the engine's builder, and maps what the engine refuses back to keys.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::sample::{POOL, keys};
 use crate::section::{ANY, Key};
 use crate::sections::{PoolConfig, WorkerConfig};
 
-/// Calls a setter of the builder for each value that is set, with what a function makes of it.
+/// Calls a setter of the builder for each value that is set, after converting the value.
 macro_rules! set {
     ($builder:ident, $section:expr, $form:expr; $($name:ident),*) => {
         $(if let Some(value) = &$section.$name {
@@ -20,8 +20,8 @@ macro_rules! set {
 }
 
 impl Config {
-    /// Applies the configuration to the builder. Settings that are not configured keep the
-    /// program's values. Pools are added after those of the program.
+    /// Applies the configuration to the builder. Settings that are not configured keep the values
+    /// that the program set. Configured pools are added after those of the program.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -87,7 +87,7 @@ impl Config {
         builder.poll_interval(poll.min.unwrap_or(min), poll.max.unwrap_or(max))
     }
 
-    /// The keys of the settings that the engine refuses.
+    /// Returns the keys of the settings that the engine refuses.
     pub(crate) fn keys_of(&self, problem: &SettingProblem) -> Vec<String> {
         let key = |setting: &str| -> Vec<String> {
             if let Some(pool) = setting.strip_prefix("pool.") {
@@ -105,14 +105,14 @@ impl Config {
         problem.settings().flat_map(key).collect()
     }
 
-    /// The keys of a section that are set.
+    /// Returns the keys of a section that are set.
     fn set_in(&self, section: &str) -> Vec<String> {
         let prefix = format!("{section}.");
         let set = self.set.keys().filter(|key| key.starts_with(&prefix));
         set.cloned().collect()
     }
 
-    /// `NAME` or `NAME/SETTING`, of a pool.
+    /// Returns the keys of `NAME` or `NAME/SETTING`, as the engine names a pool or its setting.
     fn keys_of_pool(&self, pool: &str) -> Vec<String> {
         let (name, setting) = pool.rsplit_once('/').unwrap_or((pool, ""));
         let path = format!("worker.pools.{name}");

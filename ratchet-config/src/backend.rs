@@ -10,11 +10,11 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backend {
-    /// The section of its own settings. `None` if it has none.
+    /// The section of the backend's own settings, or `None` if it has none.
     pub section: Option<&'static str>,
-    /// The schemes of its URLs. Messages name the first.
+    /// The schemes of the backend's URLs. Messages name the first.
     pub schemes: &'static [&'static str],
-    /// Whether it is a server: then its URLs have a host, and may have a password.
+    /// Whether the backend is a server. The URLs of a server have a host, and may have a password.
     pub server: bool,
 }
 
@@ -40,7 +40,7 @@ impl Backend {
         }
     }
 
-    /// Finds the backend of a scheme.
+    /// Returns the backend of a scheme.
     pub(crate) fn of(scheme: &str) -> Option<&'static Self> {
         let mut backends = BACKENDS.iter();
         backends.find(|backend| backend.schemes.contains(&scheme))

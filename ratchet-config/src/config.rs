@@ -10,13 +10,14 @@ use crate::sections::{
     ClusterConfig, HttpConfig, NodeConfig, PollConfig, StoreConfig, WorkerConfig,
 };
 
-/// The key of the database.
+/// The key of the database's URL.
 const URL: &str = "store.url";
 
 /// A checked configuration, as [`Loader`](crate::Loader) returns it.
 ///
-/// `Deserialize` alone checks nothing and ignores unknown keys, and a field that the program sets
-/// is not shown by the methods that show what is in effect: give the value to the loader.
+/// Load a configuration with [`Config::load`] or the loader, not with `Deserialize`, which checks
+/// nothing and ignores unknown keys. If the program itself supplies a value, it gives the value to
+/// the loader: the methods that show what is in effect do not show a field that was set directly.
 ///
 /// ```
 /// use ratchet_config::Config;
@@ -32,11 +33,11 @@ const URL: &str = "store.url";
 #[serde(default)]
 #[non_exhaustive]
 pub struct Config {
-    /// The database and how it is used.
+    /// The database, and how the store uses it.
     pub store: StoreConfig,
     /// The identity of the node and its part in the cluster.
     pub node: NodeConfig,
-    /// How nodes know of each other, and who leads.
+    /// How nodes detect each other's death, and how a leader is elected.
     pub cluster: ClusterConfig,
     /// Which jobs the node runs, and how many at once.
     pub worker: WorkerConfig,
@@ -54,11 +55,11 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads this file, or the one that `RATCHET_CONFIG` names, or `ratchet.toml` in the current
-    /// directory if there is one, and the environment.
+    /// Reads a configuration file and the environment. The file is `path`, or the one that
+    /// `RATCHET_CONFIG` names, or `ratchet.toml` in the current directory if that exists.
     ///
     /// # Errors
-    /// [`ConfigError`] with everything that is wrong.
+    /// [`ConfigError`] with every problem that was found.
     pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
         let loader = Self::loader();
         match path {
@@ -67,12 +68,12 @@ impl Config {
         }
     }
 
-    /// Begins to read a configuration, for programs that have settings of their own to add.
+    /// Returns a loader, for programs that add their own settings.
     pub fn loader() -> Loader {
         Loader::default()
     }
 
-    /// The file that was read, if there was one.
+    /// Returns the path of the file that was read, if any.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
@@ -85,14 +86,14 @@ impl Config {
         set.map_or(Origin::Default, |entry| entry.origin.clone())
     }
 
-    /// Everything that can be set, commented, with the defaults; what `ratchet.sample.toml` has.
+    /// Returns the text of `ratchet.sample.toml`: all settings, commented out, with their defaults.
     #[must_use]
     pub fn sample() -> String {
         crate::sample::sample()
     }
 
-    /// What another part refuses in this configuration, such as a backend its settings: keys with
-    /// what is wrong.
+    /// Returns the error for values that another component refuses, such as a backend; each is a
+    /// key and the problem with its value.
     pub fn refused(&self, refused: impl IntoIterator<Item = (String, String)>) -> ConfigError {
         let problems = refused.into_iter().map(|(key, rule)| Problem {
             places: vec![self.place(&key)],
@@ -101,9 +102,10 @@ impl Config {
         ConfigError::new(self.file.clone(), problems.collect())
     }
 
-    /// The URL alone, and with each setting of the store that is set: so that
-    /// a backend, which tells the first problem, tells them all. By the keys of the settings, the
-    /// URL first.
+    /// Returns the store's configuration once with the URL alone, and once for each other store
+    /// setting, with the URL and that setting. Since a backend reports only its first problem,
+    /// checking each of these finds all problems. The keys of the settings come with them, the URL
+    /// first.
     #[must_use]
     pub fn store_alone(&self) -> Vec<(String, StoreConfig)> {
         let set = self.set.keys().filter(|key| key.starts_with("store."));
@@ -118,7 +120,7 @@ impl Config {
         alone
     }
 
-    /// The configuration that these entries make.
+    /// Returns the configuration that these entries form.
     pub(crate) fn from_entries<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Self {
         let mut root = toml::Table::new();
         for Entry { path, value, .. } in entries {

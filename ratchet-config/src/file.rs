@@ -1,4 +1,4 @@
-//! The file: TOML, taken apart into keys with their lines.
+//! Reads the file: parses TOML into keys with their lines.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::origin::Origin;
 use crate::problem::Problem;
 use crate::value::Raw;
 
-/// Everything in a file, and what of it is no TOML.
+/// Returns every entry of a file, and a problem for each line that is not TOML.
 pub(crate) fn read(path: &Path, text: &str) -> (Vec<Entry<Raw>>, Vec<Problem>) {
     let (mut text, mut broken) = (text.to_owned(), BTreeMap::new());
     let mut entries = Vec::new();
@@ -19,7 +19,8 @@ pub(crate) fn read(path: &Path, text: &str) -> (Vec<Entry<Raw>>, Vec<Problem>) {
         let mut stopped = None;
         for error in &errors {
             let line = line_of(&text, error.span().map_or(0, |span| span.start));
-            // Not its `Display`, which shows the line, and with it perhaps a password.
+            // This is not the error's `Display`, which shows the line, and with it perhaps a
+            // password.
             let message = error.message().replace('\n', ", ");
             if message.starts_with(STOPS) && !broken.contains_key(&line) {
                 stopped = Some(line);
@@ -39,15 +40,15 @@ pub(crate) fn read(path: &Path, text: &str) -> (Vec<Entry<Raw>>, Vec<Problem>) {
     });
     let problems = broken.iter().map(|(line, message)| Problem {
         places: Vec::new(),
-        rule: format!("{}: this is no TOML: {message}", Origin::file(path, *line)),
+        rule: format!("{}: invalid TOML: {message}", Origin::file(path, *line)),
     });
     (entries.collect(), problems.collect())
 }
 
-/// The one mistake at which the parser stops, so that no later one would be found.
+/// The only mistake at which the parser stops, so that it would find no later one.
 const STOPS: &str = "key with no value";
 
-/// The text with nothing in this line.
+/// Returns the text with this line emptied.
 fn without(text: &str, line: usize) -> String {
     let lines = text.split('\n').enumerate();
     let lines: Vec<&str> = lines
@@ -63,7 +64,7 @@ fn line_of(text: &str, at: usize) -> usize {
         .count()
 }
 
-/// The values of a table with their paths and lines, in the order of the file.
+/// Collects the values of a table with their paths and lines, in the order of the file.
 fn flatten(
     text: &str,
     above: &mut Vec<String>,
@@ -92,7 +93,7 @@ fn raw(value: &DeValue<'_>) -> Raw {
         }),
         DeValue::Boolean(value) => Raw::Boolean(*value),
         DeValue::Array(items) => Raw::Array(items.iter().map(|item| raw(item.get_ref())).collect()),
-        DeValue::Float(_) => Raw::Other("a number with a point"),
+        DeValue::Float(_) => Raw::Other("a floating-point number"),
         DeValue::Datetime(_) => Raw::Other("a date"),
         DeValue::Table(_) => Raw::TABLE,
     }

@@ -1,10 +1,10 @@
-//! Ratchet's configuration: the file `ratchet.toml`, variables of the environment, and what the
-//! program says.
+//! Ratchet's configuration: the file `ratchet.toml`, environment variables, and the program's
+//! arguments.
 //!
-//! Defaults give way to the file, the file to variables, variables to arguments. Keys that do not
-//! exist are refused, and every problem is reported at once, with the key, its value unless that is
-//! secret, and where it came from. The rules are the engine's own; the defaults too, so a key that
-//! is not set changes nothing that the program has set on its builder.
+//! The file takes precedence over defaults, variables over the file, and arguments over variables.
+//! Keys that do not exist are refused. Every problem is reported at once, with the key, its value
+//! unless that is secret, and the value's origin. The rules and the defaults are those of the
+//! engine, so a key that is not set changes nothing that the program has set on its builder.
 //!
 //! ```
 //! use ratchet_config::Config;

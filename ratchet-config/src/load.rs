@@ -1,4 +1,4 @@
-//! From the file, the environment and the program to a configuration.
+//! Combines the file, the environment and the program's values into a configuration.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,11 @@ use crate::section::{Key, variable};
 use crate::value::Raw;
 use crate::variables::{self, FILE_VARIABLE};
 
-/// The file that is read if no other is named and it is there.
+/// The file to read if no other is named, and if it exists.
 pub const FILE: &str = "ratchet.toml";
 
-/// A value with its path, as `["cluster", "ttl"]`: as it was found, or as it would stand in a file.
+/// A value with its path, such as `["cluster", "ttl"]`: either as found, or as it would be in a
+/// file.
 #[derive(Clone)]
 pub(crate) struct Entry<T = toml::Value> {
     pub(crate) path: Vec<String>,
@@ -36,7 +37,7 @@ impl<T> Entry<T> {
     }
 }
 
-/// Without the value, which may be secret.
+/// Omits the value, which may be secret.
 impl<T> fmt::Debug for Entry<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.path.join("."), self.origin)
@@ -65,19 +66,19 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Reads this file, which must be there, whatever `RATCHET_CONFIG` says.
+    /// Reads this file, which must exist, whatever `RATCHET_CONFIG` says.
     pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
         self.file = Some(path.into());
         self
     }
 
-    /// Takes this text for the file of this name, and reads none.
+    /// Uses this text as the content of a file with this name, and reads no file.
     pub fn text(mut self, name: impl Into<PathBuf>, text: impl Into<String>) -> Self {
         self.text = Some((name.into(), text.into()));
         self
     }
 
-    /// Takes these variables instead of those of the process.
+    /// Uses these variables instead of those of the process.
     pub fn variables<N: Into<OsString>, V: Into<OsString>>(
         mut self,
         variables: impl IntoIterator<Item = (N, V)>,
@@ -87,8 +88,8 @@ impl Loader {
         self
     }
 
-    /// Sets a key, as `store.url`, whatever file and variables say. The value is written as in a
-    /// variable; `by` is where it came from, for people: `--url`.
+    /// Sets a key such as `store.url`, with precedence over the file and variables. The value has
+    /// the same form as in a variable. `by` is the origin to show to people, such as `--url`.
     pub fn set(mut self, key: &str, value: impl Into<String>, by: impl Into<String>) -> Self {
         let path = key.split('.').map(str::to_owned).collect();
         let value = Raw::Text(value.into());
@@ -97,11 +98,11 @@ impl Loader {
         self
     }
 
-    /// Reads everything and checks it.
+    /// Reads all values and checks them.
     ///
     /// # Errors
-    /// [`ConfigError`] with everything that is wrong: files that cannot be read, keys that do not
-    /// exist, values that cannot be read or that clash.
+    /// [`ConfigError`] with every problem: files that cannot be read, keys that do not exist, and
+    /// values that cannot be read or that contradict each other.
     pub fn load(self) -> Result<Config, ConfigError> {
         let variables = self
             .variables
@@ -124,12 +125,13 @@ impl Loader {
     }
 }
 
-/// The values read so far.
+/// The values that have been read so far.
 #[derive(Default)]
 pub(crate) struct Reading {
     pub(crate) config: Config,
     pub(crate) problems: Vec<Problem>,
-    /// The keys whose values could not be read: what the engine says of them means nothing.
+    /// The keys whose values could not be read, so that the engine's problems with these keys are
+    /// ignored.
     pub(crate) unread: Vec<String>,
 }
 
@@ -160,7 +162,7 @@ impl Reading {
         entries.into_iter().for_each(|entry| self.take(entry));
     }
 
-    /// Takes a value if there is such a key and the value can be read.
+    /// Stores a value if its key exists and the value can be read; otherwise records a problem.
     pub(crate) fn take(&mut self, entry: Entry<Raw>) {
         let Entry {
             path,
@@ -173,7 +175,7 @@ impl Reading {
             return self.unread.push(key);
         }
         let is_section = value == Raw::TABLE && is_section(&path);
-        // A pool is there as soon as it is named, whatever is wrong with its settings.
+        // A pool exists as soon as it is named, even if all its settings are wrong.
         let of_section = path.len() - usize::from(!is_section);
         if of_section == 3 && path[..2] == ["worker", "pools"] {
             let pool = Entry::new(
@@ -202,7 +204,7 @@ impl Reading {
         }
     }
 
-    /// Fills the sections with what was set.
+    /// Fills the sections with the values that are set.
     pub(crate) fn build(&mut self) {
         let Config { file, set, .. } = std::mem::take(&mut self.config);
         let read = Config::from_entries(set.values());
@@ -213,14 +215,14 @@ impl Reading {
         self.problems.push(Problem { places, rule });
     }
 
-    /// Refuses the values of these keys.
+    /// Records a problem with the values of these keys.
     pub(crate) fn refuse_at(&mut self, keys: &[&str], rule: String) {
         let places = keys.iter().map(|key| self.config.place(key)).collect();
         self.refuse(places, rule);
     }
 
-    /// With the name that a pool or a resource has in the file, since variables have no small
-    /// letters and few signs.
+    /// Replaces the name of a pool or a resource by the name that it has in the file, since
+    /// variable names have no lowercase letters and few other characters.
     fn with_known_name(&self, mut path: Vec<String>) -> Vec<String> {
         let plain = |name: &str| {
             let lower = name.to_ascii_lowercase();
@@ -242,8 +244,8 @@ impl Reading {
         path
     }
 
-    /// A key that does not exist. Its value is never shown: it may be a password under a
-    /// misspelt name.
+    /// Records that a key does not exist. Its value is never shown, because it may be a password
+    /// under a misspelt name.
     fn refuse_unknown(&mut self, key: String, origin: Origin) {
         let near = nearest(&key);
         let (what, near) = match &origin {
@@ -251,15 +253,15 @@ impl Reading {
             _ => ("key", near),
         };
         let remedy = match near {
-            Some(near) => format!("is `{near}` meant?"),
+            Some(near) => format!("did you mean `{near}`?"),
             None => format!("the sections are {}", SECTIONS.join(", ")),
         };
-        let rule = format!("is no known {what}; {remedy}");
+        let rule = format!("unknown {what}; {remedy}");
         self.refuse(vec![Place::unseen(key, origin)], rule);
     }
 }
 
-/// The key or the section that is most like this one, if one is like it.
+/// Returns the key or the section that is most similar to this one, if any is similar enough.
 fn nearest(key: &str) -> Option<String> {
     const LIKE: f64 = 0.8;
     let known = keys().map(Key::path);

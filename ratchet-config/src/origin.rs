@@ -16,23 +16,24 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// It is not set.
+    /// The value is not set.
     Default,
-    /// This line of the file, counted from 1.
+    /// A line of the file, counted from 1.
     File {
-        /// The file, as it was named.
+        /// The path of the file, as it was given.
         path: PathBuf,
-        /// The line.
+        /// The number of the line.
         line: usize,
     },
-    /// The variable of this name.
+    /// The environment variable with this name.
     Variable(String),
-    /// The program that loaded the configuration: an argument such as `--url`.
+    /// An argument of the program that loaded the configuration, such as `--url`.
     Argument(String),
 }
 
 impl Origin {
-    /// The greater origin wins: arguments over variables over the file over defaults.
+    /// Returns the rank of the origin. The greater one wins: arguments, variables, the file,
+    /// defaults.
     pub(crate) const fn rank(&self) -> u8 {
         match self {
             Self::Default => 0,

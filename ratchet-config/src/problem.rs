@@ -5,22 +5,22 @@ use serde::Serialize;
 
 use crate::origin::Origin;
 
-/// One value that has to do with a problem.
+/// A value that is involved in a problem.
 ///
 /// See [`ConfigError`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Place {
-    /// The key, as `cluster.ttl`.
+    /// The key, such as `cluster.ttl`.
     pub key: String,
-    /// The value as it is written in a file; `None` if it is not set, or hidden.
+    /// The value as it is written in a file, or `None` if it is not set or hidden.
     pub value: Option<String>,
     /// The origin of the value.
     pub origin: Origin,
 }
 
 impl Place {
-    /// A place whose value is never shown.
+    /// Creates a place whose value is never shown.
     pub(crate) const fn unseen(key: String, origin: Origin) -> Self {
         Self {
             key,
@@ -43,15 +43,15 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong: the values that it comes from, and the rule they break.
+/// A problem: the values involved, and the rule that they break.
 ///
 /// See [`ConfigError`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Problem {
-    /// The values. None if it has to do with no key.
+    /// The values involved. Empty if the problem concerns no key.
     pub places: Vec<Place>,
-    /// The problem, in a sentence.
+    /// The broken rule, as a sentence.
     pub rule: String,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Why there is no configuration: everything that is wrong with it.
+/// The error of a configuration that is refused, with every problem that was found.
 ///
 /// ```
 /// use ratchet_config::Config;
@@ -94,13 +94,13 @@ impl ConfigError {
         Self { file, problems }
     }
 
-    /// Everything that is wrong.
+    /// Returns every problem that was found.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// The file that was read, if there was one.
+    /// Returns the path of the file that was read, if any.
     #[must_use]
     pub fn file(&self) -> Option<&std::path::Path> {
         self.file.as_deref()

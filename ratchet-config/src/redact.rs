@@ -1,7 +1,7 @@
-//! Database URLs without what is secret in them.
+//! Shows database URLs without their secrets.
 //!
-//! Nothing is shown that is not known to be harmless: a password that is not escaped may stand
-//! anywhere, and a text that cannot be read may be one.
+//! Only what is known to be harmless is shown: an unescaped password may be anywhere in a URL, and
+//! a text that cannot be parsed may itself be a password.
 
 use crate::backend::Backend;
 use crate::secret::HIDDEN;
@@ -37,8 +37,8 @@ const SHOWN: [&str; 27] = [
     "w",
 ];
 
-/// The parameters whose names are shown without their values. Others are hidden as a whole: they
-/// may be the end of a password.
+/// The parameters whose names are shown, but not their values. All other parameters are hidden
+/// completely: they may be the end of a password.
 const NAMED: [&str; 4] = ["password", "pwd", "sslpassword", "authmechanismproperties"];
 
 /// Returns the text before the first colon, if that can be a scheme.
@@ -49,7 +49,7 @@ pub(crate) fn scheme(url: &str) -> Option<&str> {
     fits.then_some(scheme)
 }
 
-/// A database URL, or a connection string of pairs, as it may be shown in logs.
+/// Returns a database URL, or a connection string of pairs, in a form that is safe to log.
 #[must_use]
 pub fn redact_url(url: &str) -> String {
     let Some(scheme) = scheme(url) else {
@@ -65,15 +65,15 @@ pub fn redact_url(url: &str) -> String {
         Some(Backend { section: None, .. }) if !rest.is_empty() => HIDDEN.to_owned(),
         Some(_) => format!("{scheme}:{}", with_query(rest)),
         None if lower == scheme && rest.starts_with("//") => format!("{scheme}://{HIDDEN}"),
-        // Perhaps not a URL at all.
+        // The text may not be a URL at all.
         None => HIDDEN.to_owned(),
     }
 }
 
-/// `user:password@host:port/database?parameters`.
+/// Redacts `user:password@host:port/database?parameters`.
 fn remote(rest: &str) -> String {
-    // To the last `@`, since passwords may hold one; but they may also hold what ends a login, or
-    // stand in a parameter, and then where they end is not known.
+    // The login ends at the last `@`, since a password may contain one. A password may also contain
+    // a character that ends the login, or be in a parameter; then its end is unknown.
     let (login, rest) = match rest.rfind('@') {
         Some(at) if rest[..at].contains(['?', ';', '/', '#']) => return HIDDEN.to_owned(),
         Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
@@ -84,7 +84,7 @@ fn remote(rest: &str) -> String {
         None if plain(login) => format!("{login}@"),
         _ => format!("{HIDDEN}@"),
     });
-    // Of SQL Server's URLs there is a form with semicolons.
+    // SQL Server also has URLs with semicolons.
     if let Some((place, parameters)) = rest.split_once(';') {
         return format!("{login}{};{}", place_of(place), pairs(parameters));
     }
@@ -93,14 +93,14 @@ fn remote(rest: &str) -> String {
     format!("{login}{}{query}", place_of(place))
 }
 
-/// Hosts with their ports, and the database; hidden if it is something else.
+/// Returns hosts with their ports, and the database. Hides a part that is anything else.
 fn place_of(place: &str) -> String {
     let (hosts, database) = match place.split_once('/') {
         Some((hosts, database)) => (hosts, Some(database)),
         None => (place, None),
     };
     let port = |host: &str| {
-        // An address of IPv6 has colons of its own.
+        // An IPv6 address itself contains colons.
         let behind = host.rsplit_once(']').map_or(host, |(_, behind)| behind);
         behind.rsplit_once(':').map(|(_, port)| port.to_owned())
     };
@@ -117,7 +117,7 @@ fn place_of(place: &str) -> String {
     database.map_or_else(|| hosts.to_owned(), |name| format!("{hosts}/{name}"))
 }
 
-/// Whether a text is a simple name.
+/// Returns whether a text is a simple name.
 fn plain(text: &str) -> bool {
     text.chars()
         .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
@@ -137,14 +137,14 @@ fn with_query(text: &str) -> String {
     }
 }
 
-/// The parameters of a URL.
+/// Redacts the parameters of a URL.
 fn query(text: &str) -> String {
     list(text, '&')
 }
 
-/// A connection string: pairs with semicolons or spaces between them.
+/// Redacts a connection string: pairs separated by semicolons or spaces.
 fn pairs(text: &str) -> String {
-    // Quoted values may hold what looks like the next pair.
+    // Quoted values may contain text that looks like the next pair.
     if text.contains(['"', '\'', '{', '\\']) || !text.contains('=') {
         let shown = if text.is_empty() { "" } else { HIDDEN };
         return shown.to_owned();
@@ -152,8 +152,8 @@ fn pairs(text: &str) -> String {
     list(text, if text.contains(';') { ';' } else { ' ' })
 }
 
-/// Pairs as far as they are harmless. What follows one that is not may be the rest of its value,
-/// and is hidden too.
+/// Shows pairs up to the first one that is not harmless. The text after that may be the rest of its
+/// value, and is hidden too.
 fn list(text: &str, between: char) -> String {
     let mut shown = Vec::new();
     let mut parts = text.split(between).map(str::trim);
@@ -172,10 +172,10 @@ fn list(text: &str, between: char) -> String {
     shown.join(&between.to_string())
 }
 
-/// `key=value`.
+/// Returns a pair `key=value`, if it is known to be harmless.
 ///
 /// # Errors
-/// What is left of it, if it is not known to be harmless.
+/// The part of the pair that may be shown.
 fn pair(text: &str) -> Result<String, String> {
     let Some((key, value)) = text.split_once('=') else {
         return match text {
@@ -184,7 +184,7 @@ fn pair(text: &str) -> Result<String, String> {
         };
     };
     let known = key.trim().to_ascii_lowercase();
-    // A value with other signs may be the rest of the text, taken apart wrongly.
+    // A value with other characters may be the rest of the text, split in the wrong place.
     let simple = plain(&value.trim().replace([':', ',', '/'], ""));
     if SHOWN.contains(&known.as_str()) && simple {
         Ok(text.to_owned())

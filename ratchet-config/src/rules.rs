@@ -1,4 +1,4 @@
-//! What is checked once everything is read.
+//! The checks that run once all values have been read.
 
 use std::fs;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ pub(crate) fn check(reading: &mut Reading) {
     engine(reading);
 }
 
-/// Keys that name a file with the value of another key, which has the same name without `_file`.
+/// Keys that name a file with the value of another key: the one without `_file`.
 const FILES: [&str; 4] = [
     "store.url_file",
     "store.postgres.direct_url_file",
@@ -34,11 +34,11 @@ const FILES: [&str; 4] = [
     CAPABILITIES,
 ];
 
-/// The engine reads this file itself.
+/// The key of a file that the engine itself reads.
 const CAPABILITIES: &str = "node.capabilities_file";
 
-/// Of two ways to say the same the one that wins by where it stands is left; two in one place are
-/// refused. The file is read if it wins.
+/// Resolves a key and its `_file` key. The one with the higher origin stays, and two of the same
+/// origin are refused. The file is read if its key stays.
 fn file(reading: &mut Reading, file: &str) {
     let key = file.trim_end_matches("_file");
     let Some(entry) = reading.config.set.get(file).cloned() else {
@@ -46,7 +46,7 @@ fn file(reading: &mut Reading, file: &str) {
     };
     let value = reading.config.origin(key).rank();
     if value == entry.origin.rank() {
-        let rule = "are both set; one of them is meant".to_owned();
+        let rule = "are both set; set only one of them".to_owned();
         return reading.refuse_at(&[key, file], rule);
     }
     if value > entry.origin.rank() {
@@ -66,7 +66,7 @@ fn file(reading: &mut Reading, file: &str) {
     }
 }
 
-/// The first line of a file, without what is not visible at its ends.
+/// Returns the first line of a file, without white space at its ends.
 fn first_line(path: &Path) -> Result<String, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
     match text.lines().next().map(str::trim) {
@@ -75,15 +75,15 @@ fn first_line(path: &Path) -> Result<String, String> {
     }
 }
 
-/// Settings that lead to a database themselves.
+/// Settings other than the URL that determine a database.
 const PLACES: [&str; 3] = [
     "store.postgres.direct_url",
     "store.postgres.direct_url_file",
     "store.mongo.database",
 ];
 
-/// Where a URL wins over the configured one, the rest of what led to the configured database is
-/// left aside: it would lead there still, migrations first.
+/// Removes the other settings that determine a database, if the URL has a higher origin than they
+/// have: they would still lead to the configured database, and migrations would run there.
 fn elsewhere(reading: &mut Reading) {
     let url = reading.config.origin("store.url").rank();
     for key in PLACES {
@@ -93,11 +93,11 @@ fn elsewhere(reading: &mut Reading) {
     }
 }
 
-/// The settings that backends without a server lack.
+/// The settings that only backends with a server have.
 const OF_SERVERS: [&str; 2] = ["store.max_connections", "store.application_name"];
 
-/// Settings of another backend than the URL's are refused, unless the URL wins over them: then they
-/// are left aside.
+/// Refuses settings of another backend than the URL's. Removes them instead if the URL has a higher
+/// origin than they have.
 fn backends(reading: &mut Reading) {
     let Some(Entry { value, origin, .. }) = reading.config.set.get("store.url").cloned() else {
         return;
@@ -122,7 +122,7 @@ fn backends(reading: &mut Reading) {
             }
             _ => continue,
         };
-        // An argument chose another database: settings of the configured one have no meaning.
+        // A higher origin chose another database, so settings of the configured one do not apply.
         if reading.config.origin(&key).rank() < origin.rank() {
             reading.config.set.remove(&key);
         } else {
@@ -131,7 +131,7 @@ fn backends(reading: &mut Reading) {
     }
 }
 
-/// The settings with which nothing could be served.
+/// Refuses settings with which nothing could be served.
 fn http(reading: &mut Reading) {
     let http = &reading.config.http;
     let zero = [
@@ -163,7 +163,8 @@ fn http(reading: &mut Reading) {
         if token.is_empty() {
             refused.push(("token", "is empty".to_owned()));
         } else if token.trim() != token {
-            let rule = "has spaces at its ends, which no header can carry".to_owned();
+            let rule =
+                "begins or ends with white space, which an HTTP header cannot carry".to_owned();
             refused.push(("token", rule));
         }
     }
@@ -174,7 +175,7 @@ fn http(reading: &mut Reading) {
     }
     for proxy in http.proxies.iter().flatten() {
         if proxy.parse::<IpAddr>().is_err() {
-            let rule = format!("has {proxy:?}, which is no IP address");
+            let rule = format!("has {proxy:?}, which is not an IP address");
             refused.push(("proxies", rule));
         }
     }
@@ -183,7 +184,7 @@ fn http(reading: &mut Reading) {
     }
 }
 
-/// The problems that the engine finds in its settings.
+/// Collects the problems that the engine finds in its settings.
 fn engine(reading: &mut Reading) {
     let builder = Ratchet::builder(Arc::new(MemoryStore::new()));
     let builder = reading.config.apply(builder);
@@ -196,9 +197,9 @@ fn engine(reading: &mut Reading) {
 }
 
 impl Config {
-    /// What a node was not built for, with the keys, their values and where those came from, as far
-    /// as it has to do with settings that can be configured. What the program itself has set on its
-    /// builder shows as the default.
+    /// Returns the problems for which a node was not built, each with the keys involved, their
+    /// values and origins, as far as those settings can be configured. A value that the program
+    /// itself has set on its builder is shown as the default.
     #[must_use]
     pub fn explain(&self, error: &BuildError) -> ConfigError {
         let refused = error.refused().iter();

@@ -1,4 +1,4 @@
-//! The sample and the reference, written from the table of keys.
+//! Generates the sample and the reference from the table of keys.
 
 use std::fmt::Write;
 
@@ -20,15 +20,15 @@ const OTHERS: [(&[&str], &[Key]); 8] = [
     (HttpConfig::ABOUT, HttpConfig::KEYS),
 ];
 
-/// The section of the pools, whose names are the program's.
+/// The section of a pool, whose name the configuration chooses.
 pub(crate) const POOL: &str = "worker.pools.NAME";
 
-/// Every key there is, in the order of the file.
+/// Returns every key, in the order of the file.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
     sections().flat_map(|(_, _, keys)| keys)
 }
 
-/// The sections with their purpose and their keys.
+/// Returns the sections with their purpose and their keys.
 pub(crate) fn sections() -> impl Iterator<Item = (&'static str, String, &'static [Key])> {
     let stores = [STORE].into_iter().chain(STORES);
     stores.chain(OTHERS).map(|(about, keys)| {
@@ -41,7 +41,7 @@ pub(crate) fn sections() -> impl Iterator<Item = (&'static str, String, &'static
     })
 }
 
-/// The path of a section as the table has it.
+/// Returns the path of a section as the table of keys has it.
 fn section_of(path: &[String]) -> String {
     match path {
         [worker, pools, _] if worker == "worker" && pools == "pools" => POOL.to_owned(),
@@ -54,14 +54,14 @@ pub(crate) fn is_section(path: &[String]) -> bool {
     sections().any(|(known, ..)| known == section)
 }
 
-/// The key of a path.
+/// Returns the entry in the table of keys for a path.
 pub(crate) fn row(path: &[String]) -> Option<&'static Key> {
     let (name, above) = path.split_last()?;
     let section = section_of(above);
     keys().find(|key| key.section == section && (key.name == name || key.name == ANY))
 }
 
-/// Everything that can be set, commented, with the defaults.
+/// Returns the text of the sample: all settings, commented out, with their defaults.
 #[must_use]
 pub fn sample() -> String {
     let mut text = String::from(
@@ -90,7 +90,7 @@ pub fn sample() -> String {
     text
 }
 
-/// The reference of all keys, as Markdown tables.
+/// Returns the reference of all keys, as Markdown tables.
 #[must_use]
 pub fn reference() -> String {
     let mut text = String::new();

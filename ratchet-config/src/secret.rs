@@ -18,12 +18,12 @@ pub const HIDDEN: &str = "***";
 pub struct Secret<T>(T);
 
 impl<T> Secret<T> {
-    /// Hides a value.
+    /// Wraps a value to hide it.
     pub const fn new(value: T) -> Self {
         Self(value)
     }
 
-    /// The value, for the one who needs it.
+    /// Returns the value. Call this only where the value itself is needed.
     pub const fn expose(&self) -> &T {
         &self.0
     }

@@ -1,8 +1,8 @@
-//! The table of keys, and the sections that are made from it.
+//! The table of keys, and the macro that generates the sections.
 
 use crate::value::Kind;
 
-/// One setting: what there is to know of it.
+/// The properties of a setting.
 ///
 /// ```
 /// for key in ratchet_config::keys() {
@@ -12,49 +12,49 @@ use crate::value::Kind;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Key {
-    /// The section, as `store` or `store.postgres`.
+    /// The section, such as `store` or `store.postgres`.
     pub section: &'static str,
-    /// Its name in the section.
+    /// The name of the setting in its section.
     pub name: &'static str,
-    /// Its description, line by line.
+    /// The description of the setting, line by line.
     pub doc: &'static [&'static str],
-    /// The value without it, as it is written in a file; `None` if it is then unset.
+    /// The default, as it is written in a file, or `None` if the setting has no default.
     pub default: Option<&'static str>,
-    /// A value for a setting without a default, as it would stand in a file.
+    /// An example for a setting without a default, as it is written in a file.
     pub example: Option<&'static str>,
-    /// The name under which the engine refuses it, if that differs from its own.
+    /// The name by which the engine refuses the setting, if that differs from its own.
     pub setting: &'static str,
-    /// Whether its value is hidden where it is shown.
+    /// Whether the value is hidden in all output.
     pub secret: bool,
     pub(crate) kind: Kind,
 }
 
 impl Key {
-    /// Section and name: `cluster.ttl`.
+    /// Returns the section and the name: `cluster.ttl`.
     #[must_use]
     pub fn path(&self) -> String {
         format!("{}.{}", self.section, self.name)
     }
 
-    /// The variable that sets it: `RATCHET_CLUSTER__TTL`.
+    /// Returns the variable that sets the key: `RATCHET_CLUSTER__TTL`.
     #[must_use]
     pub fn variable(&self) -> String {
         variable(&self.path())
     }
 }
 
-/// Stands for a name that the configuration chooses.
+/// The placeholder for a name that the configuration chooses.
 pub(crate) const ANY: &str = "NAME";
 
-/// The variable of a key or a section.
+/// Returns the variable of a key or a section.
 pub(crate) fn variable(path: &str) -> String {
     format!("RATCHET_{}", path.replace('.', "__").to_ascii_uppercase())
 }
 
-/// Makes a section, its defaults and its part of the table of keys.
+/// Declares a section, its defaults and its part of the table of keys.
 ///
 /// A setting names, in this order: a function that reads it for serde (`as`), its default, an
-/// example, the engine's name for it, and its value in code where nothing is set.
+/// example, the engine's name for it, and its initial value in code.
 macro_rules! section {
     (
         $(#[doc = $about:literal])+
@@ -115,7 +115,7 @@ macro_rules! section {
 }
 pub(crate) use section;
 
-/// The value of a setting where nothing is set.
+/// The initial value of a setting in code.
 macro_rules! initial {
     () => {
         Default::default()
@@ -126,7 +126,7 @@ macro_rules! initial {
 }
 pub(crate) use initial;
 
-/// A value that may be given once.
+/// A value that may be given at most once.
 pub(crate) const fn given(given: &[&'static str]) -> Option<&'static str> {
     match given {
         [] => None,

@@ -1,4 +1,4 @@
-//! The configuration in effect, for people.
+//! Shows the configuration in effect.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::sample::{POOL, row, sections};
 use crate::section::{ANY, Key};
 use crate::value::DatabaseUrl;
 
-/// One setting in effect.
+/// A setting in effect.
 ///
 /// ```
 /// use ratchet_config::Config;
@@ -28,18 +28,18 @@ use crate::value::DatabaseUrl;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Setting {
-    /// The key, as `cluster.ttl`.
+    /// The key, such as `cluster.ttl`.
     pub key: String,
-    /// The value as it is written in a file, with secrets hidden; `None` if there is neither a
+    /// The value as it is written in a file, with secrets hidden, or `None` if there is neither a
     /// value nor a default.
     pub value: Option<String>,
-    /// Its origin: `ratchet.toml:12`, a variable, an argument, or `default`.
+    /// The value's origin: `ratchet.toml:12`, a variable, an argument, or `default`.
     pub origin: String,
 }
 
 impl Config {
-    /// Every setting with its value in effect and where it came from, secrets hidden. Where a
-    /// program has set something on its builder, that is in effect in place of a default.
+    /// Returns every setting with its value in effect and its origin. Secrets are hidden. A value
+    /// that the program has set on its builder replaces a default, but is not shown here.
     #[must_use]
     pub fn settings(&self) -> Vec<Setting> {
         let sections = self.sections_of_interest().into_iter();
@@ -55,8 +55,8 @@ impl Config {
         settings.collect()
     }
 
-    /// The configuration in effect as TOML, secrets hidden, with where each value came from; what
-    /// is unset is left out.
+    /// Returns the configuration in effect as TOML, with the origin of each value. Secrets are
+    /// hidden, and settings that are not set are omitted.
     #[must_use]
     pub fn redacted(&self) -> String {
         let mut text = String::new();
@@ -76,7 +76,7 @@ impl Config {
         text
     }
 
-    /// The names that a key has in its section.
+    /// Returns the names that a key has in its section.
     fn names_of<'a>(&'a self, key: &'a Key) -> Vec<&'a str> {
         match key.name {
             ANY => self.permits.keys().map(String::as_str).collect(),
@@ -84,7 +84,8 @@ impl Config {
         }
     }
 
-    /// All sections but those of backends that are not used, with their paths.
+    /// Returns all sections with their paths, except those of unused backends in which nothing is
+    /// set.
     fn sections_of_interest(&self) -> Vec<(String, &'static [Key])> {
         let scheme = self.store.url.as_ref().and_then(DatabaseUrl::scheme);
         let used = scheme.and_then(Backend::of).and_then(|it| it.section);
@@ -124,7 +125,7 @@ impl Config {
     }
 }
 
-/// A name as a key of a file.
+/// Returns a name as a key of a file, quoted if necessary.
 fn quoted(name: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     match !name.is_empty() && name.chars().all(bare) {

@@ -1,4 +1,4 @@
-//! Values as they were found, and what is made of them for serde.
+//! Values as they were found, and their conversion for serde.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,36 +15,36 @@ use crate::sections::{Encryption, Payloads, Synchronous};
 /// A value as it was found.
 #[derive(Clone, PartialEq)]
 pub(crate) enum Raw {
-    /// A variable or an argument: text without a type.
+    /// The text of a variable or an argument, which has no type.
     Text(String),
-    /// A string of the file.
+    /// A string in the file.
     String(String),
     Integer(String),
     Boolean(bool),
     Array(Vec<Self>),
-    /// What no setting is, with its name.
+    /// A value of a type that no setting has, with the name of that type.
     Other(&'static str),
-    /// What is no TOML, which was told already.
+    /// A value in a line that is not TOML, which was already reported.
     Broken,
 }
 
 impl Raw {
-    /// An empty table. Tables with rows are taken apart.
+    /// An empty table. Tables with entries are flattened into keys.
     pub(crate) const TABLE: Self = Self::Other("a table");
 
-    /// Its description, in a sentence.
+    /// Returns a description of the type for a message.
     fn name(&self) -> &'static str {
         match self {
             Self::Text(_) | Self::String(_) => "a string",
             Self::Integer(_) => "a number",
-            Self::Boolean(_) => "true or false",
+            Self::Boolean(_) => "a boolean",
             Self::Array(_) => "a list",
             Self::Other(name) => name,
             Self::Broken => "unreadable",
         }
     }
 
-    /// How it would stand in a file.
+    /// Returns the value as it would be written in a file.
     pub(crate) fn show(&self) -> String {
         match self {
             Self::Text(text) | Self::String(text) => toml::Value::from(text.as_str()).to_string(),
@@ -59,26 +59,28 @@ impl Raw {
     }
 }
 
-/// The kinds of values.
+/// The kinds of settings, by what their values may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Flag,
-    /// A whole number, up to this.
+    /// A whole number, up to this maximum.
     Number(u64),
     List,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// A text: what the documentation asks for, and how it is written in a file.
+    /// A text: its description for messages, and a function that returns it as written in a file.
     Text(&'static str, fn(&str) -> Result<String, String>),
-    /// A secret: what the documentation asks for, and what is shown of it.
+    /// A secret: its description for messages, and a function that returns what may be shown of it.
     Secret(&'static str, fn(&str) -> String),
 }
 
 impl Kind {
+    /// Converts a value to the type of the setting.
+    ///
     /// # Errors
-    /// The problem, as the end of a sentence, without the value.
+    /// The problem, without the value.
     pub(crate) fn read(self, raw: &Raw) -> Result<toml::Value, String> {
-        let other = |meant| Err(format!("is {}; {meant} is meant", raw.name()));
+        let other = |meant| Err(format!("expected {meant}, found {}", raw.name()));
         match (self, raw) {
             (Self::Flag, Raw::Boolean(value)) => Ok((*value).into()),
             (Self::Flag, Raw::Text(text)) if text == "true" => Ok(true.into()),
@@ -87,11 +89,11 @@ impl Kind {
             (Self::Number(most), Raw::Integer(digits) | Raw::Text(digits)) => {
                 let number = digits.parse::<u64>().ok().filter(|number| *number <= most);
                 let number = number.ok_or(format!("is not a whole number from 0 to {most}"))?;
-                // TOML has 63 bits; more than that is as good as unlimited.
+                // A TOML integer has 63 bits; a larger limit is as good as unlimited.
                 Ok(i64::try_from(number).unwrap_or(i64::MAX).into())
             }
             (Self::Number(_), _) => other("a whole number"),
-            // A variable has commas between the items; empty items do not count.
+            // In a variable, commas separate the items; empty items do not count.
             (Self::List, Raw::Text(text)) => {
                 let items = text.split(',').map(str::trim);
                 let items = items.filter(|item| !item.is_empty());
@@ -101,7 +103,7 @@ impl Kind {
                 let items = items.iter().map(|item| match item {
                     Raw::String(text) => Ok(toml::Value::from(text.as_str())),
                     odd => Err(format!(
-                        "has an item that is {}; a list of strings is meant",
+                        "expected a list of strings, found an item that is {}",
                         odd.name()
                     )),
                 });
@@ -113,7 +115,7 @@ impl Kind {
                     return Ok(text.as_str().into());
                 }
                 let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
-                Err(format!("is not known; one of {} is meant", words.join(" ")))
+                Err(format!("expected one of {}", words.join(" ")))
             }
             (Self::Choice(_), _) => other("a string"),
             (Self::Text(_, form), Raw::Text(text) | Raw::String(text)) => {
@@ -124,7 +126,7 @@ impl Kind {
         }
     }
 
-    /// A value as it would stand in a file, with secrets hidden.
+    /// Returns a value as it would be written in a file, with secrets hidden.
     pub(crate) fn show(self, value: &toml::Value) -> String {
         match (self, value.as_str()) {
             (Self::Secret(_, show), Some(text)) => toml::Value::from(show(text)).to_string(),
@@ -133,7 +135,7 @@ impl Kind {
     }
 }
 
-/// The type of a setting.
+/// The type of a setting's value.
 pub(crate) trait Setting {
     const KIND: Kind;
 }
@@ -168,26 +170,26 @@ kinds! {
     });
     SocketAddr => Kind::Text(ADDRESS, |text| match text.parse::<Self>() {
         Ok(address) => Ok(address.to_string()),
-        Err(_) => Err(format!("is no address; {ADDRESS} is meant")),
+        Err(_) => Err(format!("expected {ADDRESS}")),
     });
     Duration => Kind::Text(DURATION, |text| match humantime::parse_duration(text) {
         Ok(time) => Ok(in_words(time)),
-        Err(error) => Err(format!("is no duration ({error}); {DURATION} is meant")),
+        Err(error) => Err(format!("expected {DURATION} ({error})")),
     });
     Retain => Kind::Text(RETAIN, |text| match parse_retain(text) {
         Ok(Retain::Delete(age)) => Ok(in_words(age)),
         Ok(Retain::Archive(age)) => Ok(format!("{ARCHIVE}{}", in_words(age))),
         Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(format!("is not known ({error}); {RETAIN} is meant")),
+        Err(error) => Err(format!("expected {RETAIN} ({error})")),
     });
 }
 
-const ADDRESS: &str = "an address and a port, as \"127.0.0.1:8080\" or \"[::1]:8080\"";
-const DURATION: &str = "a duration with its units, as \"15s\", \"1m 30s\" or \"200ms\"";
-const RETAIN: &str = "\"forever\", a duration as \"90d\", or \"archive after 90d\"";
+const ADDRESS: &str = "an address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"";
+const DURATION: &str = "a duration with its units, such as \"15s\", \"1m 30s\" or \"200ms\"";
+const RETAIN: &str = "\"forever\", a duration such as \"90d\", or \"archive after 90d\"";
 const ARCHIVE: &str = "archive after ";
 
-/// A duration as people write it: in days and smaller, the units that are not zero.
+/// Returns a duration in days and smaller units, without the units that are zero.
 fn in_words(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let parts = [
@@ -227,7 +229,7 @@ pub(crate) fn retain<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Retain
     retain.map(Some).map_err(Error::custom)
 }
 
-/// The URL of a database. It is shown without its password, by `Debug` and `Display` too.
+/// The URL of a database. `Debug` and `Display` show it without its password.
 ///
 /// ```
 /// use ratchet_config::DatabaseUrl;
@@ -241,13 +243,13 @@ pub(crate) fn retain<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Retain
 pub struct DatabaseUrl(Secret<String>);
 
 impl DatabaseUrl {
-    /// Hides what is secret in a URL.
+    /// Wraps a URL to hide its secrets.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self(Secret::new(url.into()))
     }
 
-    /// The whole URL, for the one who connects.
+    /// Returns the whole URL, for connecting.
     #[must_use]
     pub fn expose(&self) -> &str {
         self.0.expose()

@@ -1,4 +1,4 @@
-//! The environment: `RATCHET_<SECTION>__<KEY>`.
+//! Reads the environment: `RATCHET_<SECTION>__<KEY>`.
 
 use std::ffi::OsString;
 
@@ -8,10 +8,11 @@ use crate::origin::Origin;
 use crate::problem::{Place, Problem};
 use crate::value::Raw;
 
-/// The variable with the path of the file.
+/// The variable with the path of the configuration file.
 pub const FILE_VARIABLE: &str = "RATCHET_CONFIG";
 
-/// The variables that set a key, and those that cannot be read. Other variables are ignored.
+/// Returns the variables that set a key, and a problem for each that cannot be read. Ignores all
+/// other variables.
 pub(crate) fn read(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> (Vec<Entry<Raw>>, Vec<Problem>) {
@@ -33,7 +34,7 @@ pub(crate) fn read(
     (entries, problems)
 }
 
-/// The path of a variable's key, if it begins with one of our sections.
+/// Returns the path of a variable's key, if it begins with one of our sections.
 fn path_of(name: &str) -> Option<Vec<String>> {
     let parts = name.strip_prefix("RATCHET_")?.split("__");
     let path: Vec<String> = parts.map(str::to_ascii_lowercase).collect();

@@ -1,4 +1,4 @@
-//! Values for cases.
+//! Values that the cases use.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use crate::Power;
 pub struct Case<C: 'static> {
     /// The group, which is also the name of its module: `claim`.
     pub group: &'static str,
-    /// A sentence in snake case.
+    /// The name of the case in its group: a sentence in snake case.
     pub name: &'static str,
     /// The contract clauses it proves.
     pub clauses: &'static [&'static str],

@@ -44,7 +44,7 @@ impl Cx {
             Power::Clock => fixture.clock().is_some(),
             Power::Vandal => fixture.vandal().is_some(),
             Power::Residue => fixture.residue().is_some(),
-            // What only an opened store shows is looked at when it is opened.
+            // These can only be checked on an opened store, so `node` checks them.
             Power::Recurring
             | Power::Archive
             | Power::Permits
@@ -54,7 +54,8 @@ impl Cx {
             | Power::Diagnostics => powers.contains(&power),
             Power::Delivery | Power::Outage => false,
         };
-        // A fixture that hides a power would skip cases; one that claims too much would break them.
+        // If the suite's list lacked a power, its cases would be skipped. If the fixture lacked it,
+        // they would fail.
         let honest = |power: &&Power| has(**power) == powers.contains(power);
         if let Some(power) = Power::STORE.iter().find(|power| !honest(power)) {
             fixture.teardown().await;
@@ -70,8 +71,9 @@ impl Cx {
         })
     }
 
-    /// Sets which of the case's clauses the following assertions are about: a failure breaks these.
-    /// Before the first call, and after an empty list, a failure breaks all of them.
+    /// Sets which of the case's clauses the following assertions are about; the report blames these
+    /// for a failure. Before the first call, and after an empty list, it blames all of the case's
+    /// clauses.
     pub(crate) fn proving<const N: usize>(&self, clauses: [&'static str; N]) {
         self.notes.proving(&clauses);
     }
@@ -81,7 +83,7 @@ impl Cx {
         self.notes.is_late()
     }
 
-    /// Opens another handle on the database, with the core's checks and with repetition of
+    /// Opens another handle on the database, wraps it in the core's checks and in the repetition of
     /// contended calls, and returns a node that uses it.
     pub(crate) async fn node(&self) -> TestNode {
         match self.fixture.open().await {
@@ -127,7 +129,7 @@ impl Cx {
         nodes
     }
 
-    /// Creates another empty database; it lives as long as this one unless it is closed.
+    /// Creates another empty database, which lives as long as this one unless the case closes it.
     pub(crate) async fn another(&self) -> Self {
         let (factory, powers) = (self.factory.clone(), self.powers.clone());
         let notes = Arc::clone(&self.notes);
@@ -148,7 +150,7 @@ impl Cx {
         other.fixture.teardown().await;
     }
 
-    /// Returns the fixture, to be opened from spawned tasks.
+    /// Returns the fixture, for tasks that open the database themselves.
     pub(crate) fn fixture(&self) -> Arc<dyn Fixture> {
         Arc::clone(&self.fixture)
     }

@@ -25,7 +25,7 @@ pub trait Fixture: Send + Sync + 'static {
     async fn open(&self) -> Result<SharedStore, BoxError>;
 
     /// Resets the database to its state before any store opens it, without tables. Cases about the
-    /// first opening call this before they open the database. The default does nothing, for
+    /// first opening call this before they open the database. The default does nothing, which suits
     /// fixtures that create a new database for every case.
     ///
     /// # Errors
@@ -34,40 +34,40 @@ pub trait Fixture: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns the database's clock, which the case sets, for [`Power::Clock`].
+    /// Returns the control of the database's clock, for [`Power::Clock`].
     fn clock(&self) -> Option<&dyn TestClock> {
         None
     }
 
-    /// Returns how to damage what is stored, for [`Power::Vandal`].
+    /// Returns the means to damage stored rows, for [`Power::Vandal`].
     fn vandal(&self) -> Option<&dyn Vandal> {
         None
     }
 
-    /// Returns how to count what is stored, for [`Power::Residue`].
+    /// Returns the means to count stored rows, for [`Power::Residue`].
     fn residue(&self) -> Option<&dyn Residue> {
         None
     }
 
-    /// Removes the database. Called once, after every handle was dropped, also when the case
-    /// panicked.
+    /// Removes the database. The suite calls this once, after every handle was dropped, even if the
+    /// case panicked.
     async fn teardown(&self) {}
 }
 
-/// The clock of a database under test. All its handles use it instead of their own, and it only
-/// moves by these calls.
+/// The clock of a database under test. All handles on the database use this clock instead of their
+/// own, and only these calls move it.
 #[async_trait]
 pub trait TestClock: Send + Sync {
-    /// Moves it by this many milliseconds; a negative number sets it back, as an operator or a bad
-    /// time server can.
+    /// Moves the clock by this many milliseconds. A negative number sets it back, as an operator or
+    /// a faulty time server can.
     async fn move_by(&self, millis: i64);
 
-    /// Moves it forward.
+    /// Moves the clock forward.
     async fn advance(&self, by: Duration) {
         self.move_by(time::duration_millis(by)).await;
     }
 
-    /// Moves it back.
+    /// Moves the clock back.
     async fn set_back(&self, by: Duration) {
         self.move_by(-time::duration_millis(by)).await;
     }
@@ -85,19 +85,20 @@ impl TestClock for ManualClock {
     }
 }
 
-/// Damages stored rows behind the store's back.
+/// Damages stored rows without going through the store.
 #[async_trait]
 pub trait Vandal: Send + Sync {
-    /// Makes the stored row of this pending job unreadable, for example with a number of no enum
-    /// variant or text that is not UTF-8. Its index entries stay, so that claims and listings still
+    /// Makes the stored row of this pending job unreadable, for example with a number that is no
+    /// enum variant, or with text that is not UTF-8. The row's index entries stay, so that claims
+    /// and listings still find it.
     /// find it.
     ///
     /// # Errors
     /// Any error; it fails the case.
     async fn spoil(&self, job: JobId) -> Result<(), BoxError>;
 
-    /// Makes the whole stored row of this ended job unreadable, so that no reader can show it,
-    /// while passes still find it. For stores with an archive.
+    /// Makes the whole stored row of this ended job unreadable, so that no read can return it,
+    /// while maintenance passes still find it. For stores with an archive.
     ///
     /// # Errors
     /// Any error; it fails the case.
@@ -105,8 +106,8 @@ pub trait Vandal: Send + Sync {
         Err(format!("the fixture cannot spoil the ended job {job}").into())
     }
 
-    /// Makes what is stored of this recurring definition unreadable, such as its schedule, while
-    /// claims still find it. For stores with recurring definitions.
+    /// Makes a stored part of this recurring definition unreadable, such as its schedule, while
+    /// claims still find the definition. For stores with recurring definitions.
     ///
     /// # Errors
     /// Any error; it fails the case.
@@ -136,40 +137,42 @@ pub trait Vandal: Send + Sync {
 pub trait Residue: Send + Sync {
     /// Counts the rows of all tables that belong to single jobs: jobs, payloads, notes, attempts,
     /// tags, unique keys, and memberships of lanes, links, batches and signals. Idempotency keys
-    /// and archived jobs do not count.
+    /// and archived jobs are not counted.
     ///
     /// # Errors
     /// Any error; it fails the case.
     async fn rows_of_jobs(&self) -> Result<u64, BoxError>;
 }
 
-/// What a fixture, its store or a coordinator may offer beyond the minimum. Cases that need a power
-/// that the suite was not given are listed as ignored.
+/// What a fixture, its store or a coordinator may offer beyond the minimum. The suite lists cases
+/// that need a power it was not given as ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Power {
-    /// [`Fixture::clock`]: without it nothing that depends on time is tested.
+    /// The fixture has a [clock](Fixture::clock). Without it, nothing that depends on time is
+    /// tested.
     Clock,
-    /// [`Fixture::vandal`].
+    /// The fixture can damage rows: [`Fixture::vandal`].
     Vandal,
-    /// [`Fixture::residue`].
+    /// The fixture can count rows: [`Fixture::residue`].
     Residue,
-    /// The store keeps recurring definitions: [`Store::recurring`](ratchet_core::Store::recurring).
+    /// The store has recurring definitions: [`Store::recurring`](ratchet_core::Store::recurring).
     Recurring,
-    /// The stores it opens have an archive ([`Store::archive`](ratchet_core::Store::archive)).
+    /// The store has an archive: [`Store::archive`](ratchet_core::Store::archive).
     Archive,
     /// The store has permits: [`Store::permits`](ratchet_core::Store::permits).
     Permits,
-    /// The store keeps rates: [`Store::rates`](ratchet_core::Store::rates).
+    /// The store has rates: [`Store::rates`](ratchet_core::Store::rates).
     Rates,
-    /// The store has links and batches, [`Store::workflows`](ratchet_core::Store::workflows).
+    /// The store has links and batches: [`Store::workflows`](ratchet_core::Store::workflows).
     Workflows,
-    /// The store has signals, [`Store::signals`](ratchet_core::Store::signals).
+    /// The store has signals: [`Store::signals`](ratchet_core::Store::signals).
     Signals,
-    /// The store has diagnostics, [`Store::diagnostics`](ratchet_core::Store::diagnostics).
+    /// The store has diagnostics: [`Store::diagnostics`](ratchet_core::Store::diagnostics).
     Diagnostics,
-    /// A coordinator's wakeups arrive while its transport is healthy.
+    /// The coordinator's wakeups arrive while its transport is healthy.
     Delivery,
+    /// The fixture can cut the transport:
     /// [`CoordinatorFixture::outage`](crate::CoordinatorFixture::outage).
     Outage,
 }
@@ -189,7 +192,7 @@ impl Power {
         Self::Diagnostics,
     ];
 
-    /// The powers of the in-memory store and its fixture, and so of a store that wraps it.
+    /// The powers of the in-memory store with its fixture, and of a store that wraps it.
     pub const MEMORY: &'static [Self] = &[
         Self::Clock,
         Self::Recurring,
@@ -234,18 +237,18 @@ impl fmt::Debug for Factory {
     }
 }
 
-/// Whether the suite can run here. Every process determines it before it lists the cases, so it
-/// must be cheap: read the environment, connect at most once.
+/// Whether the suite can run here. Every process determines this before it lists the cases, so it
+/// must be cheap: read the environment and connect at most once.
 #[derive(Clone, Debug)]
 pub enum Provision<T = Factory> {
-    /// It can.
+    /// The suite can run, with this factory of fixtures.
     Ready(T),
-    /// It cannot, for this reason: "MYSTORE_TEST_URL is not set".
+    /// The suite cannot run, for this reason: "MYSTORE_TEST_URL is not set".
     Unavailable(String),
 }
 
 impl Provision {
-    /// The suite can run: `create` creates the fixture of a case.
+    /// Returns that the suite can run, and that `create` creates the fixture of a case.
     pub fn ready<F, Making, X>(create: F) -> Self
     where
         F: Fn() -> Making + Send + Sync + 'static,
@@ -257,7 +260,7 @@ impl Provision {
 }
 
 impl<T> Provision<T> {
-    /// The suite cannot run, for this reason.
+    /// Returns that the suite cannot run, for this reason.
     #[must_use]
     pub fn unavailable(reason: impl Into<String>) -> Self {
         Self::Unavailable(reason.into())

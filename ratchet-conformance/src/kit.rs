@@ -21,7 +21,7 @@ use ratchet_core::{JobId, Name, NewJob, NodeId, SchemaProblem, StoreError, Store
 /// Returns a name.
 ///
 /// # Panics
-/// If the text is no name.
+/// If the text is not a valid name.
 #[must_use]
 pub fn name(text: &str) -> Name {
     Name::new("name", text).unwrap()
@@ -33,7 +33,7 @@ pub fn job() -> NewJob {
     NewJob::new("kind", &1)
 }
 
-/// Requests up to 100 jobs of any kind and queue, for a new node.
+/// Returns a request for up to 100 jobs of any kind and queue, for a new node.
 #[must_use]
 pub fn request_all() -> ClaimRequest {
     ClaimRequest::new(NodeId::new(), 100)
@@ -65,16 +65,17 @@ pub async fn exists(store: &impl JobStore, id: JobId) -> bool {
 /// Asserts that an error is of this kind.
 ///
 /// # Panics
-/// If it is of another kind.
+/// If the error is of another kind.
 #[track_caller]
 pub fn assert_kind(error: &StoreError, kind: StoreErrorKind) {
     assert_eq!(error.kind(), kind, "{error}");
 }
 
-/// Asserts that a store refuses its schema as altered, and that the message contains `part`.
+/// Asserts that a store failed because its schema was altered, and that the message contains
+/// `part`.
 ///
 /// # Panics
-/// If the error is of another kind or does not contain the part.
+/// If the error is of another kind or its message does not contain `part`.
 #[track_caller]
 pub fn assert_altered(error: &StoreError, part: &str) {
     assert_kind(
@@ -84,8 +85,8 @@ pub fn assert_altered(error: &StoreError, part: &str) {
     assert!(error.to_string().contains(part), "{error}");
 }
 
-/// Runs this many tasks at once, each of which enqueues, claims, settles, lists and beats in this
-/// many rounds.
+/// Runs `tasks` tasks at once. Each of them enqueues, claims, settles, lists jobs and sends a
+/// heartbeat, `rounds` times.
 ///
 /// # Panics
 /// If a call fails.

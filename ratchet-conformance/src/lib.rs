@@ -65,20 +65,21 @@
 //! ```
 //!
 //! # Powers
-//! What a fixture can do beyond opening is a [`Power`]. With [`Power::Clock`] the cases set the
-//! database's clock; without it everything that depends on time goes untested, so a store should
-//! accept a clock in tests. With [`Power::Vandal`] they damage rows, and with [`Power::Residue`]
-//! they count the rows that deleted jobs leave. Optional parts of the store are powers too:
-//! [`Power::Recurring`], [`Power::Archive`], [`Power::Permits`], [`Power::Rates`]. Cases that need
-//! a power that the suite was not given are listed as ignored, with the reason. If a fixture's
-//! powers are not exactly those of the suite, every case fails.
+//! A [`Power`] is something that a fixture can do beyond opening the database. With
+//! [`Power::Clock`] the cases set the database's clock; without it everything that depends on time
+//! goes untested, so a store should accept a clock in tests. With [`Power::Vandal`] the cases
+//! damage rows, and with [`Power::Residue`] they count the rows that remain after jobs are deleted.
+//! Optional parts of the store are powers too: [`Power::Recurring`], [`Power::Archive`],
+//! [`Power::Permits`], [`Power::Rates`]. Cases that need a power that the suite was not given are
+//! listed as ignored, with the reason. If a fixture's powers are not exactly those of the suite,
+//! every case fails.
 //!
 //! [`Power::Workflows`], [`Power::Signals`] and [`Power::Diagnostics`] are part of the same list,
 //! and must match what the store's accessors return.
 //!
 //! # Other tests of a store
 //! [`PlaceTests`] runs tests of your own, each in an empty database. [`kit`] has functions that
-//! most of them need, and [`Proxy`] lets connections fail.
+//! most of them need, and [`Proxy`] makes connections fail.
 //!
 //! # Results
 //! A failure names the store and the clauses that the failed assertion is about, quotes the first
@@ -94,16 +95,17 @@
 //! `jobs[3].state: expected Pending / found Running`, and the shortest history found that still
 //! fails.
 //!
-//! Each case writes a file under `target/ratchet-conformance/`, from which [`report::table`] makes
-//! the table of clauses by store, with the failed cases and why others were not run. `MISSING`
-//! there means that the database was not available, `N-A` that a power is missing or the store is
-//! exempted.
+//! Each case writes a file under `target/ratchet-conformance/`. From these files [`report::table`]
+//! makes the table of clauses by store, with the failed cases and the reasons why others were not
+//! run. `MISSING` there means that the database was not available, and `N-A` that a power is
+//! missing or the store is exempted.
 //!
 //! # Exemptions
 //! [`Suite::without`] exempts a store from cases that it refuses by design. They run, and must fail
-//! after a call was refused with [`Misconfigured`](ratchet_core::StoreErrorKind::Misconfigured): an
-//! exemption from a case that passes, or fails otherwise, is a failure. [`Suite::without_running`]
-//! does not run them.
+//! after the store refused a call with
+//! [`Misconfigured`](ratchet_core::StoreErrorKind::Misconfigured): if such a case passes, or fails
+//! for another reason, its exemption is reported as a failure. [`Suite::without_running`] does not
+//! run them.
 //!
 //! # Input checks and deadlines
 //! The suite wraps each store that a fixture opens in [`Checked`](ratchet_core::store::Checked), as
@@ -113,18 +115,19 @@
 //! Under load a store may fail a call because of a conflict, or not respond in time
 //! ([`StoreErrorKind::Contention`](ratchet_core::StoreErrorKind::Contention),
 //! [`Timeout`](ratchet_core::StoreErrorKind::Timeout)). As the engine does, the suite then repeats
-//! the call until three quarters of the case's time are over; after a timeout only if a repeat
-//! returns what the first call would have returned. The report counts these calls.
+//! the call until three quarters of the case's time are over. After a timeout it repeats only calls
+//! for which a repetition returns what the first call would have returned. The report counts the
+//! repeated calls.
 //!
 //! # Environment
-//! | variable | |
+//! | variable | meaning |
 //! |---|---|
-//! | `RATCHET_REQUIRE` | `1`, or names of stores: being unavailable is a failure, not a reason to ignore |
-//! | `RATCHET_HISTORIES` | how many random histories the `differential` cases run together; what `Suite::histories` sets, or 100 |
-//! | `RATCHET_SEED` | the one random history to run, as a failure told it |
-//! | `RATCHET_CASE_SECONDS` | how many seconds a case may take; 240 |
-//! | `RATCHET_HISTORY_SECONDS` | how many seconds a `differential` case may take; 840 |
-//! | `RATCHET_REPORT_DIR` | where the results go |
+//! | `RATCHET_REQUIRE` | `1`, or names of stores: if one of them is unavailable, its tests fail instead of being ignored |
+//! | `RATCHET_HISTORIES` | how many random histories the `differential` cases run together; default: what `Suite::histories` sets, or 100 |
+//! | `RATCHET_SEED` | the one random history to run: the seed that a failure printed |
+//! | `RATCHET_CASE_SECONDS` | how many seconds a case may take; default 240 |
+//! | `RATCHET_HISTORY_SECONDS` | how many seconds a `differential` case may take; default 840 |
+//! | `RATCHET_REPORT_DIR` | the directory of the results; default `target/ratchet-conformance` |
 //!
 //! # Stability
 //! The functions and traits here are stable; the cases are not. A new version may have new cases,

@@ -25,13 +25,13 @@ impl MemoryFixture {
         }
     }
 
-    /// Returns the store, to be wrapped.
+    /// Returns a handle on the store, for a test that wraps it.
     #[must_use]
     pub fn store(&self) -> MemoryStore {
         self.store.clone()
     }
 
-    /// Returns its clock.
+    /// Returns the store's clock.
     #[must_use]
     pub const fn clock(&self) -> &ManualClock {
         &self.clock

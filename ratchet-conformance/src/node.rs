@@ -1,5 +1,5 @@
-//! A node of a case: a handle with an identity and short forms of every call. A store error fails
-//! the case.
+//! A node of a case: a handle on the store, with an identity and a short form of every call. A
+//! store error fails the case.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(crate) fn ok<T>(result: Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("the store failed: {error}"))
 }
 
-/// Returns the result of a write that must not be stale.
+/// Returns the value of a guarded write, or fails the case if the write was refused as stale.
 pub(crate) fn landed<T>(written: Guarded<T>) -> T {
     match written {
         Guarded::Done(value) => value,
@@ -37,8 +37,8 @@ pub(crate) fn landed<T>(written: Guarded<T>) -> T {
     }
 }
 
-/// The cursors of a walk through the pages of a listing. A repeated one is a failure, since the
-/// walk would not end.
+/// The cursors of a walk through the pages of a listing. A repeated cursor fails the case, since
+/// the walk would not end.
 #[derive(Debug)]
 pub(crate) struct Walk<T>(Vec<T>);
 
@@ -47,7 +47,7 @@ impl<T: PartialEq + std::fmt::Debug + Clone> Walk<T> {
         Self(Vec::new())
     }
 
-    /// Returns the cursor of the next page, which must be new.
+    /// Returns the cursor of the next page, and fails the case if it came before.
     pub(crate) fn on(&mut self, cursor: Option<T>) -> Option<T> {
         let next = cursor?;
         assert!(
@@ -67,7 +67,7 @@ pub(crate) struct TestNode {
 }
 
 impl TestNode {
-    /// The heartbeat interval of a node unless its case sets another.
+    /// The heartbeat interval of a node, unless its case sets another.
     pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
 
     pub(crate) fn new(store: SharedStore) -> Self {
@@ -85,7 +85,8 @@ impl TestNode {
         self.store.jobs()
     }
 
-    /// Returns the recurring definitions; the case must need that power.
+    /// Returns the store of recurring definitions. The case must need
+    /// [`Power::Recurring`](crate::Power).
     pub(crate) fn recurring(&self) -> &dyn RecurringStore {
         let recurring = self.store.recurring();
         recurring.expect("the suite lists a power that the store lacks")
@@ -220,7 +221,7 @@ impl TestNode {
     }
 
     /// Returns the token of claim number `seq` of a job, as if this node had made that claim at the
-    /// time of the job's last one.
+    /// time of the job's last claim.
     pub(crate) async fn token(&self, job: JobId, seq: u64) -> ClaimToken {
         let found = self.find(job).await;
         let claimed_at = found.and_then(|job| job.claimed_at);
@@ -228,7 +229,7 @@ impl TestNode {
         ClaimToken::new(job, seq, Some(self.id), claimed_at)
     }
 
-    /// Returns the token of the current claim of a job, of whichever node.
+    /// Returns the token of the current claim of a job, whichever node holds it.
     pub(crate) async fn present(&self, job: JobId) -> ClaimToken {
         Claim::of(&self.get(job).await).token
     }
@@ -364,7 +365,8 @@ impl TestNode {
         ok(self.store.nodes().set_node_status(node, status).await)
     }
 
-    /// Marks this node dead, as a missing heartbeat would: its claims are lost, as in a crash.
+    /// Marks this node dead, as a missing heartbeat would. As after a crash, its claims can be
+    /// reclaimed.
     pub(crate) async fn die(&self) {
         let changed = self.set_status(self.id, NodeStatus::Dead).await;
         assert_eq!(changed, Changed::Changed);
@@ -374,7 +376,7 @@ impl TestNode {
         ok(self.store.nodes().nodes().await)
     }
 
-    /// Returns the row of a node.
+    /// Returns the record of a node, if there is one.
     pub(crate) async fn node(&self, node: NodeId) -> Option<NodeRecord> {
         let nodes = self.nodes().await;
         nodes.into_iter().find(|record| record.node == node)
@@ -479,7 +481,7 @@ impl TestNode {
         self.deliver(SignalTarget::Key(name(key)), payload).await
     }
 
-    /// Fails jobs whose signals are overdue.
+    /// Fails jobs whose signal deadline has passed, and returns them.
     pub(crate) async fn expire(&self) -> Vec<JobId> {
         ok(self.signals().expire(1_000).await)
     }
@@ -492,7 +494,7 @@ impl TestNode {
         states.try_into().expect("every job is stored")
     }
 
-    /// Claims this job among all that are due, and releases the others.
+    /// Claims all due jobs, releases all but this one, and returns its token.
     pub(crate) async fn take_job(&self, job: JobId) -> ClaimToken {
         let mut taken = None;
         for claimed in self.claim(1_000).await {
@@ -512,7 +514,7 @@ impl TestNode {
         assert_eq!(self.settle(token, outcome).await, Fenced::Applied);
     }
 
-    /// Takes a lock under this node's label.
+    /// Acquires a lock under this node's label.
     pub(crate) async fn acquire(&self, lock: &str, ttl: Duration) -> Acquired {
         let locks = self.store.locks();
         ok(locks.acquire(&name(lock), &self.label, ttl).await)
@@ -534,7 +536,7 @@ pub(crate) fn input(claimed: &ClaimedJob) -> &JobInput {
     input.unwrap_or_else(|| panic!("{} was claimed without its input", claimed.claim.token.job))
 }
 
-/// Requires that a call was refused because of `field`.
+/// Asserts that a call was refused because of `field`.
 pub(crate) fn assert_refused<T: std::fmt::Debug>(result: Result<T, StoreError>, field: &str) {
     let error = match result {
         Ok(answer) => panic!("a bad {field} is accepted: {answer:?}"),

@@ -1,5 +1,5 @@
-//! The notes of a running case: the clauses that its assertions are about, and the calls that were
-//! repeated for it or refused.
+//! The notes of a running case: the clauses that its assertions are about, the calls that were
+//! repeated for it, and the calls that were refused.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::runner::time_limit;
 
-/// Shared by everything that works for one case.
+/// The notes, shared by everything that runs for one case.
 #[derive(Debug)]
 pub(crate) struct Notes {
     started: Instant,
@@ -24,7 +24,7 @@ struct Inner {
     named: Vec<&'static str>,
     repeated: u64,
     last_repeated: Option<String>,
-    /// Every refusal, as `{}` and `{:?}` print it.
+    /// Every refusal, as printed by `{}` and by `{:?}`.
     refusals: Vec<[String; 2]>,
     /// How long the case may take. `None` means the usual time limit.
     time_limit: Option<Duration>,
@@ -47,7 +47,8 @@ impl Notes {
         inner.named.extend(clauses);
     }
 
-    /// Returns the clauses that a failure would break now, given all that the case proves.
+    /// Returns the clauses that a failure would break at this point, given all that the case
+    /// proves.
     pub(crate) fn blamed(&self, all: &[&'static str]) -> Vec<&'static str> {
         let inner = self.lock();
         if inner.proving.is_empty() {
@@ -57,7 +58,8 @@ impl Notes {
         }
     }
 
-    /// Returns a clause that the case named without listing it.
+    /// Returns a clause that the case passed to `proving` without declaring that it proves it, if
+    /// there is one.
     pub(crate) fn unproved(&self, all: &[&'static str]) -> Option<&'static str> {
         let inner = self.lock();
         inner.named.iter().copied().find(|one| !all.contains(one))
@@ -70,7 +72,7 @@ impl Notes {
         inner.last_repeated = Some(error.to_string());
     }
 
-    /// Records an error that a call returned.
+    /// Records an error that a call returned, if it is a refusal.
     pub(crate) fn note_error(&self, error: &StoreError) {
         if error.kind() == StoreErrorKind::Misconfigured {
             let printed = [error.to_string(), format!("{error:?}")];
@@ -78,8 +80,8 @@ impl Notes {
         }
     }
 
-    /// Returns whether this failure shows a call that the store refused because of its server's
-    /// setup.
+    /// Returns whether this failure message contains a refusal: an error of a call that the store
+    /// refused because of its server's setup.
     pub(crate) fn shows_refusal(&self, failure: &str) -> bool {
         let inner = self.lock();
         let mut refusals = inner.refusals.iter().flatten();
@@ -92,8 +94,8 @@ impl Notes {
         (inner.repeated, inner.last_repeated.clone())
     }
 
-    /// Returns whether so little of the case's time is left that it should finish and report what
-    /// it knows before its deadline.
+    /// Returns whether the case should now finish and report what it knows, because three quarters
+    /// of its time are over.
     pub(crate) fn is_late(&self) -> bool {
         let limit = self.lock().time_limit.unwrap_or_else(|| time_limit(""));
         self.started.elapsed() > limit * 3 / 4

@@ -1,4 +1,4 @@
-//! Tests of one store beside the suite, each in an empty database of its own.
+//! Tests of a single store beside the suite, each in a separate empty database.
 
 use std::env;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::coordinator::{CoordinatorFactory, CoordinatorFixture};
 use crate::fixture::{BoxError, Fixture, Provision};
 use crate::is_required;
 
-/// A server that tests need, and the environment variable with its URL.
+/// A server that tests need, identified by the environment variable that holds its URL.
 ///
 /// ```
 /// use ratchet_conformance::TestServer;
@@ -29,25 +29,26 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// Names the server, as [`is_required`] knows it, and its variable.
+    /// Creates a server with this name, as [`is_required`] knows it, and this variable.
     #[must_use]
     pub const fn new(name: &'static str, variable: &'static str) -> Self {
         Self { name, variable }
     }
 
-    /// Returns its URL, or none if the variable is not set.
+    /// Returns the server's URL, or `None` if the variable is not set.
     #[must_use]
     pub fn url(self) -> Option<String> {
         env::var(self.variable).ok()
     }
 
-    /// Explains why tests that need it cannot run.
+    /// Returns the reason why tests that need the server cannot run.
     #[must_use]
     pub fn missing(self) -> String {
         format!("{} is not set", self.variable)
     }
 
-    /// Provides the suite with fixtures, which `create` creates on the server of this URL.
+    /// Returns whether the suite can run, with fixtures that `create` creates on the server at the
+    /// URL.
     pub fn provision<Making, X>(
         self,
         create: impl Fn(String) -> Making + Send + Sync + 'static,
@@ -62,7 +63,8 @@ impl TestServer {
         }
     }
 
-    /// As [`provision`](Self::provision), for a [`CoordinatorSuite`](crate::CoordinatorSuite).
+    /// Does the same as [`provision`](Self::provision), for a
+    /// [`CoordinatorSuite`](crate::CoordinatorSuite).
     pub fn provision_coordinators<Making, X>(
         self,
         create: impl Fn(String) -> Making + Send + Sync + 'static,
@@ -81,13 +83,14 @@ impl TestServer {
 /// An empty database, or an empty part of one, for one test.
 #[async_trait]
 pub trait Place: Sized + Send + Sync + 'static {
-    /// Creates it on the server of this URL.
+    /// Creates an empty place on the server at this URL.
     ///
     /// # Errors
-    /// Why it cannot be created; the test then fails.
+    /// Any error; it fails the test.
     async fn create(url: &str) -> Result<Self, BoxError>;
 
-    /// Removes it, or leaves it for a later test. Called after the test, even if it panicked.
+    /// Removes the place, or leaves it for a later test. Called after the test, even if it
+    /// panicked.
     async fn take_away(&self);
 }
 
@@ -109,9 +112,9 @@ macro_rules! place_tests {
     };
 }
 
-/// The `main` of a test binary whose tests each run in a place of their own.
+/// The `main` of a test binary whose tests each run in a separate place.
 ///
-/// Without its server a test is ignored, or fails if the server is
+/// If the server is not available, its tests are ignored, or fail if the server is
 /// [required](crate::is_required).
 ///
 /// ```no_run
@@ -162,8 +165,8 @@ impl PlaceTests {
         self
     }
 
-    /// Ignores the tests of a module if this server, which they need as well, is not there. If it
-    /// is [required](crate::is_required), they fail.
+    /// Ignores the tests of a module if this server, which they need as well, is not available. If
+    /// the server is [required](crate::is_required), they fail.
     #[must_use]
     pub fn needing(mut self, module: &str, server: TestServer) -> Self {
         if server.url().is_none() {
@@ -181,7 +184,7 @@ impl PlaceTests {
         self
     }
 
-    /// Runs them as the arguments of the process say.
+    /// Runs the tests that the command line selects.
     #[must_use]
     pub fn run(self) -> ExitCode {
         for missing in &self.missing {
@@ -197,7 +200,7 @@ impl PlaceTests {
     }
 }
 
-/// Runs a test in a new place, on a runtime of its own with two threads, and takes the place away.
+/// Runs a test in a new place, on a separate runtime with two threads, and then removes the place.
 fn run_in_place<P: Place>(url: &str, test: PlaceTest<P>) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -28,7 +28,7 @@ impl Recorder {
         let file = self
             .0
             .join(format!("{}.json", result.case.replace("::", ".")));
-        // Readers never see half a file, even if this process is killed here.
+        // Readers never see an incomplete file, even if this process is killed here.
         let whole = file.with_extension("new");
         let written = fs::create_dir_all(&self.0)
             .and_then(|()| Ok(serde_json::to_vec_pretty(result)?))

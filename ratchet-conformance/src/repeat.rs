@@ -1,5 +1,5 @@
-//! Repeats calls that failed with contention or timed out, as the engine does: a store may fail so
-//! under load, and the contract allows the repetition.
+//! Repeats calls that failed with contention or a timeout, as the engine does: under load a store
+//! may fail in this way, and the contract allows repeating the call.
 
 use std::fmt;
 use std::future::Future;
@@ -17,7 +17,7 @@ use ratchet_core::{
 
 use crate::notes::Notes;
 
-/// A handle that repeats calls, and counts repetitions in the notes of its case.
+/// A handle that repeats calls, and counts the repetitions in the notes of its case.
 pub(crate) struct Repeating {
     inner: SharedStore,
     notes: Arc<Notes>,
@@ -26,9 +26,10 @@ pub(crate) struct Repeating {
 /// The errors after which a call is repeated.
 #[derive(Clone, Copy)]
 enum Repeat {
-    /// After contention, which has changed nothing.
+    /// After contention: the failed call has changed nothing.
     AfterContention,
-    /// After a timeout, too: whether or not the call took effect, a repeat returns the same.
+    /// After contention or a timeout: whether or not the call took effect, a repetition returns the
+    /// same.
     AfterContentionOrTimeout,
 }
 
@@ -50,7 +51,8 @@ impl Repeating {
         Layered::new(Self { inner, notes })
     }
 
-    /// Repeats a call until it ends with another result, or little of the case's time is left.
+    /// Calls repeatedly until the result is not such an error, or little of the case's time is
+    /// left.
     async fn call<T, F>(&self, repeat: Repeat, call: impl Fn() -> F + Send + Sync) -> Result<T>
     where
         F: Future<Output = Result<T>> + Send,

@@ -1,5 +1,6 @@
-//! Results: one small file per case, and the table of clauses by store made of them. This module
-//! does not depend on the rest of the suite, so that a program can read reports without it.
+//! Results: one small file per case, and the table of clauses by store that is made from the files.
+//! This module does not depend on the rest of the suite, so that a program can read reports without
+//! it.
 //!
 //! A test runner may run every case in a separate process, so no process knows the whole result.
 //! Each case writes its own file, and [`Report::read_dir`] combines them.
@@ -21,9 +22,9 @@ pub enum Verdict {
     Missing,
     /// For a clause only: some of its cases passed, and the others did not reach it.
     Partial,
-    /// As the contract requires.
+    /// The store does what the contract requires.
     Pass,
-    /// Not as the contract requires.
+    /// The store does not do what the contract requires.
     Fail,
 }
 
@@ -44,7 +45,7 @@ impl Verdict {
             (Self::Fail, _) | (_, Self::Fail) => Self::Fail,
             (Self::Pass, Self::Pass) => Self::Pass,
             (Self::NotApplicable, Self::NotApplicable) => Self::NotApplicable,
-            // Cases that do not apply would not have shown anything either.
+            // Cases that do not apply show nothing, so they leave the result unknown.
             (Self::Missing, Self::Missing | Self::NotApplicable)
             | (Self::NotApplicable, Self::Missing) => Self::Missing,
             _ => Self::Partial,
@@ -74,8 +75,9 @@ pub struct CaseResult {
 }
 
 impl CaseResult {
-    /// Returns the result for one of its clauses. A failed case reached the clauses that it broke,
-    /// and shows only a part of the others.
+    /// Returns the result for one of the case's clauses. A failed case proves that the clauses it
+    /// blames are broken; it ran only part of the checks of its other clauses, so these are
+    /// partial.
     fn verdict_of(&self, clause: &str) -> Verdict {
         let broken = self.blamed.is_empty() || self.blamed.iter().any(|one| one == clause);
         match self.verdict {
@@ -84,7 +86,7 @@ impl CaseResult {
         }
     }
 
-    /// Returns the first line of the reason why it failed or was not run.
+    /// Returns the first line of the reason why the case failed or was not run.
     fn reason(&self) -> &str {
         let detail = self.detail.as_deref().unwrap_or_default();
         detail.lines().next().unwrap_or_default()
@@ -126,7 +128,8 @@ impl Report {
         Ok(report)
     }
 
-    /// Merges another report into this one; for a case in both, the other's result counts.
+    /// Merges another report into this one. For a case in both, the result of `other` replaces this
+    /// one's.
     pub fn merge(&mut self, other: Self) {
         let replaced: BTreeSet<(&str, &str)> = other.results.iter().map(key).collect();
         self.results
@@ -160,9 +163,10 @@ impl Report {
         clauses
     }
 
-    /// Returns the clauses by store as a Markdown table, in which a blank field was not run. Below
-    /// it are lists: the cases that failed, each with the first line of the reason; why cases were
-    /// not run, with their number; and how many calls were repeated.
+    /// Returns the clauses by store as a Markdown table, in which a blank field means not run.
+    /// Below the table are lists: the cases that failed, each with the first line of the reason;
+    /// the reasons why cases were not run, each with the number of cases; and how many calls were
+    /// repeated.
     #[must_use]
     pub fn table(&self) -> String {
         let stores = self.stores();
@@ -239,7 +243,7 @@ fn key(result: &CaseResult) -> (&str, &str) {
     (&result.store, &result.case)
 }
 
-/// Returns the Markdown table of all results below `dir`, with its lists.
+/// Returns the Markdown table, with its lists, of all results below `dir`.
 ///
 /// # Errors
 /// As for [`Report::read_dir`].

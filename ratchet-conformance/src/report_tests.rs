@@ -1,5 +1,4 @@
-//! Tests of the report; in a separate file, since other programs compile the report's own file,
-//! too.
+//! Tests of the report. They are in a separate file because other programs compile `report.rs` too.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,10 @@
-//! What the tests require. This module does not depend on the rest of the suite, so that a program
-//! can use it alone.
+//! Which stores, servers and programs the tests require. This module does not depend on the rest of
+//! the suite, so that a program can use it alone.
 
 use std::env;
 
-/// Returns whether `RATCHET_REQUIRE` names this store, server or program: then its absence is a
-/// failure, not a reason to ignore tests.
+/// Returns whether `RATCHET_REQUIRE` names this store, server or program. If it does, tests that
+/// need it fail when it is absent, instead of being ignored.
 ///
 /// The variable is a comma-separated list of names; `1` and `true` stand for every name.
 #[must_use]

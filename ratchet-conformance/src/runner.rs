@@ -1,4 +1,4 @@
-//! Runs one case: its deadline, its panics, its cleanup.
+//! Runs one case: handles its deadline, its panics and its cleanup.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -19,9 +19,9 @@ use crate::Case;
 use crate::fixture::BoxError;
 use crate::notes::Notes;
 
-/// Returns how long a case of this group may take, setup included, before it counts as hanging.
-/// With [`CLEANING`] it is less than `.config/nextest.toml` allows, so that the case reports its
-/// failure itself. Random histories take longest.
+/// Returns how long a case of this group may take, setup included, before it counts as hanging. The
+/// sum with [`CLEANING`] is less than `.config/nextest.toml` allows, so that the case itself
+/// reports the failure. Random histories take longest.
 pub(crate) fn time_limit(group: &str) -> Duration {
     let (variable, seconds) = match group {
         "differential" => ("RATCHET_HISTORY_SECONDS", 840),
@@ -48,7 +48,7 @@ pub(crate) trait Context: Send + Sync + Sized + 'static {
 /// Creates the context of a case.
 pub(crate) type Setup<C> = dyn Fn() -> BoxFuture<'static, Result<C, BoxError>> + Send + Sync;
 
-/// Why a case failed: the message of its assertion, or what kept it from running.
+/// Why a case failed: the message of its assertion, or what prevented it from running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     cause: Cause,
@@ -63,9 +63,9 @@ pub(crate) enum Cause {
     Broken,
     /// The case did not end.
     Hanging,
-    /// The fixture or the case itself is at fault; the failure proves nothing about the store.
+    /// The fixture or the case itself is wrong; the failure proves nothing about the store.
     Setup,
-    /// The store is exempted from the case, but should not be.
+    /// The store has an exemption from the case, but must not have one.
     Exemption,
 }
 
@@ -79,7 +79,7 @@ impl Failure {
     }
 
     /// Returns the clauses that the failed assertion is about: all clauses of the case, unless the
-    /// case is more precise.
+    /// case named some of them.
     #[must_use]
     pub fn clauses(&self) -> &[&'static str] {
         &self.clauses
@@ -188,14 +188,14 @@ pub(crate) async fn run_case<C: Context>(case: &Case<C>, setup: &Setup<C>) -> En
 thread_local! {
     /// Whether this thread is polling a case.
     static IN_CASE: Cell<bool> = const { Cell::new(false) };
-    /// Where and why a case last panicked on this thread.
+    /// The message and location of the last panic of a case on this thread.
     static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// The message of a caught panic that is raised again.
+/// The message of a caught panic that is raised again on another thread.
 struct PassedOn(String);
 
-/// Awaits a future and converts its panic into the message, with the location.
+/// Awaits a future and converts a panic into its message, with the location.
 pub(crate) async fn caught<T>(future: impl Future<Output = T>) -> Result<T, String> {
     note_panics();
     let mut future = pin!(future);
@@ -222,8 +222,8 @@ fn message(payload: &(dyn Any + Send)) -> String {
     }
 }
 
-/// Keeps panics of cases from being printed where they happen, so that they are shown once: as the
-/// failure of their case.
+/// Installs a panic hook that does not print the panics of cases where they happen, so that they
+/// are shown once: as the failure of their case.
 fn note_panics() {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
@@ -257,7 +257,7 @@ where
     };
     let racers: Vec<_> = (0..count).map(spawn).collect();
     let mut ended = Vec::with_capacity(count);
-    // Awaits all of them, even if one has failed, so that none outlives its database.
+    // Awaits all tasks, even if one has failed, so that none outlives its database.
     for racer in racers {
         ended.push(racer.await);
     }

@@ -2,13 +2,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The variable in which cargo-nextest numbers concurrent tests.
+/// The variable in which cargo-nextest passes the slot number of a concurrent test.
 const VARIABLE: &str = "NEXTEST_TEST_GLOBAL_SLOT";
 
-/// The slots that this process uses.
+/// The numbers that this process uses.
 static IN_USE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
-/// A number that no other concurrent fixture has, in any test of one run of cargo-nextest.
+/// A number that no other fixture has at the same time, in any test of one run of cargo-nextest.
 ///
 /// Creating tables and indexes can take longer than a case. A fixture that names its database after
 /// a slot can keep it and only empty it for the next case; such a fixture implements
@@ -20,7 +20,7 @@ static IN_USE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 /// use ratchet_conformance::Slot;
 ///
 /// let name = match Slot::take() {
-///     Some(slot) => format!("test_{slot}"), // is there already, from an earlier case
+///     Some(slot) => format!("test_{slot}"), // exists already, from an earlier case
 ///     None => "test_new".to_owned(),        // another test runner: make a new one
 /// };
 /// # assert!(name.starts_with("test_"));
@@ -32,7 +32,8 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Takes the first free slot of this test; `None` unless cargo-nextest runs it.
+    /// Takes the first free slot of this test, or returns `None` if cargo-nextest does not run the
+    /// test.
     #[must_use]
     pub fn take() -> Option<Self> {
         let test = std::env::var(VARIABLE).ok()?.parse().ok()?;

@@ -16,7 +16,7 @@ pub struct Suite {
     name: String,
     powers: Vec<Power>,
     exemptions: Vec<Exemption>,
-    /// `None` means all of them.
+    /// The groups to run. `None` means all of them.
     groups: Option<Vec<String>>,
     settings: Settings,
 }
@@ -24,10 +24,10 @@ pub struct Suite {
 /// Settings of the `differential` cases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// How many histories they run together.
+    /// How many histories the cases run together.
     pub(crate) histories: u64,
-    /// Whether the store may report for a claimed job that other jobs wait for its end when none
-    /// does.
+    /// Whether the store may report, for a claimed job, that other jobs wait for its end although
+    /// none does.
     pub(crate) may_exaggerate: bool,
     /// Whether a failing history is shortened.
     pub(crate) shrinks: bool,
@@ -62,9 +62,10 @@ impl Suite {
         self
     }
 
-    /// Lets the store report for a claimed job that other jobs wait for its end when none does: a
-    /// store may flag a parent before it is known whether its child is stored. Otherwise the
-    /// `differential` cases require exactly what the model reports. The opposite is never allowed.
+    /// Allows the store to report, for a claimed job, that other jobs wait for its end although
+    /// none does: a store may flag a parent before it is known whether the child is stored. Without
+    /// this setting the `differential` cases require exactly what the model reports. A store must
+    /// never fail to report that a job waits.
     #[must_use]
     pub const fn may_say_awaited_of_others(mut self) -> Self {
         self.settings.may_exaggerate = true;
@@ -73,10 +74,12 @@ impl Suite {
 
     /// Exempts the store, or a kind of server, from these cases, by group or by full name, because
     /// it refuses what they test with
-    /// [`Misconfigured`](ratchet_core::StoreErrorKind::Misconfigured). They run all the same and
-    /// must fail after such a refusal, which the report shows as N-A with this reason. A case that
-    /// passes, or fails without it, is a failure, since its exemption would hide what the store can
-    /// do, or does wrong. The exemption of a case takes precedence over that of its group.
+    /// [`Misconfigured`](ratchet_core::StoreErrorKind::Misconfigured).
+    ///
+    /// The cases still run, and must fail after such a refusal; the report then shows N-A with this
+    /// reason. If a case passes, or fails without a refusal, the suite fails, since the exemption
+    /// would hide what the store can do, or does wrong. The exemption of a case takes precedence
+    /// over that of its group.
     ///
     /// # Panics
     /// If there is no such group or case.
@@ -85,8 +88,8 @@ impl Suite {
         self.exempt(reason, cases, true)
     }
 
-    /// Exempts the store from these cases like [`without`](Self::without), but does not run them:
-    /// for cases that would hang, take long, or pass sometimes.
+    /// Exempts the store from these cases like [`without`](Self::without), but does not run them.
+    /// Use it for cases that would hang, take long, or pass only sometimes.
     ///
     /// # Panics
     /// If there is no such group or case.
@@ -108,18 +111,18 @@ impl Suite {
         self
     }
 
-    /// Restricts the suite to these groups, for a setting of a store that cannot affect the others;
-    /// the whole suite must have passed without it.
+    /// Restricts the suite to these groups. Use it for a setting of a store that cannot affect the
+    /// other groups; the whole suite must have passed without that setting.
     ///
     /// # Panics
-    /// [`run`](Self::run) does if there is no such group.
+    /// [`run`](Self::run) panics if there is no such group.
     #[must_use]
     pub fn groups(mut self, groups: &[&str]) -> Self {
         self.groups = Some(groups.iter().map(|&group| group.to_owned()).collect());
         self
     }
 
-    /// Lists or runs the cases as the command line selects, each on a new fixture.
+    /// Lists or runs the cases that the command line selects, each on a new fixture.
     pub fn run(self, provision: impl Future<Output = Provision>) -> ExitCode {
         let provision = match runner::runtime().block_on(provision) {
             Provision::Ready(factory) => {
@@ -150,8 +153,8 @@ impl Suite {
         Self::check_with(case, powers, factory, Settings::DEFAULT).await
     }
 
-    /// As [`check`](Self::check), but does not shorten a failing random history: that takes many
-    /// times longer than finding it.
+    /// Does the same as [`check`](Self::check), but does not shorten a failing random history,
+    /// which takes many times longer than finding it.
     ///
     /// # Errors
     /// The reason why the case failed.
@@ -182,7 +185,7 @@ fn setup(factory: Factory, powers: Vec<Power>, settings: Settings) -> Arc<Setup<
     Arc::new(move || Box::pin(Cx::create(factory.clone(), powers.clone(), settings)))
 }
 
-/// Returns the cases of these groups, or all.
+/// Returns the cases of these groups, or of all groups if `groups` is `None`.
 fn chosen(groups: Option<&[String]>) -> impl Iterator<Item = &'static Case<Cx>> {
     for group in groups.into_iter().flatten() {
         assert!(

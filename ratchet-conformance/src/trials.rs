@@ -1,4 +1,4 @@
-//! The list of cases for the test runner, and their results for it and for the report.
+//! Lists the cases for the test runner, and passes their results to it and to the report.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -12,21 +12,21 @@ use crate::required::is_required;
 use crate::runner::{Cause, Context, Ended, Failure, Setup, run_case, runtime};
 use crate::{Case, Power, Provision, clauses};
 
-/// What a suite tests.
+/// The store or coordinator that a suite tests.
 pub(crate) struct Subject {
     name: String,
     powers: Vec<Power>,
     exemptions: Vec<Exemption>,
-    /// Whether being unavailable is a failure.
+    /// Whether the suite fails if the subject is unavailable.
     required: bool,
 }
 
-/// A group of cases, or a case, from which a store is exempted.
+/// The exemption of a store from a case or a group of cases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Exemption {
     pub(crate) name: String,
     pub(crate) reason: String,
-    /// Whether the cases run all the same, and must fail.
+    /// Whether the cases run although the store is exempted; they must then fail.
     pub(crate) runs: bool,
 }
 
@@ -40,8 +40,8 @@ impl Subject {
         }
     }
 
-    /// Returns the exemption from this case, if there is one; its own takes precedence over that of
-    /// its group.
+    /// Returns the exemption from this case, if there is one. The exemption of a case takes
+    /// precedence over that of its group.
     fn exemption<C>(&self, case: &Case<C>) -> Option<&Exemption> {
         let of_case = |one: &&Exemption| one.name == case.full_name();
         let of_group = |one: &&Exemption| one.name == case.group;
@@ -78,7 +78,7 @@ fn plan<C, T>(subject: &Subject, case: &Case<C>, provision: &Provision<T>) -> Pl
     }
 }
 
-/// Lists or runs the cases as the command line selects.
+/// Lists or runs the cases that the command line selects.
 pub(crate) fn run<C: Context>(
     subject: Subject,
     cases: impl Iterator<Item = &'static Case<C>>,
@@ -86,7 +86,7 @@ pub(crate) fn run<C: Context>(
 ) -> ExitCode {
     let arguments = Arguments::from_args();
     let recorder = Recorder::new(&subject.name);
-    // A listing, or a run of everything, starts a new report; nextest lists before it runs.
+    // A listing, or a run of everything, starts a new report. Nextest lists before it runs.
     let fresh = arguments.list || (arguments.filter.is_none() && arguments.skip.is_empty());
     if fresh {
         recorder.clear();
@@ -107,7 +107,7 @@ pub(crate) fn run<C: Context>(
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Creates a case that is listed as ignored, with the reason in front of its name.
+/// Creates a trial that is listed as ignored, with the reason in front of its name.
 fn ignored<C>(case: &Case<C>, reason: String) -> Trial {
     let kind = reason.clone();
     let run = move || Ok(Completion::ignored_with(reason));
@@ -116,7 +116,7 @@ fn ignored<C>(case: &Case<C>, reason: String) -> Trial {
         .with_ignored_flag(true)
 }
 
-/// Creates a case that runs; if the store is exempted from it, it must fail.
+/// Creates a trial that runs the case. If the store is exempted from the case, the case must fail.
 fn trial<C: Context>(
     subject: &Arc<Subject>,
     case: &'static Case<C>,
@@ -127,7 +127,7 @@ fn trial<C: Context>(
     let (subject, provision) = (Arc::clone(subject), provision.clone());
     let recorder = recorder.clone();
     Trial::ignorable_test(case.full_name(), move || {
-        // The result that remains if the process is killed.
+        // If the process is killed, this result remains.
         let unfinished = Some("the process ended before the case did".to_owned());
         recorder.record(&result(&subject, case, Verdict::Fail, unfinished));
         let ended = match provision {
@@ -161,7 +161,8 @@ fn trial<C: Context>(
 }
 
 /// Judges the end of a case from which the store is exempted. Returns the reason of the exemption
-/// if the failure shows that a call was refused; fails if the case passed, or failed otherwise.
+/// if the failure shows that a call was refused. Returns an error if the case passed, or failed for
+/// another reason.
 fn judge_exempted<C>(
     ended: Ended,
     case: &Case<C>,
@@ -203,8 +204,8 @@ fn judge_exempted<C>(
     }
 }
 
-/// Returns the test runner's text of a failure: what is broken, what the contract says, what was
-/// observed.
+/// Returns the text of a failure for the test runner: what is broken, what the contract says and
+/// what was observed.
 fn explain<C>(store: &str, case: &Case<C>, failure: &Failure) -> String {
     match failure.cause() {
         Cause::Broken | Cause::Hanging => {}

@@ -1,5 +1,5 @@
-//! Compares the documented contract with the cases: no clause without a case, no case without a
-//! clause, and no trait that is too large to implement.
+//! Compares the documented contract with the cases: every clause has a case, every case proves
+//! documented clauses, and no trait is too large to implement.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use ratchet_conformance::{CoordinatorSuite, Suite, sentence};
 
-/// Every source that documents clauses.
+/// Every source file that documents clauses.
 const SOURCES: &[&str] = &[
     include_str!("../../ratchet-core/src/store/mod.rs"),
     include_str!("../../ratchet-core/src/store/jobs.rs"),
@@ -25,8 +25,8 @@ const SOURCES: &[&str] = &[
     include_str!("../../ratchet-core/src/cluster/mod.rs"),
 ];
 
-/// Returns the clauses, which the documentation contains as `**[claim.order]** The jobs …`: their
-/// ids, each with the text after it.
+/// Returns the clauses, which the documentation contains as `**[claim.order]** The jobs …`, as
+/// pairs of the id and the text after it.
 fn clauses() -> impl Iterator<Item = (&'static str, &'static str)> {
     let clauses = |source: &'static str| {
         let marked = source.split("**[").skip(1);
@@ -45,7 +45,7 @@ fn first_sentence(text: &str) -> String {
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
         let comment = line.strip_prefix("///").or(line.strip_prefix("//!"));
-        // The first line begins after the id.
+        // The first line begins after the clause's id.
         let comment = if number == 0 { Some(line) } else { comment };
         let of_clause = |text: &&str| !text.is_empty() && !text.starts_with('-');
         let Some(text) = comment.map(str::trim).filter(of_clause) else {
@@ -84,7 +84,7 @@ fn without_links(text: &str) -> String {
 }
 
 /// Compares the sentences that failures quote with the documentation. With
-/// `RATCHET_WRITE_CLAUSES=1` the file is written.
+/// `RATCHET_WRITE_CLAUSES=1` this test writes the file instead.
 #[test]
 fn the_quoted_sentences_are_those_of_the_documentation() {
     let mut expected = String::new();

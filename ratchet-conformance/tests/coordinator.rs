@@ -1,4 +1,4 @@
-//! The suite on the coordinators of the core.
+//! Runs the suite on the coordinators of the core.
 
 use std::process::ExitCode;
 

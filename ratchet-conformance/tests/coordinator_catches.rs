@@ -1,5 +1,5 @@
-//! Tests of the suite for coordinators: each sabotaged one must be caught by a certain case, which
-//! the honest one passes.
+//! Tests of the suite for coordinators: for each sabotaged coordinator there is a case that must
+//! catch it, and that the correct one passes.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::{Arc, Mutex};
@@ -83,7 +83,7 @@ const CATCHES: &[(Sabotage, &str)] = &[
     ),
 ];
 
-/// A transport within the process that can be cut.
+/// A transport within one process that can be cut.
 struct Bus {
     sabotage: Sabotage,
     lines: Arc<Mutex<Lines>>,
@@ -92,7 +92,7 @@ struct Bus {
 #[derive(Debug, Default)]
 struct Lines {
     is_cut: bool,
-    /// One for each subscription, with the end that owns it.
+    /// The senders, one for each subscription, each with the node that owns it.
     listeners: Vec<(NodeId, broadcast::Sender<Wakeup>)>,
 }
 

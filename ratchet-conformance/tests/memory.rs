@@ -1,4 +1,4 @@
-//! The suite on the in-memory store, which is the executable specification.
+//! Runs the suite on the in-memory store, which is the executable specification.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The suite on the coordinator that carries nothing, which the contract allows.
+//! Runs the suite on the coordinator that carries nothing, which the contract allows.
 
 use std::process::ExitCode;
 

@@ -1,9 +1,9 @@
-//! Claiming among other claimers: how many candidates a claim looks at, and when it looks again.
+//! Claiming while other nodes claim: how many candidates a claim reads, and when it looks again.
 //!
-//! A claim first selects candidates in claim order and then takes those that no other claimer took
-//! first. Where others were faster it comes back short, although more jobs may be due. [`Rounds`]
-//! decides whether it looks again and among how many candidates, and [`Lookahead`] remembers for
-//! later claims how many it took.
+//! A claim first selects candidates in claim order, then takes those that no other claimer has
+//! taken. If other claimers were faster, the claim finds fewer jobs than it wants, although more
+//! may be due. [`Rounds`] decides whether the claim looks again and at how many candidates.
+//! [`Lookahead`] remembers that number for later claims.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,17 +12,17 @@ use tokio::time::Instant;
 
 use crate::time;
 
-/// How long a claim that has jobs may look for more.
+/// How long a claim that already has jobs may look for more.
 pub const SEARCH_TIME: Duration = Duration::from_secs(1);
 
 /// The number of candidates that a claim looks at for each job it wants, learned from earlier
 /// claims.
 ///
-/// It is 1 while no other node claims, and grows when others take the candidates first.
+/// It is 1 while no other node claims, and grows when other nodes take the candidates first.
 #[derive(Debug)]
 pub struct Lookahead {
     factor: AtomicUsize,
-    /// Claims in a row that found enough. 0 again when the factor changes.
+    /// The number of claims in a row that found enough jobs. 0 again when the factor changes.
     enough_in_a_row: AtomicUsize,
 }
 
@@ -37,18 +37,19 @@ impl Default for Lookahead {
 
 impl Lookahead {
     const MOST: usize = 32;
-    /// How many claims in a row must find enough before the factor is lowered. Too many candidates
-    /// cost a longer index range; too few cost a whole round. When every such claim lowered the
-    /// factor, one claim in four was in vain among four nodes.
+    /// How many claims in a row must find enough jobs before the factor is lowered. Too many
+    /// candidates cost a longer index range; too few cost a whole round. In a test with four nodes
+    /// that lowered the factor after every such claim, one claim in four found nothing.
     const UNTIL_LOWER: usize = 16;
 
     fn get(&self) -> usize {
         self.factor.load(Ordering::Relaxed)
     }
 
-    /// Raises the factor at once to what a claim needed beyond what it began with, and lowers it by
-    /// one after a row of claims that needed no more. Other claims learn at the same time: what
-    /// this one began with says nothing about what it needed.
+    /// Raises the factor at once if a claim needed more than it began with. Lowers the factor by
+    /// one after [`UNTIL_LOWER`](Self::UNTIL_LOWER) claims in a row that needed no more. A claim
+    /// that needed no more never raises the factor: other claims may have lowered it since the
+    /// claim began.
     fn learn(&self, began: usize, needed: usize) {
         if needed > began {
             let needed = needed.min(Self::MOST);
@@ -60,7 +61,7 @@ impl Lookahead {
         if now > 1 && self.enough_in_a_row.fetch_add(1, Ordering::Relaxed) + 1 >= Self::UNTIL_LOWER
         {
             self.enough_in_a_row.store(0, Ordering::Relaxed);
-            // Unless another claim changes it at this moment.
+            // This fails if another claim changes the factor at this moment.
             let _ =
                 self.factor
                     .compare_exchange(now, now - 1, Ordering::Relaxed, Ordering::Relaxed);
@@ -71,33 +72,35 @@ impl Lookahead {
 /// How persistently the claims of a store look for jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct Persistence {
-    /// The most rounds of a claim.
+    /// The maximum number of rounds of a claim.
     pub rounds: usize,
-    /// Whether a round that [changed the conditions](RoundFound::conditions_changed) is not
-    /// counted.
+    /// Whether a round that [changed the conditions](RoundFound::conditions_changed) does not count
+    /// as one of them.
     pub free_repeats: bool,
-    /// Whether a claim looks further after a round that permits bounded, if that round had more
-    /// candidates than the last one after which it looked further.
+    /// Whether a claim reads more candidates after a round in which permits limited them. It does
+    /// so only if the round found more candidates than the last one after which the claim read
+    /// more.
     pub widens_bounded: bool,
-    /// How often a claim looks again after it got some, but not all, of all candidates there were.
+    /// How often a claim looks again after a round that read every due candidate and took only
+    /// some, because other claimers took the rest.
     pub after_some: usize,
-    /// How often it does after it got none of them.
+    /// How often a claim looks again after a round that read every due candidate and took none.
     pub after_none: usize,
 }
 
 /// The result of one round of a claim.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundFound {
-    /// The jobs it wanted.
+    /// The number of jobs that the round wanted.
     pub wanted: usize,
-    /// The candidates there were, at most [`Rounds::candidates_for`].
+    /// The number of candidates that the round found, at most [`Rounds::candidates_for`].
     pub candidates: usize,
-    /// The candidates that were not lost to others.
+    /// The number of candidates that no other claimer took first.
     pub taken: usize,
-    /// Whether permits bounded the candidates.
+    /// Whether permits limited the candidates.
     pub bounded: bool,
-    /// Whether the next round finds other candidates among the same number, because this one used
-    /// up a resource or gave permits back.
+    /// Whether the next round finds other candidates with the same number, because this round used
+    /// up a resource or returned permits.
     pub conditions_changed: bool,
 }
 
@@ -109,14 +112,14 @@ pub struct Rounds<'a> {
     left: usize,
     began: usize,
     factor: usize,
-    /// The candidates of the last round after which it looked further.
+    /// The number of candidates in the last round after which the claim read more.
     seen: usize,
     some: usize,
     none: usize,
 }
 
 impl<'a> Rounds<'a> {
-    /// Begins with as many candidates a job as earlier claims needed.
+    /// Begins a claim with as many candidates per wanted job as earlier claims needed.
     #[must_use]
     pub fn begin(lookahead: &'a Lookahead, persistence: Persistence) -> Self {
         let began = lookahead.get();
@@ -132,7 +135,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Begins a round, and counts it. `false` if there may be no more.
+    /// Begins a round and counts it. Returns `false` if the claim may begin no more rounds.
     #[must_use]
     pub const fn begin_round(&mut self) -> bool {
         let more = self.left > 0;
@@ -146,8 +149,8 @@ impl<'a> Rounds<'a> {
         wanted.saturating_mul(self.factor)
     }
 
-    /// Returns whether to look again after a round that did not find all the jobs it wanted, or
-    /// found some that cannot be read.
+    /// Returns whether to look again. Called after a round that found fewer jobs than it wanted, or
+    /// jobs that cannot be read.
     #[must_use]
     pub fn looks_again(&mut self, found: RoundFound) -> bool {
         if found.conditions_changed {
@@ -161,15 +164,15 @@ impl<'a> Rounds<'a> {
         if found.taken >= found.wanted {
             return true;
         }
-        // Others had the rest of the candidates.
+        // Other claimers took the rest of the candidates.
         let widens = self.persistence.widens_bounded && found.bounded;
         if !all || (widens && found.candidates > self.seen) {
-            // There may be more behind these.
+            // There may be more jobs after these candidates.
             self.seen = found.candidates;
             self.factor = (self.factor * 2).min(Lookahead::MOST);
             return true;
         }
-        // There were no more, but others may let some of them go.
+        // There were no more candidates, but other claimers may release some of them.
         if found.taken == 0 {
             self.none += 1;
             self.none <= self.persistence.after_none
@@ -179,14 +182,14 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Remembers for later claims how many candidates this one needed.
+    /// Ends the claim and remembers, for later claims, how many candidates it needed.
     pub fn end(self) {
         self.lookahead.learn(self.began, self.factor);
     }
 }
 
-/// Waits for `work` until `end`, if there is one. `None` if it took longer; the work is dropped
-/// then.
+/// Awaits `work` until `end`, if there is one. Returns `None` and drops the work if it takes
+/// longer.
 pub async fn until<T>(end: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
     match end {
         None => Some(work.await),
@@ -214,7 +217,7 @@ mod tests {
         after_none: 2,
     };
 
-    /// A round that wanted 10 jobs.
+    /// Returns a round that wanted 10 jobs.
     const fn found(candidates: usize, taken: usize) -> RoundFound {
         RoundFound {
             wanted: 10,
@@ -253,7 +256,7 @@ mod tests {
     fn a_claim_that_began_with_a_larger_factor_teaches_nothing() {
         let lookahead = Lookahead::default();
         lookahead.learn(1, 8);
-        // One begins now, with 8, while others find that 7 will do.
+        // One claim begins now, with 8, while others find that 7 is enough.
         for _ in 0..Lookahead::UNTIL_LOWER {
             lookahead.learn(8, 8);
         }

@@ -1,4 +1,4 @@
-//! When a job becomes due.
+//! The due time of a job.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::error::InvalidInput;
 use crate::limits::{MAX_DELAY, MAX_RUN_AT};
 use crate::time::{self, Timestamp};
 
-/// When a job becomes due.
+/// The time at which a job becomes due.
 ///
 /// ```
 /// use std::time::Duration;
@@ -17,17 +17,18 @@ use crate::time::{self, Timestamp};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RunAt {
-    /// At once: when it is enqueued or rescheduled, by the database's clock.
+    /// At the time of the enqueue or the reschedule, by the database's clock.
     #[default]
     Now,
-    /// This long after that, by the database's clock.
+    /// This long after the enqueue or the reschedule, by the database's clock.
     In(Duration),
-    /// At this time, by the database's clock; the past is as good as now, but ages the job.
+    /// At this time, by the database's clock. A time in the past makes the job due at once, and the
+    /// time since then counts as waiting for its aging.
     At(Timestamp),
 }
 
 impl RunAt {
-    /// The due time in milliseconds for an enqueue at `now`.
+    /// Returns the due time in milliseconds for an enqueue at `now`.
     #[must_use]
     pub fn resolve(self, now: i64) -> i64 {
         match self {
@@ -37,11 +38,11 @@ impl RunAt {
         }
     }
 
-    /// Refuses what cannot be stored.
+    /// Checks that the due time can be stored.
     ///
     /// # Errors
-    /// [`InvalidInput`] on `run_at` for a time before 1970 or after the year 9999, on `delay` for
-    /// more than [`MAX_DELAY`].
+    /// [`InvalidInput`] on `run_at` for a time before 1970 or after the year 9999, and on `delay`
+    /// for more than [`MAX_DELAY`].
     pub fn validate(self) -> Result<(), InvalidInput> {
         match self {
             Self::At(at) if time::to_millis(at) < 0 => {

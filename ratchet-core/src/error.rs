@@ -1,4 +1,4 @@
-//! Errors: refused input, and failures of a store.
+//! Errors: refused input, and failed calls of a store.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -9,7 +9,7 @@ pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 type Source = Box<dyn StdError + Send + Sync + 'static>;
 
-/// Input that was refused before anything was changed.
+/// Input that was refused before anything changed.
 ///
 /// ```
 /// use ratchet::{Name, NewJob};
@@ -27,7 +27,8 @@ pub struct InvalidInput {
 }
 
 impl InvalidInput {
-    /// Says that `field` has a `problem`; together they read as a sentence: "queue is empty".
+    /// Creates the error that `field` has a `problem`. Together they read as a sentence: "queue is
+    /// empty".
     #[must_use]
     pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
         Self {
@@ -36,7 +37,8 @@ impl InvalidInput {
         }
     }
 
-    /// A job needs a permit of a resource that the store does not know, as every store says it.
+    /// Creates the error for a job that needs a permit of a resource unknown to the store. All
+    /// stores use it, so the text is the same everywhere.
     #[must_use]
     pub fn unknown_permit(resource: &impl fmt::Display) -> Self {
         let problem = format!(
@@ -47,20 +49,21 @@ impl InvalidInput {
         Self::new("permit", problem)
     }
 
-    /// Returns the last error of a stored job of which this part cannot be read.
+    /// Returns the text that becomes the last error of a stored job when this part of it cannot be
+    /// read.
     #[must_use]
     pub fn of_stored_job(&self) -> String {
         format!("the stored job cannot be read: {self}")
     }
 
-    /// The name of the invalid field: `payload`, `queue`, `timeout`, …
+    /// Returns the name of the invalid field: `payload`, `queue`, `timeout`, …
     #[must_use]
     pub const fn field(&self) -> &'static str {
         self.field
     }
 }
 
-/// One thing that is wrong with settings: a sentence with the values, and the settings they are of.
+/// One problem with the settings: a sentence with the values, and the names of the settings.
 ///
 /// ```
 /// use ratchet::{MemoryStore, Ratchet};
@@ -77,7 +80,7 @@ pub struct SettingProblem {
 }
 
 impl SettingProblem {
-    /// A problem of these settings, which are named as the builder names them:
+    /// Creates a problem of these settings. They have the names that the builder uses:
     /// `heartbeat_interval`, `leader_timings.ttl`.
     #[must_use]
     pub fn new(settings: &[&'static str], text: impl Into<String>) -> Self {
@@ -87,7 +90,7 @@ impl SettingProblem {
         }
     }
 
-    /// A problem of a pool, or of one of its settings: `pool.gpu`, `pool.gpu/concurrency`.
+    /// Creates a problem of a pool or of one of its settings: `pool.gpu`, `pool.gpu/concurrency`.
     pub(crate) fn of_pool(pool: &str, setting: &str, text: impl Into<String>) -> Self {
         let slash = if setting.is_empty() { "" } else { "/" };
         Self {
@@ -96,9 +99,9 @@ impl SettingProblem {
         }
     }
 
-    /// The settings whose values are the problem, by the names that the builder has for them; a
-    /// pool is `pool.` and its name, and one of its settings has a slash before it. Empty if it has
-    /// to do with the program and not with a setting.
+    /// Returns the names of the settings that cause the problem, as the builder names them. A pool
+    /// is named `pool.<name>`, and a setting of a pool `pool.<name>/<setting>`. Empty if the cause
+    /// is in the program and not in a setting.
     pub fn settings(&self) -> impl Iterator<Item = &str> {
         self.settings.iter().map(Cow::as_ref)
     }
@@ -116,7 +119,7 @@ impl From<InvalidInput> for SettingProblem {
     }
 }
 
-/// Why a schema does not fit this program. Each needs a different remedy.
+/// Why a schema does not fit this program. Each reason needs a different remedy.
 ///
 /// ```
 /// # async fn example(url: &str) {
@@ -138,8 +141,8 @@ pub enum SchemaProblem {
     Behind,
     /// A newer version of Ratchet has migrated the schema.
     Newer,
-    /// Tables or indexes are missing, were changed, or are not Ratchet's. Migrating does not repair
-    /// them.
+    /// Tables or indexes are missing, were changed, or do not belong to Ratchet. Migrating does not
+    /// repair them.
     Altered,
 }
 
@@ -156,16 +159,17 @@ pub enum SchemaProblem {
 pub enum StoreErrorKind {
     /// The database cannot be reached, or the connection was lost.
     Unavailable,
-    /// No answer within the deadline. Whether the call took effect is unknown.
+    /// The call got no answer within its deadline. Whether it took effect is unknown.
     Timeout,
-    /// The database gave up because of others: deadlock, serialization failure, lock held too long.
-    /// Nothing has changed, and the call may be made again.
+    /// The database aborted the call because of concurrent transactions: a deadlock, a
+    /// serialization failure, or a lock that was held for too long. Nothing has changed, and the
+    /// call may be repeated.
     Contention,
-    /// There is no room left on the database's disk.
+    /// The database's disk is full.
     Full,
-    /// The database accepts no writes at present.
+    /// The database currently accepts no writes.
     ReadOnly,
-    /// The input was refused; [`StoreError::invalid_input`] says which part.
+    /// The input was refused; [`StoreError::invalid_input`] names the invalid part.
     Invalid,
     /// The URL or the settings cannot work.
     Misconfigured,
@@ -173,14 +177,14 @@ pub enum StoreErrorKind {
     SchemaMismatch(SchemaProblem),
     /// A stored value cannot be read.
     Corrupt,
-    /// Everything else.
+    /// Any other failure.
     Other,
 }
 
 impl StoreErrorKind {
-    /// Whether the same call may succeed later without a change of the program or its
-    /// settings. The engine waits and repeats transient failures; it reports the others at once
-    /// and still carries on.
+    /// Returns whether the same call may succeed later, without a change of the program or its
+    /// settings. After a transient failure the engine waits and repeats the call. It reports any
+    /// other failure at once, and continues as well.
     #[must_use]
     pub const fn is_transient(self) -> bool {
         matches!(
@@ -205,7 +209,7 @@ impl StoreErrorKind {
     }
 }
 
-/// A call of a store that failed. Losing a race is never this: it is a value of the call's result.
+/// A failed call of a store. A lost race is never an error: it is a value in the call's result.
 ///
 /// `Display` is one line, `operation: kind: cause`, without credentials and without parameters.
 ///
@@ -226,7 +230,7 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// A failure of `operation`.
+    /// Creates the error of a failed `operation`.
     #[must_use]
     pub const fn new(kind: StoreErrorKind, operation: &'static str) -> Self {
         Self {
@@ -236,14 +240,14 @@ impl StoreError {
         }
     }
 
-    /// The same with its cause. Stores must not put credentials or payloads into it.
+    /// Adds the cause. Stores must not put credentials or payloads into it.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Source>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// The same, as a failure of another operation: what the caller asked for.
+    /// Replaces the operation, so that the error names the call that the caller made.
     #[must_use]
     pub const fn during(mut self, operation: &'static str) -> Self {
         self.operation = operation;
@@ -256,19 +260,19 @@ impl StoreError {
         self.kind
     }
 
-    /// The call that failed.
+    /// Returns the name of the failed call.
     #[must_use]
     pub const fn operation(&self) -> &'static str {
         self.operation
     }
 
-    /// See [`StoreErrorKind::is_transient`].
+    /// Returns [`StoreErrorKind::is_transient`] of the error's kind.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         self.kind.is_transient()
     }
 
-    /// Returns the problem with the input, if that is why the call failed.
+    /// Returns the problem with the input, if the call failed because its input was refused.
     #[must_use]
     pub fn invalid_input(&self) -> Option<&InvalidInput> {
         self.source.as_ref()?.downcast_ref()
@@ -307,11 +311,11 @@ impl StdError for StoreError {
     }
 }
 
-/// The most characters of an error text that are stored.
+/// The maximum number of characters that are stored of an error text.
 pub const MAX_ERROR_CHARS: usize = 2_000;
 
-/// An error text as it is stored: cut to [`MAX_ERROR_CHARS`], NUL replaced, and with the user part
-/// of every URL (`scheme://user:password@host`) taken out.
+/// Prepares an error text for storage: cuts it to [`MAX_ERROR_CHARS`], replaces NUL, and replaces
+/// the user part of every URL (`scheme://user:password@host`) with `***`.
 #[must_use]
 pub fn storable_error(text: &str) -> String {
     let mut out = String::with_capacity(text.len().min(MAX_ERROR_CHARS * 4));
@@ -319,8 +323,8 @@ pub fn storable_error(text: &str) -> String {
     while let Some(at) = rest.find("://") {
         let (head, tail) = rest.split_at(at + 3);
         out.push_str(head);
-        // To the last `@` of the word, since passwords may hold anything: rather too much than a
-        // part of one.
+        // Removes everything up to the last `@` of the word. A password may contain any character,
+        // and removing too much is better than keeping part of it.
         let word = tail
             .find(|c: char| c.is_whitespace() || c == '"' || c == '\'')
             .unwrap_or(tail.len());

@@ -1,6 +1,6 @@
-//! Hosts that clients of a server may ask for.
+//! The names under which clients may call a server.
 
-/// Returns a `Host` header without its port. An IPv6 address stands in brackets.
+/// Returns the value of a `Host` header without its port. An IPv6 address keeps its brackets.
 ///
 /// ```
 /// use ratchet_core::host::without_port;
@@ -17,11 +17,10 @@ pub fn without_port(host: &str) -> &str {
     &host[..end]
 }
 
-/// Checks a host under which requests may arrive: a name or an address without a port, an IPv6
-/// address in brackets.
+/// Checks the name of a host: a name or an address without a port, an IPv6 address in brackets.
 ///
 /// # Errors
-/// The rule that it breaks, with the host.
+/// The rule that the host breaks, with the host.
 pub fn check(host: &str) -> Result<(), String> {
     if host.is_empty() || host.contains(['/', '@', ' ']) || without_port(host) != host {
         return Err(format!(

@@ -1,6 +1,6 @@
-//! Identifiers: of jobs, batches, nodes, claims, lock tenures and recurring definitions.
+//! The ids of jobs, batches, nodes, claims, lock tenures and recurring definitions.
 //!
-//! In JSON an id is the text of its UUID, so that payloads and messages can have ids.
+//! In JSON, an id is the text of its UUID, so payloads and messages can contain ids.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,10 +11,10 @@ use uuid::{ContextV7, Timestamp as UuidTime, Uuid};
 
 use crate::time::{self, Timestamp};
 
-/// Identifies a job for ever.
+/// Identifies a job. Ids are never used again.
 ///
-/// A UUID of version 7: ids made by one process sort in the order in which they were made, which is
-/// the last tie-break of the claim order.
+/// The id is a UUID of version 7. Ids made by one process sort in the order in which they were
+/// made; this order is the last tie-break of the claim order.
 ///
 /// ```
 /// use ratchet::JobId;
@@ -27,18 +27,19 @@ use crate::time::{self, Timestamp};
 pub struct JobId(Uuid);
 
 impl JobId {
-    /// A new id, greater than every id this process made before.
+    /// Creates an id that is greater than every id this process created before.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "each call gives another value")]
     pub fn new() -> Self {
         Self(next_in_order())
     }
 
-    /// Returns the id of the job of one slot of a recurring definition: always the same, so that a
-    /// slot that is fired again makes no second job.
+    /// Returns the id of the job of one slot of a recurring definition. It is always the same, so
+    /// firing a slot again creates no second job.
     ///
-    /// A UUID of version 8, which sorts among those of version 7 as if it had been made at the time
-    /// of the slot: 48 bits of milliseconds, then bits of the SHA-1 of incarnation and slot.
+    /// The id is a UUID of version 8. It sorts among those of version 7 as if it had been created
+    /// at the time of the slot: 48 bits of milliseconds, then bits of the SHA-1 of incarnation and
+    /// slot.
     #[must_use]
     pub fn of_slot(incarnation: Incarnation, slot: Timestamp) -> Self {
         let millis = time::to_millis(slot).max(0).to_be_bytes();
@@ -47,7 +48,7 @@ impl JobId {
         Self(uuid::Builder::from_custom_bytes(bytes).into_uuid())
     }
 
-    /// The slot that the job is for, if it is the job of a slot of a recurring definition.
+    /// Returns the slot of the job, if the job belongs to a slot of a recurring definition.
     #[must_use]
     pub fn slot(&self) -> Option<Timestamp> {
         let (high, _) = self.0.as_u64_pair();
@@ -56,7 +57,7 @@ impl JobId {
     }
 }
 
-/// A UUID of version 7, greater than every one this process made before.
+/// Returns a UUID of version 7 that is greater than every one this process created before.
 fn next_in_order() -> Uuid {
     static SEQUENCE: Mutex<Option<ContextV7>> = Mutex::new(None);
     let now = time::wall_clock();
@@ -67,7 +68,7 @@ fn next_in_order() -> Uuid {
     Uuid::new_v7(UuidTime::from_unix(&*context, seconds, nanos))
 }
 
-/// Identifies a batch of jobs for ever. Like that of a job it sorts by when it was made.
+/// Identifies a batch of jobs. As with job ids, batch ids sort by the time of their creation.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -80,7 +81,7 @@ fn next_in_order() -> Uuid {
 pub struct BatchId(Uuid);
 
 impl BatchId {
-    /// A new id, greater than every id this process made before.
+    /// Creates an id that is greater than every id this process created before.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "each call gives another value")]
     pub fn new() -> Self {
@@ -88,13 +89,13 @@ impl BatchId {
     }
 }
 
-/// Identifies one life of a recurring definition, from its creation to its deletion: one that is
-/// created again under the same name is another.
+/// Identifies a recurring definition from its creation to its deletion. A definition that is
+/// created again under the same name gets another incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Incarnation(Uuid);
 
 impl Incarnation {
-    /// A new random one.
+    /// Creates a random incarnation.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "each call gives another value")]
     pub fn new() -> Self {
@@ -102,7 +103,7 @@ impl Incarnation {
     }
 }
 
-/// Identifies one run of a node: random at every start, so that a restarted process is never
+/// Identifies one run of a node. The id is random at every start, so a restarted process is never
 /// mistaken for the one before it.
 ///
 /// ```
@@ -122,7 +123,7 @@ impl Incarnation {
 pub struct NodeId(Uuid);
 
 impl NodeId {
-    /// A new random id.
+    /// Creates a random id.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "each call gives another value")]
     pub fn new() -> Self {
@@ -133,19 +134,19 @@ impl NodeId {
 macro_rules! uuid_id {
     ($type:ident) => {
         impl $type {
-            /// The id with these 16 bytes, as a store kept them.
+            /// Creates the id from the 16 bytes that a store kept.
             #[must_use]
             pub const fn from_bytes(bytes: [u8; 16]) -> Self {
                 Self(Uuid::from_bytes(bytes))
             }
 
-            /// The 16 bytes of the id, for a store to keep.
+            /// Returns the 16 bytes of the id, for a store to keep.
             #[must_use]
             pub const fn as_bytes(&self) -> &[u8; 16] {
                 self.0.as_bytes()
             }
 
-            /// The id as a UUID.
+            /// Returns the id as a UUID.
             #[must_use]
             pub const fn as_uuid(&self) -> Uuid {
                 self.0
@@ -185,12 +186,12 @@ uuid_id!(BatchId);
 uuid_id!(NodeId);
 uuid_id!(Incarnation);
 
-/// The fencing value of one claim of one job: every later write for the claim carries it, and a
-/// write whose token is no longer the job's current one changes nothing.
+/// The fencing token of one claim of one job. Every later write for the claim carries it, and a
+/// write whose token is not the job's current one changes nothing.
 ///
-/// The number alone is not enough. A database that fails over to a copy which lacks a claim gives
-/// that claim's number again, to another node or to the same one. So the token also has the node,
-/// and the time of the claim.
+/// The number alone is not enough. If a database fails over to a copy that lacks a claim, it
+/// assigns the number of that claim again, to another node or to the same one. So the token also
+/// contains the node and the time of the claim.
 ///
 /// ```
 /// use ratchet::{Claim, NodeHook};
@@ -210,11 +211,11 @@ pub struct ClaimToken {
     pub job: JobId,
     /// How often the job has been claimed, this claim included.
     pub seq: u64,
-    /// The node that made the claim. `None` for a claim that was taken from its node and waits to
+    /// The node that made the claim. `None` if the claim was taken away from its node and waits to
     /// be settled (`[reclaim.exhausted]`).
     pub node: Option<NodeId>,
     /// When the claim was made, by the database's clock.
-    /// [`UNIX_EPOCH`](chrono::DateTime::UNIX_EPOCH) if the store does not know.
+    /// [`UNIX_EPOCH`](chrono::DateTime::UNIX_EPOCH) if the store does not know it.
     pub claimed_at: Timestamp,
 }
 
@@ -237,7 +238,7 @@ impl ClaimToken {
     }
 }
 
-/// The fencing token of one tenure of a lock: strictly larger at every change of owner, for ever.
+/// The fencing token of one tenure of a lock. It is strictly larger after every change of owner.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -252,12 +253,12 @@ impl ClaimToken {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Fence(pub u64);
 
-/// Returns the number that follows `previous` in a sequence that must not go back, even if the
-/// database does: `max(previous + 1, now_millis)`.
+/// Returns the number after `previous` in a sequence that must never go back, even if the database
+/// does: `max(previous + 1, now_millis)`.
 ///
 /// Fences of locks and versions of namespaces are such numbers. If the database is replaced by an
-/// earlier state of itself, the time that has passed since is longer, in milliseconds, than the
-/// count of the numbers that were lost.
+/// earlier copy of itself, some numbers are lost. More milliseconds have passed since that copy
+/// than numbers were lost, so the next number is greater than every lost one.
 ///
 /// # Examples
 /// ```
@@ -302,7 +303,7 @@ mod tests {
         assert_eq!(id.slot(), Some(slot(0)));
         assert_eq!(JobId::new().slot(), None);
         assert!(id < JobId::of_slot(other, slot(1)));
-        // Two of one millisecond differ in what is left of the hash.
+        // Two ids of one millisecond differ in the remaining bits of the hash.
         let tail = |id: JobId| id.as_bytes()[9..].to_vec();
         assert_ne!(tail(id), tail(JobId::of_slot(other, slot(0))));
         let made_then = Uuid::new_v7(UuidTime::from_unix(uuid::NoContext, 1_790_000_001, 0));

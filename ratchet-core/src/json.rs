@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 
 use crate::error::InvalidInput;
 
-/// Describes why a document is not the JSON of some type, without quoting it. serde quotes values,
-/// and the description becomes part of errors, which more people see than payloads.
+/// Describes why a document is not the JSON of some type, without quoting the document. serde
+/// quotes values, but errors are shown to more people than payloads are.
 pub(crate) fn misfit(error: &serde_json::Error) -> String {
     let said = error.to_string();
     let said = said
@@ -24,7 +24,8 @@ pub(crate) fn misfit(error: &serde_json::Error) -> String {
         "unknown field",
     ];
     let what = match kinds.iter().find(|kind| said.starts_with(**kind)) {
-        // What a type expects, and the names of its fields, are the program's own words.
+        // The expected type and the names of its fields come from the program, not from the
+        // document.
         Some(kind) => match said.rsplit_once(", expected ") {
             Some((_, expected)) => format!("{kind}, expected {expected},"),
             None => (*kind).to_owned(),
@@ -38,7 +39,7 @@ pub(crate) fn misfit(error: &serde_json::Error) -> String {
 
 /// A JSON document, kept as text: a payload, a checkpoint or a result.
 ///
-/// Cheap to clone. Its `Debug` shows the size only, since payloads may hold what logs must not.
+/// Cloning is cheap. `Debug` shows only the size, because payloads may contain what logs must not.
 ///
 /// ```
 /// use ratchet::Json;
@@ -52,7 +53,7 @@ pub(crate) fn misfit(error: &serde_json::Error) -> String {
 pub struct Json(Arc<str>);
 
 impl Json {
-    /// The JSON of a value.
+    /// Encodes a value as JSON.
     ///
     /// # Errors
     /// [`InvalidInput`] naming `field` if the value does not serialize.
@@ -65,29 +66,30 @@ impl Json {
             .map_err(|error| InvalidInput::new(field, format!("does not serialize: {error}")))
     }
 
-    /// Checks that `text` is one JSON document and keeps it.
+    /// Creates a document from `text`, after checking that it is one JSON document.
     ///
     /// # Errors
-    /// [`InvalidInput`] naming `field` if it is not.
+    /// [`InvalidInput`] naming `field` if the text is not JSON.
     pub fn parse(field: &'static str, text: &str) -> Result<Self, InvalidInput> {
         serde_json::from_str::<&RawValue>(text)
             .map(|raw| Self(raw.get().into()))
             .map_err(|error| InvalidInput::new(field, format!("is not JSON: {error}")))
     }
 
-    /// Text that a store kept, unchecked: whether it still is JSON shows when it is decoded.
+    /// Creates a document from text that a store kept, unchecked. Invalid JSON is found by
+    /// [`decode`](Self::decode).
     #[must_use]
     pub fn from_stored(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 
-    /// The document `null`.
+    /// Creates the document `null`.
     #[must_use]
     pub fn null() -> Self {
         Self("null".into())
     }
 
-    /// The value.
+    /// Decodes the document into a `T`.
     ///
     /// # Errors
     /// Returns serde's error if the text is not the JSON of a `T`.
@@ -95,19 +97,20 @@ impl Json {
         serde_json::from_str(&self.0)
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is the document `null`, which is how the result of a job without one looks.
+    /// Returns whether the document is `null`, which is also the result of a job that returned
+    /// none.
     #[must_use]
     pub fn is_null(&self) -> bool {
         &*self.0 == "null"
     }
 
-    /// Refuses more than `limit` bytes.
+    /// Refuses a document of more than `limit` bytes.
     ///
     /// # Errors
     /// [`InvalidInput`] naming `field` and both sizes.

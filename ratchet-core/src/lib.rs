@@ -1,13 +1,13 @@
-//! The core of Ratchet: what decides.
+//! The core of Ratchet: the model, the rules, the store traits and the engine.
 //!
 //! - The model ([`model`], [`JobId`], [`Name`], [`Json`]) and the pure rules ([`state`],
 //!   [`priority`], [`retry`], [`route`], [`schedule`], [`permit`], [`rate`], [`stranded`],
-//!   [`throughput`], [`claiming`]), with the time passed in.
-//! - The store traits ([`store`]), whose documented clauses the conformance suite proves, and
-//!   [`MemoryStore`], their executable specification.
-//! - The engine ([`Node`], [`Client`]) that runs typed [`Job`]s on any [`Store`].
+//!   [`throughput`], [`claiming`]), which get the time as an argument.
+//! - The store traits ([`store`]), whose documented clauses the conformance suite tests, and
+//!   [`MemoryStore`], which is their executable specification.
+//! - The engine ([`Node`], [`Client`]), which runs typed [`Job`]s on any [`Store`].
 //!
-//! Applications use the facade crate `ratchet`, which re-exports what they need; store authors use
+//! Applications use the facade crate `ratchet`, which re-exports what they need. Store authors use
 //! this crate, or `ratchet::store_api`, and `ratchet-conformance`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -1,4 +1,4 @@
-//! Sizes that hold on every backend, checked before anything is written.
+//! Limits that hold on every backend. They are checked before anything is written.
 
 use std::time::Duration;
 
@@ -12,9 +12,8 @@ pub const MAX_RESULT_BYTES: usize = 64 * 1024;
 pub const MAX_MESSAGE_BYTES: usize = 1_024;
 /// The most jobs and batches one job may wait for.
 pub const MAX_PARENTS: usize = 100;
-/// The most jobs and batches of one enqueue that may wait for each other one after the other: when
-/// the first ends, the last may end with it, and a store goes from one to the next in one
-/// transaction.
+/// The most jobs and batches that may wait for each other in a chain within one enqueue. When the
+/// first ends, the whole chain may end with it, and a store processes the chain in one transaction.
 pub const MAX_GENERATIONS: usize = 1_000;
 /// The most bytes the JSON pointer and the value of a condition may have together.
 pub const MAX_CONDITION_BYTES: usize = 4_096;
@@ -39,13 +38,13 @@ pub fn check_batch(field: &'static str, items: usize) -> Result<(), InvalidInput
     if items > MAX_BATCH {
         return Err(InvalidInput::new(
             field,
-            format!("asks for {items} items, {MAX_BATCH} are allowed at once"),
+            format!("asks for {items} items; at most {MAX_BATCH} are allowed at once"),
         ));
     }
     Ok(())
 }
 
-/// Refuses 0 and more than [`MAX_BATCH`]: for reads and passes, where zero can only be a mistake.
+/// Refuses 0, and more than [`MAX_BATCH`]. For reads and passes, where zero can only be a mistake.
 ///
 /// # Errors
 /// [`InvalidInput`] naming `field`.

@@ -1,4 +1,4 @@
-//! Names: of kinds, queues, capabilities, keys, locks and labels.
+//! Names of kinds, queues, capabilities, keys, locks and labels.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -11,10 +11,10 @@ use crate::error::InvalidInput;
 /// A short text that names something: 1 to 128 bytes of UTF-8 without control characters and
 /// without white space at its ends.
 ///
-/// Cheap to clone. `Name::new` refuses everything else, so a `Name` can be stored as it is on every
-/// backend.
+/// Cloning is cheap. `Name::new` refuses everything else, so every backend can store a `Name`
+/// unchanged.
 ///
-/// In JSON it is a string; what `Name::new` refuses does not decode.
+/// In JSON, a name is a string. A string that `Name::new` refuses does not decode.
 ///
 /// ```
 /// use ratchet::Name;
@@ -29,10 +29,10 @@ use crate::error::InvalidInput;
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// The most bytes a name may have.
+    /// The maximum length of a name in bytes.
     pub const MAX_BYTES: usize = 128;
 
-    /// Checks `text` and makes it a name; `field` says in the error what it was meant for.
+    /// Creates a name from `text`. `field` is the field that an error names.
     ///
     /// # Errors
     /// [`InvalidInput`] if the text is empty, longer than [`Name::MAX_BYTES`], has a control
@@ -53,7 +53,7 @@ impl Name {
         Err(InvalidInput::new(field, problem))
     }
 
-    /// Joins names to one text with a line for each, as stores keep lists of them;
+    /// Joins names into one text with one name per line, as stores keep lists of names.
     /// [`split`](Self::split) reads it.
     #[must_use]
     pub fn join(names: &[Self]) -> String {
@@ -61,20 +61,20 @@ impl Name {
         texts.join("\n")
     }
 
-    /// The names of a text that [`join`](Self::join) made.
+    /// Splits a text that [`join`](Self::join) returned into its names.
     ///
     /// # Errors
-    /// [`InvalidInput`] if a line of it is no name.
+    /// [`InvalidInput`] naming `field` if a line is not a valid name.
     pub fn split(field: &'static str, text: &str) -> Result<Vec<Self>, InvalidInput> {
         text.lines().map(|line| Self::new(field, line)).collect()
     }
 
-    /// The text, shared: as the value of a label of a metric.
+    /// Returns the shared text, for the value of a metric's label.
     pub(crate) fn shared(&self) -> ::metrics::SharedString {
         Arc::clone(&self.0).into()
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

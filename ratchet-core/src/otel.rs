@@ -1,4 +1,4 @@
-//! Traces of OpenTelemetry: from the span that enqueues a job to the span that runs it.
+//! OpenTelemetry traces, from the span that enqueues a job to the span that runs it.
 
 use std::borrow::Cow;
 
@@ -13,19 +13,18 @@ use crate::model::NewJob;
 use crate::trace::TraceContext;
 
 impl TraceContext {
-    /// The trace that the caller is in: that of the current `tracing` span, if a layer of
-    /// `tracing-opentelemetry` is there, or else that of the current context of OpenTelemetry.
-    /// Needs the feature `otel`.
+    /// Returns the trace of the caller: the one of the current `tracing` span if there is a
+    /// `tracing-opentelemetry` layer, otherwise the one of the current OpenTelemetry context. Needs
+    /// the feature `otel`.
     ///
-    /// Clients call it for every job that has no trace. It is for jobs that are enqueued by other
-    /// means, such as by a store.
+    /// Clients call it for every job that has no trace. Call it yourself for jobs that you enqueue
+    /// in another way, such as through a store.
     #[must_use]
     pub fn current() -> Option<Self> {
         of_span(&Span::current()).or_else(|| of(Context::current().span().span_context()))
     }
 
-    /// Returns it in OpenTelemetry's form; `None` if it was stored by something that writes it
-    /// otherwise.
+    /// Returns the trace in OpenTelemetry's form; `None` if the stored text has another format.
     fn remote(&self) -> Option<SpanContext> {
         let mut parts = self.traceparent().split('-').skip(1);
         let trace = TraceId::from_hex(parts.next()?).ok()?;
@@ -58,11 +57,11 @@ fn of(context: &SpanContext) -> Option<TraceContext> {
     if state.is_empty() {
         return Some(trace);
     }
-    // Rather without its state than not at all.
+    // A trace without its state is better than no trace.
     Some(trace.clone().with_state(state).unwrap_or(trace))
 }
 
-/// The jobs, those without a trace in that of the caller.
+/// Returns the jobs, with the trace of the caller added to those that have none.
 pub(crate) fn traced(jobs: &[NewJob]) -> Cow<'_, [NewJob]> {
     if jobs.iter().all(|job| job.spec().trace.is_some()) {
         return Cow::Borrowed(jobs);
@@ -80,12 +79,12 @@ pub(crate) fn traced(jobs: &[NewJob]) -> Cow<'_, [NewJob]> {
 /// Makes the span that enqueued a job the parent of the one that runs it.
 pub(crate) fn set_parent(span: &Span, trace: &TraceContext) {
     if let Some(remote) = trace.remote() {
-        // Without a layer of OpenTelemetry there is nothing to tell.
+        // This fails if there is no OpenTelemetry layer; then no span needs a parent.
         let _ = span.set_parent(Context::new().with_remote_span_context(remote));
     }
 }
 
-/// Says that what the span is about failed.
+/// Marks the span as failed.
 pub(crate) fn failed(span: &Span, error: &str) {
     span.set_status(Status::error(error.to_owned()));
 }

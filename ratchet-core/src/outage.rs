@@ -11,14 +11,14 @@ use crate::time;
 pub(crate) struct Outage {
     /// The loop, for the log.
     pub(crate) task: &'static str,
-    /// Which of several loops with this name it is, such as the role of an election.
+    /// Distinguishes several loops with this name, for example by the role of an election.
     about: Option<Name>,
     since: Option<(Instant, StoreErrorKind)>,
     failures: u64,
 }
 
 impl Outage {
-    /// Builds the outage log of the loop with this name.
+    /// Creates the outage log of the loop with this name.
     pub(crate) const fn of(task: &'static str) -> Self {
         Self {
             task,
@@ -28,19 +28,19 @@ impl Outage {
         }
     }
 
-    /// Names the role, the pool or whatever else tells this loop from others.
+    /// Sets what distinguishes this loop from others of the same name, such as its role or pool.
     pub(crate) fn about(mut self, about: &Name) -> Self {
         self.about = Some(about.clone());
         self
     }
 
-    /// Counts a failure. The first of an outage is a warning, and so is the first of another kind;
-    /// the others are debug lines.
+    /// Counts and logs a failure. The first failure of an outage is a warning, and so is the first
+    /// of another kind. The others are debug lines.
     pub(crate) fn failed(&mut self, error: &StoreError) {
         let (task, about, failures) = (self.task, self.shown(), self.failures);
         let (since, kind) = self.since.unwrap_or((time::monotonic(), error.kind()));
         if self.since.is_none() || kind != error.kind() {
-            tracing::warn!(task, about, %error, "the store failed, trying again until it works");
+            tracing::warn!(task, about, %error, "the store failed; retrying until it works");
         } else {
             tracing::debug!(task, about, %error, failures, "the store still fails");
         }

@@ -1,9 +1,9 @@
-//! Permits: how many jobs that need a resource run at once in the cluster.
+//! Permits limit how many jobs that need a resource run at once in the cluster.
 //!
-//! Nothing is stored per holder. A permit is held exactly by a running job, so it is free again as
-//! soon as the job does not run any more, whatever ended its claim, and can neither leak nor be
-//! given back twice. What a store keeps is how many permits each resource has; before it claims it
-//! counts the running jobs, and [`Budget`] says which jobs are admitted.
+//! Nothing is stored per holder. A job holds its permit exactly while it runs. So the permit is
+//! free as soon as the job stops running, whatever ended its claim, and can neither leak nor be
+//! returned twice. A store keeps only the number of permits of each resource. Before a claim it
+//! counts the running jobs, and [`Budget`] decides which jobs are admitted.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::model::PermitInfo;
 use crate::name::Name;
 use crate::route::Route;
 
-/// The permits that are free, handed out to jobs in claim order.
+/// The free permits, given to jobs in claim order.
 ///
-/// A store fills it from its present counts, which must not grow by others' doing until the claims
-/// that it admitted are made.
+/// A store fills the budget from its current counts of running jobs. No other claim may raise these
+/// counts until the claims that the budget admitted are made.
 ///
 /// ```
 /// use ratchet::{Name, PermitInfo, Route};
@@ -32,8 +32,7 @@ use crate::route::Route;
 pub struct Budget(BTreeMap<Name, u64>);
 
 impl Budget {
-    /// Builds a budget of the free permits of these resources. A resource that is not among them
-    /// has none.
+    /// Creates a budget from the free permits of these resources. Every other resource has none.
     #[must_use]
     pub fn new(permits: impl IntoIterator<Item = PermitInfo>) -> Self {
         let rest = |permit: PermitInfo| {
@@ -43,14 +42,14 @@ impl Budget {
         Self(permits.into_iter().map(rest).collect())
     }
 
-    /// Returns how many jobs of this route it still admits; `None` if they need no permit.
+    /// Returns how many more jobs of this route the budget admits; `None` if they need no permit.
     #[must_use]
     pub fn rest(&self, route: &Route) -> Option<u64> {
         let resource = route.permit.as_ref()?;
         Some(self.0.get(resource).copied().unwrap_or(0))
     }
 
-    /// Admits one job of this route if it needs no permit or one is left, which is then taken.
+    /// Admits one job of this route if it needs no permit, or if a permit is left, which it takes.
     pub fn take(&mut self, route: &Route) -> bool {
         let Some(resource) = &route.permit else {
             return true;

@@ -1,12 +1,12 @@
-//! Priority, aging, and the one claim order.
+//! Priority, aging, and the claim order.
 //!
 //! `effective = priority + floor(max(0, now − run_at) / aging interval)`, and a batch is claimed
 //! and returned in the order (effective descending, `run_at` ascending, id ascending).
 //!
-//! The expression need not be sorted by. Within one stored level a job that became due earlier has
-//! the higher or the same effective priority, so the order inside a level *is* `run_at, id`, which
-//! an index gives. [`merge`] takes the heads of such ordered streams and yields the exact order
-//! while reading only what it returns.
+//! A store need not sort by this expression. Within one stored level, a job that became due earlier
+//! has the same or a higher effective priority. So the order within a level is `run_at, id`, which
+//! an index provides. [`merge`] combines such ordered streams into the exact claim order, and reads
+//! at most one item per stream beyond those that it returns.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,7 +18,7 @@ use crate::error::InvalidInput;
 use crate::id::JobId;
 use crate::time::duration_millis;
 
-/// The stored priority of a job. Aging never rewrites it.
+/// The stored priority of a job. Aging never changes it.
 ///
 /// ```
 /// use ratchet::{NewJob, Priority};
@@ -53,13 +53,13 @@ impl Priority {
         Self::Critical,
     ];
 
-    /// The number a store keeps, 0 to 4.
+    /// Returns the number that stores keep for the priority, 0 to 4.
     #[must_use]
     pub const fn level(self) -> u8 {
         self as u8
     }
 
-    /// The priority of a stored number.
+    /// Returns the priority with this stored number.
     ///
     /// # Errors
     /// [`InvalidInput`] if it is not 0 to 4.
@@ -105,19 +105,19 @@ impl Aging {
         interval: Duration::ZERO,
     };
 
-    /// One level per `interval` of waiting; zero is [`Aging::OFF`].
+    /// Creates a rule that adds one level per `interval` of waiting; zero is [`Aging::OFF`].
     #[must_use]
     pub const fn every(interval: Duration) -> Self {
         Self { interval }
     }
 
-    /// The interval in milliseconds; 0 is off.
+    /// Returns the interval in milliseconds; 0 means off.
     #[must_use]
     pub fn interval_millis(self) -> i64 {
         duration_millis(self.interval)
     }
 
-    /// The priority a job counts with after waiting `waited_millis` since it became due.
+    /// Returns the effective priority of a job that became due `waited_millis` ago.
     #[must_use]
     pub fn effective(self, priority: Priority, waited_millis: i64) -> i64 {
         let base = i64::from(priority.level());
@@ -129,13 +129,13 @@ impl Aging {
 }
 
 impl Default for Aging {
-    /// One level per 15 minutes.
+    /// Returns a rule of one level per 15 minutes.
     fn default() -> Self {
         Self::every(Duration::from_secs(15 * 60))
     }
 }
 
-/// A job's place in the claim order; the smallest is claimed first.
+/// The place of a job in the claim order. The job with the smallest rank is claimed first.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -155,7 +155,8 @@ pub struct ClaimRank {
 }
 
 impl ClaimRank {
-    /// The place at `now` of a job with this priority, due time and id; times are milliseconds.
+    /// Creates the rank at `now` of a job with this priority, due time and id. Times are
+    /// milliseconds.
     #[must_use]
     pub fn new(priority: Priority, run_at: i64, id: JobId, aging: Aging, now: i64) -> Self {
         Self {
@@ -165,15 +166,15 @@ impl ClaimRank {
         }
     }
 
-    /// The job.
+    /// Returns the id of the job.
     #[must_use]
     pub const fn id(&self) -> JobId {
         self.id
     }
 }
 
-/// The first `limit` jobs in claim order out of several streams, each of one stored priority and
-/// itself ordered by (`run_at`, id).
+/// Returns the first `limit` jobs in claim order from several streams. The jobs of a stream have
+/// one stored priority and are ordered by (`run_at`, id).
 ///
 /// Reads at most one item per stream beyond what it returns. Times are milliseconds.
 ///
@@ -191,8 +192,8 @@ where
     merge_admitted(streams, aging, now, limit, |_| true)
 }
 
-/// As [`merge`], without the jobs that `admit` passes over: it is asked about each that is next,
-/// with the number of its stream, and once it has refused one the rest of that stream is left out.
+/// Returns the same jobs as [`merge`], except those that `admit` refuses. For each next job, calls
+/// `admit` with the index of its stream. After a refusal, the rest of that stream is left out.
 ///
 /// # Errors
 /// The first error a stream yields.
@@ -293,7 +294,8 @@ mod tests {
                 (Priority::High, stream(&high)),
             ]
         };
-        // The jobs in claim order, with the first of the limited ones admitted and no second.
+        // The jobs in claim order. Of the limited ones, the first is admitted and the second is
+        // not.
         let mut asked = Vec::new();
         let admit = |stream| {
             asked.push(stream);
@@ -302,9 +304,9 @@ mod tests {
         let Ok(merged) = merge_admitted(streams(), Aging::OFF, 10, 10, admit);
         let expected = [high[0], limited[0], free[0], free[1], free[2]];
         assert_eq!(merged, expected.map(|(_, id)| id));
-        // A stream that was refused is not asked about again.
+        // `admit` is not called again for a stream that it refused.
         assert_eq!(asked, [2, 0, 0, 1, 1, 1]);
-        // What is refused takes no place, and beyond the limit nothing is asked.
+        // A refused job takes no place, and `admit` is not called once the limit is reached.
         let mut asked = 0;
         let admit = |stream| {
             asked += 1;

@@ -1,11 +1,10 @@
-//! Rates: a number of starts in a time, and the one rule that grants them.
+//! Rates: at most a number of starts per interval, and the rule that grants the starts.
 //!
-//! The rule is the generic cell rate algorithm. A rate is an interval between starts and a burst;
-//! what is remembered of a key is one number, its *theoretical arrival time* (`tat`): when the
-//! starts that were granted would all have been made, had they come one interval apart. A start is
-//! granted while that lies no more than `burst − 1` intervals in the future. It is a token bucket
-//! of `burst` tokens, one of which comes back each interval, without anything that has to be
-//! refilled.
+//! The rule is the generic cell rate algorithm. A rate is an interval between starts, and a burst.
+//! One number is stored per key, its *theoretical arrival time* (`tat`): the time at which all
+//! granted starts would have been made if they had come one interval apart. A start is granted
+//! while the `tat` is no more than `burst − 1` intervals in the future. This is equivalent to a
+//! token bucket of `burst` tokens that gains one token per interval, but nothing has to refill it.
 
 use std::time::Duration;
 
@@ -14,12 +13,12 @@ use crate::limits::MAX_DELAY;
 use crate::model::RateAnswer;
 use crate::time;
 
-/// Microseconds in a millisecond: times of rates are microseconds, those of stores milliseconds.
+/// Microseconds per millisecond. Rates count time in microseconds, stores in milliseconds.
 pub const MICROS: i64 = 1_000;
 
-/// At most this many starts in a time.
+/// A limit on the number of starts per interval.
 ///
-/// In any stretch of time `t` there are at most `burst` and `t / per · limit` more.
+/// In any period of length `t` there are at most `burst + t / per · limit` starts.
 ///
 /// ```
 /// use std::time::Duration;
@@ -36,7 +35,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// `limit` starts in each `per`, also all of them at once.
+    /// Creates a rate of `limit` starts per `per`. All of them may be made at once.
     #[must_use]
     pub const fn new(limit: u32, per: Duration) -> Self {
         Self {
@@ -46,14 +45,15 @@ impl Rate {
         }
     }
 
-    /// Sets how many starts there may be at once after a time without any.
+    /// Sets how many starts may be made at once after a period without any.
     #[must_use]
     pub const fn burst(mut self, starts: u32) -> Self {
         self.burst = starts;
         self
     }
 
-    /// Refuses a rate that grants nothing, or that no clock here can tell apart from no limit.
+    /// Refuses a rate that grants no start, more than one start per microsecond, or that takes more
+    /// than 1,000 years to refill.
     ///
     /// # Errors
     /// [`InvalidInput`] naming `limit`, `per` or `burst`.
@@ -74,13 +74,13 @@ impl Rate {
         Ok(())
     }
 
-    /// How long it takes until one more start may be made; rounded up to the microsecond.
+    /// Returns the time until one more start may be made, rounded up to the microsecond.
     #[must_use]
     pub fn interval(&self) -> Duration {
         Duration::from_micros(self.interval_micros().unsigned_abs())
     }
 
-    /// [`interval`](Self::interval) in microseconds.
+    /// Returns [`interval`](Self::interval) in microseconds.
     #[must_use]
     pub fn interval_micros(&self) -> i64 {
         let interval = self
@@ -90,7 +90,7 @@ impl Rate {
         i64::try_from(interval).unwrap_or(i64::MAX)
     }
 
-    /// How far the `tat` may lie in the future while a start is granted, in microseconds.
+    /// Returns how far in the future the `tat` may be for a start to be granted, in microseconds.
     #[must_use]
     pub fn tolerance_micros(&self) -> i64 {
         self.tolerance_of(self.interval_micros())
@@ -100,18 +100,18 @@ impl Rate {
         interval.saturating_mul(i64::from(self.burst.saturating_sub(1)))
     }
 
-    /// How many starts may be made at once.
+    /// Returns how many starts may be made at once.
     #[must_use]
     pub const fn at_once(&self) -> u32 {
         self.burst
     }
 
-    /// Asks for one start at `now`, of a key whose `tat` is known or which was never used; both are
-    /// microseconds.
+    /// Requests one start at `now` for a key with this `tat`; `None` if the key was never used.
+    /// Both times are microseconds.
     ///
-    /// A `tat` that lies further ahead than this rate can bring it is from a slower rate, or from
-    /// before the clock was set back: it counts as an empty bucket, so that no job waits for more
-    /// than an interval.
+    /// A `tat` that is further ahead than this rate can set it comes from a slower rate, or from
+    /// before the clock was set back. It counts as an empty bucket, so that no job waits for more
+    /// than one interval.
     #[must_use]
     pub fn take(&self, tat: Option<i64>, now: i64) -> Taken {
         let interval = self.interval_micros();
@@ -134,7 +134,7 @@ impl Rate {
     }
 }
 
-/// The outcome of asking for a start.
+/// The outcome of a request for one start.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -151,22 +151,23 @@ impl Rate {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It was granted.
+    /// The start is granted.
     Granted {
         /// The state to store for the key.
         tat: i64,
     },
-    /// It has to wait.
+    /// The start has to wait.
     Wait {
-        /// How long, if no other comes first.
+        /// How long to wait, if no other request comes first.
         wait: Duration,
-        /// What to store for the key; `None` to keep what is stored.
+        /// The state to store for the key; `None` to keep the stored one.
         tat: Option<i64>,
     },
 }
 
 impl Taken {
-    /// Returns the answer for the caller: the wait is in whole milliseconds, as stores count time.
+    /// Returns the answer for the caller. The wait is rounded up to whole milliseconds, as stores
+    /// count time.
     #[must_use]
     pub fn answer(self) -> RateAnswer {
         match self {
@@ -184,7 +185,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Asks at each of these times, in microseconds; which were granted.
+    /// Requests a start at each of these times, in microseconds, and returns the times of those
+    /// granted.
     fn granted(rate: Rate, times: &[i64]) -> Vec<i64> {
         let mut known = None;
         let mut granted = Vec::new();
@@ -204,25 +206,25 @@ mod tests {
     fn a_table_of_starts() {
         let ms = |times: &[i64]| times.iter().map(|at| at * MICROS).collect::<Vec<_>>();
         let table: [(Rate, &[i64], &[i64]); 5] = [
-            // One each 100 ms.
+            // One per 100 ms.
             (
                 Rate::new(10, SECOND).burst(1),
                 &[0, 0, 99, 100, 150, 199, 200],
                 &[0, 100, 200],
             ),
-            // Three at once, then one each 100 ms.
+            // Three at once, then one per 100 ms.
             (
                 Rate::new(10, SECOND).burst(3),
                 &[0, 0, 0, 0, 100, 100, 199, 200],
                 &[0, 0, 0, 100, 200],
             ),
-            // What was not used does not add up beyond the burst.
+            // Unused starts do not add up beyond the burst.
             (
                 Rate::new(10, SECOND).burst(2),
                 &[0, 5_000, 5_000, 5_000],
                 &[0, 5_000, 5_000],
             ),
-            // The burst is the limit unless it was set.
+            // The burst is the limit unless it is set.
             (Rate::new(2, SECOND), &[0, 0, 0, 499, 500], &[0, 0, 500]),
             // A clock that was set back: no job waits for more than an interval.
             (
@@ -275,7 +277,7 @@ mod tests {
     }
 
     proptest! {
-        /// No stretch of time has more starts than the burst and what comes back in it.
+        /// No period has more starts than the burst and the tokens that it gains in this time.
         #[test]
         fn no_stretch_has_too_many(
             limit in 1_u32..20,
@@ -298,7 +300,7 @@ mod tests {
             }
         }
 
-        /// A start after the answered wait is granted, and one before it is not.
+        /// A start after the returned wait is granted, and one before it is not.
         #[test]
         fn the_wait_is_exact(
             limit in 1_u32..20,

@@ -1,4 +1,4 @@
-//! Retry schedules: a pure function of the attempt.
+//! Retry policies: the delay after a failed attempt is a pure function of the attempt number.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::json::Json;
 use crate::limits::MAX_DELAY;
 use crate::time::whole_millis;
 
-/// How long to wait between attempts, before jitter.
+/// The delays between attempts, before jitter.
 ///
-/// Durations are kept to the millisecond.
+/// Durations are stored in whole milliseconds, rounded up.
 ///
 /// ```
 /// use std::time::Duration;
@@ -56,14 +56,14 @@ pub enum Backoff {
     },
 }
 
-/// When a failed job is tried again, and how often. Stored with the job.
+/// How often a failed job is retried, and after which delays. Stored with the job.
 ///
 /// ```
 /// use std::time::Duration;
 /// use ratchet::{NewJob, RetryPolicy};
 ///
 /// let (base, cap) = (Duration::from_secs(1), Duration::from_secs(60));
-/// // Up to five attempts, after 1, 2, 4 and 8 s, each moved by up to 10 %.
+/// // Up to five attempts, with delays of 1, 2, 4 and 8 s between them, each ± 10 %.
 /// let policy = RetryPolicy::exponential(5, base, cap).with_jitter(10);
 /// assert_eq!(policy.delay(4, 0.5), Duration::from_secs(8));
 /// let job = NewJob::new("charge", &42).retry(policy);
@@ -77,13 +77,13 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// One attempt, no retry.
+    /// Creates a policy of one attempt and no retry.
     #[must_use]
     pub const fn never() -> Self {
         Self::new(1, Backoff::None)
     }
 
-    /// At most `max_attempts` attempts with this backoff and no jitter.
+    /// Creates a policy of at most `max_attempts` attempts with this backoff and no jitter.
     #[must_use]
     pub const fn new(max_attempts: u32, backoff: Backoff) -> Self {
         Self {
@@ -93,59 +93,62 @@ impl RetryPolicy {
         }
     }
 
-    /// At most `max_attempts` attempts, the same delay between them.
+    /// Creates a policy of at most `max_attempts` attempts with the same delay between them.
     #[must_use]
     pub const fn fixed(max_attempts: u32, delay: Duration) -> Self {
         Self::new(max_attempts, Backoff::Fixed { delay })
     }
 
-    /// At most `max_attempts` attempts, delays of `base`, 2·`base`, 3·`base`, … up to `cap`.
+    /// Creates a policy of at most `max_attempts` attempts with delays of `base`, 2·`base`,
+    /// 3·`base`, … up to `cap`.
     #[must_use]
     pub const fn linear(max_attempts: u32, base: Duration, cap: Duration) -> Self {
         Self::new(max_attempts, Backoff::Linear { base, cap })
     }
 
-    /// At most `max_attempts` attempts, delays of `base`, 2·`base`, 4·`base`, … up to `cap`.
+    /// Creates a policy of at most `max_attempts` attempts with delays of `base`, 2·`base`,
+    /// 4·`base`, … up to `cap`.
     #[must_use]
     pub const fn exponential(max_attempts: u32, base: Duration, cap: Duration) -> Self {
         Self::new(max_attempts, Backoff::Exponential { base, cap })
     }
 
-    /// The same, each delay moved at random by up to `percent` % either way, so that jobs that
-    /// failed together do not all come back together.
+    /// Adds jitter: each delay changes at random by up to `percent` % in either direction, so that
+    /// jobs that failed together are not all retried together.
     #[must_use]
     pub const fn with_jitter(mut self, percent: u8) -> Self {
         self.jitter_percent = percent;
         self
     }
 
-    /// How many bodies may end in failure before the job is a dead letter.
+    /// Returns the maximum number of attempts. The job is a dead letter when this many have failed.
     #[must_use]
     pub const fn max_attempts(&self) -> u32 {
         self.max_attempts
     }
 
-    /// How long it waits between attempts, before jitter.
+    /// Returns the backoff: the delays between attempts, before jitter.
     #[must_use]
     pub const fn backoff(&self) -> Backoff {
         self.backoff
     }
 
-    /// By how much of a hundred each delay is moved at random, either way.
+    /// Returns the jitter: by how many percent each delay changes at most, in either direction.
     #[must_use]
     pub const fn jitter_percent(&self) -> u8 {
         self.jitter_percent
     }
 
-    /// Whether `attempts` ended bodies are all that the policy allows.
+    /// Returns whether no attempt is left after `attempts` attempts.
     #[must_use]
     pub const fn is_exhausted(&self, attempts: u32) -> bool {
         attempts >= self.max_attempts
     }
 
-    /// The delay after attempt number `attempt` (the first is 1), for a `random` in `0.0..1.0`.
+    /// Returns the delay after attempt number `attempt` (the first is 1), for a `random` in
+    /// `0.0..1.0`.
     ///
-    /// `jittered = delay · (1 + jitter · (2 · random − 1))`; the cap holds before jitter.
+    /// `jittered = delay · (1 + jitter · (2 · random − 1))`; the cap applies before the jitter.
     #[must_use]
     pub fn delay(&self, attempt: u32, random: f64) -> Duration {
         let attempt = attempt.max(1);
@@ -163,15 +166,16 @@ impl RetryPolicy {
         Duration::try_from_secs_f64(plain.as_secs_f64() * factor).unwrap_or(plain)
     }
 
-    /// The policy of a job without a stored one: the default of the first version. It must never
-    /// change. A new default would be stored with each job.
+    /// The policy of a job stored without one: the default of the first version of Ratchet. It must
+    /// never change. If the default changes, the new one must be stored with each job.
     const UNSTORED: Self =
         Self::exponential(10, Duration::from_secs(1), Duration::from_secs(300)).with_jitter(25);
 
-    /// Returns the text in which stores keep the policy; `None` for the default.
+    /// Returns the text that stores keep for the policy; `None` for the policy of jobs that are
+    /// stored without one.
     ///
     /// # Errors
-    /// If it cannot be written as text.
+    /// [`InvalidInput`] on `retry` if the policy cannot be written as text.
     pub fn to_stored(&self) -> Result<Option<String>, InvalidInput> {
         if *self == Self::UNSTORED {
             return Ok(None);
@@ -180,10 +184,10 @@ impl RetryPolicy {
         Ok(Some(json.as_str().to_owned()))
     }
 
-    /// The policy that [`to_stored`](Self::to_stored) wrote.
+    /// Reads a policy from the text that [`to_stored`](Self::to_stored) returned.
     ///
     /// # Errors
-    /// If it wrote no such text.
+    /// [`InvalidInput`] on `retry` if the text is not a policy.
     pub fn from_stored(stored: Option<&str>) -> Result<Self, InvalidInput> {
         stored.map_or(Ok(Self::UNSTORED), |text| {
             serde_json::from_str(text)
@@ -191,7 +195,7 @@ impl RetryPolicy {
         })
     }
 
-    /// The same with every duration rounded up to the millisecond, as it is stored.
+    /// Rounds every duration up to the millisecond, as it is stored.
     #[must_use]
     pub fn rounded(self) -> Self {
         let backoff = match self.backoff {
@@ -211,7 +215,7 @@ impl RetryPolicy {
         Self { backoff, ..self }
     }
 
-    /// Refuses what cannot work.
+    /// Checks that the policy can work.
     ///
     /// # Errors
     /// [`InvalidInput`] on `retry` if no attempt is allowed, a delay is zero, the cap is below the
@@ -221,7 +225,7 @@ impl RetryPolicy {
             _ if self.max_attempts == 0 => "allows no attempt".to_owned(),
             _ if self.jitter_percent > 100 => {
                 format!(
-                    "has a jitter of {} %, at most 100 make sense",
+                    "has a jitter of {} %; at most 100 % are allowed",
                     self.jitter_percent
                 )
             }
@@ -230,7 +234,7 @@ impl RetryPolicy {
             | Backoff::Exponential { base, .. }
                 if base.is_zero() =>
             {
-                "has a delay of zero; say Backoff::None to retry at once".to_owned()
+                "has a delay of zero; use Backoff::None to retry at once".to_owned()
             }
             Backoff::Fixed { delay: longest }
             | Backoff::Linear { cap: longest, .. }
@@ -249,7 +253,7 @@ impl RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// 10 attempts, exponential from 1 s up to 5 min, ± 25 %.
+    /// Returns a policy of 10 attempts, with an exponential backoff from 1 s up to 5 min, ± 25 %.
     fn default() -> Self {
         Self::exponential(10, Duration::from_secs(1), Duration::from_secs(300)).with_jitter(25)
     }

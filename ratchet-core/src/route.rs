@@ -7,8 +7,10 @@ use crate::model::ClaimRequest;
 use crate::name::Name;
 
 /// The properties that decide whether a node may claim a job: its queue, its kind, the capability
-/// it requires, and the resource whose permit it needs. A store has few routes and many jobs, so it
-/// can keep its claim index per route and never read a job that the claimer could not take.
+/// it requires, and the resource whose permit it needs.
+///
+/// A store has few routes and many jobs. It can keep its claim index per route, and so never reads
+/// a job that the claimer could not take.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -31,12 +33,12 @@ pub struct Route {
 }
 
 impl Route {
-    /// A route from the four texts that stores keep, of which the last two are empty if there is no
-    /// capability ([`capability_text`](Self::capability_text)) and no permit
+    /// Creates a route from the four texts that stores keep. The last two are empty if the job
+    /// needs no capability ([`capability_text`](Self::capability_text)) or no permit
     /// ([`permit_text`](Self::permit_text)).
     ///
     /// # Errors
-    /// Which of them is no name.
+    /// [`InvalidInput`] naming the text that is not a valid name.
     pub fn from_texts(
         queue: &str,
         kind: &str,
@@ -55,23 +57,24 @@ impl Route {
         })
     }
 
-    /// Returns the required capability as stores keep it: an empty text, which is no valid name, if
-    /// there is none.
+    /// Returns the required capability as stores keep it. If there is none, the text is empty,
+    /// which is not a valid name.
     #[must_use]
     pub fn capability_text(&self) -> &str {
         self.capability.as_ref().map_or("", Name::as_str)
     }
 
-    /// The resource whose permit is needed as stores keep it: empty, which is no name, if there is
-    /// none.
+    /// Returns the resource whose permit is needed, as stores keep it. If there is none, the text
+    /// is empty, which is not a valid name.
     #[must_use]
     pub fn permit_text(&self) -> &str {
         self.permit.as_ref().map_or("", Name::as_str)
     }
 
-    /// Whether jobs of this route match the request: a queue it polls, a kind it knows, and a
-    /// capability it has, or none if the request takes untagged jobs. Whether the queue is paused
-    /// and whether a permit is free is for the store to see.
+    /// Returns whether jobs of this route match the request. The request must poll the queue, know
+    /// the kind, and have the required capability; if the job requires none, the request must take
+    /// untagged jobs. The store has to check whether the queue is paused and whether a permit is
+    /// free.
     #[must_use]
     pub fn matches(&self, request: &ClaimRequest) -> bool {
         self.is_selected(
@@ -98,7 +101,7 @@ impl Route {
     }
 }
 
-/// All names, or just some.
+/// A selection of names: all, only some, or all but some.
 ///
 /// ```
 /// use ratchet::Name;
@@ -114,16 +117,16 @@ impl Route {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Selection {
-    /// Every name there is.
+    /// Every name.
     All,
-    /// These and no others; an empty list selects nothing.
+    /// Only these names; an empty list selects nothing.
     Only(Vec<Name>),
-    /// All others; an empty list selects everything.
+    /// Every name but these; an empty list selects everything.
     Except(Vec<Name>),
 }
 
 impl Selection {
-    /// Whether `name` is selected.
+    /// Returns whether `name` is selected.
     #[must_use]
     pub fn contains(&self, name: &Name) -> bool {
         match self {
@@ -133,7 +136,7 @@ impl Selection {
         }
     }
 
-    /// The same without these names.
+    /// Removes these names from the selection.
     #[must_use]
     pub(crate) fn without(self, names: &[Name]) -> Self {
         match self {

@@ -1,17 +1,18 @@
-//! When the process is asked to end.
+//! Waiting for the signals that ask the process to end.
 
 use std::io;
 
-/// Waits until the process is asked to end: what [`Node::run`](crate::Node::run) listens to, for
-/// those who compose.
+/// Waits until the process is asked to end. [`Node::run`](crate::Node::run) waits for the same
+/// signals; use this function to stop other parts of the program with the node.
 ///
-/// On Unix that is SIGTERM, which Kubernetes, systemd and Docker send, or SIGINT, which Ctrl-C
-/// sends; on Windows it is Ctrl-C, Ctrl-Break, the close of the console or the shutdown of the
-/// system. It listens from the call on, not only once it is polled, and for the rest of the
-/// process. After the first signal, a second one ends the process at once, with the exit code 128 +
-/// its number (Windows: 1); nothing is cleaned up then, as after a crash.
+/// On Unix the signals are SIGTERM, which Kubernetes, systemd and Docker send, and SIGINT, which
+/// Ctrl-C sends. On Windows they are Ctrl-C, Ctrl-Break, closing the console, and the shutdown of
+/// the system. The function listens from the call on, not only once the future is polled, and until
+/// the process ends. After the first signal, a second one ends the process at once, with the exit
+/// code 128 + the number of the signal (Windows: 1). Nothing is cleaned up then, as after a crash.
 ///
-/// If the system does not let the process listen, this is logged, and the call waits for ever.
+/// If the process cannot listen for signals, the function logs an error, and the future never
+/// completes.
 ///
 /// ```no_run
 /// # use ratchet::Node;
@@ -27,8 +28,8 @@ use std::io;
 ///
 /// # Cancel safety
 /// A signal that came before the future was dropped is not seen by the next call. A process that
-/// goes on after its node has left, because an operator drained it, has to call this again: the
-/// signals are not given back, and without a listener they do nothing.
+/// continues after an operator drained its node must call this function again: the default action
+/// of the signals is not restored, so without a listener they do nothing.
 pub fn shutdown_signal() -> impl Future<Output = ()> + Send + 'static {
     let signals = Signals::listen().inspect_err(|error| {
         tracing::error!(%error, "cannot listen for signals: graceful shutdown is not available");
@@ -66,7 +67,7 @@ impl Signals {
         })
     }
 
-    /// The name of the next signal, and the exit code of a process that it ends.
+    /// Returns the name of the next signal, and the exit code for a process that this signal ends.
     async fn next(&mut self) -> (&'static str, i32) {
         tokio::select! {
             _ = self.interrupt.recv() => ("SIGINT", 130),

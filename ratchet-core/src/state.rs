@@ -1,4 +1,4 @@
-//! The states of a job and the one table of legal changes between them.
+//! The states of a job and the table of legal transitions between them.
 //!
 //! ```text
 //!            ┌──────── requeue ────────┐
@@ -10,8 +10,9 @@
 //!    └──────▶ Paused ──────── cancel ──────────┘
 //! ```
 //!
-//! A dead letter that is requeued into a lane in which others wait becomes Blocked, behind them. A
-//! blocked job whose signal does not come in time becomes Failed.
+//! Two transitions are not in the picture. A dead letter that is requeued into a lane with other
+//! waiting jobs becomes Blocked, after them. A blocked job whose signal does not come in time
+//! becomes Failed.
 
 use std::fmt;
 
@@ -19,7 +20,7 @@ use crate::due::RunAt;
 use crate::error::InvalidInput;
 use crate::priority::Priority;
 
-/// Where a job stands.
+/// The state of a job.
 ///
 /// ```
 /// use ratchet::JobState;
@@ -30,7 +31,7 @@ use crate::priority::Priority;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum JobState {
-    /// Waiting to be claimed: due, or due later.
+    /// Waiting to be claimed, now or once it is due.
     Pending = 0,
     /// Waiting for something other than time: the jobs before it in its lane, the jobs and batches
     /// it is linked to, or a signal.
@@ -39,9 +40,9 @@ pub enum JobState {
     Paused = 2,
     /// Claimed by a node.
     Running = 3,
-    /// Ended well. Terminal.
+    /// Ended with success. Terminal.
     Succeeded = 4,
-    /// Ended badly, all attempts used: a dead letter. Terminal until requeued by hand.
+    /// Failed for good: a dead letter. Terminal until an operator requeues it.
     Failed = 5,
     /// Ended by request. Terminal.
     Cancelled = 6,
@@ -59,7 +60,7 @@ impl JobState {
         Self::Cancelled,
     ];
 
-    /// The number a store keeps.
+    /// Returns the number that stores keep for the state.
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8
@@ -76,16 +77,17 @@ impl JobState {
             .ok_or_else(|| InvalidInput::new("state", format!("{code} is not a job state")))
     }
 
-    /// Whether the job has ended. A terminal job is never claimed; its keys are free.
+    /// Returns whether the job has ended. A terminal job is never claimed, and its unique key is
+    /// free again.
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
 
-    /// Returns `to` if a job may go from this state to it.
+    /// Returns `to` if a job may change from this state to it.
     ///
     /// # Errors
-    /// [`IllegalTransition`] if the table has no such change.
+    /// [`IllegalTransition`] if the table does not allow the change.
     pub const fn transition(self, to: Self) -> Result<Self, IllegalTransition> {
         let legal = match self {
             Self::Pending => matches!(to, Self::Running | Self::Paused | Self::Cancelled),
@@ -110,7 +112,7 @@ impl JobState {
         }
     }
 
-    /// What an operator's action does to a job in this state.
+    /// Returns the effect of an operator's action on a job in this state.
     #[must_use]
     pub const fn respond(self, action: JobAction) -> Response {
         match (action, self) {
@@ -146,7 +148,7 @@ impl fmt::Display for JobState {
     }
 }
 
-/// What an operator may do to a job.
+/// An operator's action on a job.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -162,38 +164,38 @@ impl fmt::Display for JobState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JobAction {
-    /// End it: at once if it waits, by request to the handler if it runs.
+    /// Ends the job: at once if it waits, by a request to the handler if it runs.
     Cancel,
-    /// Make a dead letter pending again: due now, attempts and crashes at zero, error cleared.
+    /// Makes a dead letter pending again: due now, attempts and crashes at zero, error cleared.
     ///
-    /// One that was in a lane goes to the end of the lane, with a new sequence: the
-    /// jobs after it have overtaken it when it failed. If others are in the lane it becomes
-    /// `Blocked` instead, and the answer says so. The same holds for a job whose signal never came:
-    /// it waits for the signal again, for as long as at first.
+    /// A job in a lane goes to the end of the lane, with a new sequence number, because the jobs
+    /// after it overtook it when it failed. If other jobs are in the lane, it becomes `Blocked`
+    /// instead, and the result of the call reports this. A job whose signal never came becomes
+    /// `Blocked` too: it waits for the signal again, for as long as at first.
     Requeue,
-    /// Set a pending job aside. If it is the head of a lane, the lane waits for it, and so do the
-    /// jobs that were linked to it. A job that is `Blocked` itself refuses: it can be paused once
-    /// what it waits for has come.
+    /// Sets a pending job aside. If the job is the head of a lane, the rest of the lane waits for
+    /// it, and so do the jobs that are linked to it. A `Blocked` job cannot be paused until what it
+    /// waits for has come.
     Pause,
-    /// Make a paused job pending again; it keeps its `run_at`.
+    /// Makes a paused job pending again. It keeps its `run_at`.
     Resume,
-    /// Make a waiting job due at another time; it stays pending, paused or blocked. The head of a
-    /// lane stays the head.
+    /// Changes the due time of a waiting job. The job stays pending, paused or blocked, and the
+    /// head of a lane stays the head.
     Reschedule(RunAt),
-    /// Give an unfinished job another priority. One that runs keeps its claim and has the priority
-    /// when it waits again.
+    /// Changes the priority of an unfinished job. A running job keeps its claim, and the new
+    /// priority counts when it waits again.
     SetPriority(Priority),
-    /// Forget an ended job, with its history and its tags. Its idempotency key stays used.
+    /// Deletes an ended job with its history and its tags. Its idempotency key stays used.
     ///
-    /// Unlike the passes of [`Retention`](crate::Retention) this does not wait for its children.
-    /// What its end decided for them stays decided, but those that have not run yet find no result
-    /// of it, [`ParentJob::record`](crate::handler::ParentJob::record) is none; and nothing new can
-    /// be linked to it.
+    /// Unlike [`Retention`](crate::Retention), this action does not wait for the job's children.
+    /// What the end of the job decided for them stays decided. But a child that has not run yet can
+    /// no longer read the job's result ([`ParentJob::record`](crate::handler::ParentJob::record) is
+    /// `None`), and no new job can be linked to the deleted one.
     Delete,
 }
 
 impl JobAction {
-    /// Every action, those with a value with one of it.
+    /// Every action. Actions with a value have an example value.
     pub const ALL: [Self; 7] = [
         Self::Cancel,
         Self::Requeue,
@@ -204,10 +206,10 @@ impl JobAction {
         Self::Delete,
     ];
 
-    /// Refuses values that cannot be stored.
+    /// Checks that the values of the action can be stored.
     ///
     /// # Errors
-    /// As [`RunAt::validate`].
+    /// The errors of [`RunAt::validate`].
     pub fn validate(self) -> Result<(), InvalidInput> {
         match self {
             Self::Reschedule(due) => due.validate(),
@@ -215,7 +217,7 @@ impl JobAction {
         }
     }
 
-    /// Whether a job may be due at once that was not before.
+    /// Returns whether the action may make a job due that was not due before.
     #[must_use]
     pub const fn may_make_due(self) -> bool {
         match self {
@@ -226,7 +228,7 @@ impl JobAction {
     }
 }
 
-/// See [`JobState::respond`].
+/// The effect of an action on a job, as [`JobState::respond`] returns it.
 ///
 /// ```
 /// use ratchet::{JobAction, JobState, Response};
@@ -240,17 +242,17 @@ impl JobAction {
 pub enum Response {
     /// The job changes to this state at once.
     Become(JobState),
-    /// The job keeps its state; the node that runs it gets the request to cancel it.
+    /// The job keeps its state; the node that runs it is asked to cancel it.
     RequestCancel,
-    /// The job keeps its state and has what the action gives it.
+    /// The job keeps its state and takes the new value from the action.
     Change,
     /// The job is deleted.
     Remove,
-    /// The action has no meaning in this state; nothing changes.
+    /// The action does not apply in this state; nothing changes.
     Refuse,
 }
 
-/// A change that the table of [`JobState::transition`] does not have.
+/// A transition that the table of [`JobState::transition`] does not allow.
 ///
 /// ```
 /// use ratchet::JobState;
@@ -264,7 +266,7 @@ pub enum Response {
 pub struct IllegalTransition {
     /// The state the job is in.
     pub from: JobState,
-    /// The state it was to have.
+    /// The state that the job cannot change to.
     pub to: JobState,
 }
 

@@ -1,14 +1,17 @@
-//! Which due jobs no node of the cluster can take.
+//! Finds the due jobs that no node of the cluster can take.
 
 use crate::model::{DueRoute, NodeRecord};
 
-/// The due routes whose jobs no live node can take: none of them runs the kind and has the
-/// capability that is required, so the jobs wait until one comes that does.
+/// Returns the due routes whose jobs no live node can take. A node can take them if it runs the
+/// kind and has the required capability. The jobs of the returned routes wait until such a node
+/// joins.
 ///
-/// Only what is certain is said. A live node that does not say which kinds it runs, as those of
-/// earlier versions do not, may run any of them, and then nothing is stranded. Without a live node
-/// nothing is either: then it is not the handler that is missing. Jobs of a paused queue wait
-/// because of the pause, and which queues a node polls is not known.
+/// Only what is certain is reported:
+/// - If a live node does not report the kinds it runs, nothing is stranded, because it may run any
+///   kind. Nodes of earlier versions do not report them.
+/// - If no node is live, nothing is stranded, because the nodes are missing and not the handler.
+/// - A paused queue is left out, because its jobs wait for the end of the pause.
+/// - The queues that a node polls are not known, so they are not considered.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -120,8 +123,8 @@ mod tests {
     }
 
     proptest! {
-        /// A node that comes, whatever it is, strands nothing; and what is not stranded has a
-        /// taker, or is not known.
+        /// Another node, whatever it is, strands no further route. A route that is not stranded has
+        /// a node that takes it, or this is not known.
         #[test]
         fn a_node_more_never_strands(
             nodes in proptest::collection::vec(any_node(), 1..5),

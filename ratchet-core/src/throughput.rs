@@ -1,4 +1,4 @@
-//! How much the cluster does, from what its nodes say they have done.
+//! The throughput of the cluster, computed from the heartbeats of its nodes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use crate::NodeId;
 use crate::model::{NodeRecord, NodeTotals};
 use crate::time::{Timestamp, millis_between, to_millis};
 
-/// The shortest time over which a rate is computed. Now and then a heartbeat follows the last one
-/// at once, and what happened in between says nothing.
+/// The shortest time over which a rate is computed. Sometimes a heartbeat follows the last one at
+/// once, and a rate over so short a time would mean nothing.
 const SHORTEST: Duration = Duration::from_secs(3);
 
-/// How much is done, over all nodes, between the last two heartbeats of each.
+/// The throughput of all nodes, between the last two heartbeats of each node.
 ///
 /// See [`Meter`] for an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -21,23 +21,25 @@ pub struct Throughput {
     pub finished_per_s: f64,
     /// Jobs that became dead letters, per second.
     pub failed_per_s: f64,
-    /// Failed attempts that another is to follow, per second.
+    /// Failed attempts that will be retried, per second.
     pub retried_per_s: f64,
-    /// How long jobs that began had been due, on average, in milliseconds; `None` if none began.
+    /// How long jobs were due before they began, on average, to the millisecond; `None` if none
+    /// began.
     pub wait: Option<Duration>,
 }
 
-/// Measures the throughput of a cluster from its heartbeats, however often it is shown them.
+/// Measures the throughput of a cluster from the heartbeats of its nodes. It may be given the same
+/// heartbeat any number of times.
 ///
-/// For each node by itself: what its [`totals`](crate::model::NodeLoad::totals) grew by between its
-/// last two heartbeats, divided by the seconds between these, by the database's clock
-/// ([`last_seen`](NodeRecord::last_seen)). The throughput of the cluster is the sum of that over
-/// its nodes. The average wait is all the time that jobs waited, divided by all bodies that began.
+/// For each node, the growth of its [`totals`](crate::model::NodeLoad::totals) between its last two
+/// heartbeats is divided by the seconds between them, by the database's clock
+/// ([`last_seen`](NodeRecord::last_seen)). The throughput of the cluster is the sum over its nodes.
+/// The average wait is the total time that jobs waited, divided by the number of bodies that began.
 ///
-/// So nodes count in full whose heartbeats come at different times and with different intervals,
-/// and a node counts on with its last two until the next arrives. One that comes, also back under
-/// another id, counts from its second heartbeat on, whatever it had done before; one that is gone
-/// counts no longer. A heartbeat less than 3 s behind the one before is left out, and the next
+/// The heartbeats of the nodes may come at different times and intervals: the last two heartbeats
+/// of a node count until the next one arrives. A node that joins, or returns under a new id, counts
+/// from its second heartbeat on, and nothing that it did before is counted. A node that is gone no
+/// longer counts. A heartbeat less than 3 s after the previous one is skipped, and the next one
 /// covers its time.
 ///
 /// ```
@@ -58,7 +60,7 @@ pub struct Throughput {
 /// let mut meter = Meter::default();
 /// meter.read(&[node(0, 100)]);
 /// assert_eq!(meter.throughput(), None);
-/// // 5 s later the node says that 30 more jobs have succeeded, which had waited for 20 ms each.
+/// // 5 s later, 30 more jobs have succeeded on the node, each after a wait of 20 ms.
 /// meter.read(&[node(5, 130)]);
 /// let throughput = meter.throughput().unwrap_or_default();
 /// assert_eq!(throughput.finished_per_s, 6.0);
@@ -72,7 +74,7 @@ pub struct Meter(BTreeMap<NodeId, Reading>);
 struct Reading {
     totals: NodeTotals,
     said_at: Timestamp,
-    /// Returns what was done between two heartbeats; `None` while there was only one.
+    /// What was done between two heartbeats; `None` while there was only one.
     window: Option<Window>,
 }
 
@@ -83,7 +85,7 @@ struct Window {
 }
 
 impl Meter {
-    /// Takes in what the nodes say that live; others count no longer.
+    /// Reads the heartbeats of the live nodes. All other nodes no longer count.
     pub fn read<'a>(&mut self, live: impl IntoIterator<Item = &'a NodeRecord>) {
         let read = live.into_iter().filter_map(|node| {
             let totals = node.load.totals?;
@@ -122,14 +124,14 @@ impl Meter {
 }
 
 impl Reading {
-    /// Whether a heartbeat at this time is this one, or follows it too closely for a rate.
+    /// Returns whether `at` is the time of this heartbeat, or follows it too closely for a rate.
     fn is_recent(&self, at: Timestamp) -> bool {
-        // If the database's clock went back, it is a beginning.
+        // If the database's clock was set back, the measurement starts again.
         let (said_at, at) = (to_millis(self.said_at), to_millis(at));
         said_at <= at && millis_between(said_at, at) < SHORTEST
     }
 
-    /// What was done since, if any time has passed.
+    /// Returns what was done since this heartbeat; `None` if no time has passed.
     fn until(&self, totals: NodeTotals, at: Timestamp) -> Option<Window> {
         let time = millis_between(to_millis(self.said_at), to_millis(at));
         let since = |after: u64, before: u64| after.saturating_sub(before);
@@ -182,7 +184,8 @@ mod tests {
         assert!((rates.failed_per_s - 0.5).abs() < 0.001, "{rates:?}");
         assert!((rates.retried_per_s - 1.0).abs() < 0.001, "{rates:?}");
         assert_eq!(rates.wait, Some(Duration::from_millis(10)));
-        // The other has beaten at another time, and the first has not beaten since: both count.
+        // The second node sent a heartbeat at another time, and the first sent none since: both
+        // count.
         meter.read(&[
             node(one, 10_000, Some(NodeTotals::new(150, 500, 130, 10, 15))),
             node(other, 6_000, Some(NodeTotals::new(150, 1_500, 145, 5, 5))),
@@ -242,7 +245,7 @@ mod tests {
         let done = |count| Some(NodeTotals::new(count, 0, count, 0, 0));
         meter.read(&[node(one, 0, done(1_000))]);
         meter.read(&[node(one, 5_000, done(1_010))]);
-        // It was taken for dead and goes on, with all that it has done.
+        // The node was declared dead and continues under a new id, with the totals that it had.
         meter.read(&[node(back, 6_000, done(1_012))]);
         assert_eq!(meter.throughput(), None);
         meter.read(&[node(back, 11_000, done(1_017))]);

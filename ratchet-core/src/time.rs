@@ -1,8 +1,9 @@
-//! Time: the one file that reads a clock, and the conversions every store needs.
+//! Time: the only file that reads a clock, and the conversions that every store needs.
 //!
 //! Ratchet keeps time to the **millisecond**, on every backend, so that the same history gives the
 //! same order everywhere. Decisions about due jobs, dead nodes and expired locks use the
-//! *database's* clock; what is read here only labels ids, paces loops and shortens trust.
+//! *database's* clock. The clocks read here only label ids, pace loops, and limit how long a node
+//! relies on an earlier answer of the database.
 #![expect(
     clippy::disallowed_methods,
     reason = "this is the file that may read a clock"
@@ -16,27 +17,27 @@ use tokio::time::Instant;
 /// A point in time, UTC, kept to the millisecond.
 pub type Timestamp = DateTime<Utc>;
 
-/// This process's wall clock. Never compare it with a time that a store returned, except to
-/// measure clock skew.
+/// Returns the time of this process's wall clock. Never compare it with a time that a store
+/// returned, except to measure clock skew.
 #[must_use]
 pub fn wall_clock() -> Timestamp {
     Utc::now()
 }
 
-/// This process's monotonic clock; it follows tokio's paused time in tests.
+/// Returns the time of this process's monotonic clock. In tests it follows tokio's paused time.
 #[must_use]
 pub fn monotonic() -> Instant {
     Instant::now()
 }
 
-/// Milliseconds since the Unix epoch, rounded down.
+/// Returns the milliseconds since the Unix epoch, rounded down.
 #[must_use]
 pub fn to_millis(at: Timestamp) -> i64 {
     at.timestamp_millis()
 }
 
-/// The timestamp of a count of milliseconds since the Unix epoch; counts that no calendar can hold
-/// are moved to the nearest end of its range.
+/// Returns the timestamp of a number of milliseconds since the Unix epoch. A number outside of the
+/// calendar's range gives the nearest end of the range.
 #[must_use]
 pub fn from_millis(millis: i64) -> Timestamp {
     DateTime::from_timestamp_millis(millis).unwrap_or(if millis < 0 {
@@ -46,34 +47,35 @@ pub fn from_millis(millis: i64) -> Timestamp {
     })
 }
 
-/// A duration in whole milliseconds, rounded **up** so that a wait is never shorter than asked and
-/// a positive duration never becomes zero; at most `i64::MAX`.
+/// Returns a duration in whole milliseconds, at most `i64::MAX`. It is rounded **up**, so that a
+/// wait is never shorter than requested and a positive duration never becomes zero.
 #[must_use]
 pub fn duration_millis(duration: Duration) -> i64 {
     let millis = duration.as_nanos().div_ceil(1_000_000);
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
-/// A duration in whole microseconds, rounded up like [`duration_millis`]; at most `i64::MAX`.
+/// Returns a duration in whole microseconds, rounded up like [`duration_millis`]; at most
+/// `i64::MAX`.
 #[must_use]
 pub fn duration_micros(duration: Duration) -> i64 {
     let micros = duration.as_nanos().div_ceil(1_000);
     i64::try_from(micros).unwrap_or(i64::MAX)
 }
 
-/// The duration as it is kept: rounded up to the millisecond like [`duration_millis`].
+/// Returns the duration as stores keep it: rounded up to the millisecond like [`duration_millis`].
 #[must_use]
 pub fn whole_millis(duration: Duration) -> Duration {
     millis_between(0, duration_millis(duration))
 }
 
-/// `later − earlier` in milliseconds as a duration; zero if it would be negative.
+/// Returns `later − earlier` as a duration; zero if it would be negative. Both are milliseconds.
 #[must_use]
 pub fn millis_between(earlier: i64, later: i64) -> Duration {
     Duration::from_millis(u64::try_from(later.saturating_sub(earlier)).unwrap_or(0))
 }
 
-/// `at + by`, moved to the end of the calendar if it would overflow.
+/// Returns `at + by`, or the end of the calendar if that would overflow.
 #[must_use]
 pub fn add(at: Timestamp, by: Duration) -> Timestamp {
     TimeDelta::try_milliseconds(duration_millis(by))

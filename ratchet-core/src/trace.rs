@@ -22,7 +22,7 @@ pub struct TraceContext {
 impl TraceContext {
     const MAX_STATE_BYTES: usize = 512;
 
-    /// Checks a `traceparent` and keeps it.
+    /// Creates a context from a `traceparent`, after checking it.
     ///
     /// # Errors
     /// [`InvalidInput`] on `traceparent` unless it is `00-<32 hex>-<16 hex>-<2 hex>` in lower case
@@ -51,7 +51,7 @@ impl TraceContext {
         })
     }
 
-    /// The same with a `tracestate`.
+    /// Adds a `tracestate`.
     ///
     /// # Errors
     /// [`InvalidInput`] on `tracestate` if it is longer than 512 bytes or not printable ASCII.
@@ -68,7 +68,7 @@ impl TraceContext {
         Ok(self)
     }
 
-    /// What a store kept.
+    /// Creates a context from the values that a store kept, unchecked.
     #[must_use]
     pub const fn from_stored(traceparent: String, tracestate: Option<String>) -> Self {
         Self {
@@ -77,13 +77,13 @@ impl TraceContext {
         }
     }
 
-    /// The `traceparent` value.
+    /// Returns the `traceparent` value.
     #[must_use]
     pub fn traceparent(&self) -> &str {
         &self.traceparent
     }
 
-    /// The `tracestate` value, if there is one.
+    /// Returns the `tracestate` value, if there is one.
     #[must_use]
     pub fn tracestate(&self) -> Option<&str> {
         self.tracestate.as_deref()

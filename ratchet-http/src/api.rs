@@ -23,15 +23,15 @@ use crate::routes;
 use crate::sampler::Sampler;
 use crate::token::Token;
 
-/// How often the recorder of metrics tidies up.
+/// How often the upkeep of the metrics recorder runs.
 #[cfg(feature = "prometheus")]
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// The API, ready to be nested or served. Clones are the same.
+/// The HTTP API, ready to be nested or served. Clones share their state.
 ///
-/// What it shows of the whole cluster it reads in the background, at an interval of its own, for as
-/// long as a clone of it or of its router exists: page loads and clients of `/api/events` read that
-/// and not the database.
+/// The API reads the state of the whole cluster in the background, at its own interval, as long as
+/// it, a clone of it, or one of its routers exists. Page loads and clients of `/api/events` get
+/// what was read last, without a query of the database.
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -68,13 +68,13 @@ struct Inner {
     prometheus: Option<PrometheusHandle>,
     #[cfg(feature = "prometheus")]
     kept_up: Once,
-    /// Ends the event streams, and the reading in the background.
+    /// Ends the event streams and the background reads.
     closing: CancellationToken,
     _close: DropGuard,
 }
 
 impl Api {
-    /// Begins an API over this client's store.
+    /// Returns a builder of an API over this client's store.
     pub fn builder(client: Client) -> ApiBuilder {
         ApiBuilder {
             client,
@@ -94,14 +94,15 @@ impl Api {
         }
     }
 
-    /// The router, to be nested at any path, also below others.
+    /// Returns the router, which an application can nest at any path.
     pub fn router(&self) -> Router {
         routes::router(self, self.hosts().clone())
     }
 
-    /// Ends the event streams that are open, and the reading in the background, for good. Servers
-    /// that wait for their connections to end before they stop would otherwise wait for clients of
-    /// `/api/events`.
+    /// Ends the open event streams and the background reads, for good.
+    ///
+    /// Call it before a graceful shutdown: a server that waits for its connections would otherwise
+    /// wait for the clients of `/api/events`.
     pub fn close(&self) {
         self.0.closing.cancel();
     }
@@ -110,7 +111,7 @@ impl Api {
         &self.0.client
     }
 
-    /// The node of this process, if the API speaks of one.
+    /// Returns the node that [`ApiBuilder::node`] set.
     pub(crate) fn node(&self) -> Option<&Node> {
         self.0.node.as_ref()
     }
@@ -129,7 +130,7 @@ impl Api {
         &self.0.hosts
     }
 
-    /// The proxies whose `X-Forwarded-For` is believed.
+    /// Returns the proxies whose `X-Forwarded-For` is trusted.
     pub(crate) fn proxies(&self) -> &[IpAddr] {
         &self.0.proxies
     }
@@ -140,17 +141,17 @@ impl Api {
         proxies.any(|one| one.to_canonical() == peer)
     }
 
-    /// Reports whether it writes for the clients that the authorizer admits.
+    /// Returns whether the API accepts writes of clients that the authorizer admits.
     pub(crate) fn writes(&self) -> bool {
         self.has_authorizer() && !self.0.read_only
     }
 
-    /// Whether jobs that no live node can run count against readiness.
+    /// Returns whether due jobs that no live node can run make `/ready` fail.
     pub(crate) fn minds_stranded(&self) -> bool {
         !self.0.ready_while_stranded
     }
 
-    /// The versions to show.
+    /// Returns the namespaces whose versions `/cluster/status` shows.
     pub(crate) fn namespaces(&self) -> &[Name] {
         &self.0.namespaces
     }
@@ -163,7 +164,7 @@ impl Api {
         self.0.authorizer.is_some()
     }
 
-    /// Whether the authorizer is a [`Token`].
+    /// Returns whether the authorizer is a [`Token`].
     pub(crate) fn takes_token(&self) -> bool {
         self.0.takes_token
     }
@@ -172,15 +173,17 @@ impl Api {
         self.0.allow_remote
     }
 
-    /// The recorder of metrics, if there is one.
+    /// Returns the metrics in the text format, or `None` without a recorder.
     #[cfg(feature = "prometheus")]
     pub(crate) fn metrics(&self) -> Option<String> {
         let recorder = self.0.prometheus.as_ref();
         recorder.map(PrometheusHandle::render)
     }
 
-    /// Lets the recorder put what was measured into its buckets now and then, even if no program
-    /// reads it: it would keep every single measurement otherwise.
+    /// Runs the upkeep of the recorder until the API closes.
+    ///
+    /// The upkeep sorts measurements into buckets. Without it, and without a program that reads the
+    /// metrics, the recorder would keep every single measurement.
     #[cfg(feature = "prometheus")]
     fn keep_up(&self) {
         let Some(recorder) = self.0.prometheus.clone() else {
@@ -201,15 +204,17 @@ impl Api {
         });
     }
 
-    /// There is none.
+    /// Returns `None`: without the feature there is no recorder.
     #[cfg(not(feature = "prometheus"))]
     #[expect(clippy::unused_self, reason = "as with the feature")]
     pub(crate) fn metrics(&self) -> Option<String> {
         None
     }
 
-    /// Lets the request pass, or says why not. The table of routes sees to this for the access that
-    /// a route has as a whole; handlers ask for what depends on more than the path.
+    /// Allows this access to the request, or returns the refusal.
+    ///
+    /// The middleware calls it with the access of the route. Handlers call it for an access that
+    /// depends on more than the path.
     pub(crate) async fn authorize(&self, request: &Parts, access: Access) -> Result<(), Problem> {
         if matches!(access, Access::Write(_)) && !self.writes() {
             let detail = match self.has_authorizer() {
@@ -222,28 +227,28 @@ impl Api {
             Some(authorizer) => Ok(authorizer.authorize(request, access).await?),
             None if access == Access::Payload => Err(Problem::new(
                 Code::Denied,
-                "only an authorizer lets a client see payloads",
+                "payloads are shown only by an API with an authorizer",
             )),
             None => Ok(()),
         }
     }
 
-    /// Whether payloads are shown at all.
+    /// Returns whether payloads are shown at all.
     pub(crate) fn payloads(&self) -> Payloads {
         self.0.payloads
     }
 
-    /// Whether this request may see payloads.
+    /// Returns whether this request may see payloads.
     pub(crate) async fn shows_payloads(&self, request: &Parts) -> bool {
         self.payloads() == Payloads::Shown && self.authorize(request, Access::Payload).await.is_ok()
     }
 
-    /// How many read from the store at present.
+    /// Returns the limiter of concurrent reads from the store.
     pub(crate) fn reads(&self) -> &Reads {
         &self.0.reads
     }
 
-    /// Begins a write, unless too many were begun.
+    /// Counts a write against the rate limit, or fails if the limit is reached.
     pub(crate) fn admit_write(&self) -> Result<(), Problem> {
         self.0.writes.begin()
     }
@@ -260,7 +265,7 @@ impl fmt::Debug for Api {
     }
 }
 
-/// Whether the payloads and results of jobs are shown.
+/// Whether the API shows payloads, results and checkpoints of jobs.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -273,14 +278,15 @@ impl fmt::Debug for Api {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Payloads {
-    /// Never: they may hold what operators are not meant to see.
+    /// Payloads are never shown, because they may contain confidential data.
     #[default]
     Hidden,
-    /// To callers that the [`Authorizer`] lets see them; without one, to none.
+    /// Payloads are shown to clients that the [`Authorizer`] allows to see them. Without an
+    /// authorizer they are never shown.
     Shown,
 }
 
-/// Settings of an [`Api`].
+/// Builds an [`Api`].
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -312,92 +318,102 @@ pub struct ApiBuilder {
 }
 
 impl ApiBuilder {
-    /// Speaks of this node in the probes and in `/cluster/status`. Without one there is no node of
-    /// its own: it is ready while the database answers and a live node can run the jobs that are
-    /// due, and leads in nothing.
+    /// Sets the node that the probes and `/cluster/status` report on.
+    ///
+    /// Without a node, `/ready` depends only on the database and on whether live nodes can run the
+    /// due jobs, and `/leader` always answers with 503.
     pub fn node(mut self, node: &Node) -> Self {
         self.node = Some(node.clone());
         self
     }
 
-    /// Asks this before every request but the probes and the files of the dashboard. Without one
-    /// the API only reads.
+    /// Sets the authorizer, which is called before every request except for the probes and the
+    /// files of the dashboard. Without an authorizer the API refuses writes.
     pub fn authorize(mut self, authorizer: impl Authorizer) -> Self {
         self.takes_token = (&authorizer as &dyn Any).is::<Token>();
         self.authorizer = Some(Arc::new(authorizer));
         self
     }
 
-    /// Sets whether payloads and results are shown; by default they are hidden.
+    /// Sets whether payloads, results and checkpoints are shown. By default they are hidden.
     pub fn payloads(mut self, payloads: Payloads) -> Self {
         self.payloads = payloads;
         self
     }
 
-    /// Sets the limits.
+    /// Sets the limits on requests and connections.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Answers only requests for one of these hosts, names or addresses without a port, and those
-    /// on loopback; the probes are answered for any. Without any, [`serve`](crate::serve) on
-    /// loopback answers only for loopback: a page of another site that has the name of that site
-    /// point to this machine must not read the jobs. Elsewhere hosts are then not looked at.
+    /// Sets the accepted values of `Host`: names or addresses, without a port.
+    ///
+    /// Loopback names are accepted too, and the probes accept any host. Other requests get 421.
+    ///
+    /// Without this setting, [`serve`](crate::serve) on loopback accepts loopback names only, which
+    /// prevents DNS rebinding: another site could let its own name resolve to this machine, and its
+    /// page could then read the jobs. A nested router, and `serve` on another address, then accept
+    /// any host.
     pub fn hosts<I: IntoIterator<Item: Into<String>>>(mut self, hosts: I) -> Self {
         self.hosts = hosts.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Refuses every write, whatever the authorizer would allow.
+    /// Refuses every write, even if the authorizer would allow it.
     pub fn read_only(mut self) -> Self {
         self.read_only = true;
         self
     }
 
-    /// Believes these proxies when they name the client of a request in `X-Forwarded-For`, in
-    /// [`serve`](crate::serve). Without them all clients of a proxy count as one, which then share
-    /// the reads of the store and the allowance of wrong tokens. The bound of connections per peer
-    /// does not apply to a proxy.
+    /// Sets the proxies whose `X-Forwarded-For` [`serve`](crate::serve) trusts to name the client.
+    ///
+    /// Without this setting, all clients of a proxy count as one client, and share its part of the
+    /// reads from the store and its allowance of wrong tokens. The limit
+    /// [`connections_per_peer`](Limits::connections_per_peer) does not apply to these proxies.
     pub fn proxies<I: IntoIterator<Item = IpAddr>>(mut self, proxies: I) -> Self {
         self.proxies = proxies.into_iter().collect();
         self
     }
 
-    /// Shows these [versions](ratchet_core::VersionWatch) in `/cluster/status`.
+    /// Shows the [versions](ratchet_core::VersionWatch) of these namespaces in `/cluster/status`.
     pub fn versions<I: IntoIterator<Item: Into<String>>>(mut self, namespaces: I) -> Self {
         self.namespaces = namespaces.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Keeps `/ready` at 200 while jobs are due that no node in the cluster can run, or no node is
-    /// live: for programs that serve something else as well, which must go on whatever becomes of
-    /// those jobs.
+    /// Keeps `/ready` at 200 while no node in the cluster can run some of the due jobs, or while
+    /// jobs are due and no node is live.
+    ///
+    /// Call it in programs that also serve other traffic, which must not stop because of such jobs.
     pub fn ready_while_stranded(mut self) -> Self {
         self.ready_while_stranded = true;
         self
     }
 
-    /// Lets [`serve`](crate::serve) listen elsewhere than on loopback although there is no
-    /// authorizer: everybody who reaches the port may then read everything but payloads. On
-    /// loopback without [`hosts`](Self::hosts) it answers for any host.
+    /// Lets [`serve`](crate::serve) listen on other addresses than loopback without an authorizer.
+    ///
+    /// Every client that reaches the port may then read everything but payloads. On loopback
+    /// without [`hosts`](Self::hosts), the server then accepts any `Host`.
     pub fn allow_remote(mut self) -> Self {
         self.allow_remote = true;
         self
     }
 
-    /// Answers `/metrics` with what this recorder holds.
+    /// Serves the metrics of this recorder at `/metrics`.
     #[cfg(feature = "prometheus")]
     pub fn prometheus(mut self, handle: PrometheusHandle) -> Self {
         self.prometheus = Some(handle);
         self
     }
 
-    /// Builds the API. Inside a runtime it begins to read in the background; otherwise with the
-    /// first request.
+    /// Builds the API.
+    ///
+    /// Inside a Tokio runtime, the background reads begin at once; otherwise they begin with the
+    /// first request that needs them.
     ///
     /// # Errors
-    /// [`BuildError`], with everything that cannot work.
+    /// [`BuildError`], with every invalid setting.
     pub fn build(self) -> Result<Api, BuildError> {
         let mut problems = self.limits.problems();
         let hosts = Hosts::new(&self.hosts, &mut problems);
@@ -451,7 +467,7 @@ impl fmt::Debug for ApiBuilder {
     }
 }
 
-/// Settings that cannot work.
+/// The error of [`ApiBuilder::build`]: settings are invalid.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -470,7 +486,7 @@ pub struct BuildError {
 }
 
 impl BuildError {
-    /// The problems, each with the setting and its value.
+    /// Returns the problems, each with the name of the setting.
     #[must_use]
     pub fn problems(&self) -> &[String] {
         &self.problems

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Authorization: the [`Authorizer`] trait, the accesses it decides on, and its refusals.
 
 use std::time::Duration;
 
@@ -8,18 +8,20 @@ use http::request::Parts;
 
 use crate::problem::{Code, Problem};
 
-/// Decides who may read and who may act.
+/// Decides which requests may read and which may write.
 ///
-/// It is asked before every request but the probes `/health`, `/ready` and `/leader` and the files
-/// of the dashboard, which hold nothing worth protecting; for a stream of events once, when it is
-/// opened. It sees the head of the request: its headers, its path, and the extensions that layers
-/// of the application put there. Without one, every caller that reaches the API may read it and
-/// none may change anything.
+/// The API calls the authorizer before every request, except for the probes `/health`, `/ready` and
+/// `/leader` and the files of the dashboard, which contain nothing worth protecting. For a stream
+/// of events it is called once, when the stream is opened.
+///
+/// The authorizer sees the head of the request: its headers, its path, and the extensions that
+/// layers of the application added. Without an authorizer, every client that reaches the API may
+/// read everything but payloads, and no client may write.
 ///
 /// ```
 /// use ratchet_http::{Access, Authorizer, Denied, Parts, same_secret};
 ///
-/// /// Everybody on the network may look; who knows the secret may act.
+/// /// Every client may read; clients that send the secret may also write.
 /// struct Token(String);
 ///
 /// #[async_trait::async_trait]
@@ -39,17 +41,18 @@ use crate::problem::{Code, Problem};
 /// ```
 #[async_trait]
 pub trait Authorizer: Send + Sync + 'static {
-    /// Lets the request pass, or says why not.
+    /// Allows this access to the request, or returns the refusal.
     ///
-    /// It counts against the timeout of the request.
+    /// The time that this takes counts against the timeout of the request.
     ///
     /// # Errors
-    /// [`Denied`].
+    /// [`Denied`] if the request may not have this access.
     async fn authorize(&self, request: &Parts, access: Access) -> Result<(), Denied>;
 }
 
-/// Whether what was sent is the secret, found out in a time that does not tell where the two
-/// differ. It may tell how long the secret is.
+/// Compares a sent value with the secret in constant time.
+///
+/// The time does not depend on where the two differ. It may reveal the length of the secret.
 ///
 /// ```
 /// use ratchet_http::same_secret;
@@ -64,7 +67,7 @@ pub fn same_secret(sent: impl AsRef<[u8]>, secret: impl AsRef<[u8]>) -> bool {
     sent.len() == secret.len() && std::hint::black_box(differences) == 0
 }
 
-/// The access that a request asks for.
+/// The access that a request needs.
 ///
 /// ```
 /// use ratchet_http::{Access, Action, Denied};
@@ -82,15 +85,17 @@ pub fn same_secret(sent: impl AsRef<[u8]>, secret: impl AsRef<[u8]>) -> bool {
 pub enum Access {
     /// Reads of data without payloads.
     Read,
-    /// To read the payload and the result of a job. Asked for after `Read`, and only if payloads
-    /// are [shown](crate::Payloads::Shown) at all; if it is denied, the job is answered without
-    /// them.
+    /// Reads of a job's payload, result, checkpoint and signal payload.
+    ///
+    /// The authorizer is asked for it after `Read`, and only if payloads are
+    /// [shown](crate::Payloads::Shown) at all. If it is denied, the response contains the job
+    /// without them.
     Payload,
-    /// A write.
+    /// The given write.
     Write(Action),
 }
 
-/// The action of the call.
+/// The action of a write.
 ///
 /// ```
 /// use ratchet_http::{Access, Action};
@@ -101,27 +106,27 @@ pub enum Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Action {
-    /// Make a job pending again.
+    /// Make a dead letter pending again.
     RetryJob,
     /// Cancel a job.
     CancelJob,
-    /// Set a job aside.
+    /// Pause a pending job.
     PauseJob,
-    /// Take a job up again.
+    /// Make a paused job pending again.
     ResumeJob,
     /// Delete a job.
     DeleteJob,
-    /// Act on many jobs by one request. The action itself is asked for too.
+    /// Act on many jobs with one request. The authorizer is also asked for the action itself.
     BulkJobs,
-    /// Stop the claiming of a queue's jobs.
+    /// Pause a queue: no more of its jobs are claimed.
     PauseQueue,
-    /// Let a queue's jobs be claimed again.
+    /// Resume a queue: its jobs are claimed again.
     ResumeQueue,
     /// Pause a recurring definition.
     PauseRecurring,
     /// Resume a recurring definition.
     ResumeRecurring,
-    /// Run a recurring job now.
+    /// Enqueue a job of a recurring definition now.
     TriggerRecurring,
     /// Cancel the jobs of a batch.
     CancelBatch,
@@ -144,27 +149,29 @@ pub struct Denied(Reason);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reason {
     Forbidden,
-    /// With the value of `WWW-Authenticate`.
+    /// Holds the value of `WWW-Authenticate`.
     Unauthorized(Option<HeaderValue>),
-    /// For this long.
+    /// Holds the value of `Retry-After`.
     Throttled(Duration),
 }
 
 impl Denied {
-    /// 403: this caller may not do this.
+    /// Refuses with 403: the client may not do this.
     #[must_use]
     pub const fn forbidden() -> Self {
         Self(Reason::Forbidden)
     }
 
-    /// 401: say who you are. `challenge` is the value of `WWW-Authenticate`, such as
-    /// `Basic realm="ratchet"`; one that cannot be sent is left out.
+    /// Refuses with 401: the client must authenticate.
+    ///
+    /// `challenge` is the value of `WWW-Authenticate`, such as `Basic realm="ratchet"`. The header
+    /// is left out if the value is not valid in a header.
     #[must_use]
     pub fn unauthorized(challenge: &str) -> Self {
         Self(Reason::Unauthorized(HeaderValue::from_str(challenge).ok()))
     }
 
-    /// 429: this caller failed too often; `wait` is the value of `Retry-After`.
+    /// Refuses with 429: the client failed too often. `wait` is the value of `Retry-After`.
     #[must_use]
     pub const fn throttled(wait: Duration) -> Self {
         Self(Reason::Throttled(wait))
@@ -174,9 +181,9 @@ impl Denied {
 impl From<Denied> for Problem {
     fn from(denied: Denied) -> Self {
         match denied.0 {
-            Reason::Forbidden => Self::new(Code::Denied, "this caller may not do this"),
+            Reason::Forbidden => Self::new(Code::Denied, "this client may not do this"),
             Reason::Unauthorized(challenge) => {
-                let problem = Self::new(Code::Unauthorized, "say who you are");
+                let problem = Self::new(Code::Unauthorized, "this request needs credentials");
                 match challenge {
                     Some(value) => problem.header(http::header::WWW_AUTHENTICATE, value),
                     None => problem,

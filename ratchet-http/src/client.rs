@@ -1,15 +1,15 @@
-//! Which client a request comes from.
+//! The address of the client of a request.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use http::header::HeaderName;
 use http::{Extensions, HeaderMap};
 
-/// The address a request comes from, as an extension of the request.
+/// A request extension with the address of the client.
 ///
 /// [`serve`](crate::serve) sets it. An application that nests the [router](crate::Api::router) sets
-/// it in a layer of its own; without it all requests count as those of one client, which then share
-/// the reads of the store and the allowance of wrong tokens.
+/// it in a layer. Without it, all requests count as those of one client, and share the reads from
+/// the store and the allowance of wrong tokens.
 ///
 /// ```
 /// use ratchet_http::ClientAddr;
@@ -21,12 +21,14 @@ use http::{Extensions, HeaderMap};
 pub struct ClientAddr(pub IpAddr);
 
 impl ClientAddr {
-    /// The client of a request that `peer` sent. Only a peer among `proxies` is believed: then it
-    /// is the last address of `X-Forwarded-For` that is not itself a proxy.
+    /// Returns the client of a request that `peer` sent.
+    ///
+    /// This is `peer`, unless it is one of `proxies`. Then it is the last address in
+    /// `X-Forwarded-For` that is not itself a proxy.
     pub(crate) fn behind(peer: IpAddr, headers: &HeaderMap, proxies: &[IpAddr]) -> Self {
         let mut client = peer.to_canonical();
         let values = headers.get_all(HeaderName::from_static("x-forwarded-for"));
-        // A line that is not text has no address, so nothing before it counts.
+        // A line that is not text has no valid address, so the search ends there.
         let lines = values.iter().rev();
         let forwarded = lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
         for before in forwarded {
@@ -39,13 +41,13 @@ impl ClientAddr {
         Self(client)
     }
 
-    /// The client of a request, if it is known.
+    /// Returns the client of a request, if it is known.
     pub(crate) fn of(extensions: &Extensions) -> Option<Self> {
         extensions.get().copied()
     }
 
-    /// What counts as one client: an IPv4 address, or the /64 network of an IPv6 address, since a
-    /// single host can use all addresses of its network.
+    /// Returns the key that identifies one client: an IPv4 address, or the /64 network of an IPv6
+    /// address, because a single host can use all addresses of its network.
     pub(crate) fn key(self) -> IpAddr {
         match self.0.to_canonical() {
             IpAddr::V6(address) if !address.is_loopback() => {
@@ -82,7 +84,7 @@ mod tests {
         assert_eq!(client("127.0.0.1", &[]), ip("127.0.0.1"));
         assert_eq!(client("127.0.0.1", &["192.0.2.1"]), ip("192.0.2.1"));
         assert_eq!(client("::ffff:127.0.0.1", &["192.0.2.1"]), ip("192.0.2.1"));
-        // What the client itself claims comes first and is not believed.
+        // The client may have sent the first addresses itself, so they are not trusted.
         assert_eq!(
             client("127.0.0.1", &["1.1.1.1, 192.0.2.1"]),
             ip("192.0.2.1")

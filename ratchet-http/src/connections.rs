@@ -1,9 +1,9 @@
-//! Which connections are open, and which one makes room for the next.
+//! Tracks the open connections, and chooses which one to close to make room for the next.
 //!
-//! A connection is busy from the head of a request until its buffer holds the end of the answer,
-//! and idle otherwise: also while half a head has arrived. When there is no room, the connection
-//! that has been idle longest is closed, so clients that hold connections without using them never
-//! keep others out, and a new connection waits for no timeout.
+//! A connection is busy from the complete head of a request until its buffer holds the end of the
+//! response. Otherwise it is idle, also while half a head has arrived. At the limit, the connection
+//! that has been idle longest is closed. So clients that hold unused connections never keep others
+//! out, and a new connection does not wait for a timeout.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The connections that are open.
+/// The table of open connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Connections(Arc<Shared>);
 
@@ -21,13 +21,14 @@ struct Shared {
     most: usize,
     most_per_peer: usize,
     table: Mutex<Table>,
-    /// Notified of every connection that has ended.
+    /// Notified whenever a connection has ended.
     ended: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Numbers connections, and the moments at which they became idle or busy.
+    /// The last number given, to a connection or to a change between idle and busy. Numbers stand
+    /// for points in time.
     next: u64,
     open: HashMap<u64, Connection>,
 }
@@ -35,10 +36,10 @@ struct Table {
 #[derive(Debug)]
 struct Connection {
     peer: IpAddr,
-    /// Whether the bound per peer applies to it.
+    /// Whether the limit per peer applies.
     bounded: bool,
     busy: bool,
-    /// Since which moment.
+    /// The number of the last change of `busy`.
     since: u64,
     close: CancellationToken,
 }
@@ -53,8 +54,10 @@ impl Connections {
         }))
     }
 
-    /// Registers a connection, and closes another one if there are too many. A peer that has too
-    /// many loses its own idle ones; its busy ones count against the bound of all connections only.
+    /// Registers a connection, and closes another one if a limit is reached.
+    ///
+    /// A peer at its limit loses its connection that has been idle longest. If all of its
+    /// connections are busy, only the limit of all connections applies.
     pub(crate) fn open(&self, peer: IpAddr, bounded: bool) -> Open {
         let mut table = self.0.table();
         if bounded {
@@ -84,9 +87,10 @@ impl Connections {
         }
     }
 
-    /// Closes the connection that has been idle longest, or a busy one if none is idle, and waits
-    /// until some connection has ended: the process has no more file descriptors. False if none is
-    /// open.
+    /// Closes a connection to free a file descriptor, and waits until some connection has ended.
+    ///
+    /// Closes the connection that has been idle longest, or a busy one if none is idle. Returns
+    /// false if no connection is open.
     pub(crate) async fn make_room(&self) -> bool {
         let ended = self.0.ended.notified();
         tokio::pin!(ended);
@@ -114,7 +118,7 @@ impl Table {
         self.next
     }
 
-    /// The connections that are open.
+    /// Returns the connections that were not told to close.
     fn staying(&self) -> impl Iterator<Item = &Connection> {
         let open = self.open.values();
         open.filter(|one| !one.close.is_cancelled())
@@ -124,15 +128,18 @@ impl Table {
         self.staying().filter(|one| of(one)).count()
     }
 
-    /// Closes the one that has been idle longest. False if there is none.
+    /// Closes the connection that has been idle longest, of those that match. Returns false if none
+    /// is idle.
     fn close_idle(&self, of: impl Fn(&Connection) -> bool) -> bool {
         let idle = self.staying().filter(|one| !one.busy && of(one));
         let longest = idle.min_by_key(|one| one.since);
         longest.map(|one| one.close.cancel()).is_some()
     }
 
-    /// Closes the one that has been busy longest of the peer that has most of them. False if there
-    /// is none.
+    /// Closes the connection that has been busy longest, of the peers with the most connections.
+    /// Returns false if no connection is open.
+    ///
+    /// Called while no connection is idle.
     fn close_busy(&self) -> bool {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for one in self.staying() {
@@ -154,7 +161,7 @@ impl Table {
     }
 }
 
-/// The place of a connection; free again when it is dropped.
+/// The place of a connection in the table. Dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Open {
     id: u64,
@@ -163,12 +170,12 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Ready when the connection must make room.
+    /// Waits until the connection must close to make room.
     pub(crate) fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
         self.close.clone().cancelled_owned()
     }
 
-    /// Marks the connections of this place.
+    /// Returns a marker that sets whether this connection is busy.
     pub(crate) fn marker(&self) -> Marker {
         Marker {
             id: self.id,
@@ -184,7 +191,7 @@ impl Drop for Open {
     }
 }
 
-/// Marks a connection as busy.
+/// Marks one connection as busy.
 #[derive(Clone, Debug)]
 pub(crate) struct Marker {
     id: u64,
@@ -192,14 +199,14 @@ pub(crate) struct Marker {
 }
 
 impl Marker {
-    /// Marks the connection as busy until the answer is dropped.
+    /// Marks the connection as busy until the returned guard is dropped.
     pub(crate) fn busy(&self) -> Busy {
         self.shared.table().set(self.id, true);
         Busy(self.clone())
     }
 }
 
-/// A request that is being answered.
+/// A guard that keeps its connection marked as busy.
 #[derive(Debug)]
 pub(crate) struct Busy(Marker);
 
@@ -219,7 +226,7 @@ mod tests {
     /// How long a test waits for room.
     const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-    /// Which of them were closed.
+    /// Returns the indexes of the closed connections.
     fn closed(open: &[Open]) -> Vec<usize> {
         let numbered = open.iter().enumerate();
         let closed = numbered.filter(|(_, one)| one.close.is_cancelled());
@@ -249,7 +256,7 @@ mod tests {
         let mut open: Vec<Open> = (0..2).map(|_| connections.open(ONE, true)).collect();
         open.push(connections.open(ONE, true));
         assert_eq!((closed(&open), closed(&other)), (vec![0], vec![]));
-        // What it uses is left alone.
+        // Its busy connections stay open.
         let busy: Vec<Busy> = open[1..].iter().map(|one| one.marker().busy()).collect();
         open.push(connections.open(ONE, true));
         assert_eq!(closed(&open), [0]);

@@ -1,7 +1,7 @@
-//! The pages of the dashboard: static files that are part of the program.
+//! Serves the dashboard: static files that are embedded in the program.
 //!
-//! Everybody may load them, since they hold nothing; what they show they read from the API. They
-//! refer to each other and to the API by relative addresses, so they work below any path.
+//! Every client may load the files, since they contain no data: the pages read what they show from
+//! the API. They use relative URLs, so they work below any path.
 
 use axum::Router;
 use axum::extract::OriginalUri;
@@ -21,7 +21,7 @@ struct Files;
 /// The page that loads the others.
 const INDEX: &str = "index.html";
 
-/// Adds the dashboard, and the way to it from the root of the API.
+/// Adds the routes of the dashboard, and a redirect to it from the root of the API.
 pub(crate) fn add(router: Router<Api>) -> Router<Api> {
     router
         .route("/", get(|uri| redirect(uri, "dashboard/")))
@@ -30,8 +30,10 @@ pub(crate) fn add(router: Router<Api>) -> Router<Api> {
         .route("/dashboard/{*path}", get(named))
 }
 
-/// Leads on to what stands below the path that was asked for. Browsers take a relative address from
-/// the last slash on, and the path of the request may lack it.
+/// Redirects to `below`, relative to the requested path.
+///
+/// Browsers resolve a relative URL against the last slash of the path. If the requested path does
+/// not end in a slash, the target must repeat its last part.
 #[expect(clippy::unused_async, reason = "handlers are")]
 async fn redirect(OriginalUri(uri): OriginalUri, below: &'static str) -> Response {
     let last = uri.path().rsplit('/').next().unwrap_or_default();
@@ -54,7 +56,8 @@ async fn file(headers: HeaderMap, path: &str) -> Response {
     let Ok(tag) = HeaderValue::from_str(&tag(&file)) else {
         return Problem::not_found("the dashboard has no such file").into_response();
     };
-    // The file is the same until there is another program: ask each time, and send it once.
+    // A file changes only with the program. Browsers ask each time, and get 304 if their copy is
+    // current.
     let known = headers.get_all(header::IF_NONE_MATCH).iter();
     let mut known = known.filter_map(|tags| tags.to_str().ok());
     let same = known.any(|tags| {
@@ -72,7 +75,7 @@ async fn file(headers: HeaderMap, path: &str) -> Response {
     (cached, kind, file.data).into_response()
 }
 
-/// The entity tag: the beginning of the hash of what is in the file.
+/// Returns the entity tag of a file: the first half of the hash of its content.
 fn tag(file: &EmbeddedFile) -> String {
     let hash = file.metadata.sha256_hash();
     let mut text = String::from("\"");

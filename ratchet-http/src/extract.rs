@@ -1,4 +1,4 @@
-//! Input of requests, taken strictly: what is unknown is refused and not left out.
+//! Strict extractors of request input: unknown fields and parameters are refused, not ignored.
 
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::middleware::Next;
@@ -12,10 +12,10 @@ use serde::de::DeserializeOwned;
 use crate::api::Api;
 use crate::problem::{Code, Problem};
 
-/// The parameters behind the `?`. A key may come more than once if its field is a `Vec`. The type
+/// Extracts the query parameters. A key may occur more than once if its field is a `Vec`. The type
 /// should deny unknown fields.
 ///
-/// Refused with 400 if they are not UTF-8, and with 422 otherwise.
+/// A query that is not UTF-8 is refused with 400, an invalid parameter with 422.
 #[derive(Clone, Debug)]
 pub(crate) struct Query<T>(pub(crate) T);
 
@@ -38,7 +38,7 @@ fn query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     serde_path_to_error::deserialize(pairs).map_err(|error| invalid(&error))
 }
 
-/// Refuses parameters behind the `?`, on a route that has none.
+/// Refuses query parameters on a route that has none.
 pub(crate) async fn no_query(request: Request, next: Next) -> Response {
     match query::<NoParameters>(request.uri().query().unwrap_or_default()) {
         Ok(NoParameters {}) => next.run(request).await,
@@ -50,10 +50,11 @@ pub(crate) async fn no_query(request: Request, next: Next) -> Response {
 #[serde(deny_unknown_fields)]
 struct NoParameters {}
 
-/// The body, as JSON. The type should deny unknown fields.
+/// Extracts the body as JSON. The type should deny unknown fields.
 ///
-/// Refused with 415 unless its type is `application/json`, with 413 if it is too long, with 408 if
-/// it comes too slowly, with 400 if it is not JSON, and with 422 if it is not what is wanted.
+/// The request is refused with 415 unless its content type is `application/json`, with 413 if the
+/// body is too long, with 408 if it arrives too slowly, with 400 if it is not JSON, and with 422 if
+/// it does not match the type.
 #[derive(Clone, Debug)]
 pub(crate) struct Json<T>(pub(crate) T);
 
@@ -75,8 +76,8 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
 fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let mut text = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut text).map_err(|error| {
-        // What is JSON and not what is wanted may still be a fault of syntax to serde: a null for
-        // an enum is.
+        // Serde reports some valid JSON of the wrong type as a syntax error, such as null for an
+        // enum. So parse it again to tell the two apart.
         let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
         if is_json || error.inner().is_data() {
             invalid(&error)
@@ -88,9 +89,9 @@ fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     Ok(value)
 }
 
-/// Extracts nothing: the request must have no body.
+/// Extracts nothing, and refuses a request that has a body.
 ///
-/// Refused with 422 if there is one, lest something that was asked for in it is left out.
+/// The refusal is a 422, so that no field of the body is ignored silently.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoBody;
 
@@ -106,7 +107,9 @@ impl FromRequest<Api> for NoBody {
     }
 }
 
-/// The part of the path that the route leaves open; no route has two. Refused with 422.
+/// Extracts the last parameter of the path. No route of the API has more than one.
+///
+/// A parameter that cannot be decoded is refused with 422.
 #[derive(Clone, Debug)]
 pub(crate) struct Path<T>(pub(crate) T);
 
@@ -117,9 +120,10 @@ impl<T: From<String>> FromRequestParts<Api> for Path<T> {
         let captured = RawPathParams::from_request_parts(parts, api).await;
         let captured =
             captured.map_err(|rejection| Problem::invalid("path", rejection.body_text()))?;
-        // Before it come those of the routers in which this one is nested.
+        // The parameters of outer routers, in which this one is nested, come first.
         let own = captured.iter().last();
-        let (_, value) = own.ok_or_else(|| Problem::invalid("path", "has no such part"))?;
+        let (_, value) =
+            own.ok_or_else(|| Problem::invalid("path", "the path has no parameter"))?;
         Ok(Self(value.to_owned().into()))
     }
 }
@@ -132,14 +136,17 @@ fn is_json(request: &Request) -> bool {
     essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// Reads the body, within the bounds of size and time.
+/// Reads the body, within the limits of size and time.
 async fn body(request: Request, api: &Api) -> Result<bytes::Bytes, Problem> {
     let limits = api.limits();
     let too_large = || {
         let most = limits.body_bytes;
-        Problem::new(Code::TooLarge, format!("a body has {most} bytes at most"))
-            // What is left of the body is not read, so the connection is of no more use.
-            .header(header::CONNECTION, http::HeaderValue::from_static("close"))
+        Problem::new(
+            Code::TooLarge,
+            format!("a body may have at most {most} bytes"),
+        )
+        // The rest of the body is not read, so the connection cannot be used again.
+        .header(header::CONNECTION, http::HeaderValue::from_static("close"))
     };
     let announced = request
         .headers()
@@ -153,7 +160,7 @@ async fn body(request: Request, api: &Api) -> Result<bytes::Bytes, Problem> {
     match tokio::time::timeout(limits.body_timeout, limited.collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(Problem::new(Code::Malformed, "the body broke off")),
+        Ok(Err(_)) => Err(Problem::new(Code::Malformed, "the body is incomplete")),
         Err(_) => Err(
             Problem::new(Code::TooSlow, "the body did not arrive in time")
                 .header(header::CONNECTION, http::HeaderValue::from_static("close")),
@@ -165,7 +172,7 @@ fn malformed(error: &serde_json::Error) -> Problem {
     Problem::new(Code::Malformed, format!("the body is not JSON: {error}"))
 }
 
-/// The field that is named, or the one that serde names in the message when it knows no path.
+/// Converts an error of serde. The field is its path, or the name in its message if it has no path.
 fn invalid<E: std::error::Error>(error: &serde_path_to_error::Error<E>) -> Problem {
     let message = error.inner().to_string();
     let path = error.path().to_string();
@@ -175,14 +182,14 @@ fn invalid<E: std::error::Error>(error: &serde_path_to_error::Error<E>) -> Probl
     Problem::invalid(field.unwrap_or_else(|| "body".to_owned()), message)
 }
 
-/// Answers a path that leads nowhere.
+/// Responds to an unknown path.
 pub(crate) async fn not_found() -> Response {
     Problem::not_found("there is nothing here").into_response()
 }
 
-/// Answers a method that the path does not have.
+/// Responds to a method that the path does not support.
 pub(crate) async fn method_not_allowed() -> Response {
-    Problem::new(Code::MethodNotAllowed, "see Allow for those that are").into_response()
+    Problem::new(Code::MethodNotAllowed, "the header Allow lists the methods").into_response()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What stands around every request: who may make it, for which host, how often and how long; and
-//! the headers of its answer.
+//! The middleware around every request: access, host check, rate limit and timeout of requests, and
+//! the security headers of responses.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Mutex, PoisonError};
@@ -21,7 +21,7 @@ use crate::client::ClientAddr;
 use crate::problem::{Code, Problem};
 use crate::token::{self, Credentials};
 
-/// Lets a request pass to its handler if it may have this access.
+/// Passes a request to its handler if the client may have this access, and logs writes.
 pub(crate) async fn access(
     State((api, access)): State<(Api, Access)>,
     request: Request,
@@ -52,19 +52,22 @@ pub(crate) async fn access(
     response
 }
 
-/// A handler's note on a write for the log, as an extension of its response.
+/// A handler's note for the log of writes, carried as an extension of its response.
 #[derive(Clone, Debug)]
 pub(crate) struct Detail(pub(crate) String);
 
-/// A write under way. When it is over, or given up because of its time limit or because the client
-/// has gone, it is logged with its client, and the sampler learns that it may have taken effect.
+/// A write under way.
+///
+/// A write is logged with its client when it ends, or when it is given up because of its timeout or
+/// because the client has disconnected. Unless it was refused, the sampler is then notified that it
+/// may have taken effect.
 struct Write {
     api: Api,
     client: String,
     user: Option<String>,
     action: Action,
     path: String,
-    /// Unset once it is logged.
+    /// True until the write is logged.
     open: bool,
 }
 
@@ -80,8 +83,8 @@ impl Write {
         }
     }
 
-    /// Notes the name in the credentials of a request that [`Token`](crate::Token) has let pass.
-    /// Elsewhere the name may be the secret.
+    /// Records the user name of the credentials if the authorizer is a [`Token`](crate::Token).
+    /// With other authorizers the name may be the secret.
     fn admitted(&mut self, parts: &Parts) {
         if self.api.takes_token() {
             let name = Credentials::of(&parts.headers).and_then(|sent| sent.name);
@@ -89,12 +92,12 @@ impl Write {
         }
     }
 
-    /// It was refused before it began.
+    /// Logs a write that was refused before it began.
     fn refused(mut self, response: &Response) {
         self.log(&outcome(response));
     }
 
-    /// It has ended.
+    /// Logs a write that has ended, and notifies the sampler.
     fn done(mut self, response: &Response) {
         self.log(&outcome(response));
         self.api.sampler().acted();
@@ -108,7 +111,8 @@ impl Write {
             path,
             ..
         } = self;
-        // Names and paths come from the client: quoted, they cannot forge a line of the log.
+        // Names and paths come from the client. They are quoted so that they cannot forge log
+        // lines.
         tracing::info!(%client, user = ?user.as_deref().unwrap_or_default(), ?action, ?path, outcome, "write");
         self.open = false;
     }
@@ -123,7 +127,7 @@ impl Drop for Write {
     }
 }
 
-/// The outcome of a write: the status, the code of a problem, and the handler's note.
+/// Returns the outcome of a write for the log: the status, the problem code and the handler's note.
 fn outcome(response: &Response) -> String {
     let mut outcome = response.status().as_u16().to_string();
     if let Some(code) = response.extensions().get::<Code>() {
@@ -139,7 +143,7 @@ async fn admit(api: &Api, parts: &Parts, access: Access) -> Result<(), Problem> 
     if matches!(access, Access::Write(_)) && is_of_another_site(&parts.headers) {
         return Err(Problem::new(
             Code::Denied,
-            "a browser asked for this on behalf of another site",
+            "a browser sent this request on behalf of another site",
         ));
     }
     api.authorize(parts, access).await?;
@@ -149,7 +153,9 @@ async fn admit(api: &Api, parts: &Parts, access: Access) -> Result<(), Problem> 
     Ok(())
 }
 
-/// Whether a browser says that a page of another origin makes this request. Programs say nothing.
+/// Returns whether a browser marked this request as made by a page of another origin.
+///
+/// Clients that are not browsers send neither `Sec-Fetch-Site` nor `Origin`.
 fn is_of_another_site(headers: &HeaderMap) -> bool {
     let text = |name| {
         let value = headers.get(name);
@@ -164,7 +170,7 @@ fn is_of_another_site(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Passes a request to its handler once fewer than the limit read from the store.
+/// Passes a request to its handler as soon as fewer requests than the limit read from the store.
 pub(crate) async fn reads(State(api): State<Api>, request: Request, next: Next) -> Response {
     let client = ClientAddr::of(request.extensions());
     match api.reads().begin(client).await {
@@ -173,22 +179,22 @@ pub(crate) async fn reads(State(api): State<Api>, request: Request, next: Next) 
     }
 }
 
-/// The checks of every request.
+/// Applies the request timeout, turns panics into responses, and adds the security headers.
 pub(crate) async fn every(State(api): State<Api>, request: Request, next: Next) -> Response {
     let answer = AssertUnwindSafe(next.run(request)).catch_unwind();
     let mut response = match tokio::time::timeout(api.limits().request_timeout, answer).await {
         Ok(Ok(response)) => response,
         Ok(Err(_)) => {
             tracing::error!("a request panicked");
-            Problem::new(Code::Internal, "the log of the server says why").into_response()
+            Problem::new(Code::Internal, "see the server's log for the cause").into_response()
         }
-        Err(_) => Problem::new(Code::Timeout, "there was no answer in time").into_response(),
+        Err(_) => Problem::new(Code::Timeout, "the request exceeded its timeout").into_response(),
     };
     secure(response.headers_mut());
     response
 }
 
-/// Lets a request pass if it is for one of these hosts.
+/// Passes a request on if its `Host` is one of these hosts.
 pub(crate) async fn host(State(hosts): State<Hosts>, request: Request, next: Next) -> Response {
     if hosts.accept(request.headers().get(header::HOST)) {
         return next.run(request).await;
@@ -200,8 +206,10 @@ pub(crate) async fn host(State(hosts): State<Hosts>, request: Request, next: Nex
     .into_response()
 }
 
-/// Headers of every answer. They allow scripts of this origin only, no frames, no guessed content
-/// types and, unless the handler allows it, no caching.
+/// Adds the security headers to a response.
+///
+/// They allow scripts of this origin only, forbid frames and content-type sniffing, and forbid
+/// caching unless the handler set `Cache-Control`.
 fn secure(headers: &mut HeaderMap) {
     const ALWAYS: [(&str, &str); 5] = [
         ("x-content-type-options", "nosniff"),
@@ -223,15 +231,16 @@ fn secure(headers: &mut HeaderMap) {
         .or_insert(HeaderValue::from_static("no-store"));
 }
 
-/// The hosts that requests may be for.
+/// The accepted values of the `Host` header.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hosts {
-    /// None: any.
+    /// `None` accepts any host. Loopback names are always accepted.
     allowed: Option<Vec<String>>,
 }
 
 impl Hosts {
-    /// These and loopback; any if there are none.
+    /// Accepts these hosts and loopback, or any host if the list is empty. Adds invalid names to
+    /// `problems`.
     pub(crate) fn new(hosts: &[String], problems: &mut Vec<String>) -> Self {
         for host in hosts {
             if let Err(rule) = host::check(host) {
@@ -244,15 +253,17 @@ impl Hosts {
         }
     }
 
-    /// Those that name this machine and nothing else can: a page of another site may have the name
-    /// of that site point to this machine, and then reads any answer of this machine.
+    /// Accepts only names of the loopback interface.
+    ///
+    /// This prevents DNS rebinding: another site could let its own name resolve to this machine,
+    /// and its page could then read every response.
     pub(crate) const fn loopback() -> Self {
         Self {
             allowed: Some(Vec::new()),
         }
     }
 
-    /// Whether requests with this header are answered.
+    /// Returns whether a request with this `Host` header is accepted.
     pub(crate) fn accept(&self, host: Option<&HeaderValue>) -> bool {
         self.allowed.as_ref().is_none_or(|allowed| {
             host.is_some_and(|host| {
@@ -263,7 +274,7 @@ impl Hosts {
         })
     }
 
-    /// Whether any host is accepted.
+    /// Returns whether any host is accepted.
     pub(crate) fn are_open(&self) -> bool {
         self.allowed.is_none()
     }
@@ -277,7 +288,7 @@ fn is_loopback(name: &str) -> bool {
         || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// The number of writes that may still begin: a token bucket for all clients.
+/// Limits how many writes begin per second, with one token bucket for all clients.
 #[derive(Debug)]
 pub(crate) struct Writes {
     per_second: f64,
@@ -287,7 +298,7 @@ pub(crate) struct Writes {
 #[derive(Debug)]
 struct Bucket {
     tokens: f64,
-    /// None: nothing was taken yet.
+    /// When the bucket was last refilled; `None` before the first write.
     filled_at: Option<Instant>,
 }
 
@@ -302,7 +313,7 @@ impl Writes {
         }
     }
 
-    /// Takes one.
+    /// Takes one token from the bucket, or fails with the time until the next one.
     pub(crate) fn begin(&self) -> Result<(), Problem> {
         let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
         let now = time::monotonic();

@@ -1,9 +1,10 @@
-//! Ratchet over HTTP: probes, the cluster, jobs and what can be done to them, metrics, live updates
+//! Serves Ratchet over HTTP: probes, the cluster, jobs and actions on them, metrics, live updates
 //! and a dashboard.
 //!
-//! [`Api`] is built from a [`Client`](ratchet_core::Client). Its [`router`](Api::router) nests in
-//! an application at any path; [`serve`] runs it alone. It only reads, shows no payloads, and is
-//! served on loopback only, unless the application says otherwise with an [`Authorizer`].
+//! [`Api::builder`] builds an API from a [`Client`](ratchet_core::Client). An application can nest
+//! its [`router`](Api::router) at any path; [`serve`] runs the API as a server of its own. By
+//! default the API only reads, shows no payloads, and is served on loopback only. An [`Authorizer`]
+//! allows more.
 //!
 //! ```
 //! # use ratchet_core::{Job, JobContext, JobResult};

@@ -1,12 +1,12 @@
 use std::time::Duration;
 
-/// The longest timeout: one that can be added to any time of the clock.
+/// The longest timeout that a setting accepts; adding it to an instant cannot overflow.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The shortest limit of a head that the HTTP library takes, in bytes.
+/// The smallest `head_bytes` that the HTTP library accepts, in bytes.
 const LEAST_HEAD: usize = 8 * 1024;
 
-/// How much the API takes on, from one request and from all of them together.
+/// Limits on requests, responses and connections. Each field states its default.
 ///
 /// ```
 /// use ratchet_http::Limits;
@@ -17,41 +17,45 @@ const LEAST_HEAD: usize = 8 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The longest body of a request, in bytes; 64 KiB. Longer ones are answered with 413.
+    /// The maximum size of a request body in bytes; 64 KiB by default. A longer body gets 413.
     pub body_bytes: usize,
-    /// The most items on a page; 200. A request for more is refused with 422.
+    /// The maximum number of items on a page; 200 by default. A request for more gets 422.
     pub page: usize,
-    /// How many clients may listen to `/api/events` at once; 200. More get 503, and so does one
-    /// client that has three quarters of the places.
+    /// The maximum number of concurrent listeners of `/api/events`; 200 by default. One client may
+    /// hold three quarters of them. Listeners beyond either limit get 503.
     pub event_clients: usize,
-    /// How many requests read from the store at once; 8. Others wait for up to a second, and are
-    /// then answered with 503. Clients take turns, and one client has at most three quarters of the
-    /// reads. The probes, the overview, the queues and the nodes are answered from memory and do
-    /// not count.
+    /// The maximum number of requests that read from the store at the same time; 8 by default.
+    ///
+    /// Others wait for up to a second, and then get 503. Clients take turns, and one client has at
+    /// most three quarters of the reads. The probes, the overview, the queues and the nodes are
+    /// answered from memory and do not count.
     pub reads: usize,
-    /// How many writes are begun in a second, of all clients together; 20. More are answered with
+    /// The maximum number of writes per second, of all clients together; 20 by default. More get
     /// 429.
     pub writes_per_second: u32,
-    /// How long an answer may take, event streams aside; 15 s. Then it is 503.
+    /// The timeout of a request; 15 s by default. A request that takes longer gets 503. The
+    /// timeout does not limit how long an event stream lasts.
     pub request_timeout: Duration,
-    /// How long the body of a request may take to arrive; 10 s. Then the answer is 408.
+    /// The timeout for receiving a request body; 10 s by default. A slower request gets 408.
     pub body_timeout: Duration,
-    /// How long the head of a request may take to arrive, and how long a connection may idle
-    /// between two requests; 20 s. Only [`serve`](crate::serve) enforces it.
+    /// The timeout for receiving the head of a request, and for an idle connection between two
+    /// requests; 20 s by default. Only [`serve`](crate::serve) enforces it.
     pub header_timeout: Duration,
-    /// How long a client may leave what was written to it unread before it is dropped; 20 s.
+    /// How long a client may read nothing of what the server sends; 20 s by default. The
+    /// connection is then closed.
     pub write_timeout: Duration,
-    /// The longest head of a request, in bytes, at least 8 KiB; 32 KiB. Longer ones are answered
-    /// with
-    /// 431. Only [`serve`](crate::serve) can see to this.
+    /// The maximum size of a request head in bytes, at least 8 KiB; 32 KiB by default. A longer
+    /// head gets 431. Only [`serve`](crate::serve) enforces it.
     pub head_bytes: usize,
-    /// How many connections [`serve`](crate::serve) keeps open at once; 1,024. The next one closes
-    /// the connection that has been without a request for longest.
+    /// The maximum number of open connections of [`serve`](crate::serve); 1,024 by default. One
+    /// more closes the connection that has been idle longest.
     pub connections: usize,
-    /// How many connections of one peer [`serve`](crate::serve) keeps open at once; 256. The next
-    /// one closes the peer's own connection that has been without a request for longest. A peer
-    /// that uses all of its connections may open more, up to [`connections`](Self::connections), as
-    /// may a [proxy](crate::ApiBuilder::proxies).
+    /// The maximum number of open connections of one peer of [`serve`](crate::serve); 256 by
+    /// default.
+    ///
+    /// One more closes the peer's own connection that has been idle longest. A peer whose
+    /// connections are all busy may open more, up to [`connections`](Self::connections). So may a
+    /// [proxy](crate::ApiBuilder::proxies).
     pub connections_per_peer: usize,
 }
 
@@ -82,7 +86,7 @@ impl Limits {
         self
     }
 
-    /// Sets [`page`](Self::page); at most [`MAX_BATCH`](ratchet_core::limits::MAX_BATCH).
+    /// Sets [`page`](Self::page), at most [`MAX_BATCH`](ratchet_core::limits::MAX_BATCH).
     #[must_use]
     pub const fn page(mut self, items: usize) -> Self {
         self.page = items;
@@ -159,7 +163,7 @@ impl Limits {
         self
     }
 
-    /// Returns the problems of these limits.
+    /// Returns a message for each limit that is zero or out of range.
     pub(crate) fn problems(&self) -> Vec<String> {
         let counts = [
             ("body_bytes", self.body_bytes),
@@ -181,7 +185,7 @@ impl Limits {
         ];
         let long = durations.iter().filter(|(_, time)| *time > LONGEST);
         let long: Vec<String> = long
-            .map(|(name, time)| format!("limits.{name} is {time:?}; at most {LONGEST:?}"))
+            .map(|(name, time)| format!("limits.{name} is {time:?}; it may be at most {LONGEST:?}"))
             .collect();
         let counts = counts.iter().filter(|(_, count)| *count == 0);
         let durations = durations.iter().filter(|(_, time)| time.is_zero());
@@ -191,7 +195,7 @@ impl Limits {
         let mut problems: Vec<String> = zero.map(|name| format!("limits.{name} is 0")).collect();
         if self.head_bytes < LEAST_HEAD {
             problems.push(format!(
-                "limits.head_bytes is {}; at least {LEAST_HEAD} are needed",
+                "limits.head_bytes is {}; it must be at least {LEAST_HEAD} bytes",
                 self.head_bytes
             ));
         }

@@ -1,4 +1,4 @@
-//! A connection whose other end must read.
+//! A stream whose writes time out if the peer does not read.
 
 use std::io;
 use std::pin::Pin;
@@ -9,12 +9,13 @@ use ratchet_core::time;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// Fails writes once nothing could be written for a while, because the other end does not read.
+/// A stream that fails a write if nothing could be written for `patience`, because the peer does
+/// not read.
 #[derive(Debug)]
 pub(crate) struct Patient<S> {
     stream: S,
     patience: Duration,
-    /// When patience ends; `None` while nothing waits to be written.
+    /// When the pending write times out; `None` while no write is pending.
     end: Option<Pin<Box<Sleep>>>,
 }
 
@@ -27,7 +28,7 @@ impl<S> Patient<S> {
         }
     }
 
-    /// The outcome of a write, unless it has waited for too long.
+    /// Returns the outcome of a write, or an error if the write has been pending for too long.
     fn watch<T>(
         &mut self,
         cx: &mut Context<'_>,

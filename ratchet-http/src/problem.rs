@@ -1,4 +1,4 @@
-//! Errors as they are answered: `application/problem+json`.
+//! The errors of the API, as `application/problem+json` (RFC 9457).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,48 +12,48 @@ use serde::Serialize;
 
 use crate::view::State;
 
-/// The code of a problem, for programs. Each has one status.
+/// The machine-readable code of a problem. Each code has one HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Code {
-    /// 400: not JSON, not UTF-8, or cut off.
+    /// 400: the request is not valid JSON or UTF-8, or was cut off.
     Malformed,
-    /// 401: say who you are.
+    /// 401: the request needs credentials.
     Unauthorized,
-    /// 403: the API only reads: it was built without an authorizer, or as read-only.
+    /// 403: the API refuses writes: it was built without an authorizer, or as read-only.
     ReadOnly,
-    /// 403: the authorizer said no, or a browser asked on behalf of another site.
+    /// 403: the authorizer refused the request, or a browser sent it on behalf of another site.
     Denied,
-    /// 404: there is no such thing.
+    /// 404: the path, job, queue or other item does not exist.
     NotFound,
-    /// 405: the path is right and the method is not.
+    /// 405: the path exists, but does not support the method.
     MethodNotAllowed,
     /// 408: the body of the request did not arrive in time.
     TooSlow,
-    /// 409: what was asked for is not possible in the present state.
+    /// 409: the present state does not allow the action.
     Conflict,
     /// 413: the body of the request is too long.
     TooLarge,
     /// 415: the body of the request is not `application/json`.
     UnsupportedMediaType,
-    /// 421: the `Host` of the request is none of this server's.
+    /// 421: the server does not accept the `Host` of the request.
     WrongHost,
-    /// 422: a field or a parameter is unknown or has a bad value; `field` names it.
+    /// 422: a field or a parameter is unknown or invalid; `field` names it.
     Invalid,
     /// 429: all clients together began too many writes.
     TooManyRequests,
     /// 429: this client sent too many wrong tokens.
     TooManyAttempts,
-    /// 500: a fault of the program.
+    /// 500: the program has a bug.
     Internal,
-    /// 501: the store cannot do this.
+    /// 501: the store does not support this.
     Unsupported,
     /// 503: the store failed.
     Unavailable,
-    /// 503: the answer took too long.
+    /// 503: the request exceeded its timeout.
     Timeout,
-    /// 503: as many clients listen to events, or read from the store, as may at once.
+    /// 503: too many clients listen to events or read from the store at present.
     TooManyClients,
 }
 
@@ -65,7 +65,7 @@ pub enum Code {
 /// assert!(!may_retry(Code::Conflict));
 /// ```
 impl Code {
-    /// The status it is answered with.
+    /// Returns the HTTP status of this code.
     #[must_use]
     pub const fn status(self) -> StatusCode {
         match self {
@@ -97,7 +97,7 @@ impl Code {
             Self::Denied => "Denied",
             Self::NotFound => "Not found",
             Self::MethodNotAllowed => "The method is not allowed here",
-            Self::TooSlow => "The request came too slowly",
+            Self::TooSlow => "The request body took too long to arrive",
             Self::Conflict => "Not possible in the present state",
             Self::TooLarge => "The request is too large",
             Self::UnsupportedMediaType => "The content type is not supported",
@@ -106,32 +106,32 @@ impl Code {
             Self::TooManyRequests => "Too many requests",
             Self::TooManyAttempts => "Too many wrong tokens",
             Self::Internal => "Internal error",
-            Self::Unsupported => "The store cannot do this",
+            Self::Unsupported => "The store does not support this",
             Self::Unavailable => "The store is not available",
-            Self::Timeout => "The answer took too long",
+            Self::Timeout => "The request took too long",
             Self::TooManyClients => "Too many clients",
         }
     }
 }
 
-/// An error as it is answered, per RFC 9457.
+/// The body of an error response, as defined by RFC 9457.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Problem {
-    /// Always `about:blank`: `code` says what it is.
+    /// Always `about:blank`; `code` identifies the kind of problem.
     pub r#type: &'static str,
     /// The kind of problem, for people.
     pub title: &'static str,
-    /// The status of the response.
+    /// The HTTP status of the response.
     pub status: u16,
-    /// This problem, for people.
+    /// A description of this problem, for people.
     pub detail: Cow<'static, str>,
     /// The kind of problem, for programs.
     pub code: Code,
     /// The field or parameter that is invalid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// The state that does not allow what was asked for.
+    /// The state of the job that does not allow the action.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
     #[serde(skip)]
@@ -154,7 +154,7 @@ pub struct Problem {
 /// # assert_eq!(Problem::not_found("no").status, 404);
 /// ```
 impl Problem {
-    /// A problem of this kind.
+    /// Creates a problem with this code and description.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         Self {
@@ -169,7 +169,7 @@ impl Problem {
         }
     }
 
-    /// Input that is invalid in this field.
+    /// Creates a problem with [`Code::Invalid`]: this field is invalid.
     #[must_use]
     pub fn invalid(field: impl Into<String>, detail: impl Into<Cow<'static, str>>) -> Self {
         let mut problem = Self::new(Code::Invalid, detail);
@@ -177,13 +177,13 @@ impl Problem {
         problem
     }
 
-    /// There is no such job, queue, …
+    /// Creates a problem with [`Code::NotFound`].
     #[must_use]
     pub fn not_found(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::NotFound, detail)
     }
 
-    /// Something that this state does not allow.
+    /// Creates a problem with [`Code::Conflict`]: this state does not allow the action.
     #[must_use]
     pub fn conflict(state: JobState, detail: impl Into<Cow<'static, str>>) -> Self {
         let mut problem = Self::new(Code::Conflict, detail);
@@ -191,13 +191,14 @@ impl Problem {
         problem
     }
 
-    /// Something that the store cannot do.
+    /// Creates a problem with [`Code::Unsupported`]. `what` names what the store lacks, in the
+    /// plural.
     #[must_use]
     pub fn unsupported(what: &str) -> Self {
         Self::new(Code::Unsupported, format!("this store has no {what}"))
     }
 
-    /// Says when to try again: `Retry-After`, in whole seconds, rounded up.
+    /// Adds the header `Retry-After`, in whole seconds, rounded up.
     pub(crate) fn retry_after(self, wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         self.header(header::RETRY_AFTER, HeaderValue::from(seconds))
@@ -219,7 +220,7 @@ impl IntoResponse for Problem {
             HeaderValue::from_static("application/problem+json"),
         );
         response.headers_mut().extend(headers);
-        // For the log of writes.
+        // The log of writes shows the code.
         response.extensions_mut().insert(code);
         response
     }
@@ -231,14 +232,14 @@ impl From<InvalidInput> for Problem {
     }
 }
 
-/// The text of a driver may name hosts and statements: it goes to the log, and the answer has the
-/// kind of failure only.
+/// Logs the error, and keeps only its kind for the response: the text of a driver may name hosts
+/// and statements.
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         if let Some(invalid) = error.invalid_input() {
             return invalid.clone().into();
         }
-        // While the database is away every request fails: the sampler logs the outage once.
+        // While the database is unreachable every request fails. The sampler logs the outage once.
         if error.is_transient() {
             tracing::debug!(%error, "a request failed in the store");
         } else {
@@ -247,14 +248,14 @@ impl From<StoreError> for Problem {
         let detail = match error.kind() {
             StoreErrorKind::Unavailable => "the database cannot be reached",
             StoreErrorKind::Timeout => "the database did not answer in time",
-            StoreErrorKind::Contention => "the database gave up because of other work",
-            StoreErrorKind::Full => "the database has no room left",
+            StoreErrorKind::Contention => "the call conflicted with others in the database",
+            StoreErrorKind::Full => "the database has no space left",
             StoreErrorKind::ReadOnly => "the database accepts no writes at present",
             StoreErrorKind::SchemaMismatch(_) => {
-                "the schema of the database does not fit this program"
+                "the schema of the database does not match this program"
             }
-            StoreErrorKind::Corrupt => "what is stored cannot be read",
-            _ => "the database failed; the log of the server says why",
+            StoreErrorKind::Corrupt => "the stored data is invalid and cannot be read",
+            _ => "the database failed; see the server's log for the cause",
         };
         let problem = Self::new(Code::Unavailable, detail);
         if error.is_transient() {

@@ -1,18 +1,20 @@
-//! A recorder of metrics for `/metrics`.
+//! The Prometheus recorder whose metrics `/metrics` serves.
 
 pub use metrics_exporter_prometheus::PrometheusHandle;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
 use ratchet_core::metrics::{SECONDS, SIZES};
 
-/// Installs a recorder that keeps the metrics of this process, of Ratchet and of everything else
-/// that uses the `metrics` facade, and gives what reads it, for
-/// [`ApiBuilder::prometheus`](crate::ApiBuilder::prometheus). To be called before a node runs.
+/// Installs a global recorder of metrics and returns its handle, for
+/// [`ApiBuilder::prometheus`](crate::ApiBuilder::prometheus).
 ///
-/// The API that is given the handle also runs the upkeep of the recorder, so memory stays bounded
-/// where no program reads the metrics.
+/// Call it before a node runs. The recorder keeps the metrics of this process: those of Ratchet,
+/// and of everything else that uses the `metrics` facade.
 ///
-/// A program that has a recorder already, or wants other buckets, gives the handle of its own,
-/// built with [`recorder`].
+/// An API with the handle also runs the upkeep of the recorder, so its memory stays bounded even if
+/// no program reads the metrics.
+///
+/// A program that has its own recorder, or needs other buckets, passes that recorder's handle to
+/// the API instead; [`recorder`] returns a builder to start from.
 ///
 /// ```
 /// # use ratchet_core::BoxError;
@@ -24,21 +26,21 @@ use ratchet_core::metrics::{SECONDS, SIZES};
 /// let handle = prometheus::install()?;
 /// let client = Ratchet::client(Arc::new(MemoryStore::new()));
 /// let api = Api::builder(client).prometheus(handle.clone()).build()?;
-/// println!("{}", handle.render()); // what GET /metrics answers
+/// println!("{}", handle.render()); // The response of `GET /metrics`.
 /// # drop(api);
 /// # Ok(()) }
 /// ```
 ///
 /// # Errors
-/// The process has a recorder already.
+/// Fails if the process has a recorder already.
 pub fn install() -> Result<PrometheusHandle, BuildError> {
     recorder()?.install_recorder()
 }
 
-/// The beginnings of such a recorder, with buckets that fit the metrics of Ratchet.
+/// Returns a builder of a recorder, with buckets that fit the metrics of Ratchet.
 ///
 /// # Errors
-/// None, as long as there are buckets.
+/// Fails only if a list of buckets is empty, which those of Ratchet are not.
 pub fn recorder() -> Result<PrometheusBuilder, BuildError> {
     PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), SECONDS)?

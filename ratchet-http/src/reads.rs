@@ -1,4 +1,4 @@
-//! Shares the reads of the store between clients.
+//! Limits concurrent reads from the store, and shares them fairly between clients.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -10,19 +10,19 @@ use tokio::sync::oneshot;
 use crate::client::ClientAddr;
 use crate::problem::{Code, Problem};
 
-/// How many requests may read from the store at once.
+/// A limiter of concurrent reads from the store.
 ///
-/// A read that ends is followed by one of the client that has fewest under way, in the order of
-/// arrival between equals. No client has more than three quarters of the reads, so others need not
-/// wait for the end of its slow ones. Requests of unknown clients are those of one client without
-/// that bound.
+/// When a read ends, the next one goes to the waiting client with the fewest reads under way, and
+/// in order of arrival between equals. No client has more than three quarters of the reads, so
+/// others need not wait for its slow ones. Requests of unknown clients count as one client, which
+/// may have all reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Reads(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     most: usize,
-    /// The most of one client.
+    /// The maximum number of reads of one client.
     share: usize,
     queue: Mutex<Queue>,
 }
@@ -36,13 +36,13 @@ struct Queue {
 
 type Client = Option<IpAddr>;
 
-/// Returns how many of this many places one client may hold: three quarters, and not all of
-/// them.
+/// Returns how many of `most` places one client may hold: about three quarters, and never all
+/// unless there is only one place.
 pub(crate) fn share(most: usize) -> usize {
     (most - most / 4).min(most - usize::from(most > 1))
 }
 
-/// A read under way.
+/// A read under way. Dropping it ends the read.
 #[derive(Debug)]
 pub(crate) struct Read {
     client: Client,
@@ -50,7 +50,7 @@ pub(crate) struct Read {
 }
 
 impl Reads {
-    /// How long a request waits for others.
+    /// How long a request waits for its turn.
     const PATIENCE: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(most: usize) -> Self {
@@ -61,7 +61,8 @@ impl Reads {
         }))
     }
 
-    /// Begins a read, which ends when it is dropped.
+    /// Begins a read, which ends when the returned guard is dropped. Waits for up to
+    /// [`PATIENCE`](Self::PATIENCE) if the limit is reached.
     pub(crate) async fn begin(&self, client: Option<ClientAddr>) -> Result<Read, Problem> {
         let client = client.map(ClientAddr::key);
         let granted = {
@@ -78,7 +79,7 @@ impl Reads {
         read.ok().and_then(Result::ok).ok_or_else(|| {
             Problem::new(
                 Code::TooManyClients,
-                "too many requests read from the store; try again soon",
+                "too many requests are reading from the store; try again soon",
             )
             .retry_after(Self::PATIENCE)
         })
@@ -103,7 +104,7 @@ impl Shared {
         }
     }
 
-    /// Ends a read, and begins the next one.
+    /// Ends a read of this client, and begins the next one.
     fn end(self: &Arc<Self>, client: Client) {
         let next = {
             let mut queue = self.queue();
@@ -121,7 +122,7 @@ impl Shared {
             let next = index.and_then(|index| queue.waiting.remove(index));
             next.map(|(client, waiter)| (self.grant(&mut queue, client), waiter))
         };
-        // A read whose request has gone ends at once, and must find the queue unlocked.
+        // If the request has gone, the read is dropped here, which locks the queue again.
         if let Some((read, waiter)) = next {
             drop(waiter.send(read));
         }

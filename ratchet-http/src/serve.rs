@@ -24,25 +24,30 @@ use crate::limits::Limits;
 use crate::patient::Patient;
 use crate::routes;
 
-/// How long connections that are open when it ends may take to finish.
+/// How long open connections may take to finish after the shutdown began.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// The pause after the listener could not accept and no connection could be closed.
+/// The pause before the next attempt if accepting failed and no connection could be closed.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How often it is logged that the listener cannot accept.
+/// The minimum time between two log lines about failures to accept.
 const COMPLAINTS: Duration = Duration::from_secs(60);
 
-/// Serves an API alone, over HTTP/1.1, until `shutdown` is ready; then it closes the API, lets open
-/// requests finish for up to 5 s, and returns.
+/// Serves an API over HTTP/1.1 until `shutdown` is ready.
 ///
-/// Clients are bounded: heads of requests, bodies and answers each have a timeout, and connections
-/// are counted ([`Limits`](crate::Limits)). When there are too many, the connection that has been
-/// without a request for longest is closed, and no client waits. Without an authorizer it listens
-/// on loopback only, unless [`allow_remote`](crate::ApiBuilder::allow_remote) was called. On
-/// loopback it answers only requests whose `Host` is this machine or one of
-/// [`hosts`](crate::ApiBuilder::hosts), the probes aside, with an authorizer too: it may let
-/// everybody read.
+/// On shutdown the server closes the API, lets open requests finish for up to 5 s, and returns.
+///
+/// Heads of requests, bodies and responses each have a timeout, and the number of connections is
+/// bounded (see [`Limits`](crate::Limits)). If there are too many connections, the one that has
+/// been idle longest is closed, so a new client never waits.
+///
+/// Without an authorizer, the listener must be on loopback, unless
+/// [`allow_remote`](crate::ApiBuilder::allow_remote) was called.
+///
+/// If [`hosts`](crate::ApiBuilder::hosts) is set, the `Host` of a request must be one of them or a
+/// loopback name. Otherwise a server on loopback accepts loopback names only, unless `allow_remote`
+/// was called. This holds with an authorizer too, because the authorizer may let every client read.
+/// The probes accept any host.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -58,10 +63,13 @@ const COMPLAINTS: Duration = Duration::from_secs(60);
 /// ```
 ///
 /// # Errors
-/// [`ServeError::Exposed`], [`ServeError::Listener`].
+/// - [`ServeError::Exposed`] if the listener is not on loopback and the API may not be served
+///   there.
+/// - [`ServeError::Listener`] if the listener has no local address.
 ///
 /// # Cancel safety
-/// Dropping the future stops accepting; connections that are open go on until they end.
+/// If the future is dropped, the server accepts no more connections. Open connections continue
+/// until they end.
 pub async fn serve<F>(listener: TcpListener, api: Api, shutdown: F) -> Result<(), ServeError>
 where
     F: Future<Output = ()>,
@@ -104,7 +112,7 @@ where
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                // Mostly the process has no more file descriptors.
+                // The usual cause is that the process has no more file descriptors.
                 let now = time::monotonic();
                 if complained_at.is_none_or(|at| now >= at + COMPLAINTS) {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -123,12 +131,12 @@ where
         .await
         .is_err()
     {
-        tracing::warn!("left connections behind that did not end");
+        tracing::warn!("some connections did not end before the shutdown timeout");
     }
     Ok(())
 }
 
-/// Whether the failure to accept concerns a single client, which has gone.
+/// Returns whether accepting failed only because one client has disconnected.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -136,7 +144,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Serves one connection until it ends or must make room.
+/// Serves one connection until it ends or is closed to make room for another.
 fn connection(
     stream: TcpStream,
     peer: SocketAddr,
@@ -146,7 +154,7 @@ fn connection(
     graceful: &GracefulShutdown,
 ) -> impl Future<Output = ()> + Send + use<> {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "a connection keeps Nagle's algorithm");
+        tracing::debug!(%error, "TCP_NODELAY could not be set on a connection");
     }
     let limits = api.limits();
     let io = TokioIo::new(Patient::new(stream, limits.write_timeout));
@@ -164,7 +172,7 @@ fn connection(
                 Some(answer) => answer.await?,
                 None => too_long(),
             };
-            // The connection is busy until its buffer holds the last frame or the client has gone.
+            // The connection is busy until its buffer holds the last frame or it is closed.
             let keep = move |frame| {
                 let _busy = &busy;
                 frame
@@ -175,15 +183,15 @@ fn connection(
     let connection = graceful.watch(protocol(limits).serve_connection(io, service));
     async move {
         let closed = open.closed();
-        // The socket is closed before its place is free.
+        // The inner future drops the socket before `open` frees the place of the connection.
         async move {
             tokio::select! {
                 served = connection => {
                     if let Err(error) = served {
-                        tracing::debug!(%error, "a connection broke off");
+                        tracing::debug!(%error, "a connection failed");
                     }
                 }
-                () = closed => tracing::debug!(%peer, "closed an idle connection to make room"),
+                () = closed => tracing::debug!(%peer, "closed a connection to make room"),
             }
         }
         .await;
@@ -191,8 +199,8 @@ fn connection(
     }
 }
 
-/// Returns the protocol of a connection, with the bounds of what one client may send before its
-/// request is looked at.
+/// Returns the HTTP/1.1 settings of a connection, with the timeout and the size limit of request
+/// heads.
 fn protocol(limits: &Limits) -> http1::Builder {
     let mut protocol = http1::Builder::new();
     protocol
@@ -202,8 +210,9 @@ fn protocol(limits: &Limits) -> http1::Builder {
     protocol
 }
 
-/// The bytes of a head. The connection reads no more than twice the limit of them, and refuses a
-/// longer head by itself.
+/// Returns the approximate size of a request head in bytes.
+///
+/// The connection itself refuses a head of more than twice the limit.
 fn length(request: &Request<Incoming>) -> usize {
     let fields = request.headers().iter();
     let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
@@ -216,7 +225,7 @@ fn too_long() -> Response {
     (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, close).into_response()
 }
 
-/// Why an API was not served, or is no more.
+/// The error of [`serve`].
 ///
 /// ```
 /// # use ratchet_core::BoxError;
@@ -234,7 +243,8 @@ fn too_long() -> Response {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Others could read the jobs, which was not allowed explicitly.
+    /// The listener is not on loopback, and the API has neither an authorizer nor
+    /// [`allow_remote`](crate::ApiBuilder::allow_remote).
     #[error(
         "{address} is not on loopback, and the API has no authorizer; give it one or call allow_remote"
     )]
@@ -242,7 +252,7 @@ pub enum ServeError {
         /// The address of the listener.
         address: SocketAddr,
     },
-    /// The listener does not say where it listens.
+    /// The local address of the listener could not be read.
     #[error("the listener failed: {0}")]
     Listener(#[source] io::Error),
 }

@@ -1,4 +1,4 @@
-//! An authorizer with one secret.
+//! An [`Authorizer`] that checks one shared secret.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,15 +17,20 @@ use tokio::time::Instant;
 use crate::auth::{Access, Authorizer, Denied, same_secret};
 use crate::client::ClientAddr;
 
-/// Asks for one token, as `ratchet serve` does: programs send it as `Authorization: Bearer …`,
-/// browsers as the password of HTTP Basic, with any name.
+/// An authorizer that requires one token, as `ratchet serve` does.
 ///
-/// Writes and payloads always need the token, other reads only after
-/// [`protect_reads`](Self::protect_reads). The client that sends ten different wrong tokens gets
-/// 429, whatever it sends, except for one attempt every 10 s. The client that sends one wrong token
-/// ten times in a row gets 429 for this token only: a program with an old token does not lock out
-/// other programs with its address. [`ClientAddr`] tells clients apart. The authorizer logs every
-/// wrong token that it compared at `warn`.
+/// Programs send the token as `Authorization: Bearer …`, browsers as the password of HTTP Basic,
+/// with any user name. Writes and payloads always need the token, other reads only after
+/// [`protect_reads`](Self::protect_reads).
+///
+/// Wrong tokens are throttled per client, as told apart by [`ClientAddr`]:
+///
+/// - After ten different wrong tokens, every request of the client with a token gets 429, except
+///   for one attempt every 10 s.
+/// - After the same wrong token ten times in a row, only that token gets 429, so a program with an
+///   old token does not lock out other programs at the same address.
+///
+/// Each wrong token that is compared is logged at `warn`, without the token itself.
 ///
 /// ```
 /// use ratchet_http::Token;
@@ -40,7 +45,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// Builds an authorizer with this secret. An empty secret lets no request pass.
+    /// Creates an authorizer with this secret. With an empty secret no token is accepted.
     #[must_use]
     pub fn new(secret: impl Into<String>) -> Self {
         Self {
@@ -50,7 +55,7 @@ impl Token {
         }
     }
 
-    /// Sets whether all reads need the token, and not only those of payloads; false by default.
+    /// Sets whether all reads need the token, not only reads of payloads. The default is false.
     #[must_use]
     pub const fn protect_reads(mut self, protect: bool) -> Self {
         self.protect_reads = protect;
@@ -89,7 +94,7 @@ impl Authorizer for Token {
         let path = cut(request.uri.path());
         tracing::warn!(client = %shown(client), ?path, "a request has a wrong token");
         Err(match sent.name {
-            // A browser that sent a wrong one asks again.
+            // With this challenge, a browser that sent a wrong token asks its user again.
             Some(_) => Denied::unauthorized(CHALLENGE),
             None => Denied::forbidden(),
         })
@@ -98,15 +103,15 @@ impl Authorizer for Token {
 
 const CHALLENGE: &str = "Basic realm=\"ratchet\"";
 
-/// The address of a client in the log.
+/// Returns the address of a client, for the log.
 pub(crate) fn shown(client: Option<ClientAddr>) -> String {
     client.map_or_else(|| "unknown".to_owned(), |client| client.0.to_string())
 }
 
-/// The most characters of what a client sent that one field of the log holds.
+/// The maximum number of characters of a client's text in one log field.
 const LOGGED: usize = 256;
 
-/// Returns the beginning of what a client sent, for the log.
+/// Returns the beginning of a text that a client sent, for the log.
 pub(crate) fn cut(sent: &str) -> String {
     let mut cut: String = sent.chars().take(LOGGED).collect();
     if cut.len() < sent.len() {
@@ -117,7 +122,7 @@ pub(crate) fn cut(sent: &str) -> String {
 
 /// The credentials of a request.
 pub(crate) struct Credentials {
-    /// The name in the credentials of HTTP Basic; `None` for a bearer.
+    /// The user name of HTTP Basic; `None` for a bearer token.
     pub(crate) name: Option<String>,
     secret: Vec<u8>,
 }
@@ -144,40 +149,41 @@ impl Credentials {
     }
 }
 
-/// How many wrong tokens each client may still send.
+/// The allowances of wrong tokens, by client.
 #[derive(Debug, Default)]
 struct WrongTokens {
     clients: Mutex<HashMap<Option<IpAddr>, Spent>>,
     hashes: RandomState,
 }
 
-/// What a client has used of its allowances, as of a moment. It gets one attempt of each back every
-/// [`REFILL`].
+/// The used part of a client's two allowances, as of the time `at`.
+///
+/// Every [`REFILL`], the client regains one attempt of each allowance.
 #[derive(Clone, Copy, Debug)]
 struct Spent {
-    /// Tokens that differed from the one before.
+    /// How many wrong tokens differed from the one before.
     attempts: u32,
     /// The hash of the last wrong token.
     last: u64,
-    /// How often the client has sent that one.
+    /// How often the client has sent the last wrong token.
     repeats: u32,
     at: Instant,
 }
 
-/// The wrong tokens that a client may send at once.
+/// How many wrong tokens a client may send before it is throttled.
 const ALLOWANCE: u32 = 10;
-/// How long it takes until a client may send one more.
+/// The time until a throttled client may send one more.
 const REFILL: Duration = Duration::from_secs(10);
-/// The clients that are remembered.
+/// The maximum number of clients that are remembered.
 const CLIENTS: usize = 4_096;
 
 impl Spent {
-    /// Reports whether it has used anything.
+    /// Returns whether any part of an allowance is used.
     const fn any(&self) -> bool {
         self.attempts > 0 || self.repeats > 0
     }
 
-    /// The same, as of now.
+    /// Returns the used allowances as of now, after the refills since `at`.
     fn now(self) -> Self {
         let elapsed = time::monotonic().saturating_duration_since(self.at);
         let back = elapsed.as_secs() / REFILL.as_secs();
@@ -193,12 +199,12 @@ impl Spent {
 }
 
 impl WrongTokens {
-    /// Returns what is kept of a token.
+    /// Returns the hash of a token. The token itself is not kept.
     fn hash(&self, token: &[u8]) -> u64 {
         self.hashes.hash_one(token)
     }
 
-    /// Lets an attempt pass unless the client has used up its allowance, or that for this token.
+    /// Admits an attempt unless the client has used up its allowance, or the one for this token.
     fn admit(&self, client: Option<ClientAddr>, token: u64) -> Result<(), Denied> {
         let spent = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let own = spent.get(&client.map(ClientAddr::key));
@@ -215,12 +221,14 @@ impl WrongTokens {
         }
     }
 
+    /// Counts a wrong token of this client.
     fn count(&self, client: Option<ClientAddr>, token: u64) {
         let mut all = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let client = client.map(ClientAddr::key);
         if all.len() >= CLIENTS && !all.contains_key(&client) {
             all.retain(|_, spent| spent.now().any());
-            // An attacker with thousands of addresses gets no lasting hold of the memory.
+            // If the table is still full, the client with the oldest entry is forgotten, so that an
+            // attacker with thousands of addresses cannot exhaust the memory.
             let oldest = all.iter().min_by_key(|(_, spent)| spent.at);
             let oldest = oldest.map(|(client, _)| *client);
             if let Some(oldest) = oldest.filter(|_| all.len() >= CLIENTS) {
@@ -234,7 +242,7 @@ impl WrongTokens {
             at: time::monotonic(),
         };
         let before = all.get(&client).map(|spent| spent.now());
-        // A token whose repeats are forgotten is a new one.
+        // A repeated token counts as new once its repeats are refilled.
         let mut spent = before.filter(Spent::any).unwrap_or(untouched);
         if spent.last == token && spent.repeats > 0 {
             spent.repeats += 1;
@@ -242,7 +250,7 @@ impl WrongTokens {
             (spent.last, spent.repeats) = (token, 1);
             spent.attempts += 1;
         }
-        // The time to the next attempt runs from the first one.
+        // `at` is unchanged: the time to the next attempt runs from the first one.
         all.insert(client, spent);
     }
 }
@@ -309,7 +317,7 @@ mod tests {
             assert_eq!(ask(old).await, Err(Denied::throttled(REFILL)));
             assert_eq!(ask(right).await, Ok(()));
         }
-        // A program that comes every minute with it counts as one guess each time.
+        // A program that sends the old token once a minute is never throttled.
         for _ in 0..100 {
             tokio::time::advance(REFILL * 6).await;
             assert_eq!(ask(old).await, Err(Denied::forbidden()));

@@ -1,4 +1,4 @@
-//! A job type from an asynchronous function.
+//! Generates a job type from an asynchronous function.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
@@ -7,7 +7,8 @@ use syn::{
     Attribute, Error, Expr, FnArg, ItemFn, Lit, LitStr, Meta, Pat, Result, ReturnType, Type,
 };
 
-/// The function itself, a struct of its arguments, and the struct's implementation of `Job`.
+/// Returns the function itself, a struct of its arguments, and that struct's implementation of
+/// `Job`.
 pub(crate) fn expand(settings: TokenStream, function: TokenStream) -> Result<TokenStream> {
     let kind = kind(settings)?;
     let function: ItemFn = syn::parse2(function)?;
@@ -17,7 +18,7 @@ pub(crate) fn expand(settings: TokenStream, function: TokenStream) -> Result<Tok
         let text = "the body of a job is not generic";
         return Err(Error::new(signature.span(), text));
     }
-    // Neither blocking nor unsafe nor extern.
+    // This excludes functions that are not `async`, and those that are `unsafe` or `extern`.
     if !quote!(#signature).to_string().starts_with("async fn") {
         let text = "the body of a job is a plain `async fn`";
         return Err(Error::new(signature.span(), text));
@@ -91,7 +92,7 @@ pub(crate) fn expand(settings: TokenStream, function: TokenStream) -> Result<Tok
     })
 }
 
-/// The name of the kind: `kind = "…"`.
+/// Returns the name of the kind from the setting `kind = "…"`.
 fn kind(settings: TokenStream) -> Result<LitStr> {
     let wanted = "the attribute takes the name of the kind: `#[ratchet::job(kind = \"…\")]`";
     let wrong = |span: Span| Error::new(span, wanted);
@@ -114,13 +115,13 @@ struct Parameter {
     attributes: Vec<Attribute>,
 }
 
-/// Where the value of a parameter comes from.
+/// The source of a parameter's value.
 enum Role {
-    /// The payload: a field of the struct.
+    /// A part of the payload: a field of the struct.
     Argument(Ident, Type),
-    /// The shared state of the node, since it is a reference.
+    /// The shared state of the node, because the parameter is a reference.
     State(Type),
-    /// The context.
+    /// A reference to the context.
     Context,
     /// A clone of the context.
     OwnedContext,
@@ -158,7 +159,7 @@ impl Parameter {
     }
 }
 
-/// The parameters without their attributes, which are those of the fields.
+/// Returns the parameters without their attributes, which move to the fields.
 fn bare(function: &ItemFn) -> Vec<FnArg> {
     let mut inputs: Vec<FnArg> = function.sig.inputs.iter().cloned().collect();
     for input in &mut inputs {
@@ -173,7 +174,7 @@ fn is_context(of: &Type) -> bool {
     is_named(of, "JobContext")
 }
 
-/// What no state can be.
+/// Returns whether the type is unsized, which no state can be.
 fn is_unsized(of: &Type) -> bool {
     matches!(of, Type::Slice(_) | Type::TraitObject(_)) || is_named(of, "str")
 }
@@ -184,7 +185,7 @@ fn is_named(of: &Type, name: &str) -> bool {
     last.is_some_and(|segment| segment.ident == name)
 }
 
-/// `send_mail` becomes `SendMail`.
+/// Returns the name in camel case: `send_mail` becomes `SendMail`.
 fn camel_case(name: &Ident) -> String {
     let name = name.to_string();
     let words = name.trim_start_matches("r#").split('_');

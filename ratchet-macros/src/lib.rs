@@ -1,10 +1,10 @@
-//! The attribute `#[ratchet::job]`. Its documentation is where the facade exports it.
+//! The attribute `#[ratchet::job]`. Its documentation is at its re-export in the facade.
 
 mod job;
 
 use proc_macro::TokenStream;
 
-/// See `ratchet::job`.
+/// Implements `ratchet::job`; see the documentation there.
 #[proc_macro_attribute]
 pub fn job(settings: TokenStream, function: TokenStream) -> TokenStream {
     job::expand(settings.into(), function.into())

@@ -1,7 +1,7 @@
-//! Replaces one SQL statement of a store at run time: the hook of `cargo xtask mutants`.
+//! Replaces one SQL statement of a store at run time, for `cargo xtask mutants`.
 //!
-//! A store calls it only with its feature `mutants`. Without the variable [`DIRECTORY`] it changes
-//! nothing.
+//! A store calls this crate only if its feature `mutants` is enabled. Without the variable
+//! [`DIRECTORY`] the crate changes nothing.
 
 use std::env;
 use std::fs;
@@ -12,11 +12,11 @@ use std::sync::{LazyLock, Once};
 pub const DIRECTORY: &str = "RATCHET_MUTANT";
 /// The file with the name of the statement to replace.
 pub const STATEMENT: &str = "statement";
-/// The file with the text to run instead. It ends with [`MARK`].
+/// The file with the text to run instead, which ends with [`MARK`].
 pub const REPLACEMENT: &str = "mutant.sql";
 /// The file that this process creates when it runs the replacement.
 pub const REACHED: &str = "reached";
-/// The comment by which a replacement is recognized after the store has rendered it.
+/// The comment that identifies a replacement after the store has rendered it.
 pub const MARK: &str = "\n/* mutant */";
 
 struct Mutant {
@@ -39,11 +39,12 @@ fn read(path: &Path) -> String {
         .unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))
 }
 
-/// Returns the text to run for the statement with this name: `text`, unless the statement is the
-/// one to replace.
+/// Returns the text to run for the statement with this name: the replacement if the statement is
+/// the one to replace, otherwise `text`.
 ///
 /// # Panics
-/// The variable is set and a file is missing: a run without the mutant would look like a survivor.
+/// If the variable is set and a file is missing: a run without the mutant would look like a
+/// survivor.
 #[must_use]
 pub fn text<'a>(name: &str, text: &'a str) -> &'a str {
     match &*MUTANT {
@@ -52,9 +53,9 @@ pub fn text<'a>(name: &str, text: &'a str) -> &'a str {
     }
 }
 
-/// Creates the file [`REACHED`] if this text is the replacement. A store calls it with each text it
-/// is about to run. Where the file cannot be created, `cargo xtask mutants` reports the mutant as
-/// never reached, and not as killed or survived.
+/// Creates the file [`REACHED`] if this text is the replacement. A store calls this with each text
+/// that it is about to run. If the file cannot be created, `cargo xtask mutants` reports the mutant
+/// as never reached, and not as killed or survived.
 pub fn note_use(rendered: &str) {
     static NOTED: Once = Once::new();
     if rendered.ends_with(MARK)

@@ -24,7 +24,7 @@ use crate::store::{MongoStore, pause};
 /// A job to act on.
 struct Target {
     state: JobState,
-    /// The unique key that it released when it ended.
+    /// The unique key that the job released when it ended.
     key: Option<String>,
     /// Its lane.
     lane: Option<String>,
@@ -40,9 +40,9 @@ struct Target {
 impl MongoStore {
     /// Applies the action to each of these jobs.
     ///
-    /// All in one transaction, which is retried if another call changes one of the jobs at the same
-    /// time. Without transactions each job is changed in its own write, which applies only if the
-    /// job is unchanged; after a failure the jobs already changed stay so.
+    /// Changes all jobs in one transaction, which is retried if another call changes one of them at
+    /// the same time. Without transactions, changes each job in its own write, which applies only
+    /// if the job is unchanged; after a failure, earlier changes remain.
     pub(crate) async fn act_on_jobs(
         &self,
         ids: &[JobId],
@@ -65,8 +65,8 @@ impl MongoStore {
             }
             .await;
             match tx.finish(done).await {
-                // Jobs at the head of a queue are claimed all the time. The call that writes first
-                // does not wait: the other calls wait for it.
+                // Jobs at the head of a queue are claimed all the time. So the retry writes to all
+                // jobs first, and concurrent calls then wait for it.
                 Err(failure) if failure.kind == StoreErrorKind::Contention && !first => {
                     first = true;
                 }
@@ -107,8 +107,8 @@ impl MongoStore {
         Ok(acted)
     }
 
-    /// Acts on each of these jobs separately, many in one command. Jobs without this call's mark
-    /// were changed by other calls; it retries them one by one.
+    /// Acts on each of these jobs separately, many in one command. Other calls have changed the
+    /// jobs that lack this call's mark afterwards; these are retried one by one.
     async fn act_each(
         &self,
         ids: &[JobId],

@@ -1,4 +1,4 @@
-//! Enqueueing inside transactions of the application.
+//! Enqueues jobs inside transactions of the application.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,11 +20,11 @@ impl AppTransaction<MongoStore> for ClientSession {
 }
 
 impl TransactionStore for MongoStore {
-    /// Stores jobs inside a transaction of the caller: they exist if and when it commits, and leave
-    /// no trace if it aborts. The session must belong to the store's client, so the store must be
-    /// one from [`from_database`](MongoStore::from_database). A transaction must have begun on the
-    /// session; its write concern should be `majority`, since with another one acknowledged jobs
-    /// can be lost.
+    /// Stores jobs inside a transaction of the caller. The jobs exist once the transaction commits;
+    /// if it aborts, no trace of them remains. The session must belong to the store's client, so
+    /// the store must be one from [`from_database`](MongoStore::from_database). A transaction must
+    /// have begun on the session. Its write concern should be `majority`: with another one,
+    /// acknowledged jobs can be lost.
     ///
     /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold. No wakeup
     /// is sent: the next poll after the commit, or a notification by the caller after the commit,
@@ -56,14 +56,15 @@ impl TransactionStore for MongoStore {
     /// ```
     ///
     /// # Errors
-    /// `Invalid`, `Misconfigured` on a server without transactions and for a session that belongs
-    /// to another client, has no transaction or cannot begin one, `Contention`, or a failure of the
-    /// database. After one of the last two the transaction is aborted, which may take as long again
-    /// if the server does not respond.
+    /// - `Invalid` for bad input.
+    /// - `Misconfigured` on a server without transactions, and for a session that belongs to
+    ///   another client, has no transaction or cannot begin one.
+    /// - `Contention`, or a failure of the database. The transaction is then aborted, which may
+    ///   take as long again if the server does not respond.
     ///
     /// # Cancel safety
-    /// If dropped, it may have written a part of the jobs into the transaction, which must then be
-    /// aborted.
+    /// If the future is dropped, it may have written part of the jobs into the transaction, which
+    /// must then be aborted.
     fn enqueue_on<'a>(
         &'a self,
         connection: AppConnection<'a>,

@@ -94,7 +94,7 @@ impl MongoStore {
             let text = ArchivedJob::encode(job, &history)?;
             if text.len() > LONGEST_TEXT {
                 let bytes = text.len();
-                tracing::warn!(job = %job.id, bytes, "a job is too large for the archive: kept");
+                tracing::warn!(job = %job.id, bytes, "a job is too large for the archive; kept");
                 continue;
             }
             let archived = doc! {

@@ -1,4 +1,4 @@
-//! What a claim may take: the routes, and their first due jobs.
+//! Finds what a claim may take: the routes, and their first due jobs.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,8 @@ impl Chosen {
         self.plain.is_empty() && self.permitted.is_empty()
     }
 
-    /// Returns where to look for candidates: per resource no more than there are free permits.
+    /// Returns the ranges to search for candidates. A resource's ranges yield at most as many
+    /// candidates as it has free permits.
     fn ranges(&self, look_at: usize) -> Vec<pipelines::Range> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let mut ranges: Vec<_> = pipelines::Range::of(&self.plain, number(look_at)).collect();

@@ -1,4 +1,4 @@
-//! Claiming: exact order at index speed.
+//! Claims due jobs in exact claim order, from an index.
 //!
 //! A round is four commands, however many jobs it takes: the preconditions (`gate`), the
 //! candidates, one write that takes the candidates still free, and a read of the jobs taken, which
@@ -49,7 +49,7 @@ struct Took {
     tried: Vec<JobId>,
     /// How many jobs they are known to have taken.
     had: usize,
-    /// Why a write failed whose outcome is unknown.
+    /// The failure of a write whose outcome is unknown.
     doubt: Option<Failure>,
 }
 
@@ -72,11 +72,11 @@ struct Round {
 
 /// The limits of a round.
 enum Gate {
-    /// Nothing: the node is not active.
+    /// Claims nothing, because the node is not active.
     Shut,
-    /// There are routes that the store does not know yet.
+    /// Refreshes the routes first, because the store does not know all of them.
     Outdated,
-    /// Claim: it is this time, and these queues are paused.
+    /// Claims at this time, except from these paused queues.
     Open { now: i64, paused: BTreeSet<String> },
 }
 
@@ -90,7 +90,7 @@ impl MongoStore {
         let mut claimed: Vec<ClaimedJob> = Vec::new();
         let mut first = None;
         let mut rounds = Rounds::begin(self.lookahead(), PERSISTENCE);
-        // Until when to look for more, once something was claimed.
+        // When to stop looking for more jobs, set once some are claimed.
         let mut end = None;
         while rounds.begin_round() {
             let wanted = request.limit - claimed.len();
@@ -108,7 +108,7 @@ impl MongoStore {
                 candidates: round.candidates,
                 taken: round.had,
                 bounded: round.bounded,
-                // Unreadable jobs give their permits back.
+                // Failing the unreadable jobs releases their permits.
                 conditions_changed: round.bounded && !round.unreadable.is_empty(),
             };
             claimed.extend(round.claimed);
@@ -118,13 +118,13 @@ impl MongoStore {
             if !round.wordy.is_empty() {
                 let moved = until(end, self.move_attempts(&round.wordy)).await;
                 if let Some(Err(error)) = moved {
-                    tracing::warn!(%error, "a long history could not be moved; it is tried again");
+                    tracing::warn!(%error, "could not move a long history; the next claim retries");
                 }
             }
             if !round.unreadable.is_empty()
                 && let Err(error) = self.settle_jobs(&round.unreadable).await
             {
-                // The node's next heartbeat lists them, and releases them.
+                // The node's next heartbeat lists these claims, and the node releases them.
                 tracing::warn!(%error, "jobs that cannot be read could not be failed");
                 break;
             }

@@ -143,7 +143,9 @@ impl Clients {
             pair.shut_down().await;
             return false;
         }
-        tracing::warn!("the server no longer knew the user of the connections: reconnected");
+        tracing::warn!(
+            "reconnected, because the server no longer knew the user of the connections"
+        );
         let _ = refused.next.set(Box::new(pair));
         refused.shut_down().await;
         true

@@ -18,9 +18,9 @@ pub(crate) enum Clock {
 /// The time of one statement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Now {
-    /// When the server runs the statement.
+    /// The time at which the server runs the statement.
     Server,
-    /// This time.
+    /// A constant, in milliseconds.
     Fixed(i64),
 }
 
@@ -35,7 +35,8 @@ impl Now {
 }
 
 impl Clock {
-    /// Returns the time for statements that compute it themselves; no round trip.
+    /// Returns the time for statements that can compute it; takes no round trip, except with a
+    /// test's clock.
     pub(crate) async fn now(&self, side: &Side) -> Result<Now> {
         match self {
             Self::Server => Ok(Now::Server),

@@ -1,4 +1,4 @@
-//! Settings: where the database is and how it is used.
+//! The settings of the store: where the database is and how to use it.
 
 use std::fmt;
 use std::time::Duration;
@@ -91,14 +91,14 @@ impl Builder {
         }
     }
 
-    /// Uses this database, whatever the URL says. If neither names one, it is `ratchet`. Refused if
-    /// the application supplies the database.
+    /// Sets the database, overriding the URL; `ratchet` if neither names one. Refused if the
+    /// application supplies the database.
     pub fn database(mut self, name: impl Into<String>) -> Self {
         self.database = Some(name.into());
         self
     }
 
-    /// Sets the prefix of the collections' names; `ratchet_` unless set.
+    /// Sets the prefix of the collections' names; `ratchet_` by default.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
@@ -106,14 +106,14 @@ impl Builder {
 
     /// Sets the maximum size of the pool for each server. It does not include the connections for
     /// heartbeats, locks and wakeups, at most four, nor those with which the driver monitors the
-    /// servers. Defaults to what the URL says, else to 10. Refused if the application supplies the
+    /// servers. The default is the URL's value, or else 10. Refused if the application supplies the
     /// database.
     pub fn max_connections(mut self, connections: u32) -> Self {
         self.max_connections = Some(connections);
         self
     }
 
-    /// Sets the total time limit of a call, after which it fails with `Timeout`. Default 20 s, at
+    /// Sets how long a call may take in all before it fails with `Timeout`; 20 s by default, at
     /// most about 24 days. A replica set with default settings takes 10 to 12 s to replace a
     /// primary that vanished, and calls of clients wait for that. A node applies its own
     /// `store_deadline`, and then repeats the call.
@@ -133,23 +133,23 @@ impl Builder {
         self
     }
 
-    /// Sets whether a write waits until it is in the journals of a majority, which is the default.
-    /// If not, it waits until a majority has it: acknowledged writes then survive the loss of any
-    /// minority of the set, but not a power failure of all members at once.
+    /// Sets whether a write waits until it is in the journals of a majority; `true` by default. If
+    /// `false`, it waits only until a majority has it in memory. Acknowledged writes then survive
+    /// the loss of any minority of the set, but not a power failure of all members at once.
     pub fn journaled(mut self, journaled: bool) -> Self {
         self.journaled = journaled;
         self
     }
 
-    /// Sets whether to create missing collections and indexes, which is the default. If not,
+    /// Sets whether to create missing collections and indexes; `true` by default. If `false`,
     /// connecting fails with `SchemaMismatch` unless all exist.
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
 
-    /// Sets whether the store carries wakeups ([`MongoCoordinator`](crate::MongoCoordinator)),
-    /// which is the default. A standalone server has none.
+    /// Sets whether the store carries wakeups ([`MongoCoordinator`](crate::MongoCoordinator));
+    /// `true` by default. A standalone server carries none.
     pub fn wakeups(mut self, wakeups: bool) -> Self {
         self.wakeups = wakeups;
         self
@@ -201,7 +201,8 @@ impl Builder {
         open::scripts(database.as_deref(), &self.prefix)
     }
 
-    /// Returns what [`connect`](Self::connect) would create: nothing, or one step. Changes nothing.
+    /// Returns the migration that [`connect`](Self::connect) would apply: one step, or nothing.
+    /// Changes nothing.
     ///
     /// # Errors
     /// As for [`connect`](Self::connect).

@@ -189,7 +189,7 @@ pub(crate) struct Tx<'a> {
     terms: &'a Terms,
 }
 
-/// Runs an action with the session, if there is one.
+/// Runs an action, with the session if there is one.
 macro_rules! run {
     ($tx:expr, $action:expr) => {
         match $tx.session() {
@@ -243,7 +243,7 @@ impl Tx<'_> {
     ) -> Result<Vec<RawDocumentBuf>> {
         let mut options = options;
         options.max_time = Some(self.terms.deadline);
-        // Usually brings the whole result in the first batch.
+        // With this size, the first batch usually contains the whole result.
         let limit = options
             .limit
             .and_then(|limit| u32::try_from(limit).ok())
@@ -278,7 +278,7 @@ impl Tx<'_> {
         self.aggregate_by(rows, pipeline, concern, None).await
     }
 
-    /// Does the same with this index.
+    /// Runs an aggregation as [`aggregate`](Self::aggregate) does, with this index.
     pub(crate) async fn aggregate_by(
         &mut self,
         rows: &Rows,
@@ -307,7 +307,7 @@ impl Tx<'_> {
         })
     }
 
-    /// Returns how many documents matched: 0 or 1.
+    /// Updates the first document that matches. Returns how many matched: 0 or 1.
     pub(crate) async fn update_one(
         &mut self,
         rows: &Rows,
@@ -318,7 +318,7 @@ impl Tx<'_> {
         Ok(run!(self, update)?.matched_count)
     }
 
-    /// Returns how many documents matched.
+    /// Updates all documents that match, and returns their number.
     pub(crate) async fn update_many(
         &mut self,
         rows: &Rows,
@@ -329,7 +329,7 @@ impl Tx<'_> {
         self.updates(rows, vec![update]).await
     }
 
-    /// Does the same for documents that the filter selects by id.
+    /// Updates all documents that match a filter by id, and returns their number.
     pub(crate) async fn update_these(
         &mut self,
         rows: &Rows,
@@ -340,7 +340,8 @@ impl Tx<'_> {
         self.update_these_within(limit, rows, filter, update).await
     }
 
-    /// Does the same; the server stops halfway if it takes longer than `limit`.
+    /// Does the same as [`update_these`](Self::update_these), but the server stops halfway after
+    /// `limit`.
     pub(crate) async fn update_these_within(
         &mut self,
         limit: Duration,
@@ -383,7 +384,8 @@ impl Tx<'_> {
         matched_in(&run!(self, run)?)
     }
 
-    /// Returns the document after the change, or `None` if none matched. `upsert` inserts it then.
+    /// Updates the first document that matches, and returns it after the change. If none matches,
+    /// `upsert` inserts one; otherwise returns `None`.
     pub(crate) async fn change(
         &mut self,
         rows: &Rows,
@@ -448,7 +450,7 @@ impl Tx<'_> {
     }
 
     /// Runs many different updates in as few commands as they fit in, and returns how many
-    /// documents matched. Statements must not affect each other.
+    /// documents matched. The statements must not affect each other.
     pub(crate) async fn bulk(
         &mut self,
         rows: &Rows,

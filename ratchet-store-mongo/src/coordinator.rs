@@ -69,7 +69,7 @@ const UNREAD: usize = 1_024;
 const WINDOW: Duration = Duration::from_millis(3);
 /// Timeout of one send.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many sends may be under way. Heartbeats and locks share their few connections.
+/// How many sends may run at once: they share the few connections of heartbeats and locks.
 const SENDS: usize = 2;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -155,8 +155,8 @@ async fn send_all(clients: Arc<Clients>, mut unsent: mpsc::Receiver<Wakeup>) {
     }
 }
 
-/// Writes a wakeup. The mark makes each write a change. It waits for a majority like every write:
-/// the stream only delivers what a majority has.
+/// Writes a wakeup. The mark makes each write a change of the document. The write waits for a
+/// majority like every write, since the stream delivers only what a majority has.
 async fn send(side: &Side, wakeup: &Wakeup) -> Result<()> {
     let row = document(wakeup);
     let all_of_queue = doc! { "_id": row.get("_id") };
@@ -180,7 +180,7 @@ async fn receive_all(clients: Arc<Clients>, incoming: broadcast::Sender<Wakeup>)
         match open(&pair.live, place.take()).await {
             Ok(mut stream) => {
                 if followed {
-                    // Fails if there are no subscribers, which is fine.
+                    // Fails only if there are no subscribers.
                     let _ = incoming.send(Wakeup::any());
                 }
                 followed = true;
@@ -207,8 +207,8 @@ async fn receive_all(clients: Arc<Clients>, incoming: broadcast::Sender<Wakeup>)
     }
 }
 
-/// Opens the stream at `place`, or else at the current time. It then includes what is sent while it
-/// is being opened.
+/// Opens the stream at `place`, or else at the current time, so that it includes wakeups sent while
+/// it is being opened.
 pub(crate) async fn open(side: &Side, place: Option<Document>) -> Result<Stream> {
     let opening = async {
         let from = match place {

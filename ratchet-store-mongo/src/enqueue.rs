@@ -1,4 +1,4 @@
-//! Storing new jobs.
+//! Stores new jobs.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,7 +79,9 @@ impl MongoStore {
                 Ok(answers[0])
             }
             // The job with the key has ended in between, or a majority does not have it yet.
-            _ => Err(Failure::contention("a unique key changed hands meanwhile")),
+            _ => Err(Failure::contention(
+                "the holder of a unique key changed meanwhile",
+            )),
         }
     }
 
@@ -108,8 +110,8 @@ impl MongoStore {
         let stored = on.insert_many(&self.main().jobs, &rows).await;
         if let Err(failure) = stored {
             let new: Vec<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
-            // Only jobs that this call stored, not those of another call with the same ids; and no
-            // claimed job, since a claim sets a mark of its own.
+            // The mark selects only jobs that this call stored, not those of another call with the
+            // same ids, and no claimed job, since a claim replaces the mark.
             let mine = doc! { "_id": { "$in": ids(&new) }, "claim": call };
             on.delete_many(&self.main().jobs, mine).await?;
             return Err(failure);
@@ -117,8 +119,9 @@ impl MongoStore {
         Ok(answers)
     }
 
-    /// Keeps jobs that another call has stored, before they are reported: without transactions that
-    /// call may still remove its batch, but only jobs that carry its mark.
+    /// Makes sure that jobs of another call stay, before they are reported as stored. Without
+    /// transactions, that call may still fail and remove the jobs that carry its mark, so this
+    /// removes the mark.
     async fn keep(&self, on: &mut Tx<'_>, jobs: &[JobId]) -> Result<()> {
         if self.has_transactions() || jobs.is_empty() {
             return Ok(());
@@ -135,12 +138,12 @@ impl MongoStore {
         let only_id = row::fields(doc! { "_id": 1 });
         let stored = on.find(&side.jobs, stored, only_id).await?.len();
         if stored < jobs.iter().collect::<HashSet<_>>().len() {
-            return Err(Failure::contention("a job was taken away meanwhile"));
+            return Err(Failure::contention("a job was removed meanwhile"));
         }
         Ok(())
     }
 
-    /// Stores the new ones among the jobs.
+    /// Stores those of the jobs that are new.
     pub(crate) async fn store_jobs(
         &self,
         tx: &mut Tx<'_>,

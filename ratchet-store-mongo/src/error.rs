@@ -79,7 +79,7 @@ impl Failure {
         Self::new(StoreErrorKind::Contention, text)
     }
 
-    /// Puts a sentence on the context in front of the text.
+    /// Puts the context in front of the text.
     pub(crate) fn about(mut self, what: &str) -> Self {
         self.text = format!("{what}: {}", self.text);
         self

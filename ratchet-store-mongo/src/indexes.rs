@@ -18,7 +18,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Returns it as `createIndexes` takes it.
+    /// Returns the index as an argument of `createIndexes`.
     pub(crate) fn document(&self) -> Document {
         let mut index = doc! { "name": self.name, "key": self.keys.clone() };
         if self.unique {
@@ -84,7 +84,7 @@ fn plain(document: &Document) -> Document {
         .collect()
 }
 
-/// Does the same and keeps the order of the fields significant.
+/// Converts numbers as [`plain`] does, and keeps the order of the fields significant.
 fn in_order(document: &Document) -> Vec<(String, Bson)> {
     plain(document).into_iter().collect()
 }
@@ -147,8 +147,8 @@ pub(crate) fn plan(prefix: &str) -> Vec<(String, Vec<Index>)> {
     plan.map(named).into()
 }
 
-/// Each covers few documents, to keep the index cost of a job low: its entry moves from `claim` to
-/// `running` to `finished`.
+/// Returns the indexes of the jobs. Most cover only few jobs, to keep the cost of a job low: its
+/// entry moves from `claim` to `running` to `finished`.
 fn job_indexes() -> Vec<Index> {
     vec![
         // Candidates of a claim. The state is a key although it is constant here: otherwise a claim
@@ -160,10 +160,10 @@ fn job_indexes() -> Vec<Index> {
         .of(doc! { "state": 0 }),
         // Reclaiming, and the claims of a node.
         index("running", doc! { "node": 1, "_id": 1 }).of(doc! { "state": 3 }),
-        // Holders of permits, of any route. Jobs that need no permit, the most, cost nothing here.
+        // Holders of permits, of any route. Jobs that need no permit have no entry.
         index("held", doc! { "state": 1, "permit": 1 })
             .of(doc! { "state": 3, "permit": { "$exists": true } }),
-        // Jobs that wait for more than their time.
+        // Jobs that wait for something other than their due time.
         index("waiting", doc! { "state": 1, "_id": 1, "route": 1 })
             .of(doc! { "state": { "$gte": 1, "$lte": 2 } }),
         // Purges; includes the route, so that counts are covered by the index.
@@ -218,14 +218,14 @@ fn archive_indexes() -> Vec<Index> {
 }
 
 fn rate_indexes() -> Vec<Index> {
-    // A TTL index: the server deletes keys whose state has expired. No other collection may have
-    // one: the fences of a deleted lock would start again.
+    // A TTL index: the server deletes keys whose state has expired. No other collection may have a
+    // TTL index: if the server deleted a lock, its fences would start again.
     vec![index("idle", doc! { "idle_at": 1 }).expires_after(0)]
 }
 
 fn recurring_indexes() -> Vec<Index> {
     vec![
-        // Definitions whose slots come, in that order.
+        // Unpaused definitions, in order of their next slots.
         index("due", doc! { "next_fire": 1, "_id": 1 })
             .of(doc! { "paused": false, "next_fire": { "$exists": true } }),
         // Claimed definitions, which are few.
@@ -238,8 +238,8 @@ pub(crate) fn mismatch(problem: SchemaProblem, text: impl Into<String>) -> Failu
     Failure::new(StoreErrorKind::SchemaMismatch(problem), text)
 }
 
-/// Returns the indexes that are missing. Fails with [`StoreErrorKind::SchemaMismatch`] if others
-/// conflict with them.
+/// Returns the indexes that are missing. Fails with [`StoreErrorKind::SchemaMismatch`] if stored
+/// indexes conflict with the wanted ones.
 pub(crate) fn compare<'a>(
     collection: &str,
     wanted: &'a [Index],

@@ -22,8 +22,8 @@ impl JobStore for MongoStore {
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
         let until = self.call_policy().timely_end(time::monotonic());
         // If the reply of a completed claim was lost, a repeat would claim more than the limit. A
-        // claim that the server reports as not made is repeated. `until` stays the same through
-        // contention, too.
+        // claim is repeated only if the server reports that it had no effect. `until` stays the
+        // same when a claim is retried after contention.
         self.call_going_on("claim_next_batch", || self.claim_jobs(request, until))
             .await
     }

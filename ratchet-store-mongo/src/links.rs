@@ -1,11 +1,11 @@
 //! Links: what jobs wait for.
 //!
 //! Each link is a document, found by its child and by its parent. A job with links has the flag
-//! `links`, one that other jobs wait for has `children`. Transactions of MongoDB do not wait for
-//! each other, and read the snapshot of their begin. So an enqueue that links to a stored job and
-//! the end of that job change the same document. The same holds for an enqueue that joins a batch
-//! or waits for it and a call that counts in the batch. Of two concurrent ones, one is retried, and
-//! sees the other.
+//! `links`; a job that other jobs wait for has the flag `children`. Transactions of MongoDB do not
+//! wait for each other, and read the snapshot of their begin. So an enqueue that links to a stored
+//! job changes the same document as the end of that job. Likewise, an enqueue that joins a batch or
+//! waits for it changes the same document as a call that counts in the batch. Of two such
+//! concurrent calls, one is retried and then sees the other.
 
 use std::collections::{HashMap, HashSet};
 
@@ -159,7 +159,8 @@ impl MongoStore {
                     own.push(parent);
                 }
                 (Some(_), Some(state)) if state.is_terminal() => return Err(older()),
-                // Either this transaction created it, or it is gone, which the write detects.
+                // Either this transaction created the parent, or the parent was deleted, which the
+                // write detects.
                 (Some(_), None) if !all => own.push(parent),
                 (Some(_), _) => free.push(row::id(parent)),
             }
@@ -202,8 +203,8 @@ impl MongoStore {
         self.follow(tx, linked.ended, batches).await
     }
 
-    /// Adds joined jobs to a batch, or notes that jobs wait for it, and returns its state. A batch
-    /// that was closed after the transaction began is a conflict.
+    /// Counts jobs that join a batch, or changes the batch because jobs wait for it, and returns
+    /// its state. If the batch was closed after the transaction began, the two conflict.
     async fn meet_batch(
         &self,
         tx: &mut Tx<'_>,
@@ -220,7 +221,7 @@ impl MongoStore {
         if let Some(row) = tx.change(&side.batches, this, grow, false).await? {
             return Ok(batch_record(&row)?);
         }
-        // The transaction saw it open before it wrote anything.
+        // The transaction saw the batch open before it wrote anything.
         Err(Failure::contention("a batch was changed meanwhile"))
     }
 
@@ -243,7 +244,7 @@ impl MongoStore {
         Ok(children.collect::<std::result::Result<_, _>>()?)
     }
 
-    /// Adds what they wait, or waited, for to jobs that are shown.
+    /// Adds their links to jobs that are shown.
     pub(crate) async fn show_links(
         &self,
         on: &mut Tx<'_>,
@@ -268,7 +269,7 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Returns the links of jobs, those of each in order. Index `child`.
+    /// Returns the links of each job, in order. Index `child`.
     async fn links_of(
         &self,
         on: &mut Tx<'_>,

@@ -60,7 +60,7 @@ impl LockStore for MongoStore {
         self.call("inspect", || async {
             let found = self.find_lock(name).await?;
             let info = found.as_deref().map(lock_info).transpose()?;
-            // Without a fence, it is about to be acquired for the first time.
+            // A lock without a fence is about to be acquired for the first time.
             Ok(info.filter(|info| info.fence.0 > 0))
         })
         .await
@@ -106,13 +106,13 @@ impl MongoStore {
                 let new = RawDocumentBuf::try_from(&new)?;
                 match on.insert_many(&side.locks, &[new]).await {
                     Err(failure) if !failure.is_duplicate() => return Err(failure),
-                    // Inserted here, or by another call at the same time.
+                    // This call inserted the lock, or another call did at the same time.
                     Ok(()) | Err(_) => {}
                 }
             }
         }
-        // It exists now, or was freed between the two reads.
-        Err(Failure::contention("a lock changed hands meanwhile"))
+        // The lock exists now, or was released between the two reads.
+        Err(Failure::contention("the owner of a lock changed meanwhile"))
     }
 
     /// [lock.list]
@@ -126,7 +126,7 @@ impl MongoStore {
         let mut page = LockPage::new(after, limit);
         while let Some((behind, count)) = page.wants() {
             let stages = vec![
-                // Without a fence, a lock is about to be acquired for the first time.
+                // A lock without a fence is about to be acquired for the first time.
                 doc! { "$match": { "_id": { "$gt": behind }, "fence": { "$gt": 0 } } },
                 doc! { "$sort": { "_id": 1 } },
                 doc! { "$limit": i64::try_from(count).unwrap_or(i64::MAX) },

@@ -1,5 +1,5 @@
 //! Compares the clocks of a replica set's members. Each member has its own clock, so after a change
-//! of primary leases expire by another one.
+//! of primary, leases expire by another clock.
 
 use std::time::Duration;
 

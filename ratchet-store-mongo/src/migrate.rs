@@ -20,7 +20,7 @@ pub struct Migration {
     pub version: u32,
     /// Its name.
     pub name: &'static str,
-    /// A function for `mongosh` that stops at the first error. It can be run again.
+    /// A function for `mongosh` that stops at the first error. Running it again is safe.
     pub script: String,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Missing<'a> {
 }
 
 impl<'a> Missing<'a> {
-    /// A collection that does not exist.
+    /// Describes a collection that does not exist.
     pub(crate) fn all((name, indexes): &'a (String, Vec<Index>)) -> Self {
         Self {
             name,
@@ -72,7 +72,8 @@ const BEGIN: &str = "  const NAMESPACE_EXISTS = 48;
 ";
 
 impl Migration {
-    /// For this database, or if it is unknown, for the current one of `mongosh`.
+    /// Builds the migration for this database, or, if it is `None`, for the current one of
+    /// `mongosh`.
     pub(crate) fn new(
         database: Option<&str>,
         prefix: &str,

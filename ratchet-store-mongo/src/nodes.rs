@@ -65,13 +65,13 @@ fn live_statuses() -> Vec<i32> {
     live.map(|status| i32::from(status.code())).collect()
 }
 
-/// The status after a heartbeat: the core's table as an expression.
+/// Returns the status after a heartbeat, as an expression of the core's table.
 fn after_heartbeat(said: NodeStatus) -> Document {
     let after = NodeStatus::ALL.map(|stored| i32::from(stored.after_heartbeat(said).code()));
     doc! { "$arrayElemAt": [after.to_vec(), "$status"] }
 }
 
-/// Ends a live node that stopped its heartbeats or was displaced: the core's table as an update.
+/// Returns the update that ends a live node which stopped its heartbeats or was displaced.
 fn ended() -> Vec<Document> {
     let ended = NodeStatus::ALL.map(|stored| i32::from(stored.when_lost().code()));
     let status = doc! { "$arrayElemAt": [ended.to_vec(), "$status"] };
@@ -112,9 +112,9 @@ impl MongoStore {
     }
 
     /// Registers a node. Nodes that join under one label at the same time conflict in the label's
-    /// document, which numbers them: the last one stays live. In a transaction one cannot pass the
-    /// other there. Without transactions, each checks after writing its own entry whether another
-    /// joined since. [node.label]
+    /// document, which numbers them: the last one stays live. In transactions, concurrent joins
+    /// conflict there. Without transactions, each node checks after writing its own entry whether
+    /// another joined since. [node.label]
     async fn join(
         &self,
         tx: &mut Tx<'_>,
@@ -204,7 +204,7 @@ impl MongoStore {
         Ok(HeartbeatReply::new(now, status, previous, claims, others))
     }
 
-    /// Returns every readable node, the newest first, and how many are stored.
+    /// Returns every readable node, newest first, and how many nodes are stored.
     pub(crate) async fn all_nodes(
         &self,
         on: &mut Tx<'_>,

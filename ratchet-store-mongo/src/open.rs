@@ -100,7 +100,7 @@ struct Lacking<'a> {
     version: bool,
 }
 
-/// Finds what is missing. Fails if something else is in the way.
+/// Finds what is missing. Fails if existing collections or indexes conflict.
 async fn lacking<'a>(side: &Side, plan: &'a [(String, Vec<Index>)]) -> Result<Lacking<'a>> {
     let names: Vec<&str> = plan.iter().map(|(name, _)| name.as_str()).collect();
     check_kinds(side, &names).await?;
@@ -152,7 +152,7 @@ async fn look(side: &Side, config: &Config) -> Result<Server> {
     })
 }
 
-/// Refuses a `mongos`: each has its own clock.
+/// Refuses a `mongos`, since each `mongos` has its own clock.
 fn refuse_router(hello: &Document) -> Result<()> {
     if hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid") {
         return Err(Failure::new(
@@ -183,8 +183,8 @@ fn refuse_direct(hello: &Document, options: Option<&ClientOptions>) -> Result<()
     Ok(())
 }
 
-/// Finds out why the driver selects no server. It ignores a server that responds but is in another
-/// replica set, in none, or in one that is not initiated, and does not report why.
+/// Finds out why the driver selects no server. The driver silently ignores a server that is in
+/// another replica set, in none, or in one that is not initiated.
 async fn unreachable_server(config: &Config, failure: Failure) -> Failure {
     let Some(options) = config.options.as_ref() else {
         return failure;

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 /// Reports that a client has lost its connections to a server.
 ///
-/// A cursor may not notice: if it is idle during the outage, it continues on a new connection
+/// A cursor that is idle during an outage does not notice it: it continues on a new connection
 /// without an error.
 #[derive(Clone, Debug)]
 pub(crate) struct Outages(Option<watch::Receiver<()>>);
@@ -24,7 +24,8 @@ impl Outages {
         Self(Some(outages))
     }
 
-    /// For a client of the application, whose outages cannot be watched.
+    /// Returns a watcher that never reports an outage, for a client of the application, which
+    /// cannot be watched.
     pub(crate) const fn untold() -> Self {
         Self(None)
     }

@@ -33,10 +33,10 @@ impl Fate {
     }
 }
 
-/// The fewest jobs to read at once, however few are wanted: the first ones may have to be kept.
+/// The fewest jobs to read at once, even if fewer are wanted: the first ones may have to be kept.
 const LEAST_LOOK: usize = 100;
-/// The most jobs that one transaction skips because of their children. The next one continues after
-/// them, and the work of this one is committed.
+/// The most jobs that one transaction skips because of their children. It then commits, and the
+/// next transaction continues after them.
 const MOST_KEPT: usize = 200;
 
 /// The progress of a pass.
@@ -51,7 +51,7 @@ struct Progress {
 }
 
 impl MongoStore {
-    /// Runs a pass: usually in one transaction, in more if many jobs are kept because of their
+    /// Runs a pass, usually in one transaction; in more if many jobs are kept because of their
     /// children.
     pub(crate) async fn pass(
         &self,
@@ -87,7 +87,7 @@ impl MongoStore {
                 }
             };
             match walked {
-                // What was committed before was within the tenure.
+                // Earlier transactions were committed within the tenure.
                 Guarded::Stale if so_far.done > 0 => return Ok(Guarded::Done(count(so_far))),
                 Guarded::Stale => return Ok(Guarded::Stale),
                 Guarded::Done(walked) => {
@@ -143,7 +143,7 @@ impl MongoStore {
         }
     }
 
-    /// Index `finished`.
+    /// Returns old finished jobs, the longest finished first. Index `finished`.
     async fn old_jobs(
         &self,
         tx: &mut Tx<'_>,

@@ -18,7 +18,7 @@ use crate::pipelines::{self, code};
 use crate::row;
 use crate::store::{MongoStore, pause};
 
-/// How often a claim that conflicts at its permits tries again.
+/// How often a claim is retried that conflicts in the documents of its resources.
 const TRIES: u32 = 30;
 
 /// If the reply of a change is lost, its repeat returns `Unchanged` for what the first try changed,
@@ -113,9 +113,9 @@ impl MongoStore {
     /// Takes, in this order, the chosen jobs for which permits are free, and returns how many. All
     /// of them need permits.
     ///
-    /// No other call can take a permit of the same resources at the same time: each claim writes to
-    /// their documents, so one of two concurrent claims retries. The holders that it counts
-    /// afterwards, in its snapshot, can only become fewer. [permit.max]
+    /// Each claim writes to the documents of its resources, so one of two concurrent claims of the
+    /// same resource retries, and no two take its permits at the same time. The holders that a
+    /// claim then counts in its snapshot can only become fewer. [permit.max]
     pub(crate) async fn take_permitted(
         &self,
         request: &ClaimRequest,

@@ -20,7 +20,8 @@ use crate::store::{MongoStore, pause};
 impl RateStore for MongoStore {
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>> {
         // If the reply of a grant is lost, the caller does not use it, and a repeated call would
-        // count it twice. So grants already known are kept when the call continues after a loss.
+        // count it twice. So the call keeps the grants that it already has when it continues after
+        // a loss.
         let answers = Mutex::new(Vec::with_capacity(requests.len()));
         self.call_going_on("take", || self.take_rates(requests, &answers))
             .await?;
@@ -101,7 +102,7 @@ impl MongoStore {
         for row in on.find(&side.rates, idle.clone(), options).await? {
             keys.extend(row::text(&row, "_id")?.map(str::to_owned));
         }
-        // Keys that were used in between stay.
+        // Keys that were used since the read stay.
         let mut these = idle;
         these.insert("_id", doc! { "$in": keys });
         on.delete_many(&side.rates, these).await
@@ -135,7 +136,8 @@ fn taking(rate: &Rate, now: Now) -> Vec<Document> {
     stages
 }
 
-/// The date, rounded up to milliseconds, from which a key has no state to keep. [rate.forget]
+/// Returns the date from which a key has no state to keep, rounded up to milliseconds.
+/// [rate.forget]
 fn idle_at() -> Document {
     let millis = doc! { "$ceil": { "$divide": ["$tat", MICROS] } };
     doc! { "$toDate": { "$toLong": { "$min": [millis, LAST_DATE] } } }

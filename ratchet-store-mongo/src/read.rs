@@ -1,4 +1,4 @@
-//! Reading jobs.
+//! Reads jobs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -85,7 +85,7 @@ impl MongoStore {
         Ok(jobs)
     }
 
-    /// Returns the inputs of the claims that still hold.
+    /// Returns the inputs of the claims that are still held.
     pub(crate) async fn read_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
         let side = self.main();
         let jobs: Vec<JobId> = tokens.iter().map(|token| token.job).collect();

@@ -27,9 +27,9 @@ struct Lost {
     /// Matches the claim as it was judged.
     filter: Document,
     effect: ReclaimEffect,
-    /// Whether no earlier pass gave it up.
+    /// Whether the claim still has an owner: no earlier pass has given it up.
     has_owner: bool,
-    /// Whether the job ends with its claim, and other jobs wait for that.
+    /// Whether the job ends with its claim, and other jobs wait for its end.
     followed: bool,
     reclaimed: Reclaimed,
 }
@@ -49,7 +49,8 @@ impl Lost {
 impl MongoStore {
     /// Reclaims the claims of one pass, in order of id.
     ///
-    /// The core's rules judge them here. The writes apply only to claims that are unchanged since.
+    /// The core's rules judge the claims in this process. The writes apply only to claims that have
+    /// not changed since.
     pub(crate) async fn reclaim_jobs(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
         let side = self.main();
         // Read before the nodes, so that no heartbeat after it makes a node look silent.

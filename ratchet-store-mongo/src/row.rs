@@ -93,7 +93,7 @@ pub(crate) fn text<'a>(row: &'a RawDocument, name: &'static str) -> Read<Option<
 /// Reads an integer of any numeric type. The server treats them as equal, and `mongosh` writes
 /// doubles.
 pub(crate) fn whole(value: RawBsonRef<'_>) -> Option<i64> {
-    /// Up to here doubles represent every integer.
+    /// The largest number up to which doubles represent every integer.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
         RawBsonRef::Int64(number) => Some(number),
@@ -109,7 +109,7 @@ pub(crate) fn whole(value: RawBsonRef<'_>) -> Option<i64> {
     }
 }
 
-/// Reads an integer, if the field is there.
+/// Reads an integer, or `None` if the field is missing.
 pub(crate) fn optional_int(row: &RawDocument, name: &'static str) -> Read<Option<i64>> {
     let Some(value) = field(row, name)? else {
         return Ok(None);
@@ -162,7 +162,7 @@ pub(crate) fn job_id(row: &RawDocument, name: &'static str) -> Read<JobId> {
 pub(crate) fn job_ids<'r>(rows: impl IntoIterator<Item = &'r RawDocumentBuf>) -> Vec<JobId> {
     let id = |row: &'r RawDocumentBuf| {
         job_id(row, "_id")
-            .inspect_err(|error| tracing::warn!(%error, "a document is not of a job"))
+            .inspect_err(|error| tracing::warn!(%error, "skipped a document that is not a job"))
             .ok()
     };
     rows.into_iter().filter_map(id).collect()
@@ -363,7 +363,7 @@ pub(crate) fn node_record(row: &RawDocument) -> Read<NodeRecord> {
     load.cpu_percent = optional_count(row, "cpu_percent")?;
     load.memory_bytes = optional_count(row, "memory_bytes")?;
     let mut profile = NodeProfile::new(names(row, "roles")?, names(row, "capabilities")?);
-    // These are optional: an unreadable value is left out rather than hiding the node.
+    // Kinds are optional: an unreadable list is left out rather than hiding the node.
     let kinds = text(row, "kinds").ok().flatten();
     profile.kinds = kinds.and_then(|text| Name::split("kinds", text).ok());
     let heartbeat = Heartbeat::new(node, label, status, interval)

@@ -11,8 +11,8 @@ use crate::pipelines::{any_job_id, code};
 use crate::row;
 use crate::store::MongoStore;
 
-/// An index that covers all jobs of some states, with their routes. Only for running jobs, which
-/// are few, documents are read.
+/// An index that covers all jobs of some states, with their routes. Documents are read only for
+/// running jobs, which are few.
 struct Place {
     index: &'static str,
     states: &'static [JobState],
@@ -73,7 +73,7 @@ impl MongoStore {
         Ok(row::job_ids(&found))
     }
 
-    /// Returns the matches among the next jobs of any kind.
+    /// Returns the matches among the next jobs of the page, whether these match or not.
     async fn front(&self, wanted: &Document, page: &PageRequest) -> Result<Vec<JobId>> {
         let side = self.main();
         let most = |count| i64::try_from(count).unwrap_or(i64::MAX);
@@ -90,8 +90,8 @@ impl MongoStore {
         Ok(row::job_ids(&found.await?))
     }
 
-    /// Returns the first ids of matching unfinished jobs. All places are read at the same moment,
-    /// so that a job that moves between them is seen.
+    /// Returns the first ids of matching unfinished jobs. With transactions, all places are read in
+    /// one snapshot, so that a job that moves between them is found.
     async fn unfinished_ids(
         &self,
         wanted: &Document,
@@ -111,7 +111,7 @@ impl MongoStore {
         let states = filter.wanted_states();
         let mut ids = row::job_ids(&self.in_places(wanted, &states, stages).await?);
         ids.sort_unstable();
-        // A job that moved between places in between may be in both.
+        // A job that moved between places in the meantime may be in both.
         ids.dedup();
         if page.order == JobOrder::NewestFirst {
             ids.reverse();
@@ -186,7 +186,7 @@ impl MongoStore {
         tx.finish(looked).await
     }
 
-    /// Converts the filter.
+    /// Converts the filter to one for the server.
     async fn narrowed(&self, filter: &JobFilter) -> Result<Document> {
         let mut wanted = Document::new();
         if filter.queue.is_some() || filter.kind.is_some() {

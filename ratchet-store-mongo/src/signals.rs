@@ -18,11 +18,11 @@ use crate::pipelines::{self, LONGEST, any_job_id, ids, literal};
 use crate::row;
 use crate::store::MongoStore;
 
-/// The job is blocked and waits for its signal.
+/// The state of a signal that the blocked job still waits for.
 pub(crate) const OPEN: i32 = 0;
-/// The signal has arrived.
+/// The state of a signal that has arrived.
 const COME: i32 = 1;
-/// The job has ended without its signal.
+/// The state of a signal whose job has ended without it.
 const CLOSED: i32 = 2;
 
 #[async_trait]
@@ -206,12 +206,12 @@ pub(crate) fn stored(wait: &SignalWait, now: i64) -> RawDocumentBuf {
     }
 }
 
-/// The stage for a job that has ended without its signal. [signal.late]
+/// Returns the stage for a job that has ended without its signal. [signal.late]
 pub(crate) fn closed() -> Document {
     doc! { "$set": { "signal.state": CLOSED } }
 }
 
-/// The stage that makes a requeued job wait for its signal again. [link.requeue]
+/// Returns the stage that makes a requeued job wait for its signal again. [link.requeue]
 pub(crate) fn renewed(now: Now) -> Document {
     let timeout = doc! { "$min": ["$signal.timeout", LONGEST] };
     doc! { "$set": {

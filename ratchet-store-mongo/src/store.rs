@@ -1,4 +1,4 @@
-//! The handle: connections, and retries after a lost connection.
+//! The store that applications use: its connections, and retries after a lost connection.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,15 +29,15 @@ use crate::routes::Routes;
 
 /// Ratchet's collections in a MongoDB database.
 ///
-/// Clones share the connections. Several stores on the same collections, in any number of processes
-/// and hosts, are a cluster.
+/// Clones share the connections. All stores on the same collections form a cluster, in any number
+/// of processes and hosts.
 ///
 /// Calls need a Tokio runtime with timers and I/O enabled.
 #[derive(Clone)]
 pub struct MongoStore(Arc<Inside>);
 
 struct Inside {
-    /// A host that is connected without TLS.
+    /// A host to which the driver connects without TLS.
     plaintext_host: Option<String>,
     clients: Arc<Clients>,
     clock: Clock,
@@ -48,13 +48,13 @@ struct Inside {
     wakeups: bool,
     closed: AtomicBool,
     coordinator: OnceLock<Option<Arc<MongoCoordinator>>>,
-    /// For calls that conflicted in a batch: they take turns.
+    /// Held by a call that conflicted in a batch, so that such calls run one at a time.
     turn: Mutex<()>,
     /// Whether other jobs or batches waited for most jobs of the last settlement.
     follows: AtomicBool,
 }
 
-/// The server behind the connection.
+/// The connected server.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     pub(crate) version: String,
@@ -88,18 +88,18 @@ impl MongoStore {
         Self::database_builder(database).connect().await
     }
 
-    /// Returns settings for the database of a URL.
+    /// Returns a builder for the database of a URL.
     pub fn builder(url: &str) -> Builder {
         Builder::url(url)
     }
 
-    /// Returns settings for a database of the application.
+    /// Returns a builder for a database of the application.
     pub fn database_builder(database: Database) -> Builder {
         Builder::of_database(database)
     }
 
     /// Returns the migrations that create the collections and indexes with this prefix in an empty
-    /// database, to read them or run them yourself. Then connect with [`Builder::create`] off.
+    /// database, to read or run by hand. Then connect with [`Builder::create`] off.
     #[must_use]
     pub fn migrations(prefix: &str) -> Vec<Migration> {
         open::scripts(None, prefix)
@@ -158,7 +158,7 @@ impl MongoStore {
         })))
     }
 
-    /// Returns a host that is connected without TLS.
+    /// Returns a host to which the driver connects without TLS.
     pub(crate) fn plaintext_host(&self) -> Option<&str> {
         self.0.plaintext_host.as_deref()
     }
@@ -185,7 +185,8 @@ impl MongoStore {
         &self.0.lookahead
     }
 
-    /// Makes other calls of this store that conflicted in a batch wait for their turn.
+    /// Waits until no other call of this store that conflicted in a batch is running, and makes
+    /// later ones wait.
     pub(crate) async fn turn_in_batches(&self) -> MutexGuard<'_, ()> {
         self.0.turn.lock().await
     }
@@ -201,7 +202,7 @@ impl MongoStore {
         self.0.follows.load(Ordering::Relaxed)
     }
 
-    /// Returns the time for statements that compute it themselves.
+    /// Returns the time for statements that can compute it.
     pub(crate) async fn now(&self, side: &Side) -> Inner<Now> {
         self.0.clock.now(side).await
     }
@@ -245,8 +246,8 @@ impl MongoStore {
             .await
     }
 
-    /// As [`call`](Self::call), for work that would return something else when repeated: repeats it
-    /// only if the server reports that it had no effect.
+    /// Runs work as [`call`](Self::call) does, for work whose repetition would return another
+    /// answer. Repeats it only if the server reports that it had no effect.
     pub(crate) async fn call_once<T, Work: Future<Output = Inner<T>>>(
         &self,
         operation: &'static str,
@@ -257,9 +258,9 @@ impl MongoStore {
             .await
     }
 
-    /// As [`call_once`](Self::call_once), for work that keeps state between tries: what it has
-    /// done, or when it must end. It is retried here after contention as well, since a retry by the
-    /// core would lose that state.
+    /// Runs work as [`call_once`](Self::call_once) does, for work that keeps state between tries:
+    /// what it has done, or when it must end. Also retries it after contention, since a retry by
+    /// the core would lose that state.
     pub(crate) async fn call_going_on<T, Work: Future<Output = Inner<T>>>(
         &self,
         operation: &'static str,
@@ -294,7 +295,7 @@ impl MongoStore {
                     continue;
                 }
                 match repeats.failed(failure.kind, repeat(failure.loss)) {
-                    // An election may be going on.
+                    // An election may be in progress.
                     Ok(()) => tokio::time::sleep(pause(repeats.repeated() + 4)).await,
                     Err(_) if failure.user_is_gone && !let_in => {
                         let_in = self.0.clients.replace(clients).await;
@@ -418,7 +419,8 @@ impl Store for MongoStore {
     }
 
     fn transactions(&self) -> Option<&dyn TransactionStore> {
-        // Also for a standalone server: its error says what to do.
+        // Available on a standalone server too, where calls fail with an error that says what to
+        // do.
         Some(self)
     }
 

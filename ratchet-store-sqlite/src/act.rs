@@ -1,4 +1,4 @@
-//! What operators do to jobs, and the deletion of old ones.
+//! Actions of operators, and the deletion of old jobs.
 
 use ratchet_core::model::{Acted, ActionOutcome, Guarded, JobFlags, PurgeRequest};
 use ratchet_core::state::Response;
@@ -16,7 +16,7 @@ use crate::row;
 use crate::settle::give_up;
 use crate::statements::SQL;
 
-/// Does the action to each of these jobs.
+/// Applies the action to each of these jobs.
 pub(crate) fn act(
     work: &mut Work<'_>,
     jobs: &[JobId],
@@ -86,7 +86,7 @@ fn act_on(
     Ok(ActionOutcome::Became(to))
 }
 
-/// Gives a job what the action says.
+/// Applies an action that changes a value of the job.
 fn change(work: &Work<'_>, id: JobId, action: JobAction) -> Result<()> {
     let (sql, value) = match action {
         JobAction::Reschedule(due) => (&SQL.reschedule_job, due.resolve(work.now)),
@@ -106,7 +106,7 @@ fn requeue(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) -> Result<Act
             .prepare_cached(&SQL.unique_key_of)?
             .query_row([data], |row| Ok(row::name(row, 0, "unique_key")))
             .optional()?;
-        // A key that cannot be read is one that no other job can have.
+        // No other job can have an unreadable key.
         if let Some(Ok(Some(key))) = key {
             if let Some(holder) = find_key(work.conn, &SQL.find_unique_key, &key)? {
                 return Ok(ActionOutcome::KeyTaken(holder));
@@ -140,8 +140,8 @@ pub(crate) fn purge(work: &Work<'_>, request: &PurgeRequest) -> Result<Guarded<u
     Ok(Guarded::Done(old.len() as u64))
 }
 
-/// Deletes finished jobs, each with its data and flags, and all that they left but their
-/// idempotency keys.
+/// Deletes finished jobs with all their data, except their idempotency keys. Each is given with the
+/// place of its data and its flags.
 pub(crate) fn forget(work: &Work<'_>, jobs: &[(JobId, i64, JobFlags)]) -> Result<()> {
     let mut job = work.conn.prepare_cached(&SQL.purge_job)?;
     let mut notes = work.conn.prepare_cached(&SQL.purge_notes)?;
@@ -160,7 +160,8 @@ pub(crate) fn forget(work: &Work<'_>, jobs: &[(JobId, i64, JobFlags)]) -> Result
     Ok(())
 }
 
-/// The answer to a purge that changes nothing, if it is one: reads only, and needs no lock.
+/// Returns the answer of a purge that would change nothing; `None` if there are jobs to delete.
+/// Only reads, so it needs no write lock.
 pub(crate) fn nothing_to_purge(
     work: &Work<'_>,
     request: &PurgeRequest,
@@ -172,7 +173,7 @@ pub(crate) fn nothing_to_purge(
     Ok(nothing.then_some(Guarded::Done(0)))
 }
 
-/// The ids, the places of the data, and the flags.
+/// Returns the ids of old jobs, the places of their data, and their flags.
 fn old_jobs(
     work: &Work<'_>,
     request: &PurgeRequest,

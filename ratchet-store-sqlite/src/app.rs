@@ -1,4 +1,4 @@
-//! Transactions of the application, as the store's trait takes them.
+//! Enqueues jobs inside transactions of the application.
 
 use std::future::ready;
 

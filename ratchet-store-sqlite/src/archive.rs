@@ -66,8 +66,8 @@ struct Old {
     finished_at: i64,
 }
 
-/// Moves old finished jobs into the archive. Those that cannot be read stay, and others are looked
-/// for behind them.
+/// Moves old finished jobs into the archive. Unreadable jobs stay, and the search continues after
+/// them.
 fn archive(work: &mut Work<'_>, request: &PurgeRequest) -> Inner<Guarded<u64>> {
     if !is_tenure(work, request.guard.as_ref())? {
         return Ok(Guarded::Stale);
@@ -162,7 +162,7 @@ fn list(work: &Work<'_>, filter: &ArchiveFilter, page: &PageRequest) -> Inner<Ar
     Ok(ArchivePage::cut(read, page))
 }
 
-/// Returns the archived job of a row; `None` if its document cannot be read.
+/// Returns the archived job of a row; `None` if its document is unreadable.
 fn archived(row: &Row<'_>) -> Option<ArchivedJob> {
     let id = row::job_id(row, 0).ok()?;
     let read = || {

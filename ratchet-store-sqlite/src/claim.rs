@@ -1,4 +1,4 @@
-//! Claiming: exact order at index speed.
+//! Claims due jobs in exact claim order, from an index.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -19,7 +19,7 @@ use crate::row;
 use crate::settle::{Ended, end_claim};
 use crate::statements::{Connection, SQL};
 
-/// Whether a claim would find nothing: reads only, and needs no lock.
+/// Returns whether a claim would find nothing. Only reads, so it needs no write lock.
 pub(crate) fn is_idle(work: &mut Work<'_>, request: &ClaimRequest) -> Result<bool> {
     let Some(wanted) = Wanted::of(work, request)? else {
         return Ok(true);
@@ -28,10 +28,11 @@ pub(crate) fn is_idle(work: &mut Work<'_>, request: &ClaimRequest) -> Result<boo
     Ok(!statement.exists(params![wanted.ids, work.now, request.node.as_bytes()])?)
 }
 
-/// Claims due jobs.
+/// Claims due jobs, in claim order.
 pub(crate) fn claim(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
     let mut claimed = Vec::new();
-    // More than one round only if jobs could not be read, which takes them off the index.
+    // There is more than one round only if jobs were unreadable; these have been failed, and so
+    // left the index.
     while claimed.len() < request.limit {
         let chosen = choose(work, request, request.limit - claimed.len())?;
         if chosen.is_empty() {
@@ -40,7 +41,7 @@ pub(crate) fn claim(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Vec<C
         claimed.reserve_exact(chosen.len());
         let moved = take(work, request, &chosen, &mut claimed)?;
         if !moved {
-            // Choosing again would choose the same, for ever, with the write lock held.
+            // Another round would choose the same jobs, and hold the write lock forever.
             let text = "the claim index names jobs that are not pending; run REINDEX";
             return Err(Failure::new(StoreErrorKind::Corrupt, text));
         }
@@ -50,17 +51,17 @@ pub(crate) fn claim(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Vec<C
 
 /// The routes to claim from.
 struct Wanted {
-    /// Their ids, as a JSON array for `json_each`.
+    /// The ids of the routes, as a JSON array for `json_each`.
     ids: String,
-    /// Those whose jobs need a permit.
+    /// The routes whose jobs need a permit.
     permitted: HashMap<i64, Route>,
-    /// What is left of these permits.
+    /// The free permits of these routes.
     budget: Budget,
 }
 
 impl Wanted {
-    /// Returns the routes that match, without those whose permits are used up; `None` if that
-    /// leaves none.
+    /// Returns the routes that match, without those whose permits are used up; `None` if no route
+    /// remains.
     fn of(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Option<Self>> {
         let matching = work
             .routes
@@ -85,7 +86,7 @@ impl Wanted {
     }
 }
 
-/// The jobs to claim, in claim order.
+/// Returns the jobs to claim, in claim order.
 fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<Vec<JobId>> {
     let Some(mut wanted) = Wanted::of(work, request)? else {
         return Ok(Vec::new());
@@ -110,7 +111,8 @@ fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<V
         };
         streams.push((Priority::from_level(level)?, stream));
     }
-    // Each stream reads its share first; those that the order prefers read on in larger steps.
+    // Each stream first reads its share of the limit. A stream that supplies more jobs than its
+    // share continues in larger steps.
     let chunk = limit.div_ceil(streams.len().max(1)).max(16);
     for (_, stream) in &mut streams {
         stream.chunk = chunk;
@@ -122,15 +124,15 @@ fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<V
     merge_admitted(streams, request.aging, work.now, limit, admit)
 }
 
-/// The due jobs of one route and priority, in claim order, read in chunks as they are asked for.
+/// The due jobs of one route and priority, in claim order, read in chunks on demand.
 struct Due<'a> {
     conn: Connection<'a>,
     now: i64,
     route: i64,
     level: i64,
-    /// How many the next chunk has.
+    /// The size of the next chunk.
     chunk: usize,
-    /// The last that was read.
+    /// The due time and the id of the last job that was read.
     last: (i64, JobId),
     read: VecDeque<(i64, JobId)>,
     ended: bool,
@@ -174,8 +176,8 @@ impl Iterator for Due<'_> {
     }
 }
 
-/// Gives the chosen jobs to the node. A job that cannot be read becomes a dead letter instead. Says
-/// whether any of them was there.
+/// Claims the chosen jobs for the node. An unreadable job becomes a dead letter instead. Returns
+/// whether any of the jobs was still pending.
 fn take(
     work: &mut Work<'_>,
     request: &ClaimRequest,
@@ -188,7 +190,8 @@ fn take(
     for id in chosen {
         let found = {
             let mut rows = read.query(params![id.as_bytes(), request.payloads])?;
-            // The write lock is held since before the choice: the row is still pending.
+            // The write lock was taken before the jobs were chosen, so a row is missing here only
+            // if the index is damaged.
             let Some(row) = rows.next()? else {
                 continue;
             };
@@ -218,7 +221,7 @@ fn take(
     Ok(moved)
 }
 
-/// The claim of a row of `claim_read`; the inner error says what of it cannot be read.
+/// Reads the claim of a row of `claim_read`; the inner error says what is unreadable.
 fn decode(
     work: &mut Work<'_>,
     row: &Row<'_>,
@@ -257,7 +260,7 @@ fn decode(
     Ok(read())
 }
 
-/// The last checkpoint of a job; only a job that was claimed before can have one.
+/// Returns the last checkpoint of a job. Only a job that was claimed before can have one.
 fn checkpoint(conn: Connection<'_>, id: JobId) -> Result<Option<Json>> {
     let checkpoint = conn
         .prepare_cached(&SQL.load_checkpoint)?

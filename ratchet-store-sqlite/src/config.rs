@@ -1,4 +1,4 @@
-//! Where the database is and how it is used.
+//! The settings of the store: where the database is and how to use it.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -18,23 +18,24 @@ use crate::store::SqliteStore;
 /// The URL scheme of this backend.
 pub const SCHEME: &str = "sqlite";
 
-/// When a commit is safe.
+/// When a commit becomes durable.
 ///
 /// ```
 /// use ratchet_store_sqlite::{SqliteStore, Synchronous};
 ///
-/// // A commit survives a crash of the process, and perhaps not one of the machine.
+/// // A commit survives a crash of the process, but may be lost if the machine crashes.
 /// let builder = SqliteStore::builder("jobs.db").synchronous(Synchronous::Normal);
 /// # drop(builder);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronous {
-    /// When the call returns: what was committed survives a power cut. The default.
+    /// Before the call returns: a committed transaction survives a power failure. The default.
     #[default]
     Full,
-    /// Soon after. A power cut or a crash of the operating system may take back the last committed
-    /// transactions, all since the last checkpoint at worst, in order and each as a whole; the
-    /// database stays sound. A crash or kill of the process takes back nothing.
+    /// Soon after the call returns. A power failure or a crash of the operating system may undo the
+    /// last committed transactions, at worst all since the last checkpoint. Each is kept or undone
+    /// as a whole, the newest are undone first, and the database stays intact. A crash or kill of
+    /// the process undoes nothing.
     Normal,
 }
 
@@ -77,56 +78,58 @@ impl Builder {
         }
     }
 
-    /// Sets when a commit is safe; wins over what the URL says.
+    /// Sets when a commit becomes durable, overriding the URL.
     pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
         self.synchronous = Some(synchronous);
         self
     }
 
-    /// How long a call waits for other processes that write, before it fails with `Contention`.
-    /// 5 s unless set.
+    /// Sets how long a call waits for the write lock while other processes hold it, before the call
+    /// fails with `Contention`; 5 s by default.
     pub fn busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
         self
     }
 
-    /// How long a call may take in all, before it fails with `Timeout`. 30 s unless set.
+    /// Sets how long a call may take in all before it fails with `Timeout`; 30 s by default.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Lets this store grow the file to this many pages (of 4 KiB, unless the file was made with
-    /// others) and no further: writes that need more fail with `Full`. Unbounded unless set.
+    /// Sets the most pages to which this store may grow the file; no limit by default. Writes that
+    /// need more fail with `Full`. A page has 4 KiB, unless the file was created with another page
+    /// size.
     pub fn max_pages(mut self, pages: u32) -> Self {
         self.max_pages = Some(pages);
         self
     }
 
-    /// Whether to create the file and to apply missing migrations, which is the default. If not,
-    /// connecting fails with `SchemaMismatch` unless all are applied; they are in
-    /// [`SqliteStore::migrations`]. A database in memory is always migrated.
+    /// Sets whether to create the file and apply missing migrations; `true` by default. If `false`,
+    /// connecting fails with `SchemaMismatch` unless all migrations of [`SqliteStore::migrations`]
+    /// are applied, and is refused for a database in memory.
     pub fn migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
         self
     }
 
-    /// Takes the time from this clock instead of the database's: for tests.
+    /// Takes the time from this clock instead of the database's. For tests.
     pub fn manual_clock(mut self, clock: ManualClock) -> Self {
         self.clock = Clock::Manual(clock);
         self
     }
 
     /// Opens the database, creates or upgrades Ratchet's tables in it, and starts the store's
-    /// threads. A file that does not exist is created; its directory is not.
+    /// threads. Creates the file if it does not exist, but not its directory.
     ///
     /// # Errors
-    /// `Misconfigured` if a setting, the URL or the path cannot work; `ReadOnly`, `Corrupt`,
-    /// `Contention`, `Full` or `Unavailable` as the file is; `SchemaMismatch` if its Ratchet tables
-    /// are of a newer version, were changed, or are only partly there.
+    /// `Misconfigured` if a setting, the URL or the path is invalid; `ReadOnly`, `Corrupt`,
+    /// `Contention`, `Full` or `Unavailable`, depending on the state of the file; `SchemaMismatch`
+    /// if its Ratchet tables are of a newer version, were changed, or are incomplete.
     ///
     /// # Cancel safety
-    /// Dropping the future ends what was started; migrations are applied whole or not at all.
+    /// Dropping the future stops the threads that were started. Each migration is applied as a
+    /// whole or not at all.
     pub async fn connect(self) -> Result<Checked<SqliteStore>> {
         let config = self
             .into_config()
@@ -134,20 +137,20 @@ impl Builder {
         SqliteStore::open(config).await.map(Checked::new)
     }
 
-    /// All migrations with what is set, in order. The database is not looked at.
+    /// Returns all migrations for these settings, in order. Does not access the database.
     #[must_use]
     pub fn migrations(&self) -> Vec<Migration> {
         migrate::scripts(migrate::STEPS)
     }
 
-    /// The migrations that [`connect`](Self::connect) would apply, in order; all of them if there
-    /// is no such file. Nothing is changed and nothing created.
+    /// Returns the migrations that [`connect`](Self::connect) would apply, in order; all of them if
+    /// the file does not exist. Changes and creates nothing.
     ///
     /// # Errors
     /// As for [`connect`](Self::connect).
     ///
     /// # Cancel safety
-    /// If the future is dropped, a thread still finishes the look.
+    /// If the future is dropped, a thread still finishes reading the file.
     pub async fn pending_migrations(self) -> Result<Vec<Migration>> {
         const OPERATION: &str = "pending_migrations";
         let config = self
@@ -166,10 +169,10 @@ impl Builder {
         }
     }
 
-    /// Whether the settings can work, as far as that can be said without the database.
+    /// Checks the settings, as far as possible without accessing the database.
     ///
     /// # Errors
-    /// `Misconfigured`, with the first setting that cannot.
+    /// `Misconfigured`, with the first invalid setting.
     pub fn check(&self) -> Result<()> {
         let config = self.clone().into_config();
         config
@@ -190,7 +193,7 @@ impl Builder {
         if !self.migrate && matches!(location, Location::Memory) {
             return Err(misconfigured(
                 "migrate",
-                "is off, and a database in memory is empty whenever it is opened",
+                "is off, but a database in memory is always empty when it is opened",
             ));
         }
         if self.max_pages == Some(0) {
@@ -223,9 +226,9 @@ pub(crate) struct Config {
 /// The location of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
-    /// In this file.
+    /// A file.
     File(PathBuf),
-    /// In this process, private to one connection.
+    /// The memory of this process, private to one connection.
     Memory,
 }
 
@@ -243,18 +246,18 @@ fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {
         .with_source(InvalidInput::new(what, problem))
 }
 
-/// Whether `text` begins like a URL of this backend.
+/// Returns the rest of a URL of this backend; `None` if `text` has another scheme or none.
 fn strip_scheme(text: &str) -> Option<&str> {
     let rest = text.strip_prefix(SCHEME)?.strip_prefix(':')?;
     Some(rest.strip_prefix("//").unwrap_or(rest))
 }
 
-/// Refuses what is not a URL of this backend.
+/// Refuses a text that is not a URL of this backend.
 pub(crate) fn require_scheme(url: &str) -> Result<()> {
     if strip_scheme(url).is_some() {
         return Ok(());
     }
-    // Only the scheme is shown: the rest of another backend's URL may have a password.
+    // Shows only the scheme: the rest of another backend's URL may contain a password.
     let problem = match url.split_once(':') {
         Some((scheme, _))
             if scheme
@@ -263,12 +266,12 @@ pub(crate) fn require_scheme(url: &str) -> Result<()> {
         {
             format!("has the scheme `{scheme}`, not `{SCHEME}`")
         }
-        _ => format!("has no scheme; `{SCHEME}://<path>` is meant"),
+        _ => format!("has no scheme; expected `{SCHEME}://<path>`"),
     };
     Err(misconfigured("the URL", problem))
 }
 
-/// A URL or a plain path.
+/// Parses a URL or a plain path.
 fn parse(target: &OsStr) -> Result<(Location, Option<Synchronous>)> {
     let Some(rest) = target.to_str().and_then(strip_scheme) else {
         return location(PathBuf::from(target)).map(|location| (location, None));
@@ -295,18 +298,20 @@ fn parse(target: &OsStr) -> Result<(Location, Option<Synchronous>)> {
     location(PathBuf::from(percent_decode(path)?)).map(|location| (location, synchronous))
 }
 
-/// Accepts those settings of SQLite's own URIs and of other drivers that ask for what the store
-/// does anyway, since one URL may serve both. An error says what to do.
+/// Accepts settings of SQLite's own URIs and of other drivers if the store behaves that way anyway,
+/// since one URL may serve both. An error says what to do.
 fn accept_of_others(key: &str, value: &str) -> std::result::Result<(), &'static str> {
     match (key, value) {
-        // The file is created with its tables, unless migrations are off.
+        // The store creates the file with its tables, unless migrations are off.
         ("mode", "rwc") | ("cache", "private") | ("immutable", "0" | "false") => Ok(()),
-        ("mode", "rw") => Err("to refuse a missing file, switch `migrate` off and leave this out"),
+        ("mode", "rw") => {
+            Err("to refuse a missing file, turn `migrate` off and remove this setting")
+        }
         ("mode", "memory") => Err("`sqlite::memory:` is the URL of a database in memory"),
-        ("mode" | "immutable", _) => Err("the store writes; leave this out"),
-        ("cache", _) => Err("each connection has a cache of its own; leave this out"),
-        ("vfs", _) => Err("the store uses the default one; leave this out"),
-        _ => Err("the setting is unknown; `synchronous` is known"),
+        ("mode" | "immutable", _) => Err("the store must be able to write; remove this setting"),
+        ("cache", _) => Err("each connection has its own cache; remove this setting"),
+        ("vfs", _) => Err("the store uses the default VFS; remove this setting"),
+        _ => Err("the setting is unknown; the only one is `synchronous`"),
     }
 }
 
@@ -316,7 +321,7 @@ fn location(path: PathBuf) -> Result<Location> {
         b"" => Err(misconfigured("the path", "is empty")),
         b":memory:" => Ok(Location::Memory),
         _ if bytes.contains(&0) => Err(misconfigured("the path", "has a NUL")),
-        // SQLite would take it for a URI, with settings of its own.
+        // SQLite would parse the path as a URI that may contain settings.
         _ if bytes.starts_with(b"file:") => Ok(Location::File(Path::new(".").join(path))),
         _ => Ok(Location::File(path)),
     }
@@ -338,7 +343,7 @@ fn percent_decode(text: &str) -> Result<String> {
         let (Some(high), Some(low)) = (digit(0), digit(1)) else {
             return Err(misconfigured(
                 "the path",
-                "has a `%` without two hexadecimal digits after it; a plain `%` is `%25`",
+                "has a `%` that is not followed by two hexadecimal digits; write `%` as `%25`",
             ));
         };
         bytes.push(high * 16 + low);

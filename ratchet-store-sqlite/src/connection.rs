@@ -1,4 +1,4 @@
-//! Connections: opening, tuning, waiting for locks, and the clock.
+//! Connections: opens and tunes them, waits for locks, and reads the clock.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -19,12 +19,12 @@ use crate::statements::{self, SQL};
 pub(crate) enum Clock {
     /// SQLite's own clock.
     Database,
-    /// A test's.
+    /// The clock of a test.
     Manual(ManualClock),
 }
 
 impl Clock {
-    /// The present time in milliseconds.
+    /// Returns the current time in milliseconds.
     pub(crate) fn now(&self, conn: &Connection) -> Result<i64> {
         match self {
             Self::Database => Ok(statements::Connection::new(conn)
@@ -35,7 +35,7 @@ impl Clock {
     }
 }
 
-/// Opens the connection that writes.
+/// Opens the writer's connection.
 pub(crate) fn open_writer(config: &Config) -> Result<Connection> {
     let conn = open(config)?;
     if conn.is_readonly("main")? {
@@ -49,9 +49,9 @@ pub(crate) fn open_writer(config: &Config) -> Result<Connection> {
         Synchronous::Full => "FULL",
         Synchronous::Normal => "NORMAL",
     };
-    // A checkpoint each 16 MiB of WAL keeps its share of the work small and the file bounded;
-    // the limit cuts the file back after a time without checkpoints, such as a long backup.
-    // 64 MiB of page cache hold the hot table and its indexes at a million waiting jobs.
+    // A checkpoint after every 16 MiB of WAL keeps each checkpoint short and the file bounded. The
+    // size limit truncates the file after a period without checkpoints, such as a long backup. 64
+    // MiB of page cache hold the table `ratchet_jobs` and its indexes at a million waiting jobs.
     conn.execute_batch(&format!(
         "PRAGMA synchronous = {synchronous};
          PRAGMA fullfsync = ON;
@@ -67,8 +67,8 @@ pub(crate) fn open_writer(config: &Config) -> Result<Connection> {
     Ok(conn)
 }
 
-/// Opens a connection that reads. It may write the files beside the database, which a reader of a
-/// WAL needs to do, but no statement on it can change anything.
+/// Opens a reader's connection. It may write the files beside the database, as every reader of a
+/// write-ahead log must, but no statement on it can change the database.
 pub(crate) fn open_reader(config: &Config) -> Result<Connection> {
     let conn = open(config)?;
     conn.execute_batch(
@@ -79,15 +79,15 @@ pub(crate) fn open_reader(config: &Config) -> Result<Connection> {
     Ok(conn)
 }
 
-/// Opens a connection that changes nothing in the database; returns `None` if there is no such
-/// file.
+/// Opens a connection that changes nothing in the database; returns `None` if the file does not
+/// exist.
 pub(crate) fn open_existing(config: &Config) -> Result<Option<Connection>> {
     match &config.location {
         Location::File(path) if path.try_exists().unwrap_or(true) => {}
         _ => return Ok(None),
     }
     wait_until(time::monotonic() + config.busy_timeout);
-    // Writable, since a reader of a write-ahead log writes the files beside the database.
+    // Opened for writing, since a reader of a write-ahead log writes the files beside the database.
     let conn = connect(config, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     conn.execute_batch("PRAGMA query_only = ON")?;
     Ok(Some(conn))
@@ -107,7 +107,7 @@ fn connect(config: &Config, access: OpenFlags) -> Result<Connection> {
     let conn = Connection::open_with_flags(path, flags).map_err(|error| {
         let mut failure = Failure::from(error);
         if failure.kind == StoreErrorKind::Unavailable {
-            // It was never open: the path is wrong, not the disk.
+            // The file was never open, so the path is wrong, not the disk.
             failure.kind = StoreErrorKind::Misconfigured;
         }
         failure
@@ -117,10 +117,11 @@ fn connect(config: &Config, access: OpenFlags) -> Result<Connection> {
     Ok(conn)
 }
 
-/// Turns the write-ahead log on, which lets readers go on during a write. It is a property
-/// of the file and stays on.
+/// Turns on the write-ahead log, so that readers do not wait for a write. The setting belongs to
+/// the file and persists.
 fn use_wal(conn: &Connection) -> Result<()> {
-    // SQLite does not call the busy handler for every lock this change needs.
+    // SQLite does not call the busy handler for every lock that this change needs, so this loop
+    // retries.
     let mut tries = 0;
     loop {
         let mode: rusqlite::Result<String> =
@@ -145,17 +146,18 @@ fn use_wal(conn: &Connection) -> Result<()> {
 }
 
 thread_local! {
-    /// Until when this thread's connection waits for a lock.
+    /// Until when the connections of this thread wait for a lock.
     static PATIENCE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Lets the connections of this thread wait for locks until `end`.
+/// Makes the connections of this thread wait for locks until `end`.
 pub(crate) fn wait_until(end: Instant) {
     PATIENCE.set(Some(end));
 }
 
-/// SQLite's busy handler: whether to try again for the lock. Waits 50 µs at first and 5 ms at most,
-/// with jitter: other processes hold the write lock for as long as one commit takes.
+/// SQLite's busy handler: sleeps, and returns whether to try the lock again. Sleeps 50 µs at first
+/// and 5 ms at most, with jitter: other processes hold the write lock for about as long as one
+/// commit takes.
 fn wait_for_lock(tries: i32) -> bool {
     let now = time::monotonic();
     match PATIENCE.get() {

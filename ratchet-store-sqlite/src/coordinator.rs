@@ -1,10 +1,10 @@
-//! Wakeups: between the clients and nodes of one store, and from other processes that enqueue into
-//! the same file.
+//! Wakeups between the clients and nodes of one store, and for jobs that other processes enqueue
+//! into the same file.
 //!
 //! SQLite does not announce commits. While there is a subscriber, a thread reads `data_version`,
-//! which changes when another connection commits, and then looks for new jobs that the store's own
-//! writer did not append. What other processes do to jobs that are stored already (a requeue, a
-//! signal, the end of a parent) is found by the next poll.
+//! which changes when another connection commits. It then looks for new jobs that the store's own
+//! writer did not append. Only polling finds what other processes do to stored jobs: a requeue, a
+//! signal, the end of a parent.
 
 use std::mem;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -23,12 +23,12 @@ use crate::error::Result;
 use crate::statements::{Connection, SQL, Statement};
 use crate::writer::{end_of, spawn};
 
-/// How often the thread asks for commits.
+/// How often the thread looks for commits.
 const INTERVAL: Duration = Duration::from_millis(5);
-/// How long it waits after a failure.
+/// How long the thread waits after a failure.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// Clones share all of it.
+/// The store's coordinator. Clones share all state.
 #[derive(Clone, Debug)]
 pub(crate) struct SqliteCoordinator {
     in_process: InProcessCoordinator,
@@ -40,11 +40,11 @@ pub(crate) struct SqliteCoordinator {
 
 #[derive(Debug)]
 enum Watcher {
-    /// For the next subscriber.
+    /// The next subscriber starts the thread.
     Wanted,
-    /// Runs until the sender is dropped; the receiver reports that the thread has ended.
+    /// The thread runs until the sender is dropped. The receiver reports that it has ended.
     Running(Sender<()>, watch::Receiver<()>),
-    /// There is no file, the store is closed, or the thread could not start.
+    /// No thread: there is no file, the store is closed, or the thread could not start.
     Off,
 }
 
@@ -62,12 +62,12 @@ impl SqliteCoordinator {
         }
     }
 
-    /// Ends the thread.
+    /// Tells the thread to end.
     pub(crate) fn stop(&self) {
         *lock(&self.watcher) = Watcher::Off;
     }
 
-    /// Ends the thread, and waits for that.
+    /// Tells the thread to end, and waits until it has.
     pub(crate) async fn close(&self) {
         let watcher = mem::replace(&mut *lock(&self.watcher), Watcher::Off);
         if let Watcher::Running(running, ended) = watcher {
@@ -91,13 +91,13 @@ impl SqliteCoordinator {
         *watcher = match started {
             Ok(()) => Watcher::Running(running, ended),
             Err(failure) => {
-                tracing::warn!(%failure, "jobs of other processes are found by polls only");
+                tracing::warn!(%failure, "only polling finds the jobs of other processes");
                 Watcher::Off
             }
         };
     }
 
-    /// Looks until the other end is gone or there are no subscribers left.
+    /// Looks for commits until the other end of `stopped` is dropped or no subscribers are left.
     fn watch(&self, stopped: &Receiver<()>) {
         let mut seen = None;
         let mut pause = INTERVAL;
@@ -105,7 +105,7 @@ impl SqliteCoordinator {
             pause = INTERVAL;
             if !self.in_process.has_subscribers() {
                 let mut watcher = lock(&self.watcher);
-                // A subscriber that came meanwhile found it running.
+                // A subscriber that came since has found the thread running, so it must go on.
                 if !self.in_process.has_subscribers() {
                     if matches!(*watcher, Watcher::Running(..)) {
                         *watcher = Watcher::Wanted;
@@ -116,7 +116,7 @@ impl SqliteCoordinator {
             let looked = match &mut seen {
                 None => Seen::open(self).map(|opened| {
                     seen = Some(opened);
-                    // What came before may have been missed.
+                    // Jobs that came before the file was opened may have been missed.
                     true
                 }),
                 Some(seen) => seen.look(&self.own),
@@ -127,7 +127,7 @@ impl SqliteCoordinator {
                 }
                 Ok(false) => {}
                 Err(failure) => {
-                    tracing::debug!(%failure, "cannot look for new jobs of other processes");
+                    tracing::debug!(%failure, "could not look for new jobs of other processes");
                     (seen, pause) = (None, AFTER_FAILURE);
                 }
             }
@@ -156,13 +156,14 @@ impl ClusterCoordinator for SqliteCoordinator {
     }
 }
 
-/// The thread's knowledge of the file.
+/// The state of the file as the thread saw it last.
 struct Seen {
     conn: rusqlite::Connection,
     data_version: i64,
-    /// The number of the newest job, less how many jobs the store itself has appended: it grows by
-    /// the jobs of others. It is lower while own jobs are counted and not yet committed, and after
-    /// a purge of the newest jobs, so it is compared with what it was last.
+    /// The number of the newest job minus the number of jobs that this store has appended. It grows
+    /// when other processes append jobs. It is temporarily lower while own jobs are counted but not
+    /// yet committed, and lower after a purge of the newest jobs, so it is compared only with its
+    /// last value.
     of_others: i64,
 }
 
@@ -173,7 +174,7 @@ impl Seen {
             data_version: 0,
             of_others: 0,
         };
-        // In this order: a job that comes between the two is looked for again.
+        // In this order, so that a job stored between the two reads is looked for again.
         seen.data_version = seen.number(&SQL.data_version)?;
         seen.of_others = seen.number(&SQL.last_data)? - coordinator.own.load(Ordering::SeqCst);
         Ok(seen)
@@ -184,7 +185,7 @@ impl Seen {
         Ok(conn.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
     }
 
-    /// Whether others have appended jobs since the last look.
+    /// Returns whether other processes have appended jobs since the last look.
     fn look(&mut self, own: &AtomicI64) -> Result<bool> {
         let data_version = self.number(&SQL.data_version)?;
         if data_version == self.data_version {

@@ -19,7 +19,7 @@ impl DiagnosticStore for SqliteStore {
     }
 }
 
-/// A look at one thing.
+/// A check of one part of the database.
 type Look = fn(&Work<'_>) -> Inner<Vec<Finding>>;
 
 fn look(work: &Work<'_>) -> Inner<Vec<Finding>> {
@@ -64,8 +64,8 @@ fn lost_routes(work: &Work<'_>) -> Inner<Vec<Finding>> {
     Ok(found.into_iter().collect())
 }
 
-/// In any other mode a reader keeps the writer out, and is kept out by it. A database in memory has
-/// one connection.
+/// Reports a journal mode other than `wal`, in which readers and the writer block each other. A
+/// database in memory has only one connection.
 fn journal(work: &Work<'_>) -> Inner<Vec<Finding>> {
     let mode: String = work
         .conn
@@ -89,7 +89,7 @@ fn log(work: &Work<'_>) -> Inner<Vec<Finding>> {
     let Some(path) = work.conn.driver().path().filter(|path| !path.is_empty()) else {
         return Ok(Vec::new());
     };
-    // While there is no writer there need not be one.
+    // The log may be missing while there is no writer.
     let size = std::fs::metadata(format!("{path}-wal")).map_or(0, |file| file.len());
     Ok(Finding::log_size(size).into_iter().collect())
 }

@@ -1,4 +1,4 @@
-//! Storing new jobs.
+//! Stores new jobs.
 
 use ratchet_core::model::{Enqueued, JobFlags, JobSpec, NewJob, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
@@ -12,7 +12,7 @@ use crate::permits;
 use crate::request::Work;
 use crate::statements::{Connection, SQL, Statement};
 
-/// Stores the jobs of one call; part of a transaction that a failure rolls back.
+/// Stores the jobs of one call, in a transaction that the caller rolls back after a failure.
 pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
     permits::require(work, jobs)?;
     let last_data = work.conn.prepare_cached(&SQL.last_data)?;
@@ -40,15 +40,16 @@ pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueu
     Ok(answers)
 }
 
-/// The statements each job of a batch needs.
+/// The statements that store each job of a call.
 struct Insert<'a> {
     hot: CachedStatement<'a>,
     cold: CachedStatement<'a>,
-    /// Where the next cold row goes.
+    /// The number of the next row of `ratchet_job_data`.
     next_data: i64,
 }
 
-/// The answer, and whether the job was stored now.
+/// Stores a job, unless it or its keys exist. Returns the answer, and whether this call stored the
+/// job.
 fn enqueue_one(
     work: &mut Work<'_>,
     insert: &mut Insert<'_>,
@@ -122,7 +123,7 @@ fn enqueue_one(
     Ok((Enqueued::Created(id), true))
 }
 
-/// The earlier job that has a key of this one.
+/// Returns the earlier job that holds a key of this one.
 fn holder_of_keys(conn: Connection<'_>, spec: &JobSpec) -> Result<Option<JobId>> {
     if let Some(key) = &spec.idempotency_key
         && let Some(first) = find_key(conn, &SQL.find_idempotency_key, key)?
@@ -135,7 +136,7 @@ fn holder_of_keys(conn: Connection<'_>, spec: &JobSpec) -> Result<Option<JobId>>
     }
 }
 
-/// The job that a key leads to.
+/// Returns the job that holds a key.
 pub(crate) fn find_key(conn: Connection<'_>, sql: &Statement, key: &Name) -> Result<Option<JobId>> {
     let found = conn
         .prepare_cached(sql)?

@@ -1,21 +1,21 @@
-//! What can go wrong inside the store, and how callers see it.
+//! Failures inside the store, and how callers see them.
 
 use ratchet_core::{InvalidInput, SchemaProblem, StoreError, StoreErrorKind};
 use rusqlite::ffi;
 
-/// A result inside the store, before it is known what the caller had asked for.
+/// A result inside the store, before the operation is known.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// A failure without the operation that failed.
 ///
-/// It can be cloned, since one failed commit fails every call of its group. The text never has
-/// values that were stored or bound.
+/// It can be cloned, since one failed commit fails every call of its group. The text never contains
+/// stored or bound values.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
 pub(crate) struct Failure {
     pub(crate) kind: StoreErrorKind,
     text: String,
-    /// The refused part of the input.
+    /// The part of the input that was refused.
     refused: Option<InvalidInput>,
 }
 
@@ -28,7 +28,7 @@ impl Failure {
         }
     }
 
-    /// For input that only the database could show to be wrong.
+    /// Creates a failure for input that only the database could show to be wrong.
     pub(crate) fn refused(problem: InvalidInput) -> Self {
         Self {
             text: problem.to_string(),
@@ -37,13 +37,13 @@ impl Failure {
         }
     }
 
-    /// The same with a sentence in front that says what it was about.
+    /// Puts the context in front of the text.
     pub(crate) fn about(mut self, what: &str) -> Self {
         self.text = format!("{what}: {}", self.text);
         self
     }
 
-    /// The error the caller of `operation` gets.
+    /// Returns the error that the caller of `operation` gets.
     pub(crate) fn during(self, operation: &'static str) -> StoreError {
         let error = StoreError::new(self.kind, operation);
         match self.refused {
@@ -59,8 +59,8 @@ impl From<rusqlite::Error> for Failure {
             rusqlite::Error::SqliteFailure(code, message) => {
                 let text = message.clone().unwrap_or_else(|| code.to_string());
                 let kind = kind_of(code.extended_code, &text);
-                // Messages may quote values, such as those of a trigger. Those that mean something
-                // here name only tables and columns, and so do those of constraints.
+                // Messages may quote values, such as those of a trigger. The messages of recognized
+                // errors and of constraints name only tables and columns, so only these are shown.
                 let constraint = code.extended_code & 0xff == ffi::SQLITE_CONSTRAINT
                     && code.extended_code != ffi::SQLITE_CONSTRAINT_TRIGGER;
                 match kind {
@@ -68,7 +68,7 @@ impl From<rusqlite::Error> for Failure {
                     _ => Self::new(kind, text),
                 }
             }
-            // Without the statement: it is long and says nothing to the reader of a log.
+            // Omits the statement, which is long and does not help the reader of a log.
             rusqlite::Error::SqlInputError { error, msg, .. } => {
                 Self::new(kind_of(error.extended_code, msg), msg.clone())
             }
@@ -87,15 +87,15 @@ impl From<rusqlite::Error> for Failure {
 }
 
 impl From<InvalidInput> for Failure {
-    /// For stored values that the model refuses.
+    /// For stored values that the model rejects.
     fn from(problem: InvalidInput) -> Self {
         Self::new(StoreErrorKind::Corrupt, problem.to_string())
     }
 }
 
-/// Returns the kind of error of an (extended) result code.
+/// Maps an extended result code to a kind of error.
 fn kind_of(extended: i32, message: &str) -> StoreErrorKind {
-    // The file was moved or deleted under us: no setting forbids writing, the database is gone.
+    // The file was moved or deleted while it was open: the database is gone, not read-only.
     if extended == ffi::SQLITE_READONLY_DBMOVED {
         return StoreErrorKind::Unavailable;
     }
@@ -114,7 +114,8 @@ fn kind_of(extended: i32, message: &str) -> StoreErrorKind {
     }
 }
 
-/// SQLite has no code of its own for a table or column that is not there.
+/// Returns whether a message reports a missing table, column or index, for which SQLite has no
+/// code.
 fn names_missing_object(message: &str) -> bool {
     ["no such table", "no such column", "no such index"]
         .iter()

@@ -1,4 +1,4 @@
-//! [`JobStore`] on SQLite: which thread does what.
+//! [`JobStore`] on SQLite: which thread runs which call.
 
 use std::sync::Arc;
 

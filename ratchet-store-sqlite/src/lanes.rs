@@ -1,5 +1,6 @@
-//! Lanes: who waits for whom. Every change is inside the transaction of the job's own change, and
-//! there is one writer, so nothing comes between a look and what follows from it.
+//! Lanes: the order in which jobs wait for each other. A lane changes in the same transaction as
+//! its job. There is one writer, so nothing changes between a read and the write that depends on
+//! it.
 
 use ratchet_core::{JobId, JobState};
 use rusqlite::{OptionalExtension, params};
@@ -7,7 +8,7 @@ use rusqlite::{OptionalExtension, params};
 use crate::error::Result;
 use crate::statements::{Connection, SQL};
 
-/// The state in which the next job of a lane begins.
+/// Returns the state of the next job that enters a lane.
 pub(crate) fn state_of_next(conn: Connection<'_>, queue: &str, lane: &str) -> Result<JobState> {
     let exists: bool = conn
         .prepare_cached(&SQL.lane_exists)?
@@ -29,7 +30,7 @@ pub(crate) fn enter(conn: Connection<'_>, id: JobId, queue: &str, lane: &str) ->
     Ok(())
 }
 
-/// Puts a job that had ended at the end of its lane, and says in which state it waits there.
+/// Puts a requeued job at the end of its lane, and returns its state there.
 pub(crate) fn enter_again(conn: Connection<'_>, id: JobId) -> Result<JobState> {
     let lane = conn
         .prepare_cached(&SQL.lane_of)?
@@ -41,7 +42,7 @@ pub(crate) fn enter_again(conn: Connection<'_>, id: JobId) -> Result<JobState> {
                 .zip(lane.ok().map(str::to_owned)))
         })
         .optional()?;
-    // One whose lane cannot be read waits for no other; it fails when it is claimed.
+    // A job whose lane is unreadable waits for no other job; it fails when it is claimed.
     let Some((queue, lane)) = lane.flatten() else {
         return Ok(JobState::Pending);
     };
@@ -50,7 +51,7 @@ pub(crate) fn enter_again(conn: Connection<'_>, id: JobId) -> Result<JobState> {
     Ok(state)
 }
 
-/// Takes a job that ends out of its lane; the first of those that are left may be claimed.
+/// Removes a job that ends from its lane, and makes the new head claimable.
 pub(crate) fn leave(conn: Connection<'_>, id: JobId) -> Result<()> {
     let lane = conn
         .prepare_cached(&SQL.leave_lane)?

@@ -1,11 +1,12 @@
 //! Ratchet on SQLite.
 //!
 //! [`SqliteStore`] implements the store traits of `ratchet-core` on one database file, which
-//! several processes of one host may share. Writes of all callers go through one connection, where
-//! they are committed in groups; reads have connections of their own.
+//! several processes on one host may share. The writes of all callers go through one connection,
+//! which commits them in groups; reads use other connections.
 //!
-//! `BEGIN IMMEDIATE` begins every transaction that writes, so none of them can lose its snapshot.
-//! Times are milliseconds of SQLite's clock, which is the host's.
+//! Every transaction that writes begins with `BEGIN IMMEDIATE`, so it cannot fail later because
+//! another connection has written. Times are in milliseconds, by SQLite's clock, which is the
+//! host's.
 
 mod act;
 mod app;
@@ -46,6 +47,6 @@ pub use config::{Builder, SCHEME, Synchronous};
 pub use ratchet_sql::Migration;
 pub use store::SqliteStore;
 
-/// The driver, in the version that this store uses.
+/// The driver, in the version used by this store.
 #[doc(no_inline)]
 pub use rusqlite;

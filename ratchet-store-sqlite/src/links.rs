@@ -1,5 +1,6 @@
-//! Links and batches: what jobs wait for, and what the end of a request's jobs does to others. All
-//! of it is inside the transaction of the ends, and there is one writer, so nothing comes between.
+//! Links, batches and signals: what jobs wait for, and what the ends of jobs change in other jobs.
+//! Every change is in the transaction of the ends, and there is one writer, so nothing changes in
+//! between.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -18,7 +19,7 @@ use crate::row;
 use crate::settle::give_up;
 use crate::statements::{Connection, SQL};
 
-/// What others may wait for, and has come.
+/// The events of a request that other jobs may wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Come {
     ended: BTreeSet<JobId>,
@@ -26,18 +27,19 @@ pub(crate) struct Come {
 }
 
 impl Come {
-    /// Notes that a job has ended for which others may wait, or that has children or a batch.
+    /// Records a job with children or in a batch that ends, or a job that a new job waits for and
+    /// that may have ended before.
     pub(crate) fn ended(&mut self, job: JobId) {
         self.ended.insert(job);
     }
 
-    /// Notes that a batch was closed, or that a job waits for it.
+    /// Records that a batch was closed, or that a new job waits for it.
     pub(crate) fn batch(&mut self, batch: BatchId) {
         self.batches.insert(batch);
     }
 }
 
-/// Links the new jobs of an enqueue, which are stored already, to what they wait for.
+/// Links the new, stored jobs of an enqueue to what they wait for.
 pub(crate) fn link(
     work: &Work<'_>,
     jobs: &[NewJob],
@@ -63,7 +65,7 @@ pub(crate) fn link(
     Ok(())
 }
 
-/// Refuses parents that are not stored, and batches that nothing can join.
+/// Refuses parents that are not stored, and batches that are missing or closed.
 fn check_parents(conn: Connection<'_>, links: &NewLinks<'_>, answers: &[Enqueued]) -> Result<()> {
     let mut exists = conn.prepare_cached(&SQL.job_exists)?;
     for parent in links.stored_parents() {
@@ -98,7 +100,7 @@ fn add_links(work: &Work<'_>, links: &NewLinks<'_>) -> Result<()> {
                 Parent::Batch(batch) => work.come.borrow_mut().batch(batch),
                 Parent::Job(parent) => {
                     flag.execute([parent.as_bytes()])?;
-                    // It may have ended before.
+                    // The parent may have ended before.
                     work.come.borrow_mut().ended(parent);
                 }
             }
@@ -107,7 +109,7 @@ fn add_links(work: &Work<'_>, links: &NewLinks<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Does to others what has come in this request.
+/// Applies the events of this request to the jobs that wait for them.
 pub(crate) fn follow(work: &Work<'_>) -> Result<()> {
     let Come { ended, batches } = work.come.take();
     if ended.is_empty() && batches.is_empty() {
@@ -131,7 +133,7 @@ pub(crate) fn follow(work: &Work<'_>) -> Result<()> {
             Ask::Count(ended) => cascade.counted(count(work.conn, &ended)?),
         }
     }
-    // The cascade has followed what it ended itself.
+    // The cascade has already applied the ends that it caused itself.
     work.come.take();
     Ok(())
 }
@@ -175,7 +177,7 @@ fn waiting_for(conn: Connection<'_>, parents: &[Parent]) -> Result<Vec<WaitingJo
                 Ok((row.get(0)?, row::flags(row, 2)?))
             })
             .optional()?;
-        // Links go with their child.
+        // A deleted child has no links.
         let Some((state, flags)) = found else {
             continue;
         };
@@ -256,7 +258,7 @@ fn write(work: &Work<'_>, changes: &Changes) -> Result<()> {
     Ok(())
 }
 
-/// Lets a job be claimed that waits for nothing any more.
+/// Makes a job that no longer waits for anything claimable.
 pub(crate) fn release(work: &Work<'_>, id: JobId) -> Result<()> {
     work.conn
         .prepare_cached(&SQL.release_job)?
@@ -264,7 +266,8 @@ pub(crate) fn release(work: &Work<'_>, id: JobId) -> Result<()> {
     Ok(())
 }
 
-/// Lets a requeued job wait for the parents and signals it lacks, and returns its state.
+/// Makes a requeued job wait again for its open links and its missing signal, and returns its
+/// state.
 pub(crate) fn wait_again(work: &Work<'_>, id: JobId) -> Result<JobState> {
     let awaits_signal = work
         .conn
@@ -282,7 +285,7 @@ pub(crate) fn has_open_links(conn: Connection<'_>, id: JobId) -> Result<bool> {
         .query_row([id.as_bytes()], |row| row.get(0))?)
 }
 
-/// Deletes what is kept of a purged job here.
+/// Deletes a purged job's links, signal and membership in a batch.
 pub(crate) fn forget(conn: Connection<'_>, id: JobId) -> Result<()> {
     for sql in [&SQL.purge_links, &SQL.purge_signal, &SQL.purge_membership] {
         conn.prepare_cached(sql)?.execute([id.as_bytes()])?;
@@ -296,7 +299,7 @@ pub(crate) fn read_batch(conn: Connection<'_>, batch: BatchId) -> Result<Option<
     rows.next()?.map(row::batch_record).transpose()
 }
 
-/// A stored link; what cannot be read of it does not hide the rest.
+/// A stored link; an unreadable part does not hide the rest.
 pub(crate) struct StoredLink {
     place: u32,
     parent: Parent,
@@ -317,7 +320,7 @@ impl StoredLink {
     }
 }
 
-/// The links of a job, in order.
+/// Returns the links of a job, in order.
 pub(crate) fn links_of(conn: Connection<'_>, child: JobId) -> Result<Vec<StoredLink>> {
     let mut find = conn.prepare_cached(&SQL.links_of)?;
     let mut rows = find.query([child.as_bytes()])?;
@@ -328,7 +331,7 @@ pub(crate) fn links_of(conn: Connection<'_>, child: JobId) -> Result<Vec<StoredL
     Ok(links)
 }
 
-/// The links on a parent, of children behind one.
+/// Returns the links to a parent, of the children after `after`.
 pub(crate) fn children_of(
     conn: Connection<'_>,
     parent: Parent,
@@ -354,7 +357,7 @@ pub(crate) fn children_of(
     Ok(links)
 }
 
-/// The signal of a job as it is stored.
+/// The signal of a job, as stored.
 pub(crate) struct StoredSignal {
     pub(crate) wait: Result<SignalWait, InvalidInput>,
     pub(crate) deadline: i64,
@@ -363,7 +366,7 @@ pub(crate) struct StoredSignal {
 }
 
 impl StoredSignal {
-    /// Whether the job still waits for it.
+    /// Returns whether the job still waits for the signal.
     pub(crate) const fn is_open(&self) -> bool {
         self.state == 0
     }
@@ -393,7 +396,7 @@ pub(crate) fn signal_of(conn: Connection<'_>, job: JobId) -> Result<Option<Store
     }))
 }
 
-/// Completes a job that is shown with what is kept of it here.
+/// Adds its links, batch and signal to a job that is shown.
 pub(crate) fn show(conn: Connection<'_>, job: &mut JobRecord) -> Result<()> {
     let mut problem = None;
     for link in links_of(conn, job.id)? {

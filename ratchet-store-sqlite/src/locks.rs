@@ -72,7 +72,7 @@ impl LockStore for SqliteStore {
     }
 }
 
-/// The expiry of a lock that was released.
+/// The expiry of a released lock.
 const FREE: i64 = i64::MIN;
 
 fn find(work: &Work<'_>, name: &Name) -> Inner<Option<StoredLock>> {
@@ -81,7 +81,7 @@ fn find(work: &Work<'_>, name: &Name) -> Inner<Option<StoredLock>> {
     rows.next()?.map(|row| lock(row, 0)).transpose()
 }
 
-/// The lock whose columns begin at this one.
+/// Reads the lock whose columns begin at `first`.
 fn lock(row: &Row<'_>, first: usize) -> Inner<StoredLock> {
     let owner = row::name(row, first, "owner")?;
     Ok(StoredLock {
@@ -109,7 +109,7 @@ fn list(work: &Work<'_>, after: Option<&Name>, limit: usize) -> Inner<Vec<(Name,
     Ok(page.into_locks())
 }
 
-/// Whether the tenure lasts that a write is made in; without a guard, always. [guard.write]
+/// Returns whether the tenure of the guard still holds, or there is no guard. [guard.write]
 pub(crate) fn is_tenure(work: &Work<'_>, guard: Option<&Guard>) -> Inner<bool> {
     let Some(guard) = guard else {
         return Ok(true);
@@ -133,7 +133,7 @@ fn acquire(work: &Work<'_>, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquir
     Ok(acquired)
 }
 
-/// Brings the end of an unexpired tenure into this range.
+/// Clamps the expiry of an unexpired tenure to this range.
 fn move_expiry(
     work: &Work<'_>,
     name: &Name,

@@ -1,4 +1,4 @@
-//! Migrations: numbered, append-only, checksummed, applied one transaction each.
+//! Migrations: numbered, append-only, checksummed. Each is applied in its own transaction.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,8 @@ pub(crate) const STEPS: &[Step] = &[Step {
     sql: include_str!("../migrations/0001_init.sql"),
 }];
 
-/// The steps as they are printed: the statements, and the note that they were applied.
+/// Returns the scripts of the steps, for display: the statements, and an insert that records the
+/// step as applied.
 pub(crate) fn scripts(steps: &[Step]) -> Vec<Migration> {
     const NOW: &str = "CAST(strftime('%s', 'now') AS INTEGER) * 1000";
     let first = format!("{};\n", TEXTS.create_migrations.trim_end());
@@ -25,13 +26,13 @@ pub(crate) fn scripts(steps: &[Step]) -> Vec<Migration> {
     steps.iter().map(printed).collect()
 }
 
-/// Applies what is missing. Concurrent starters wait for each other at the write lock, and each
-/// looks again at what is missing once it has it.
+/// Applies missing migrations. Concurrent starters wait for each other at the write lock, and each
+/// looks again for missing migrations once it has the lock.
 pub(crate) fn bring_up_to_date(conn: &mut Connection, now: i64) -> Result<()> {
     migrate(conn, STEPS, now)
 }
 
-/// The migrations that are missing.
+/// Returns the missing migrations. Changes nothing.
 pub(crate) fn pending(conn: &Connection) -> Result<Vec<Migration>> {
     let applied = applied(conn, STEPS)?;
     if applied == STEPS.len() {
@@ -40,13 +41,13 @@ pub(crate) fn pending(conn: &Connection) -> Result<Vec<Migration>> {
     Ok(scripts(STEPS).split_off(applied))
 }
 
-/// Refuses a schema that lacks anything; returns `None` if there is no file.
+/// Refuses a missing file, `None`, and a schema that lacks anything.
 pub(crate) fn require_up_to_date(conn: Option<&Connection>) -> Result<()> {
     match conn {
         None => {
             return Err(mismatch((
                 SchemaProblem::NoFile,
-                "there is no such file, and this program is not to make it".to_owned(),
+                "there is no such file, and this program may not create it".to_owned(),
             )));
         }
         Some(conn) if pending(conn)?.is_empty() => return Ok(()),
@@ -84,11 +85,11 @@ fn apply(tx: &Transaction<'_>, step: &Step, now: i64) -> Result<()> {
     Ok(())
 }
 
-/// How many of the migrations are applied.
+/// Returns how many of the migrations are applied.
 ///
 /// # Errors
-/// `SchemaMismatch` if the database has others, or tables of ours without a record of how they
-/// came.
+/// `SchemaMismatch` if the database has other migrations, or tables of Ratchet's without a record
+/// of migrations.
 fn applied(conn: &Connection, migrations: &[Step]) -> Result<usize> {
     let own = own_objects(conn)?;
     if own.is_empty() {
@@ -97,8 +98,8 @@ fn applied(conn: &Connection, migrations: &[Step]) -> Result<usize> {
     if !own.contains("ratchet_migrations") {
         return Err(mismatch((
             SchemaProblem::Altered,
-            "there are tables named ratchet_… but no ratchet_migrations that says how they came; \
-             they are not Ratchet's, or were restored in part"
+            "the file has tables named ratchet_… but no table `ratchet_migrations`; the tables are \
+             not Ratchet's, or a restore was incomplete"
                 .to_owned(),
         )));
     }
@@ -110,11 +111,11 @@ fn applied(conn: &Connection, migrations: &[Step]) -> Result<usize> {
     Ok(stored.len())
 }
 
-/// How many migrations the database says it has, and how many this program knows.
+/// Returns how many migrations the database has recorded, and how many this program knows.
 pub(crate) fn versions(conn: &Connection) -> Result<(u64, u64)> {
     let mut statement = conn.prepare(TEXTS.applied_migrations)?;
     let applied = statement.query_map([], |_| Ok(()))?;
-    // A row that cannot be had is no migration.
+    // No column is read, so an unreadable row counts too.
     let applied: Vec<()> = applied.collect::<rusqlite::Result<_>>()?;
     Ok((applied.len() as u64, STEPS.len() as u64))
 }
@@ -134,7 +135,7 @@ fn missing(conn: &Connection, migrations: &[Step]) -> Result<Vec<String>> {
     Ok(own_objects(&model)?.difference(&own).cloned().collect())
 }
 
-/// Refuses a schema that lacks tables or indexes its migrations made.
+/// Refuses a schema that lacks tables or indexes which its migrations created.
 fn check_objects(conn: &Connection, migrations: &[Step]) -> Result<()> {
     let missing = missing(conn, migrations)?;
     if missing.is_empty() {
@@ -149,7 +150,7 @@ fn own_objects(conn: &Connection) -> Result<BTreeSet<String>> {
     Ok(names.collect::<rusqlite::Result<_>>()?)
 }
 
-/// The schema in messages: a file has one.
+/// The name of the schema in messages; a file has only one.
 const PLACE: &str = "the schema";
 
 fn mismatch((problem, text): Mismatch) -> Failure {

@@ -67,7 +67,7 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
         .query_map([heartbeat.node.as_bytes()], |row| Ok(row::node_record(row)))?
         .next()
         .transpose()?
-        // A row that cannot be read is replaced by what the node says.
+        // An unreadable row is replaced by what the node reports.
         .and_then(Inner::ok);
     if stored.is_none() && heartbeat.status == NodeStatus::Joining {
         conn.prepare_cached(&SQL.displace_label)?
@@ -126,7 +126,7 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
     ))
 }
 
-/// Every node that can be read, the newest first.
+/// Returns every readable node, newest first.
 pub(crate) fn all_nodes(conn: Connection<'_>) -> Inner<Vec<NodeRecord>> {
     let mut statement = conn.prepare_cached(&SQL.nodes)?;
     let mut rows = statement.query([])?;

@@ -1,4 +1,4 @@
-//! [`PermitStore`] on SQLite, and what claims and enqueues need of permits.
+//! [`PermitStore`] on SQLite, and the use of permits by claims and enqueues.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ impl PermitStore for SqliteStore {
     }
 }
 
-/// These resources, given as a JSON array, or all of them, with their holders.
+/// Returns these resources, given as a JSON array, or all of them, with their holders.
 fn read(conn: Connection<'_>, resources: Option<String>) -> Inner<Vec<PermitInfo>> {
     let mut statement = conn.prepare_cached(&SQL.held_permits)?;
     let mut rows = statement.query([resources])?;
@@ -50,8 +50,8 @@ fn read(conn: Connection<'_>, resources: Option<String>) -> Inner<Vec<PermitInfo
     Ok(permits)
 }
 
-/// What is left of the permits that jobs of these routes need. Inside a writing transaction no
-/// other else can take any of it.
+/// Returns the free permits that jobs of these routes need. Inside a writing transaction, no other
+/// call can take any of them.
 pub(crate) fn budget<'a>(
     conn: Connection<'_>,
     routes: impl Iterator<Item = &'a Route>,

@@ -1,18 +1,18 @@
-//! The queue in front of the store's threads.
+//! The queue of requests to the store's threads.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// How urgent a request is.
+/// The urgency of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
-    /// Heartbeats and locks: job traffic must not delay what tells that a node lives.
+    /// Heartbeats and locks: job traffic must not make a node look dead.
     Urgent,
     /// Everything else.
     Normal,
 }
 
-/// Two queues, the urgent one always looked at first.
+/// Two queues, of which the urgent one is always served first.
 #[derive(Debug)]
 pub(crate) struct RequestQueue<R> {
     state: Mutex<State<R>>,
@@ -50,7 +50,7 @@ impl<R> RequestQueue<R> {
             .unwrap_or_else(|broken| broken.into_inner())
     }
 
-    /// Adds a request, or drops it if the queue are closed.
+    /// Adds a request, or drops it if the queue is closed.
     pub(crate) fn push(&self, urgency: Urgency, request: R) {
         let mut state = self.lock();
         if state.closed {
@@ -64,7 +64,7 @@ impl<R> RequestQueue<R> {
         self.ready.notify_one();
     }
 
-    /// The next request; waits for one. None once the queue are closed and empty.
+    /// Waits for the next request. Returns `None` once the queue is closed and empty.
     pub(crate) fn wait(&self) -> Option<R> {
         let mut state = self.lock();
         loop {
@@ -81,18 +81,18 @@ impl<R> RequestQueue<R> {
         }
     }
 
-    /// The next request, if there is one by now.
+    /// Returns the next request, if there is one now.
     pub(crate) fn poll(&self) -> Option<R> {
         self.lock().take()
     }
 
-    /// Lets nothing more in; what is queued is still served.
+    /// Accepts no more requests. Queued requests are still served.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.ready.notify_all();
     }
 
-    /// Lets nothing more in and drops what is queued.
+    /// Accepts no more requests, and drops the queued ones.
     pub(crate) fn abandon(&self) {
         let mut state = self.lock();
         state.closed = true;

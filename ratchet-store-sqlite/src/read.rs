@@ -1,4 +1,4 @@
-//! Looking at jobs.
+//! Reads jobs.
 
 use ratchet_core::model::{
     Among, Attempt, Detail, JobFilter, JobFlags, JobInput, JobOrder, JobRecord, PageRequest,
@@ -15,7 +15,7 @@ use crate::routes::json_of;
 use crate::row;
 use crate::statements::SQL;
 
-/// The jobs with these ids, each if it exists and can be shown.
+/// Returns the jobs with these ids, each if it exists and is readable.
 pub(crate) fn get(
     work: &mut Work<'_>,
     ids: &[JobId],
@@ -34,7 +34,7 @@ pub(crate) fn get(
                 && row::flags(row, 32)?.has_any(JobFlags::LINKED)
             {
                 links::show(work.conn, found)?;
-                // Links are small; what a signal brought may not be.
+                // Links are small, but the payload of a signal may not be.
                 if detail == Detail::Outline {
                     job = job.map(|job| job.map(JobRecord::outline));
                 }
@@ -47,7 +47,7 @@ pub(crate) fn get(
         .collect()
 }
 
-/// The ids of one page of the jobs that match.
+/// Returns the ids of one page of the matching jobs.
 pub(crate) fn select(
     work: &mut Work<'_>,
     filter: &JobFilter,
@@ -103,7 +103,7 @@ pub(crate) fn select(
     Ok(ids?)
 }
 
-/// How many jobs of each state match.
+/// Counts the matching jobs of each state.
 pub(crate) fn count(work: &mut Work<'_>, filter: &JobFilter) -> Result<StateCounts> {
     let mut counts = StateCounts::new();
     let Some(narrowed) = Narrowed::by(work, filter)? else {
@@ -128,16 +128,16 @@ pub(crate) fn count(work: &mut Work<'_>, filter: &JobFilter) -> Result<StateCoun
     Ok(counts)
 }
 
-/// A filter as statements take it, its tag aside.
+/// A filter as arguments of statements, without its tag.
 struct Narrowed {
-    /// A bit for each state.
+    /// A bit for each wanted state.
     mask: i64,
     /// The routes, as a JSON array; `None` for any.
     routes: Option<String>,
 }
 
 impl Narrowed {
-    /// None if nothing can match.
+    /// Converts the filter; returns `None` if nothing can match.
     fn by(work: &mut Work<'_>, filter: &JobFilter) -> Result<Option<Self>> {
         let any_route = filter.queue.is_none() && filter.kind.is_none();
         let routes = work
@@ -154,13 +154,13 @@ impl Narrowed {
     }
 }
 
-/// A bit for each of these states.
+/// Returns a bit for each of these states.
 pub(crate) fn mask_of(states: &[JobState]) -> i64 {
     let bit = |mask, state: &JobState| mask | 1 << state.code();
     states.iter().fold(0, bit)
 }
 
-/// What the page begins behind.
+/// Returns the id after which the page begins.
 pub(crate) fn beginning(page: &PageRequest) -> &[u8] {
     match (&page.after, page.order) {
         (Some(after), _) => after.as_bytes(),
@@ -169,10 +169,10 @@ pub(crate) fn beginning(page: &PageRequest) -> &[u8] {
     }
 }
 
-/// Sorts behind all ids.
+/// Sorts after all ids.
 const PAST_EVERY_ID: [u8; 17] = [0xff; 17];
 
-/// The inputs of the claims that still hold.
+/// Returns the inputs of the claims that are still held.
 pub(crate) fn load_inputs(work: &Work<'_>, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
     let mut statement = work.conn.prepare_cached(&SQL.load_input)?;
     tokens
@@ -200,7 +200,7 @@ pub(crate) fn load_inputs(work: &Work<'_>, tokens: &[ClaimToken]) -> Result<Vec<
         .collect()
 }
 
-/// The ended claims of a job.
+/// Returns the ended claims of a job.
 pub(crate) fn history(work: &Work<'_>, job: JobId) -> Result<Vec<Attempt>> {
     let mut statement = work.conn.prepare_cached(&SQL.history)?;
     let mut rows = statement.query([job.as_bytes()])?;

@@ -1,7 +1,7 @@
 //! The threads that only read: gets, listings, histories, the clock.
 //!
-//! A reader of a write-ahead log never waits for the writer, and sees every commit that was
-//! answered before its call.
+//! With a write-ahead log, a reader never waits for the writer, and sees every commit that was
+//! reported before its call.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::queue::{RequestQueue, Urgency};
 use crate::request::{Request, Session};
 use crate::writer::{end_of, spawn};
 
-/// How many readers there are: one long listing does not hold up the short reads.
+/// The number of reading threads. With two, one long listing does not delay short reads.
 const READERS: usize = 2;
 
-/// The handle of the reading threads. Dropped, it lets them finish what is queued and end.
+/// The handle of the reading threads. When it is dropped, they finish the queued requests and end.
 #[derive(Debug)]
 pub(crate) struct Readers {
     queue: Arc<RequestQueue<Box<dyn Request>>>,
@@ -26,7 +26,7 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    /// Starts the threads; each answers when it has opened its connection.
+    /// Starts the threads. Each reports when it has opened its connection.
     pub(crate) fn start(config: &Config) -> Result<(Self, Vec<oneshot::Receiver<Result<()>>>)> {
         let queue = Arc::new(RequestQueue::new());
         let (running, ended) = watch::channel(());
@@ -64,12 +64,12 @@ impl Readers {
         self.queue.push(Urgency::Normal, request);
     }
 
-    /// Lets the threads finish what is queued and end.
+    /// Tells the threads to finish the queued requests and end.
     pub(crate) fn stop(&self) {
         self.queue.close();
     }
 
-    /// Lets the threads finish what is queued and end, and waits for that.
+    /// Tells the threads to finish the queued requests and end, and waits until they have.
     pub(crate) async fn close(&self) {
         self.queue.close();
         end_of(&self.ended).await;

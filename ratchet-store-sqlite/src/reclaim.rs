@@ -1,4 +1,4 @@
-//! Taking back claims whose node or body is gone.
+//! Reclaims lost claims.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use crate::row;
 use crate::settle::{Ended, end_claim};
 use crate::statements::{Connection, SQL};
 
-/// Whether a pass would take nothing back: reads only, and needs no lock.
+/// Returns whether a pass would reclaim nothing. Only reads, so it needs no write lock.
 pub(crate) fn is_idle(work: &Work<'_>, request: &ReclaimRequest) -> Result<bool> {
     Ok(find_lost(work, request, 1)?.is_empty())
 }
 
-/// Takes back the claims of one pass, in order of id.
+/// Reclaims the claims of one pass, in order of id.
 pub(crate) fn reclaim(work: &Work<'_>, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
     find_lost(work, request, request.limit)?
         .into_iter()
@@ -59,7 +59,7 @@ impl Running {
     }
 }
 
-/// A claim that is to be taken back, and what that does to its job.
+/// A claim to reclaim, and the effect on its job.
 type Lost = (Running, ReclaimEffect);
 
 fn find_lost(work: &Work<'_>, request: &ReclaimRequest, limit: usize) -> Result<Vec<Lost>> {

@@ -93,7 +93,7 @@ impl RecurringStore for SqliteStore {
     }
 }
 
-/// The definition of this name; an error inside if it cannot be read.
+/// Returns the definition of this name; the inner result is an error if it is unreadable.
 fn find(work: &Work<'_>, name: &Name) -> Inner<Option<Inner<RecurringRecord>>> {
     let mut statement = work.conn.prepare_cached(&SQL.find_recurring)?;
     let mut rows = statement.query([name.as_str()])?;
@@ -110,7 +110,7 @@ fn put_one(work: &Work<'_>, put: &PutRecurring) -> Inner<PutOutcome> {
     Ok(outcome)
 }
 
-/// Stores a definition that is not claimed, as it is now.
+/// Stores the new state of a definition, unclaimed.
 fn store(work: &Work<'_>, record: &RecurringRecord) -> Inner<()> {
     work.conn
         .prepare_cached(&SQL.put_recurring)?
@@ -130,9 +130,9 @@ fn store(work: &Work<'_>, record: &RecurringRecord) -> Inner<()> {
 
 fn list(work: &Work<'_>, after: Option<&Name>, limit: usize) -> Inner<RecurringPage> {
     let mut statement = work.conn.prepare_cached(&SQL.list_recurring)?;
-    // No name is empty, so all are behind that.
+    // No name is empty, so every name sorts after "".
     let after = after.map_or("", Name::as_str);
-    // One more than the page has, to know whether there is another page.
+    // One more than a page, to know whether another page follows.
     let read = i64::try_from(limit + 1).unwrap_or(i64::MAX);
     let rows = statement.query_map(params![after, read], |row| {
         Ok((name_of(row), readable(row)))
@@ -141,7 +141,7 @@ fn list(work: &Work<'_>, after: Option<&Name>, limit: usize) -> Inner<RecurringP
     Ok(RecurringPage::of(rows, limit, |row| row))
 }
 
-/// The names of the definitions that are to be claimed, each with the definition if it can be read.
+/// Returns the names of the definitions to claim, each with the definition if it is readable.
 fn due(work: &Work<'_>, limit: usize) -> Inner<Vec<(String, Option<RecurringRecord>)>> {
     let mut statement = work.conn.prepare_cached(&SQL.due_recurring)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -158,7 +158,7 @@ fn claim(work: &Work<'_>, request: &RecurringClaimRequest) -> Inner<DueRecurring
     let mut claim = work.conn.prepare_cached(&SQL.claim_recurring)?;
     let (mut names, mut definitions) = (Vec::new(), Vec::new());
     for (name, record) in due(work, request.limit)? {
-        // One that cannot be read too: it must not stand in the way of the others all the time.
+        // Unreadable ones are claimed too: otherwise they would block the others again and again.
         claim.execute(params![name, request.node.as_bytes(), to_millis(until)])?;
         definitions.extend(record.map(|record| record.claimed(request.node, until)));
         names.push(name);
@@ -166,7 +166,7 @@ fn claim(work: &Work<'_>, request: &RecurringClaimRequest) -> Inner<DueRecurring
     answer(work, definitions, &names)
 }
 
-/// What a claim returns that has just taken the definitions of these names.
+/// Returns the result of a claim that has just taken the definitions of these names.
 fn answer(
     work: &Work<'_>,
     definitions: Vec<RecurringRecord>,
@@ -222,7 +222,7 @@ fn retire(work: &Work<'_>, request: &RetireRecurring) -> Inner<Guarded<Vec<Name>
     let mut retired = Vec::new();
     while let Some(row) = rows.next()? {
         let (created_at, began) = (from_millis(row.get(1)?), from_millis(row.get(2)?));
-        // A name that cannot be read was declared by no program.
+        // No program declared an unreadable name.
         let name = row::name(row, 0, "name").ok().flatten();
         retired.extend(name.filter(|name| request.retires(name, true, created_at, began)));
     }
@@ -237,7 +237,7 @@ fn name_of(row: &Row<'_>) -> Option<Name> {
     row::name(row, 0, "name").ok().flatten()
 }
 
-/// The definition of a row, unless it cannot be read, which is logged.
+/// Reads the definition of a row; logs it and returns `None` if it is unreadable.
 fn readable(row: &Row<'_>) -> Option<RecurringRecord> {
     record(row)
         .inspect_err(|error| {
@@ -247,7 +247,7 @@ fn readable(row: &Row<'_>) -> Option<RecurringRecord> {
         .ok()
 }
 
-/// The definition of a row of `find_recurring`.
+/// Reads the definition of a row of `find_recurring`.
 fn record(row: &Row<'_>) -> Inner<RecurringRecord> {
     let missing = |field| InvalidInput::new(field, "is missing");
     let name = row::name(row, 0, "name")?.ok_or_else(|| missing("name"))?;

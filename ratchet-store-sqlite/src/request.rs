@@ -1,4 +1,4 @@
-//! What callers hand to the store's threads.
+//! Requests of callers to the store's threads.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,13 +15,13 @@ use crate::links::{self, Come};
 use crate::routes::Routes;
 use crate::statements::Connection;
 
-/// One thread's connection, with what it remembers between requests.
+/// One thread's connection, and its state between requests.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) conn: rusqlite::Connection,
     clock: Clock,
     routes: Routes,
-    /// How many jobs were appended on this connection, those that were rolled back among them.
+    /// How many jobs were appended on this connection, including those that were rolled back.
     appended: Arc<AtomicI64>,
 }
 
@@ -32,9 +32,9 @@ pub(crate) struct Work<'a> {
     pub(crate) routes: &'a mut Routes,
     /// The database's time, read when this request began to run.
     pub(crate) now: i64,
-    /// What others may wait for, and has come in this request.
+    /// The events of this request that other jobs may wait for.
     pub(crate) come: RefCell<Come>,
-    /// How many jobs it has appended.
+    /// How many jobs this request has appended.
     pub(crate) appended: i64,
 }
 
@@ -61,28 +61,30 @@ impl Session {
         }
     }
 
-    /// Runs `step` at the present time, and then does to others what the ends in it do; a panic in
-    /// it is a failure like others.
+    /// Runs `step` at the current time, and then applies its events to the jobs that wait for them.
+    /// A panic in it becomes a failure.
     pub(crate) fn run<T>(&mut self, step: impl FnOnce(&mut Work<'_>) -> Result<T>) -> Result<T> {
         let now = self.clock.now(&self.conn)?;
         let mut work = Work::new(Connection::new(&self.conn), &mut self.routes, now);
         let step = || {
             let answer = step(&mut work)?;
             links::follow(&work)?;
-            // Before the commit: counted later, own jobs would pass for those of others.
+            // Counted before the commit: otherwise the coordinator could take own jobs for those of
+            // other processes.
             self.appended.fetch_add(work.appended, Ordering::SeqCst);
             Ok(answer)
         };
-        // What a panic may leave half changed is rolled back: the transaction and the routes.
+        // A panic may leave the transaction and the routes half changed; the caller rolls both
+        // back.
         catch_unwind(AssertUnwindSafe(step))
             .unwrap_or_else(|_| Err(Failure::new(StoreErrorKind::Other, "the call panicked")))
     }
 
-    /// Ends the transaction, if there is one, without its changes.
+    /// Rolls back the transaction, if there is one.
     pub(crate) fn roll_back(&mut self) {
         self.routes.clear();
         if !self.conn.is_autocommit() {
-            // Fails only if SQLite has already rolled back, which is what is wanted.
+            // Fails only if SQLite has already rolled back.
             let _ = self.conn.execute_batch("ROLLBACK");
         }
     }
@@ -95,7 +97,7 @@ impl Session {
         }
     }
 
-    /// Ends the savepoint of one request without its changes.
+    /// Rolls back the savepoint of one request, and releases it.
     pub(crate) fn roll_back_to_savepoint(&mut self) -> Result<()> {
         self.routes.clear();
         Ok(self
@@ -104,24 +106,25 @@ impl Session {
     }
 }
 
-/// A call of some caller, its answer's type aside.
+/// A call, independent of the type of its answer.
 pub(crate) trait Request: Send {
     /// Returns whether no caller waits for the answer any more.
     fn is_abandoned(&self) -> bool;
 
-    /// Until when it may wait for the write lock.
+    /// Returns until when the request may wait for the write lock.
     fn patience(&self) -> Instant;
 
-    /// Answers the caller without writing, if that is possible; then the request is over.
+    /// Answers the caller without writing, if possible. Returns whether it did; the request is over
+    /// then.
     fn try_reading(&mut self, session: &mut Session) -> bool;
 
-    /// Does the work and keeps its answer until it is safe to tell.
+    /// Does the work, and keeps its answer until the commit.
     fn run(&mut self, session: &mut Session) -> Result<()>;
 
-    /// Tells the caller the answer of [`run`](Self::run), which is now safe.
+    /// Sends the caller the answer of [`run`](Self::run), which is now committed.
     fn answer(self: Box<Self>);
 
-    /// Tells the caller that it failed, whatever the work said.
+    /// Sends the caller this failure, whatever the work returned.
     fn fail(self: Box<Self>, failure: Failure);
 }
 
@@ -154,7 +157,7 @@ where
         (call, answer)
     }
 
-    /// Lets `look` find out, only reading, whether there is anything to write.
+    /// Adds `look`, which only reads, and returns the answer if there is nothing to write.
     pub(crate) fn after_look(
         mut self,
         look: impl FnOnce(&mut Work<'_>) -> Result<Option<T>> + Send + 'static,
@@ -165,7 +168,7 @@ where
 
     fn tell(&mut self, answer: Result<T>) {
         if let Some(reply) = self.reply.take() {
-            // A caller that is gone needs no answer.
+            // Fails if the caller is gone, which is fine.
             let _ = reply.send(answer);
         }
     }

@@ -1,4 +1,4 @@
-//! The routes, cached: a job row has only the number of its route.
+//! The cache of routes: the row of a job has only the id of its route.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,43 +8,46 @@ use rusqlite::{OptionalExtension, params};
 use crate::error::Result;
 use crate::statements::{Connection, SQL};
 
-/// What one connection knows of the routes. Stored routes are never changed or deleted, and each
-/// has a random stamp, so a database whose last route is the last known one under its stamp has the
-/// routes that are known. Another process may have added some, a restore may have put another
-/// database in the file's place, and a rollback takes back what was added by this connection
-/// itself: so each request compares the last route first.
+/// One connection's cache of the routes.
+///
+/// Stored routes are never changed or deleted, and each has a random stamp. So if the last stored
+/// route has the id and stamp of the last cached one, the cache is valid. It may be outdated:
+/// another process may have added routes, a restore may have replaced the database, or this
+/// connection may have rolled back routes of its own. So each request compares the last route
+/// first.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     known: BTreeMap<i64, Route>,
     ids: HashMap<Route, i64>,
-    /// The id and the stamp of the last route that was read; one that cannot be decoded is not
-    /// among the known.
+    /// The id and the stamp of the last route that was read. If unreadable, the route is not among
+    /// the known ones.
     last: Mark,
-    /// Whether this request has compared the last route.
+    /// Whether this request has already compared the last route.
     compared: bool,
 }
 
-/// The id of a route and its stamp; an id of 0 stands for no route.
+/// The id of a route and its stamp; an id of 0 means no route.
 type Mark = (i64, i64);
 
-/// Ids as a JSON array for `json_each`.
+/// Returns ids as a JSON array for `json_each`.
 pub(crate) fn json_of(ids: impl Iterator<Item = i64>) -> String {
     let ids: Vec<String> = ids.map(|id| id.to_string()).collect();
     format!("[{}]", ids.join(","))
 }
 
 impl Routes {
-    /// Forgets everything.
+    /// Clears the cache.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Has the next use compare the last route.
+    /// Makes the next use compare the last route.
     pub(crate) const fn begin(&mut self) {
         self.compared = false;
     }
 
-    /// Reads the routes that were added since, or all of them if the last known one is missing.
+    /// Adds the routes that were stored since, or reads all of them if the last known one is
+    /// missing.
     fn refresh(&mut self, conn: Connection<'_>) -> Result<()> {
         if self.compared {
             return Ok(());
@@ -61,7 +64,7 @@ impl Routes {
         Ok(())
     }
 
-    /// Reads the routes from the last known one on. Returns whether that is still there.
+    /// Reads the routes from the last known one on. Returns whether that one is still stored.
     fn load(&mut self, conn: Connection<'_>) -> Result<bool> {
         let mut goes_on = self.last == Mark::default();
         let mut statement = conn.prepare_cached(&SQL.load_routes)?;
@@ -74,7 +77,7 @@ impl Routes {
             if !goes_on {
                 break;
             }
-            // What is no text is no name either.
+            // A value that is not text becomes an invalid name.
             let text = |column: usize| {
                 let value = row.get_ref(column)?;
                 Ok::<_, rusqlite::Error>(value.as_str().unwrap_or("\0"))
@@ -92,7 +95,7 @@ impl Routes {
         Ok(goes_on)
     }
 
-    /// The id of a route; stores the route if it is new.
+    /// Returns the id of a route; stores the route if it is new.
     pub(crate) fn id_of(&mut self, conn: Connection<'_>, route: &Route) -> Result<i64> {
         self.refresh(conn)?;
         if let Some(id) = self.ids.get(route) {
@@ -113,13 +116,13 @@ impl Routes {
         Ok(id)
     }
 
-    /// Returns the route with this id; `None` if it is not stored or cannot be read.
+    /// Returns the route with this id; `None` if it is not stored or is unreadable.
     pub(crate) fn get(&mut self, conn: Connection<'_>, id: i64) -> Result<Option<&Route>> {
         self.refresh(conn)?;
         Ok(self.known.get(&id))
     }
 
-    /// The matching routes.
+    /// Returns the known routes that match, with their ids.
     pub(crate) fn matching(
         &mut self,
         conn: Connection<'_>,

@@ -1,4 +1,4 @@
-//! Stored values and the model's.
+//! Conversions between stored values and the model's.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use rusqlite::types::ValueRef;
 
 use crate::error::Result;
 
-/// A text column: none if it is NULL.
+/// Reads a text column; `None` if it is NULL.
 pub(crate) fn text<'a>(
     row: &'a Row<'_>,
     column: usize,
@@ -32,8 +32,8 @@ pub(crate) fn text<'a>(
     }
 }
 
-/// A document of a job. One that is not even text is given as something that no handler can decode,
-/// so that its job fails like every job with a payload that makes no sense.
+/// Reads a JSON value of a job. If it is not even text, returns one that no handler can decode, so
+/// that the job fails like every job with an invalid payload.
 pub(crate) fn json(row: &Row<'_>, column: usize) -> Option<Json> {
     match text(row, column, "document") {
         Ok(text) => text.map(Json::from_stored),
@@ -41,7 +41,7 @@ pub(crate) fn json(row: &Row<'_>, column: usize) -> Option<Json> {
     }
 }
 
-/// A text for people, as much of it as can be read.
+/// Reads a text for people, as much of it as is readable.
 fn message(row: &Row<'_>, column: usize) -> Option<String> {
     match row.get_ref(column) {
         Ok(ValueRef::Text(bytes)) => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -59,12 +59,12 @@ pub(crate) fn name(
         .transpose()
 }
 
-/// A list of names.
+/// Reads a list of names.
 fn names(row: &Row<'_>, column: usize, field: &'static str) -> Result<Vec<Name>, InvalidInput> {
     Name::split(field, text(row, column, field)?.unwrap_or_default())
 }
 
-/// A whole number column of a narrower type.
+/// Reads an integer column as a narrower type.
 pub(crate) fn number<T: TryFrom<i64>>(
     row: &Row<'_>,
     column: usize,
@@ -115,22 +115,22 @@ pub(crate) fn node_id(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<N
     Ok(bytes.map(NodeId::from_bytes))
 }
 
-/// The flags of a job. Bits that no flag has are ignored.
+/// Reads the flags of a job. Ignores unknown bits.
 pub(crate) fn flags(row: &Row<'_>, column: usize) -> rusqlite::Result<JobFlags> {
     let bits: i64 = row.get(column)?;
     let bits = i16::try_from(bits & i64::from(i16::MAX)).unwrap_or_default();
     Ok(JobFlags::from_bits(bits))
 }
 
-/// A number that the database keeps signed.
+/// Reads an unsigned number, which the database stores as a signed one.
 pub(crate) fn seq(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get(column).map(i64::cast_unsigned)
 }
 
-/// The job of a row of `get_job` on this route.
+/// Reads the job of a row of `get_job` on this route.
 ///
-/// It shows as much of a damaged job as can be read, since an operator must be able to look at it;
-/// what cannot is at its default, and named in the last error unless that tells something else.
+/// It returns as much of a damaged job as is readable, since operators must be able to inspect it.
+/// Unreadable values get their defaults, and the last error names them unless it has another text.
 pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     let data: Option<i64> = row.get(13)?;
     let mut salvage = Salvage::default();
@@ -187,7 +187,7 @@ pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     Ok(job)
 }
 
-/// The batch of a row of `get_batch` or `list_batches`.
+/// Reads the batch of a row of `get_batch` or `list_batches`.
 pub(crate) fn batch_record(row: &Row<'_>) -> Result<BatchRecord> {
     let id = BatchId::from_bytes(row.get(0)?);
     let mut batch = BatchRecord::new(id, from_millis(row.get(6)?));
@@ -204,7 +204,7 @@ fn unreadable_payload() -> Json {
     Json::from_stored("missing")
 }
 
-/// The attempt of a row of `history`.
+/// Reads the attempt of a row of `history`.
 pub(crate) fn attempt(row: &Row<'_>) -> Result<Attempt> {
     let mut attempt = Attempt::new(
         seq(row, 0)?,
@@ -220,7 +220,7 @@ pub(crate) fn attempt(row: &Row<'_>) -> Result<Attempt> {
     Ok(attempt)
 }
 
-/// Returns the node of a row of `nodes` or `find_node`; `None` if it cannot be read.
+/// Reads the node of a row of `nodes` or `find_node`.
 pub(crate) fn node_record(row: &Row<'_>) -> Result<NodeRecord> {
     let node = NodeId::from_bytes(row.get(0)?);
     let label = name(row, 1, "label")?.ok_or_else(|| InvalidInput::new("label", "is missing"))?;
@@ -231,7 +231,7 @@ pub(crate) fn node_record(row: &Row<'_>) -> Result<NodeRecord> {
     load.cpu_percent = row.get(9)?;
     load.memory_bytes = row.get::<_, Option<i64>>(10)?.map(i64::cast_unsigned);
     let mut profile = NodeProfile::new(names(row, 11, "roles")?, names(row, 12, "capabilities")?);
-    // Kinds that cannot be read are not worth the node, which then does not say them.
+    // Kinds are optional: an unreadable list is left out rather than hiding the node.
     profile.kinds = match row.get_ref(13)? {
         ValueRef::Null => None,
         _ => names(row, 13, "kinds").ok(),

@@ -1,4 +1,4 @@
-//! Ending claims, and hearing from running ones.
+//! Settles claims, and stores the reports of running ones.
 
 use ratchet_core::model::{
     AttemptOutcome, Fenced, JobFlags, NextRun, Report, ReportKind, Reported, Settlement,
@@ -82,7 +82,7 @@ fn settle_one(
     Ok(Fenced::Applied)
 }
 
-/// A claim that ends now.
+/// A claim that ends.
 pub(crate) struct Ended {
     pub(crate) id: JobId,
     pub(crate) seq: i64,
@@ -90,12 +90,13 @@ pub(crate) struct Ended {
     pub(crate) claimed_at: i64,
     pub(crate) data: i64,
     pub(crate) flags: JobFlags,
-    /// Whether the job ends with it.
+    /// Whether the job ends with the claim.
     pub(crate) terminal: bool,
 }
 
-/// What every end of a claim leaves: a line in the history, which for a success is the row of the
-/// job itself, and at the end of the job what it gives up.
+/// Applies the common consequences of the end of a claim. Adds it to the history, unless it
+/// succeeded: then the job's own row is the record. If the job ends, releases its keys and other
+/// holdings.
 pub(crate) fn end_claim(
     work: &Work<'_>,
     ended: &Ended,
@@ -123,8 +124,8 @@ pub(crate) fn end_claim(
     Ok(())
 }
 
-/// What a job that ends lets others have: its unique key, its place in its lane, and that it has
-/// ended.
+/// Releases what a job that ends holds: its unique key and its place in its lane. Closes its
+/// signal, and records the end if other jobs may wait for it.
 pub(crate) fn give_up(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) -> Result<()> {
     if flags.has_any(JobFlags::UNIQUE_KEY) {
         work.conn
@@ -145,7 +146,7 @@ pub(crate) fn give_up(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) ->
     Ok(())
 }
 
-/// Keeps what running bodies tell.
+/// Stores the reports of running bodies.
 pub(crate) fn report(work: &Work<'_>, reports: &[Report]) -> Result<Vec<Reported>> {
     let mut read = work.conn.prepare_cached(&SQL.read_claim)?;
     let mut update = work.conn.prepare_cached(&SQL.report_life)?;
@@ -178,13 +179,13 @@ fn keep_report(work: &Work<'_>, job: JobId, kind: &ReportKind) -> Result<()> {
                 .prepare_cached(&SQL.keep_checkpoint)?
                 .execute(params![job.as_bytes(), checkpoint.as_str()])?;
         }
-        // A kind this version does not know says at least that the body lives.
+        // A report of a kind that this version does not know still shows that the body lives.
         _ => {}
     }
     Ok(())
 }
 
-/// The claim side of a job row.
+/// The columns of a job's row that concern its claim.
 struct Held {
     running: bool,
     seq: i64,
@@ -201,7 +202,7 @@ impl Held {
         self.running && self.token(token.job) == Some(token)
     }
 
-    /// The token of the present or last claim of the row of `job`.
+    /// Returns the token of the current or last claim of this row, which is that of `job`.
     fn token(&self, job: JobId) -> Option<ClaimToken> {
         let seq = u64::try_from(self.seq).ok()?;
         let node = self.node.map(NodeId::from_bytes);
@@ -211,7 +212,7 @@ impl Held {
 }
 
 /// Returns the token of the claim that settled the job, if it has the number of `token`. A
-/// successful claim is in no history: its token is still in the job's row.
+/// successful claim is not in the history: its token is still in the job's row.
 fn settled(work: &Work<'_>, held: &Held, token: ClaimToken) -> Result<Option<ClaimToken>> {
     let found = work
         .conn
@@ -234,7 +235,7 @@ fn read_claim(read: &mut CachedStatement<'_>, token: ClaimToken) -> Result<Optio
             Ok(Held {
                 running: row.get::<_, u8>(0)? == JobState::Running.code(),
                 seq: row.get(1)?,
-                // 0: none was settled.
+                // 0 means that no claim was settled.
                 settled_seq: u64::try_from(row.get::<_, i64>(2)?)
                     .ok()
                     .filter(|seq| *seq > 0),

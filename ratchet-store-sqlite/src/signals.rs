@@ -24,7 +24,7 @@ impl SignalStore for SqliteStore {
             match &signal.target {
                 SignalTarget::Key(key) => deliver_to_all(work, key, &signal.payload),
                 SignalTarget::Job(job) => deliver_to(work, *job, &signal.payload),
-                // A target that this version does not know is no job.
+                // A kind of target that this version does not know matches no job.
                 _ => Ok(Delivered::NotFound),
             }
         })
@@ -83,7 +83,7 @@ fn deliver_to(work: &Work<'_>, job: JobId, payload: &Json) -> Inner<Delivered> {
     }
 }
 
-/// Delivers to a job that waits.
+/// Delivers a signal to a waiting job.
 fn take(work: &Work<'_>, job: JobId, payload: &Json) -> Inner<()> {
     work.conn
         .prepare_cached(&SQL.take_signal)?
@@ -119,7 +119,8 @@ fn expire(work: &Work<'_>, limit: usize) -> Inner<Vec<JobId>> {
             })
             .optional()?;
         let Some((data, flags)) = found else {
-            // A wait whose job is not there keeps the others from nothing, and is not found again.
+            // The job of this signal is missing. Deleted, the signal is not found again and blocks
+            // no other.
             work.conn
                 .prepare_cached(&SQL.purge_signal)?
                 .execute([id.as_bytes()])?;

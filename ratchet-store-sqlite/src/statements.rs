@@ -1,5 +1,5 @@
-//! The text of every statement; its comment says which contract clauses it serves and what it
-//! reads. Also the type by which they are prepared.
+//! The text of every statement, and the type that prepares it. Its comment names the contract
+//! clauses it implements and what it reads.
 
 use std::sync::LazyLock;
 
@@ -14,12 +14,12 @@ impl<'a> Connection<'a> {
         Self(conn)
     }
 
-    /// The connection of the driver, for what is no statement on a table of the store.
+    /// Returns the driver's connection, for statements that are not on the store's tables.
     pub(crate) const fn driver(self) -> &'a rusqlite::Connection {
         self.0
     }
 
-    /// Prepares a statement, or takes it from the cache of the connection.
+    /// Prepares a statement, or takes it from the connection's cache.
     pub(crate) fn prepare_cached(self, sql: &Statement) -> rusqlite::Result<CachedStatement<'a>> {
         #[cfg(feature = "mutants")]
         ratchet_mutant::note_use(&sql.0);
@@ -27,12 +27,12 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// A statement as it is prepared.
+/// A statement, ready to be prepared.
 #[derive(Debug)]
 pub(crate) struct Statement(String);
 
 impl Statement {
-    /// Drops the comments: they are for readers of the file, and every call hashes the text.
+    /// Creates a statement without its comments, since every call hashes the text.
     fn new(name: &str, text: &str) -> Self {
         #[cfg(feature = "mutants")]
         let text = ratchet_mutant::text(name, text);

@@ -1,4 +1,4 @@
-//! The handle: which thread serves which call.
+//! The store that applications use, and which of its threads serves which call.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -32,36 +32,36 @@ use crate::writer::Writer;
 
 /// Ratchet's tables in a SQLite file.
 ///
-/// Clones share one writing thread and two reading ones. Several stores on one file, in one process
-/// or in several on the **same host**, are a cluster. Files on network filesystems are not
-/// supported: their locks do not keep what SQLite needs.
+/// Clones share one writing thread and two reading ones. All stores on one file form a cluster, in
+/// one process or in several processes on the **same host**. Files on network filesystems are not
+/// supported, because the locks there do not work as SQLite needs them.
 ///
-/// The file is switched to the write-ahead log. All of Ratchet's tables begin with `ratchet_`; an
-/// application may keep its own in the same file.
+/// The store switches the file to write-ahead logging. The names of all its tables begin with
+/// `ratchet_`; an application may keep its own tables in the same file.
 ///
-/// Dropping the last clone lets the threads finish what was asked for and end;
-/// [`close`](Store::close) also waits for that.
+/// When the last clone is dropped, the threads finish the queued calls and end.
+/// [`close`](Store::close) also waits for them.
 ///
-/// Calls need a Tokio runtime with its timers on.
+/// Calls need a Tokio runtime with timers enabled.
 #[derive(Clone)]
 pub struct SqliteStore(Arc<Inside>);
 
 struct Inside {
-    // Dropped first, so that the writer's connection is the last one and can tidy up the log.
+    // Dropped first, so that the writer's connection is the last one and can truncate the log.
     coordinator: Arc<SqliteCoordinator>,
     readers: Option<Readers>,
     writer: Writer,
     config: Config,
-    /// The full path of the file, as SQLite says it.
+    /// The full path of the file, as SQLite reports it.
     path: String,
 }
 
 impl SqliteStore {
     /// Opens the database of a URL: `sqlite://jobs.db` (relative), `sqlite:///var/lib/jobs.db`
-    /// (absolute) or `sqlite::memory:` (private, gone with the store). The path is percent-decoded;
-    /// `?synchronous=normal` is the one setting a URL may have. Settings of SQLite and of sqlx that
-    /// ask for what the store does anyway, such as `mode=rwc`, may stay; others are refused with
-    /// the remedy.
+    /// (absolute) or `sqlite::memory:` (private to the store, and lost with it). The path is
+    /// percent-decoded. The only setting in a URL is `synchronous`, as in `?synchronous=normal`.
+    /// Settings of SQLite and sqlx that match what the store does anyway, such as `mode=rwc`, are
+    /// accepted; others are refused with an error that says what to do.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
@@ -77,40 +77,41 @@ impl SqliteStore {
     /// ```
     ///
     /// # Errors
-    /// As for [`Builder::connect`]; `Misconfigured` also for another scheme.
+    /// As for [`Builder::connect`]. Another scheme is `Misconfigured`, too.
     pub async fn connect(url: &str) -> Result<Checked<Self>> {
         require_scheme(url)?;
         Self::builder(url).connect().await
     }
 
-    /// Settings for the database of a URL or of a plain path.
+    /// Returns a builder for the database of a URL or a plain path.
     pub fn builder(target: impl AsRef<OsStr>) -> Builder {
         Builder::new(target.as_ref())
     }
 
-    /// The steps of the schema, in order, for those who want to read or apply them themselves: run
-    /// [`Migration::sql`] of each in one transaction. Then connect with [`Builder::migrate`] off.
+    /// Returns the steps that create the tables, in order, to read or run by hand. Run
+    /// [`Migration::sql`] of each in one transaction, and connect with [`Builder::migrate`] off.
     #[must_use]
     pub fn migrations() -> Vec<Migration> {
         migrate::scripts(migrate::STEPS)
     }
 
-    /// Stores jobs inside a transaction of the caller's, on the caller's own connection to the same
-    /// file: they are there if and when the transaction commits, and if it rolls back there is no
-    /// trace of them. An error takes back what this call did and leaves the transaction usable.
+    /// Stores jobs inside the caller's transaction, on the caller's own connection to the same
+    /// file. The jobs exist once the transaction commits; if it rolls back, no trace of them
+    /// remains. After an error the changes of this call are undone, and the transaction can
+    /// continue.
     ///
-    /// The transaction should be an `IMMEDIATE` one on a connection with a busy timeout: a deferred
-    /// one fails at its first write, at once, if another connection has written since its first
-    /// read.
+    /// The transaction should be `IMMEDIATE`, on a connection with a busy timeout. A deferred
+    /// transaction fails at its first write, without waiting, if another connection has written
+    /// since its first read.
     ///
-    /// The clauses of [`JobStore::enqueue`] hold. Nodes hear of the jobs soon after the commit, as
-    /// of those of another process.
+    /// The clauses of [`JobStore::enqueue`] hold. Nodes are woken soon after the commit, as for
+    /// jobs of another process.
     ///
-    /// The jobs are as durable as the caller's commit: with the caller's `synchronous`, not the
-    /// store's.
+    /// The jobs are as durable as the caller's commit: the `synchronous` setting of the caller's
+    /// connection applies, not the store's.
     ///
     /// # Errors
-    /// `Invalid`, `Misconfigured` if the connection is to another database, or a failure of the
+    /// `Invalid`, `Misconfigured` if the connection leads to another database, or a failure of the
     /// database.
     pub fn enqueue_in_blocking(
         &self,
@@ -120,7 +121,7 @@ impl SqliteStore {
         self.enqueue_through(tx, jobs)
     }
 
-    /// Stores jobs on a connection of the caller's that is in a transaction.
+    /// Stores jobs on the caller's connection, which is in a transaction.
     pub(crate) fn enqueue_through(
         &self,
         tx: &rusqlite::Connection,
@@ -129,7 +130,7 @@ impl SqliteStore {
         const OPERATION: &str = "enqueue_in";
         check_enqueue(OPERATION, self, jobs)?;
         if self.0.path.is_empty() || tx.path() != Some(&self.0.path) {
-            let text = "the transaction is on another database than the store";
+            let text = "the transaction belongs to another database than the store's";
             return Err(Failure::new(StoreErrorKind::Misconfigured, text).during(OPERATION));
         }
         self.enqueue_on(tx, jobs)
@@ -151,13 +152,13 @@ impl SqliteStore {
         };
         match tx.execute_batch(end) {
             Err(error) if enqueued.is_ok() => Err(error.into()),
-            // After an error SQLite may have rolled back everything itself: the error says why.
+            // SQLite itself may have rolled back the whole transaction; the error says why.
             _ => enqueued,
         }
     }
 
-    /// Finishes what was asked for, writes the log back into the file, and ends the threads; they
-    /// end also when the future is dropped.
+    /// Finishes the queued calls, writes the log back into the file, and ends the threads. They
+    /// also end if the future is dropped.
     async fn end_threads(&self) {
         let _in_any_case = Stopped(&self.0);
         self.0.coordinator.close().await;
@@ -176,7 +177,7 @@ impl SqliteStore {
         let (writer, opening) = writer.map_err(failed)?;
         let path = wait(&config, opening).await.map_err(failed)?;
         let readers = match config.location {
-            // No second connection can see a private database: its writer reads.
+            // A private database has only the writer's connection, which also reads.
             Location::Memory => None,
             Location::File(_) => {
                 let (readers, openings) = Readers::start(&config).map_err(failed)?;
@@ -207,8 +208,8 @@ impl SqliteStore {
         self.answer(operation, answer).await
     }
 
-    /// Runs `work` in a transaction of the writing thread, unless `look`, which only reads, has an
-    /// answer already.
+    /// Runs `work` in a transaction of the writing thread, unless `look`, which only reads, already
+    /// returns an answer.
     pub(crate) async fn write_unless<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -251,7 +252,7 @@ impl SqliteStore {
     }
 }
 
-/// Waits for the answer of a thread, no longer than the deadline.
+/// Waits for the answer of a thread, at most until the deadline.
 async fn wait<T>(config: &Config, answer: oneshot::Receiver<Inner<T>>) -> Inner<T> {
     let late = |_| {
         let text = format!("no answer within {:?}", config.deadline);
@@ -267,7 +268,7 @@ async fn answered<T>(answer: oneshot::Receiver<Inner<T>>) -> Inner<T> {
     answer.await.map_err(closed)?
 }
 
-/// Lets the threads end, whatever becomes of who waits for that.
+/// Tells the threads to end when dropped, even if the caller that waits for them is cancelled.
 struct Stopped<'a>(&'a Inside);
 
 impl Drop for Stopped<'_> {
@@ -282,7 +283,7 @@ impl Drop for Stopped<'_> {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        // Others may hold the coordinator.
+        // Nodes and clients may still hold the coordinator.
         self.coordinator.stop();
     }
 }
@@ -324,8 +325,8 @@ impl Store for SqliteStore {
         self
     }
 
-    /// Nothing is repeated: a call has waited for other processes that write before it fails with
-    /// `Contention`.
+    /// Never retries: a call that fails with `Contention` has already waited for other processes
+    /// that write.
     fn call_policy(&self) -> CallPolicy {
         CallPolicy::within(self.0.config.deadline).retries(0)
     }
@@ -407,7 +408,7 @@ mod tests {
     #[tokio::test]
     async fn a_panic_leaves_the_rest_of_its_group_alone() {
         let store = in_memory().await;
-        // The first call holds the thread until the others are queued.
+        // The first call occupies the thread until the others are queued.
         let (go, gate) = mpsc::channel::<()>();
         let held = store.write("held", Urgency::Normal, move |_| {
             let _ = gate.recv();

@@ -60,7 +60,7 @@ impl WorkflowStore for SqliteStore {
         limit: usize,
         before: Option<BatchId>,
     ) -> Result<Vec<BatchRecord>> {
-        /// Sorts behind all ids.
+        /// Sorts after all ids.
         const PAST_EVERY_ID: [u8; 17] = [0xff; 17];
         self.read("recent_batches", move |work| {
             let before = before
@@ -130,7 +130,8 @@ fn purge(work: &Work<'_>, request: &BatchPurge) -> Inner<Guarded<u64>> {
     Ok(Guarded::Done(gone as u64))
 }
 
-/// The answer to a purge that changes nothing, if it is one: reads only, and needs no lock.
+/// Returns the answer of a purge that would change nothing; `None` if there are batches to delete.
+/// Only reads, so it needs no write lock.
 fn nothing_to_purge(work: &Work<'_>, request: &BatchPurge) -> Inner<Option<Guarded<u64>>> {
     if !is_tenure(work, request.guard.as_ref())? {
         return Ok(Some(Guarded::Stale));

@@ -1,8 +1,8 @@
-//! The one thread that writes, with group commit across callers.
+//! The only writing thread, with group commit across callers.
 //!
-//! A commit costs a flush to the disk, whatever is in it. So the thread begins a transaction for
-//! the first request it finds and runs every other that waits by then in the same one, each inside
-//! a savepoint of its own; no caller gets an answer before the commit has succeeded.
+//! Every commit costs a flush to the disk, however much it contains. So the thread begins a
+//! transaction for the first request in the queue, and runs the other waiting requests in the same
+//! one, each inside its own savepoint. No caller gets an answer before the commit has succeeded.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -19,14 +19,15 @@ use crate::migrate;
 use crate::queue::{RequestQueue, Urgency};
 use crate::request::{Request, Session};
 
-/// The most requests of one transaction.
+/// The most requests in one transaction.
 const GROUP_REQUESTS: usize = 256;
-/// How long a transaction takes in further requests: the first one waits for the last.
+/// How long a transaction accepts further requests. All of them wait for the last one.
 const GROUP_TIME: Duration = Duration::from_millis(4);
 
 type Queue = RequestQueue<Box<dyn Request>>;
 
-/// The handle of the writing thread. Dropped, it lets the thread finish what is queued and end.
+/// The handle of the writing thread. When it is dropped, the thread finishes the queued requests
+/// and ends.
 #[derive(Debug)]
 pub(crate) struct Writer {
     queue: Arc<Queue>,
@@ -40,8 +41,8 @@ impl std::fmt::Debug for dyn Request {
 }
 
 impl Writer {
-    /// Starts the thread, which opens the database, brings the schema up to date and answers with
-    /// the full path of the file.
+    /// Starts the thread, which opens the database, applies missing migrations, and reports the
+    /// full path of the file.
     pub(crate) fn start(
         config: Config,
         appended: Arc<AtomicI64>,
@@ -72,12 +73,12 @@ impl Writer {
         self.queue.push(urgency, request);
     }
 
-    /// Lets the thread finish what is queued and end.
+    /// Tells the thread to finish the queued requests and end.
     pub(crate) fn stop(&self) {
         self.queue.close();
     }
 
-    /// Lets the thread finish what is queued and end, and waits for that.
+    /// Tells the thread to finish the queued requests and end, and waits until it has.
     pub(crate) async fn close(&self) {
         self.queue.close();
         end_of(&self.ended).await;
@@ -90,7 +91,7 @@ impl Drop for Writer {
     }
 }
 
-/// Waits until the thread that has the other end is gone.
+/// Waits until the thread that holds the other end of this channel has ended.
 pub(crate) async fn end_of(thread: &watch::Receiver<()>) {
     let mut thread = thread.clone();
     while thread.changed().await.is_ok() {}
@@ -107,7 +108,7 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(
         })
 }
 
-/// However the thread ends, callers that wait for it hear of it.
+/// Drops the queued requests when the thread ends in any way, so that their callers get an error.
 struct CloseOnExit<'a>(&'a Queue);
 
 impl Drop for CloseOnExit<'_> {
@@ -118,7 +119,7 @@ impl Drop for CloseOnExit<'_> {
 
 fn open_session(config: Config, appended: Arc<AtomicI64>) -> Result<(Session, String)> {
     if !config.migrate {
-        // Before anything of the file is changed, its journal mode included.
+        // Checked before anything in the file is changed, including its journal mode.
         migrate::require_up_to_date(open_existing(&config)?.as_ref())?;
     }
     let mut conn = open_writer(&config)?;
@@ -132,8 +133,8 @@ fn serve(mut session: Session, queue: &Queue) {
     while let Some(first) = queue.wait() {
         serve_group(&mut session, first, queue);
     }
-    // The next process to open the file finds no log to go through. Others may still use it; then
-    // this does what can be done without waiting for them.
+    // Truncates the log, so that the next process to open the file need not read it. If other
+    // processes still use the file, this does only as much as is possible without waiting for them.
     wait_until(time::monotonic());
     if let Err(error) = session
         .conn
@@ -143,7 +144,7 @@ fn serve(mut session: Session, queue: &Queue) {
     }
 }
 
-/// Serves `first` and what else is queued, in at most one transaction.
+/// Serves `first` and other queued requests, in at most one transaction.
 fn serve_group(session: &mut Session, first: Box<dyn Request>, queue: &Queue) {
     let Some(first) = begin(session, first, queue) else {
         return;
@@ -193,11 +194,11 @@ fn begin(
 
 /// The outcome of a request that joined a transaction.
 enum Joined {
-    /// It is part of it.
+    /// The request is part of the transaction.
     Done(Box<dyn Request>),
-    /// It failed or was abandoned, and left nothing.
+    /// The request failed or was abandoned, and changed nothing.
     Alone,
-    /// It took the transaction with it.
+    /// The request failed, and the whole transaction with it.
     Broken(Failure),
 }
 
@@ -216,7 +217,7 @@ fn run_in_savepoint(session: &mut Session, mut request: Box<dyn Request>) -> Joi
         return Joined::Done(request);
     };
     request.fail(failure.clone());
-    // A full disk or an I/O error can roll the whole transaction back by itself.
+    // After a full disk or an I/O error, SQLite may already have rolled back the whole transaction.
     let undone = if session.conn.is_autocommit() {
         Err(failure)
     } else {

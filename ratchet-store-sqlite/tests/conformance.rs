@@ -1,4 +1,4 @@
-//! The conformance suite on SQLite: one file per case, several handles on it.
+//! The conformance suite on SQLite: one file per case, with several handles on it.
 
 use std::process::ExitCode;
 use std::sync::Arc;

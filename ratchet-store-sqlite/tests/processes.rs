@@ -47,11 +47,11 @@ async fn open(file: &Path) -> Checked<SqliteStore> {
     SqliteStore::builder(file).connect().await.unwrap()
 }
 
-/// What a child does.
+/// The role of a child process.
 async fn play(role: &str, file: &Path) {
     let store = open(file).await;
     match role {
-        // Runs jobs until there are none, then tells how many.
+        // Runs jobs until there are none, then prints how many it ran.
         "worker" => {
             let request = ClaimRequest::new(NodeId::new(), 20);
             let mut done = 0;
@@ -72,14 +72,14 @@ async fn play(role: &str, file: &Path) {
             }
             tell(done);
         }
-        // Enqueues for ever, and tells each id once its call was answered.
+        // Enqueues forever, and prints each id once its call has returned.
         "producer" => loop {
             let jobs = [NewJob::new("kind", &1), NewJob::new("kind", &2)];
             for enqueued in store.enqueue(&jobs).await.unwrap() {
                 tell(enqueued.id());
             }
         },
-        // Claims for ever, and tells each claimed id.
+        // Claims forever, and prints each claimed id.
         "hoarder" => {
             let request = ClaimRequest::new(NodeId::new(), 3);
             loop {
@@ -107,17 +107,17 @@ fn start(role: &str, file: &Path) -> Child {
         .unwrap()
 }
 
-/// The ids a child tells until it has told `enough`; then it is killed.
+/// Returns the ids that a child prints. Kills the child once it has printed `enough` of them.
 fn ids_until_killed(mut child: Child, enough: usize) -> Vec<JobId> {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut ids = Vec::new();
     while ids.len() < enough {
         ids.push(lines.next().unwrap().unwrap().parse().unwrap());
     }
-    // SIGKILL: nothing of the process runs after it.
+    // SIGKILL: no code of the process runs after it.
     child.kill().unwrap();
     child.wait().unwrap();
-    // What it had told before it was killed counts too, but for a line cut short.
+    // What the child printed before it was killed counts too, except for an incomplete line.
     let told_before = lines.map_while(Result::ok);
     ids.extend(told_before.filter_map(|id| id.parse::<JobId>().ok()));
     ids
@@ -153,7 +153,7 @@ fn what_was_answered_survives_a_kill() -> Result<(), Failed> {
         let stored = block_on(store.get(&ids, Detail::Whole))?;
         assert!(stored.iter().all(Option::is_some));
     }
-    // A call of two jobs is stored whole or not at all.
+    // The two jobs of a call are both stored, or neither.
     let database = rusqlite::Connection::open(&file)?;
     let (jobs, data): (i64, i64) = database.query_row(
         "SELECT (SELECT count(*) FROM ratchet_jobs), (SELECT count(*) FROM ratchet_job_data)",
@@ -174,7 +174,7 @@ fn claims_of_a_killed_process_go_back() -> Result<(), Failed> {
     let hoarded = ids_until_killed(start("hoarder", &file), 30);
     let unique: HashSet<JobId> = hoarded.iter().copied().collect();
     assert_eq!(unique.len(), hoarded.len());
-    // Its node has no row, so its claims are lost as soon as they are older than this.
+    // The node has no row, so its claims are lost as soon as they are older than this.
     let request = ReclaimRequest::new().dead_after(std::time::Duration::from_millis(1));
     std::thread::sleep(std::time::Duration::from_millis(20));
     let reclaimed = block_on(store.reclaim(&request.limit(JOBS)))?;

@@ -1,4 +1,4 @@
-//! Transactions of the application, as the store's trait takes them.
+//! Enqueues jobs inside transactions of the application.
 
 use futures_util::future::BoxFuture;
 use ratchet_core::Result;
@@ -16,33 +16,34 @@ impl AppTransaction<SqlServerStore> for Transaction {
 }
 
 impl TransactionStore for SqlServerStore {
-    /// Stores jobs inside a transaction that this store, or a clone of it, has
-    /// [begun](SqlServerStore::begin): they are there if and when it commits, and if it rolls back
-    /// there is no trace of them.
+    /// Stores jobs inside a transaction that this store or a clone of it has
+    /// [begun](SqlServerStore::begin). The jobs exist once the transaction commits; if it rolls
+    /// back, no trace of them remains.
     ///
-    /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold, but that
-    /// a lost race for a key is an error of kind `Contention` here, and so is a deadlock: the
-    /// server rolls the whole transaction back, and who began it begins again.
+    /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold, except
+    /// that a lost race for a key is an error of kind `Contention` here. So is a deadlock. In both
+    /// cases the server rolls back the whole transaction, and the caller begins it again.
     ///
-    /// The lanes of jobs that have one are locked until the transaction ends: others that enqueue
-    /// into them wait, and so do the ends of their heads. So are the stored jobs and the batches
-    /// that new jobs wait for, and the batches that they join. So keep such transactions far
-    /// shorter than the deadlines of the store and the stall timeouts of jobs, and if they enqueue
-    /// more than once, go through the lanes in one order. A body that adds jobs which wait for
-    /// itself must not report anything before it commits: it would wait for itself.
+    /// The lanes of jobs stay locked until the transaction ends. Other enqueues into these lanes
+    /// wait for it, and so do the ends of the lanes' heads. The stored jobs and batches that new
+    /// jobs wait for stay locked too, as do the batches that new jobs join. So keep the transaction
+    /// far shorter than the store's deadline and the jobs' stall timeouts. If it enqueues more than
+    /// once, use the lanes in one order. A body that adds jobs which wait for itself must not
+    /// report anything before it commits, or it waits for itself.
     ///
-    /// What a text has set in the session that storing jobs rests on (`SET ROWCOUNT`, the isolation
-    /// level and the like) is set back before. The commit wakes no node: nodes find the jobs by
-    /// their next poll.
+    /// The store first resets the session settings that it depends on and that an earlier statement
+    /// of the application may have changed, such as `ROWCOUNT` and the isolation level. The commit
+    /// sends no wakeup: nodes find the jobs at their next poll.
     ///
     /// # Errors
-    /// `Invalid` for bad input and for a transaction of another store, after which the transaction
-    /// can go on; otherwise it can only be rolled back: `Contention`, `Timeout` after the deadline,
-    /// or twice that where the server does not answer, `Unavailable` if the store is closed or an
-    /// earlier call failed, or another failure of the database.
+    /// - `Invalid` for bad input and for a transaction of another store; the transaction can
+    ///   continue.
+    /// - `Contention`, `Timeout` after the deadline (after twice the deadline if the server does
+    ///   not answer), `Unavailable` if the store is closed or an earlier call failed, or another
+    ///   failure of the database; the transaction can only be rolled back.
     ///
     /// # Cancel safety
-    /// Dropped, the transaction has failed and can only be rolled back.
+    /// If the future is dropped, the transaction has failed and can only be rolled back.
     fn enqueue_on<'a>(
         &'a self,
         connection: AppConnection<'a>,

@@ -1,4 +1,4 @@
-//! Where the database is and how it is used.
+//! The settings of the store: where the database is and how to use it.
 
 use std::fmt;
 
@@ -29,13 +29,13 @@ pub const SCHEMES: [&str; 2] = ["sqlserver", "mssql"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Encryption {
-    /// Everything is encrypted from the first byte on: TDS 8.0, SQL Server 2022 and later.
+    /// Encrypts everything from the first byte on (TDS 8.0). Needs SQL Server 2022 or later.
     Strict,
-    /// All of it; the server must be able to. This is the default.
+    /// Encrypts the whole connection; fails if the server cannot. The default.
     Required,
-    /// The login, and nothing after it.
+    /// Encrypts only the login.
     Login,
-    /// Nothing, not even the password. For tests.
+    /// Encrypts nothing, not even the password. For tests.
     Off,
 }
 
@@ -71,58 +71,59 @@ impl Builder {
         }
     }
 
-    /// Sets the encryption, and wins over the URL. [`Encryption::Required`] unless set.
+    /// Sets the encryption, overriding the URL; [`Encryption::Required`] by default.
     pub fn encryption(mut self, encryption: Encryption) -> Self {
         self.encryption = Some(encryption);
         self
     }
 
-    /// Takes whatever certificate the server shows; wins over what the URL says. A host that can
-    /// answer in its place then reads everything, the password included; for your own server on the
-    /// same host.
+    /// Accepts any certificate of the server, overriding the URL. A host that impersonates the
+    /// server can then read everything, including the password. Use it only for your own server on
+    /// the same host.
     pub fn trust_any_certificate(mut self) -> Self {
         self.trust = Some(Trust::Any);
         self
     }
 
-    /// Takes certificates of this authority, given as the path of a `.pem`, `.crt` or `.der` file,
-    /// beside those that the platform trusts.
+    /// Also accepts certificates signed by this authority, given as the path of a `.pem`, `.crt` or
+    /// `.der` file, in addition to the authorities that the platform trusts.
     pub fn trust_authority(mut self, path: impl Into<String>) -> Self {
         self.trust = Some(Trust::Authority(path.into()));
         self
     }
 
-    /// Whether a database will do whose `READ_COMMITTED_SNAPSHOT` is off; unless set, connecting is
-    /// refused there. Leave it off where that is on.
+    /// Sets whether to accept a database whose `READ_COMMITTED_SNAPSHOT` is off; `false` by
+    /// default, and connecting to such a database fails. Do not set it for a database where that
+    /// option is on.
     ///
-    /// Nothing becomes wrong in such a database, but a reader of a row waits for its writer, and
-    /// the other way round. Claims, heartbeats and sweeps pass over the jobs that another
-    /// transaction is just writing, purges too; a cancellation may be heard of one heartbeat later.
-    /// The rest waits, with more deadlocks, which are repeated:
+    /// The results stay correct in such a database, but readers of a row wait for its writers, and
+    /// writers for readers. Claims, heartbeats, sweeps and purges skip the jobs that another
+    /// transaction is writing; a node may learn of a cancellation one heartbeat later. All other
+    /// calls wait, and there are more deadlocks, after which the store retries:
     ///
-    /// - Reads of jobs, counts and listings wait for enqueues, settlements, and for transactions of
-    ///   the application.
-    /// - While a transaction of the application holds a job, since it has enqueued another which
-    ///   waits for it, a call that ends the claim of that job together with others fails as a
-    ///   whole, with `Timeout` after the deadline. The others are settled by then; the engine,
-    ///   which repeats the call, hears so when the transaction has ended.
-    /// - Claims by permits wait for the ends of claims that have the same permits.
-    /// - Heartbeats wait for other writes of the table of nodes, which are short.
+    /// - Reads of jobs, counts and listings wait for enqueues, settlements and transactions of the
+    ///   application.
+    /// - A transaction of the application that enqueues a child of a stored job locks that job. A
+    ///   call that settles this job together with others then fails as a whole, with `Timeout`
+    ///   after the deadline, although the others are already settled. The engine repeats the call,
+    ///   and learns this once the transaction has ended.
+    /// - Claims of jobs that need permits wait for the ends of claims that hold the same permits.
+    /// - Heartbeats wait for other writes to the table of nodes, which are short.
     pub fn locking_reads(mut self, allowed: bool) -> Self {
         self.locking_reads = allowed;
         self
     }
 
-    /// Opens a connection of the driver's to the same database, which belongs to no store: for
-    /// statements that cannot be in a [`Transaction`](crate::Transaction), such as
-    /// `ALTER DATABASE`. Its session has the settings of a store's session.
+    /// Opens a driver connection to the same database, which belongs to no store. It is for
+    /// statements that cannot run in a [`Transaction`](crate::Transaction), such as `ALTER
+    /// DATABASE`. Its session has the settings of a store's session.
     ///
     /// # Errors
-    /// `Misconfigured` and `Unavailable` as for [`connect`](Self::connect); the tables are not
-    /// looked at.
+    /// `Misconfigured` and `Unavailable` as for [`connect`](Self::connect). The tables are not
+    /// checked.
     ///
     /// # Cancel safety
-    /// Dropping the future gives the connection up.
+    /// Dropping the future closes the connection.
     pub async fn connect_driver(self) -> Result<DriverConnection> {
         const OPERATION: &str = "connect_driver";
         let config = self
@@ -140,23 +141,23 @@ impl Builder {
         let mut driver = target.driver;
         if let Some(name) = &self.settings.application_name {
             if !fits_login(name) {
-                let problem = "is longer than a login can tell";
+                let problem = "is longer than 128 characters";
                 return Err(misconfigured("application_name", problem));
             }
             driver.application_name(name);
         }
         let encryption = self.encryption.unwrap_or(target.encryption);
         driver.encryption(level(encryption));
-        // Never both: the driver panics at that.
+        // Never both, since the driver would panic.
         match self.trust.or(target.trust) {
             Some(Trust::Any) => driver.trust_cert(),
             Some(Trust::Authority(path)) => driver.trust_cert_ca(path),
             None => {}
         }
-        // Calls have deadlines of their own, and so has connecting.
+        // The store has its own deadlines for calls and for connecting.
         driver.command_timeout(None);
         driver.handshake_timeout(None);
-        // The server keeps halves of characters too, and one must not make a whole answer
+        // The server can store unpaired surrogates, and one must not make a whole answer
         // unreadable.
         driver.lossy_utf16_decoding(true);
         let plain = matches!(encryption, Encryption::Login | Encryption::Off);
@@ -173,25 +174,25 @@ impl Builder {
 
 ratchet_sql::builder! {
     SqlServerStore;
-    /// How many connections the pool may have, beyond the one for heartbeats and locks. 10 unless
-    /// set.
+    /// Sets the most connections of the pool, beyond the one for heartbeats and locks; 10 by
+    /// default.
     max_connections;
-    /// How long a call waits for a connection. 5 s unless set.
+    /// Sets how long a call waits for a connection; 5 s by default.
     acquire_timeout;
-    /// How long a call may take in all, before it fails with `Timeout`. 10 s unless set, as long as
-    /// the engine waits for a store. It is also the longest that the server waits for a lock
-    /// (`LOCK_TIMEOUT`), so that it does not go on for long with a statement that no caller waits
-    /// for.
+    /// Sets how long a call may take in all before it fails with `Timeout`; 10 s by default, as
+    /// long as the engine waits for a store. It is also the longest that the server waits for a
+    /// lock (`LOCK_TIMEOUT`), so that a statement that no caller waits for does not continue for
+    /// long.
     deadline;
-    /// How the connections are called in `sys.dm_exec_sessions`, `ratchet` unless set here or in
-    /// the URL.
+    /// Sets the connections' name in `sys.dm_exec_sessions`; `ratchet` unless set here or in the
+    /// URL.
     application_name;
-    /// How long a connection is used before another takes its place. 30 min unless set.
+    /// Sets how long a connection is used before it is replaced; 30 min by default.
     max_lifetime;
 }
 
 impl fmt::Debug for Builder {
-    /// Without the URL: it may have a password.
+    /// Omits the URL, which may include a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("settings", &self.settings)
@@ -204,18 +205,18 @@ impl fmt::Debug for Builder {
 /// Checked settings.
 pub(crate) struct Config {
     pub(crate) driver: tiberius::Config,
-    /// The host, if only the login is encrypted, or nothing at all.
+    /// The host, if only the login or nothing is encrypted.
     pub(crate) plaintext_host: Option<String>,
-    /// Whether all addresses of the host are tried at once.
+    /// Whether to try all addresses of the host at once.
     pub(crate) in_parallel: bool,
     pub(crate) settings: Settings,
-    /// The expression of the clock.
+    /// The SQL expression of the clock.
     pub(crate) clock: String,
     pub(crate) locking_reads: bool,
 }
 
 impl Config {
-    /// The words in the statements of this server.
+    /// Returns the placeholders' values in the statements for this server.
     pub(crate) fn words(&self, server: &Server) -> Words {
         let settings = &self.settings;
         Words::new(&settings.schema, &self.clock, settings.deadline, server)
@@ -223,7 +224,7 @@ impl Config {
     }
 }
 
-/// Whether a name fits into what a client says of itself when it logs in.
+/// Returns whether a name fits into a field of the login message.
 pub(crate) fn fits_login(name: &str) -> bool {
     const LONGEST: usize = 128;
     name.encode_utf16().count() <= LONGEST
@@ -267,7 +268,7 @@ mod tests {
         assert!(problem(builder().clock_table("")).contains("clock_table"));
     }
 
-    /// The driver panics where both are said.
+    /// The driver panics if both are set.
     #[test]
     fn the_builder_wins_over_what_the_target_trusts() {
         for target in [

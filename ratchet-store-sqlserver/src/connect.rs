@@ -1,4 +1,4 @@
-//! Making connections whose sessions are as the statements need them.
+//! Opens connections, with the session settings that the statements need.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,22 +19,22 @@ use crate::config;
 use crate::error::{Classified, classify};
 use crate::session::Session;
 
-/// A connection of the driver's, over TCP.
+/// A connection of the driver over TCP.
 pub type DriverConnection = tiberius::Client<Compat<TcpStream>>;
 
 pub(crate) type Client = DriverConnection;
 
-/// How connections are made.
+/// Opens connections with these settings.
 #[derive(Clone)]
 pub(crate) struct Connector {
     config: Config,
-    /// Whether all addresses of the host are tried at once.
+    /// Whether to try all addresses of the host at once.
     in_parallel: bool,
     session: Arc<Session>,
     patience: Duration,
 }
 
-/// How often a server may send its callers elsewhere.
+/// How many redirects of a server to follow.
 const REDIRECTIONS: usize = 3;
 
 impl Connector {
@@ -47,9 +47,9 @@ impl Connector {
         }
     }
 
-    /// Opens a connection within the time.
+    /// Opens a connection; fails if that takes longer than `patience`.
     pub(crate) async fn connect(&self) -> Result<Client> {
-        // In boxes, since the futures of a handshake are large.
+        // Boxed, since the futures of a handshake are large.
         let connecting = Box::pin(async {
             let mut client = Box::pin(self.log_in()).await?;
             let setup = client.simple_query(self.session.setup.as_str()).await;
@@ -65,12 +65,12 @@ impl Connector {
         }
     }
 
-    /// The settings of the sessions.
+    /// Returns the settings of the sessions.
     pub(crate) fn session(&self) -> Arc<Session> {
         Arc::clone(&self.session)
     }
 
-    /// Connects to a host with a port.
+    /// Connects to an address, `host:port`.
     async fn reach(&self, address: String) -> io::Result<TcpStream> {
         if !self.in_parallel {
             return TcpStream::connect(address).await;
@@ -99,19 +99,18 @@ impl Connector {
         }
         Err(Failure::new(
             StoreErrorKind::Misconfigured,
-            "the server redirects in a circle",
+            "the server's redirects form a loop",
         ))
     }
 }
 
-/// Does work of the driver's without its logs. It writes every error of the server there, with the
-/// values in it: a key that is taken, which is an answer here, and a row that another transaction
-/// holds.
+/// Runs work of the driver without its log. The driver logs every error of the server with the
+/// values in it, even those that the store expects: a taken key, or a locked row.
 pub(crate) async fn quietly<T>(work: impl Future<Output = T>) -> T {
     work.with_subscriber(Dispatch::none()).await
 }
 
-/// The first of these that succeeds, or the last failure.
+/// Returns the first success of these, or else the last failure.
 async fn first_ok<T>(mut tries: Vec<Try<T>>) -> io::Result<T> {
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     poll_fn(|context| {
@@ -137,23 +136,26 @@ async fn first_ok<T>(mut tries: Vec<Try<T>>) -> io::Result<T> {
 
 type Try<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
 
-/// Until there is a session, what is not understood is about what to encrypt, and what is not well
-/// formed is not encrypted as it should be.
+/// Classifies an error before the login is complete. At that stage, a protocol error usually
+/// concerns the negotiation of encryption, and invalid data means that the server does not encrypt
+/// as requested.
 fn refused(error: tiberius::error::Error) -> Failure {
     use tiberius::error::Error;
     let text = match error {
-        Error::Protocol(text) => format!("the server does not go along: {text}"),
+        Error::Protocol(text) => format!("the negotiation with the server failed: {text}"),
         Error::Io {
             kind: io::ErrorKind::InvalidData,
             message,
-        } => format!("the server does not encrypt as it was asked to: {message}"),
+        } => format!("the server does not encrypt as requested: {message}"),
         Error::Tls(text) => {
-            // The driver goes on with settings of its own.
+            // The driver's text continues with the names of its own settings, which users of the
+            // store cannot set.
             let what = text.split(" To connect anyway").next().unwrap_or_default();
             format!(
-                "{what} The settings are Builder::trust_authority (trust_authority in a URL, \
-                 TrustServerCertificateCA in a connection string) for who signed it, and \
-                 host_in_certificate (HostNameInCertificate) for whom it names"
+                "{what} To accept the authority that signed the certificate, set \
+                 Builder::trust_authority (trust_authority in a URL, TrustServerCertificateCA in a \
+                 connection string); to accept the name in it, set host_in_certificate \
+                 (HostNameInCertificate)"
             )
         }
         other => return classify(&other),

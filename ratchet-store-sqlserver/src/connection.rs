@@ -1,4 +1,4 @@
-//! Connections: of the pool for jobs, and the one of their own that heartbeats and locks have.
+//! Connections: the pool for jobs, and the connection reserved for heartbeats and locks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,47 +20,49 @@ use crate::query::Query;
 use crate::row::{self, Row};
 use crate::session::{self, CHARACTER, Session, lock_timeout};
 
-/// Begins a transaction in which each statement sees what was committed before it, whatever an
-/// application has set before.
+/// Begins a transaction in which each statement sees all earlier commits, whatever isolation level
+/// an application has set before.
 pub(crate) const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN TRANSACTION";
 pub(crate) const COMMIT: &str = "COMMIT TRANSACTION";
-/// Commits, and refuses to end what was begun or ended by others. It says how many transactions are
-/// open then: a session may be told to run nothing and to say nothing of it.
+/// Commits, unless statements of the application have ended the transaction or begun another.
+/// Returns how many transactions are open afterwards, since a session that was told to execute
+/// nothing would not report an error.
 pub(crate) const COMMIT_OWN: &str = "IF @@TRANCOUNT <> 1 THROW 50002, \
      N'statements of the application have ended the transaction, or begun another inside', 1; \
      COMMIT TRANSACTION; SELECT @@TRANCOUNT";
-/// An error may have rolled back already.
+/// Rolls back, unless an error has already done so.
 pub(crate) const ROLL_BACK: &str = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION";
 
-/// A connection in use. If its use ends in the middle of a statement or of a transaction, or with
-/// the loss of the connection, it is closed and never used again: the driver cannot tell where in
-/// an answer a dropped call was.
+/// A leased connection. The connection is closed and never used again if the lease is dropped in
+/// the middle of a statement or transaction, or if it is lost: after a dropped call, the driver
+/// does not know how much of the answer it has read.
 pub(crate) struct Lease {
     held: Held,
-    /// Whether a statement is going on or failed in a way that leaves the connection unknown.
+    /// Whether a statement is running, or failed in a way that leaves the connection's state
+    /// unknown.
     broken: bool,
-    /// How the connection was lost, if it was.
+    /// Whether and how the connection was lost.
     loss: Loss,
     /// Whether a transaction is open.
     in_transaction: bool,
     made: Made,
     generation: Generation,
     session: Arc<Session>,
-    /// Whether the session waits for locks less long than it did when it began.
+    /// Whether the session's lock timeout may still be shorter than normal.
     impatient: bool,
 }
 
 enum Held {
-    /// None once it is given back.
+    /// `None` once dropped.
     Pooled(Option<Object<Maker>>),
     Liveness(OwnedMutexGuard<Option<Kept>>),
 }
 
-/// A connection and when it was made.
+/// A connection, and when it was opened.
 pub(crate) struct Kept {
     client: Box<Client>,
     made: Made,
-    /// The state of its session before an application had it.
+    /// The state of its session before an application used it.
     character: Option<String>,
 }
 
@@ -74,7 +76,7 @@ impl Connector {
     }
 }
 
-/// Makes the connections of the pool.
+/// Opens the connections of the pool.
 pub(crate) struct Maker {
     connector: Connector,
     generation: Generation,
@@ -89,13 +91,15 @@ impl managed::Manager for Maker {
         self.connector.open(made).await
     }
 
-    /// A lost connection shows at the next call on it, which is then repeated: asking each for a
-    /// sign of life would be one more round trip for every call.
+    /// Checks only the age and the generation of a connection. A call on a lost connection fails
+    /// and is repeated; a ping would cost every call one more round trip.
     async fn recycle(&self, kept: &mut Kept, _: &Metrics) -> RecycleResult<Failure> {
         if kept.made.is_good(self.generation.made_now()) {
             Ok(())
         } else {
-            Err(RecycleError::message("it is worn"))
+            Err(RecycleError::message(
+                "the connection is too old, or its generation has ended",
+            ))
         }
     }
 }
@@ -108,7 +112,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// The pool, and the connection beside it.
+    /// Opens the pool, and the connection for heartbeats and locks.
     pub(crate) fn open(config: &Config) -> Result<(Self, Liveness)> {
         let session = Session::new(config.settings.deadline);
         let connector = Connector::new(config, session);
@@ -121,7 +125,7 @@ impl Pool {
             .max_size(usize::try_from(config.settings.max_connections()).unwrap_or(usize::MAX))
             .timeouts(Timeouts {
                 wait: Some(config.settings.acquire_timeout),
-                // Connecting has its own.
+                // Connecting has its own timeout.
                 create: None,
                 recycle: None,
             })
@@ -143,7 +147,7 @@ impl Pool {
         Ok((pool, liveness))
     }
 
-    /// A connection, within the time that the settings give.
+    /// Leases a connection, waiting at most the acquire timeout.
     pub(crate) async fn lease(&self) -> Result<Lease> {
         let object = match self.pool.get().await {
             Ok(object) => object,
@@ -169,7 +173,7 @@ impl Pool {
         self.pool.is_closed()
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     pub(crate) fn open_connections(&self) -> u32 {
         u32::try_from(self.pool.status().size).unwrap_or(u32::MAX)
     }
@@ -178,12 +182,12 @@ impl Pool {
         self.max_connections
     }
 
-    /// Closes the idle ones: they may be lost as well.
+    /// Closes the idle connections, since they may be lost too.
     pub(crate) fn drop_idle(&self) {
         self.pool.retain(|_, _| false);
     }
 
-    /// Closes the idle ones, and the others when they come back.
+    /// Closes the idle connections, and the others when they are returned.
     pub(crate) fn close(&self) {
         self.pool.close();
     }
@@ -203,18 +207,18 @@ impl Lease {
         }
     }
 
-    /// Runs statements without parameters, as a batch of their own.
+    /// Runs statements without parameters, as a separate batch.
     pub(crate) async fn batch(&mut self, sql: &str) -> Result<Vec<Row>> {
         let client = self.begin_call()?;
         let done = quietly(async { client.simple_query(sql).await?.into_results().await }).await;
         self.after(done.map(row::all))
     }
 
-    /// Runs statements of an application's; how many rows the last of them changed.
+    /// Runs statements of an application. Returns how many rows the last statement changed.
     ///
-    /// Those with parameters run inside a procedure of the server's, which takes back at its end
-    /// what they have set. Those without are a batch of their own, whose counts the driver does not
-    /// tell.
+    /// With parameters they run inside a procedure of the server, at whose end the server undoes
+    /// changes of the session's settings. Without parameters they are a separate batch, whose row
+    /// counts the driver does not return.
     pub(crate) async fn execute_text(
         &mut self,
         sql: &str,
@@ -238,7 +242,8 @@ impl Lease {
         self.after(done)
     }
 
-    /// As [`execute_text`](Self::execute_text), and reads the rows of the first result.
+    /// Runs statements as [`execute_text`](Self::execute_text) does, and returns the rows of the
+    /// first result.
     pub(crate) async fn query_text(
         &mut self,
         sql: &str,
@@ -257,7 +262,7 @@ impl Lease {
         self.after(done)
     }
 
-    /// Remembers what the session is like, before an application has it for the first time.
+    /// Records the state of the session before an application uses it for the first time.
     pub(crate) async fn remember(&mut self) -> Result<()> {
         if self.kept().is_some_and(|kept| kept.character.is_some()) {
             return Ok(());
@@ -269,11 +274,11 @@ impl Lease {
         Ok(())
     }
 
-    /// Makes the session anew what the statements need, whatever an application has made of it.
+    /// Resets the session to what the statements need, after an application has used it.
     ///
     /// # Errors
-    /// If that is not enough: it is another user's or another database's now, or speaks another
-    /// language. Then it is to be closed.
+    /// If the session still differs, such as in its user, database or language. The caller must
+    /// then close the connection.
     pub(crate) async fn restore(&mut self) -> Result<()> {
         let session = Arc::clone(&self.session);
         let setup = format!("{}\n{CHARACTER}", session.setup);
@@ -286,15 +291,15 @@ impl Lease {
         Err(Failure::new(StoreErrorKind::Other, text))
     }
 
-    /// Runs a statement in a session that is first made what statements rest on, whatever an
-    /// application has set in it.
+    /// Resets the session's settings, which an application may have changed, and then runs a
+    /// statement.
     pub(crate) async fn batch_anew(&mut self, sql: &str) -> Result<()> {
         let anew = format!("{}\n{sql}", self.session.setup);
         self.batch(&anew).await.map(drop)
     }
 
-    /// Commits a transaction in which an application has run statements of its own, unless they
-    /// have ended it or begun another inside.
+    /// Commits a transaction in which an application has run statements, unless these have ended it
+    /// or begun another inside it.
     pub(crate) async fn commit_own(&mut self) -> Result<()> {
         let rows = self.batch(COMMIT_OWN).await?;
         match rows.first().map(|row| row.try_get::<i32>(0)) {
@@ -304,12 +309,12 @@ impl Lease {
             }
             _ => Err(Failure::new(
                 StoreErrorKind::Other,
-                "the server has not committed: a statement of the application has turned execution off",
+                "the server has not committed: a statement of the application has disabled execution",
             )),
         }
     }
 
-    /// Ends the transaction with this, and waits for locks as ever from then on.
+    /// Ends the transaction with the statement `end`, and resets the lock timeout.
     async fn end_with(&mut self, end: &str) -> Result<()> {
         let end = if self.impatient {
             format!("{end}; SET LOCK_TIMEOUT {}", self.session.lock_timeout)
@@ -322,12 +327,12 @@ impl Lease {
         Ok(())
     }
 
-    /// Has the connection closed.
+    /// Makes the connection be closed when the lease is dropped.
     pub(crate) const fn discard(&mut self) {
         self.broken = true;
     }
 
-    /// Whether nothing can be done on it any more.
+    /// Returns whether the connection can no longer be used.
     pub(crate) const fn is_broken(&self) -> bool {
         self.broken
     }
@@ -357,7 +362,8 @@ impl Lease {
             .err()
             .map_or(Loss::No, |failure| failure.loss);
         self.broken = self.loss != Loss::No;
-        // A statement that waits for less long says so at its end only if it gets there.
+        // A statement that shortens the lock timeout restores it at its end, which it does not
+        // reach if it fails.
         let given_up = |failure: &Failure| failure.held || failure.raced();
         self.impatient |= result.as_ref().is_err_and(given_up);
         result
@@ -370,7 +376,7 @@ impl Run<SqlServer> for Lease {
         self.after(rows)
     }
 
-    /// How many rows its last part changed that changes any.
+    /// Returns how many rows the last part of the statement that changes any rows changed.
     async fn execute(&mut self, query: Query) -> Result<u64> {
         let done = query.execute(self.begin_call()?).await;
         self.after(done)
@@ -378,7 +384,8 @@ impl Run<SqlServer> for Lease {
 }
 
 impl ratchet_sql::Lease<SqlServer> for Lease {
-    /// The driver's count is one of several; such a statement returns its own.
+    /// Returns the count that the statement selects, since the driver returns one count for each
+    /// part.
     async fn changed(&mut self, query: Query) -> Result<u64> {
         let rows = self.rows(query).await?;
         let row = rows.first().ok_or_else(Failure::unreadable)?;
@@ -408,8 +415,8 @@ impl ratchet_sql::Lease<SqlServer> for Lease {
                 Ok(value)
             }
             Err(failure) => {
-                // An error has rolled back already, unless the server only refused to begin. If
-                // this fails too, the connection is closed, which rolls back as well.
+                // An error has already rolled back, unless the server only refused to begin. If
+                // this fails too, the connection is closed, which also rolls back.
                 if !self.broken {
                     // The caller gets the earlier error.
                     let _ = self.end_with(ROLL_BACK).await;
@@ -468,7 +475,7 @@ impl ratchet_sql::Connections<SqlServer> for Connections {
 
 impl fmt::Debug for Connections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // How they are made has the password.
+        // Omits the fields: their settings include the password.
         f.write_str("Connections")
     }
 }
@@ -487,11 +494,11 @@ impl Drop for Lease {
                 if !spoiled {
                     return;
                 }
-                // Taken out of the pool, it is closed here.
+                // Takes the connection out of the pool, which closes it.
                 let pool = Object::pool(&object);
                 drop(Object::take(object));
                 if let (true, Some(pool)) = (self.loss != Loss::No, pool) {
-                    // The others may be lost as well.
+                    // The other connections may be lost too.
                     pool.retain(|_, _| false);
                 }
             }
@@ -501,8 +508,8 @@ impl Drop for Lease {
     }
 }
 
-/// The connection of heartbeats and locks, which no job can take away: opened when first needed,
-/// and again when it was lost.
+/// The connection reserved for heartbeats and locks. Opened when first needed, and again after it
+/// was lost.
 pub(crate) struct Liveness {
     connector: Connector,
     generation: Generation,
@@ -535,12 +542,12 @@ impl Liveness {
         ))
     }
 
-    /// Closes it; the next use opens another.
+    /// Closes the connection. The next use opens a new one.
     pub(crate) async fn renew(&self) {
         *self.slot.lock().await = None;
     }
 
-    /// Closes it; it is not opened again.
+    /// Closes the connection for good.
     pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         *self.slot.lock().await = None;

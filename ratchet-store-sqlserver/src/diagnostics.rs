@@ -45,7 +45,7 @@ impl SqlServerStore {
     }
 
     async fn missing_indexes(&self, applied: usize) -> Inner<Vec<Finding>> {
-        // What stands in for the server calls indexes otherwise than they were called.
+        // Babelfish gives indexes other names than those in the statements that create them.
         if self.shared().version().starts_with("Babelfish") {
             return Ok(Vec::new());
         }
@@ -66,7 +66,7 @@ impl SqlServerStore {
     }
 }
 
-/// A row of `database_settings`.
+/// Reads a row of `database_settings`: reports readers that wait for writers.
 fn reads(row: &Row) -> Inner<Vec<Finding>> {
     let database: String = row.try_get(0)?;
     if row.try_get::<i32>(1)? != 0 {
@@ -81,12 +81,12 @@ fn reads(row: &Row) -> Inner<Vec<Finding>> {
     Ok(vec![finding.detail(database).remedy(remedy)])
 }
 
-/// A row of `held_by_sessions`.
+/// Reads a row of `held_by_sessions`: reports a session that keeps row versions.
 fn held(row: &Row) -> Inner<Vec<Finding>> {
     let (session, words): (String, String) = (row.try_get(0)?, row.try_get(1)?);
     let mut holder = Holder::new(
         format!("session {session} ({words})"),
-        format!("end it where it was begun, or: KILL {session}"),
+        format!("end it in the program that began it, or run: KILL {session}"),
     );
     let seconds: Option<i64> = row.try_get(2)?;
     holder.held_for = seconds

@@ -1,4 +1,4 @@
-//! SQL Server and its driver, as the shared store uses them.
+//! SQL Server and its driver as a dialect of the shared store.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::row::Row;
 use crate::statements::Own;
 use crate::words::{DATABASE_CLOCK, quoted};
 
-/// SQL Server.
+/// The dialect of SQL Server.
 #[derive(Debug)]
 pub(crate) struct SqlServer;
 
@@ -18,11 +18,11 @@ impl Dialect for SqlServer {
     const BACKEND: &'static str = "sqlserver";
     const PARAMETER: &'static str = "@P";
     const CLOCK: &'static str = DATABASE_CLOCK;
-    /// Not every server that can run the statements calls indexes as they were called.
+    /// Babelfish gives indexes other names than those in the statements that create them.
     const LISTS_INDEXES: bool = false;
     const NAMES_BY_BYTES: bool = false;
-    /// Fewer than the 5,000 locks of one statement on one table and its indexes from which on the
-    /// server would lock the table instead, which not every table of a job is kept from.
+    /// Keeps one statement below 5,000 locks on a table and its indexes. From then on the server
+    /// would lock the whole table, which is disabled only for some of the tables of jobs.
     const DELETES_AT_ONCE: usize = 1_000;
     const ROUTES_MISSING: &'static str = "the routes of the jobs are missing in the database: the \
         connections of the store lead to different servers";
@@ -45,7 +45,7 @@ impl Dialect for SqlServer {
         if name.encode_utf16().count() > 128 {
             return Some("is longer than 128 characters");
         }
-        // Names are compared without the spaces behind them.
+        // The server ignores trailing spaces when it compares names.
         name.ends_with(' ').then_some("ends with a space")
     }
 }

@@ -1,4 +1,4 @@
-//! What an error of the driver or the server means.
+//! Classifies the errors of the driver and the server.
 
 use ratchet_core::{SchemaProblem, StoreErrorKind};
 use ratchet_sql::{Failure, Loss, Result};
@@ -6,7 +6,7 @@ use tiberius::error::TokenError;
 
 /// Classifies the errors of the driver.
 pub(crate) trait Classified<T> {
-    /// The same result, with what the error means.
+    /// Returns the same result with the classified error.
     fn classified(self) -> Result<T>;
 }
 
@@ -16,18 +16,18 @@ impl<T> Classified<T> for tiberius::Result<T> {
     }
 }
 
-/// Returns what an error of the driver means.
+/// Classifies an error of the driver.
 pub(crate) fn classify(error: &tiberius::error::Error) -> Failure {
     use tiberius::error::Error;
     match error {
         Error::Server(error) => of_server(error),
         Error::Io { message, .. } => Failure::lost(format!("the connection failed: {message}")),
         Error::Protocol(text) => Failure::lost(format!("the connection broke: {text}")),
-        Error::Routing { .. } => Failure::lost("the server sends its callers elsewhere"),
+        Error::Routing { .. } => Failure::lost("the server redirects to another server"),
         Error::Tls(text) => Failure::new(StoreErrorKind::Misconfigured, text.clone()),
         Error::Encoding(_) | Error::Conversion(_) | Error::Utf8 | Error::Utf16 => {
             let mut failure = Failure::unreadable();
-            // The rest of the answer may be unread.
+            // The rest of the answer may not have been read.
             failure.loss = Loss::Silent;
             failure
         }
@@ -39,7 +39,7 @@ fn of_server(error: &TokenError) -> Failure {
     let what = Meaning::of(error.code(), error.message());
     let mut failure = Failure::new(what.kind(), told(error.code(), error.message()));
     failure.loss = match what.kind() {
-        // A server behind the proxy goes down, or comes up.
+        // A server behind a proxy is shutting down or starting up.
         StoreErrorKind::Unavailable if error.code() == UNNUMBERED => Loss::Silent,
         _ => loss_of(error.code(), error.class()),
     };
@@ -49,15 +49,14 @@ fn of_server(error: &TokenError) -> Failure {
     failure
 }
 
-/// What is shown of an error of the server. Messages may quote stored values, so only those are
-/// shown whose number has a meaning here, and a few more, all of which name nothing but the
-/// server's own objects.
+/// Returns the shown text of a server error. Messages may quote stored values, so this shows only
+/// messages of codes that are known here, which name nothing but the server's own objects.
 fn told(code: u32, message: &str) -> String {
     let meaning = Meaning::of(code, message);
     let message = match code {
-        // These are known, and quote the key.
+        // The messages of these codes quote the key.
         2601 | 2627 => "a key is taken",
-        // Syntax, a missing value, a constraint.
+        // Syntax errors, missing values, constraints.
         102 | 156 | 515 | 547 => message,
         _ if meaning != Meaning::Other(StoreErrorKind::Other) => message,
         _ => "the server refused the call or a value; its log has the text",
@@ -65,17 +64,17 @@ fn told(code: u32, message: &str) -> String {
     format!("{message} (error {code})")
 }
 
-/// Errors of this class and above end the connection.
+/// Errors of this severity class and above end the connection.
 const FATAL: u8 = 20;
 
 fn loss_of(code: u32, class: u8) -> Loss {
     match code {
-        // The database is read-only, or a copy that is; or was failed over and refuses writes so
-        // far.
+        // The database is read-only, is a read-only replica, or does not accept writes yet after a
+        // failover.
         3906 | 3908 | 979 | 978 | 976 => Loss::ReadOnly,
-        // The session was killed; the server goes down. What was going on is rolled back.
+        // The session was killed, or the server shuts down. Running transactions are rolled back.
         596 | 6001 | 6002 | 6004 | 6005 | 6006 => Loss::Told,
-        // The driver and the server do not mean the same transaction.
+        // The driver and the server disagree about the current transaction.
         3988 | 3989 => Loss::Silent,
         _ if class >= FATAL => Loss::Silent,
         _ => Loss::No,
@@ -85,24 +84,24 @@ fn loss_of(code: u32, class: u8) -> Loss {
 /// The meaning of an error of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
-    /// The call was given up because of others: again.
+    /// The call lost to a concurrent one; retry it.
     Raced,
-    /// A key or an id is there already, which a look at it before the next try shows.
+    /// A key or an id exists already; the next try finds it before it writes.
     Taken,
-    /// A lock was not to be had in the time that was given.
+    /// A lock was not available in time.
     Held,
-    /// A right is missing.
+    /// A privilege is missing.
     Forbidden,
     Other(StoreErrorKind),
 }
 
-/// Of the store's own statements: a lock of the application's kind was not to be had.
+/// Thrown by the store's own statements: an application lock was not available in time.
 pub(crate) const GATE: u32 = 50_001;
 
-/// Of the store's own statements: an application has ended a transaction by itself.
+/// Thrown by the store's own statements: an application has ended a transaction by a statement.
 pub(crate) const NOT_ONE: u32 = 50_002;
 
-/// The number that a server which stands in for SQL Server gives to errors it has no number for.
+/// The code with which Babelfish reports errors that have no code of SQL Server.
 const UNNUMBERED: u32 = 33_557_097;
 
 impl Meaning {
@@ -111,22 +110,22 @@ impl Meaning {
             Corrupt, Full, Misconfigured, Other, ReadOnly, SchemaMismatch, Unavailable,
         };
         match code {
-            // A deadlock; an update that met another under row versions; schema that is changed.
+            // A deadlock, a conflict of row versions, a concurrent change of the schema.
             1205 | 3960 | 3961 | 41302 | 41305 | 41325 => Self::Raced,
             2601 | 2627 => Self::Taken,
             1222 => Self::Held,
-            // No answer of the lock manager, of memory, of a session: the limits of the server.
+            // The server has no locks, memory or workers left.
             1204 | 1221 | 701 | 802 | 8645 | 8651 => Self::Other(Unavailable),
-            // The command was cancelled by its caller, or by a limit of the server.
+            // The command was cancelled, or the network connection failed.
             3617 | 8649 | 10_053 | 10_054 | 10_060 => Self::Other(Unavailable),
             1101 | 1105 | 9002 | 1132 | 40_544 => Self::Other(Full),
             3906 | 3908 | 979 | 978 | 976 => Self::Other(ReadOnly),
-            // What a user may not do; 2760 and 1088 say of a schema and of a table that they are
-            // not there, or not for this user.
+            // Missing privileges. 2760 and 1088 mean that a schema or a table does not exist or
+            // that the user may not use it.
             229 | 230 | 262 | 297 | 300 | 916 | 1088 | 2760 | 3701 | 3704 | 15_151 | 15_247 => {
                 Self::Forbidden
             }
-            // Wrong login, no such database, a setting or a level that will not do.
+            // A wrong login, an unknown database, an unusable setting or isolation level.
             18_452
             | 18_456
             | 18_470
@@ -145,29 +144,30 @@ impl Meaning {
             | 4061..=4063
             | 18_450
             | 18_471 => Self::Other(Misconfigured),
-            // No plan with the indexes that the statements name, so they are others.
+            // The server has no plan with the indexes that the statement names, so these differ
+            // from Ratchet's.
             8622 => Self::Other(Misconfigured),
-            // The driver and the server do not mean the same transaction.
+            // The driver and the server disagree about the current transaction.
             3988 | 3989 => Self::Other(Unavailable),
-            // A table, column, function or procedure that is not there or not ours, or is there
-            // already although nothing says so.
+            // A table, column, function or procedure is missing or not Ratchet's, or already exists
+            // although no migration recorded it.
             207 | 208 | 213 | 1913 | 2705 | 2714 | 2812 | 4121 | 195 | 4104 | 4902 | 4924
             | 15_009 => Self::Other(SchemaMismatch(SchemaProblem::Altered)),
             823 | 824 | 825 | 605 | 2570 => Self::Other(Corrupt),
-            // The session, the database or the server goes down, comes up, or is moved.
+            // The session, the database or the server is shutting down, starting up or being moved.
             596 | 6001 | 6002 | 6004 | 6005 | 6006 | 904 | 921 | 922 | 923 | 924 | 926 | 927
             | 942 | 945 | 952 | 983 | 988 | 10_928 | 10_929 | 17_142 | 17_809 | 17_830 | 18_401
             | 40_143 | 40_197 | 40_501 | 40_540 | 40_613 | 42_108 | 42_109 | 49_918 | 49_919
             | 49_920 => Self::Other(Unavailable),
             GATE => Self::Other(StoreErrorKind::Timeout),
-            // What needs a transaction was asked for where none is open.
+            // The operation needs a transaction, but none is open.
             NOT_ONE | 628 | 3902 | 3903 => Self::Other(StoreErrorKind::Invalid),
             UNNUMBERED => Self::unnumbered(message),
             _ => Self::Other(Other),
         }
     }
 
-    /// By the message, where there is no number.
+    /// Classifies an error without a code by its message.
     fn unnumbered(message: &str) -> Self {
         use StoreErrorKind::{Other, SchemaMismatch, Unavailable};
         let says = |text: &str| message.contains(text);
@@ -191,7 +191,7 @@ impl Meaning {
         }
     }
 
-    /// The kind for the caller.
+    /// Returns the kind of error for the caller.
     fn kind(self) -> StoreErrorKind {
         match self {
             Self::Raced | Self::Taken => StoreErrorKind::Contention,
@@ -213,21 +213,21 @@ mod tests {
             Timeout, Unavailable,
         };
         let table: &[(StoreErrorKind, &[u32])] = &[
-            // Deadlocks, conflicts of row versions, schema that was changed meanwhile, duplicates.
+            // Deadlocks, conflicts of row versions, concurrent changes of the schema, duplicates.
             (
                 Contention,
                 &[1205, 3960, 3961, 41_302, 41_305, 41_325, 2627, 2601],
             ),
-            // A row that is held, and a lock of the store's own that is.
+            // A locked row, and a held application lock of the store.
             (Timeout, &[1222, GATE]),
-            // A transaction that the application has ended by itself.
+            // A transaction that the application has ended by a statement.
             (Invalid, &[NOT_ONE, 628, 3902, 3903]),
             (Full, &[1101, 1105, 1132, 9002, 40_544]),
-            // No locks, no memory, too many workers.
+            // No locks, memory or workers left.
             (Unavailable, &[1204, 1221, 701, 802, 8645, 8651, 8649, 3617]),
-            // A network that ended it, as the server tells.
+            // A broken network connection, as reported by the server.
             (Unavailable, &[10_053, 10_054, 10_060]),
-            // A session or a server that goes down, a database that is not up.
+            // A session or a server that shuts down, a database that is not available.
             (Unavailable, &[596, 6001, 6002, 6004, 6005, 6006, 17_142]),
             (
                 Unavailable,
@@ -260,7 +260,7 @@ mod tests {
                     229, 230, 262, 297, 300, 916, 1088, 2760, 3701, 3704, 15_151, 15_247,
                 ],
             ),
-            // What is not there, or is there already.
+            // Missing objects, and objects that already exist.
             (
                 SchemaMismatch(SchemaProblem::Altered),
                 &[
@@ -268,7 +268,7 @@ mod tests {
                 ],
             ),
             (Corrupt, &[605, 823, 824, 825, 2570]),
-            // Faults of a statement, and unknown errors.
+            // Errors in a statement, and unknown errors.
             (
                 Other,
                 &[0, 102, 156, 245, 515, 547, 8134, 8178, 50_000, 50_003],
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(Meaning::of(1205, ""), Meaning::Raced);
         assert_eq!(Meaning::of(3960, ""), Meaning::Raced);
         assert_eq!(Meaning::of(1222, ""), Meaning::Held);
-        // This one says who waits too long, but is no row that could be passed over.
+        // A timeout too, but of an application lock, and not of a row that the caller could skip.
         assert_eq!(Meaning::of(GATE, "").kind(), StoreErrorKind::Timeout);
         assert_ne!(Meaning::of(GATE, ""), Meaning::Held);
     }

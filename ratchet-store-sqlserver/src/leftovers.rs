@@ -1,6 +1,7 @@
-//! Whether a text of an application's may leave something in its session that nothing shows.
+//! Detects texts of an application that may change their session in a way that the store cannot
+//! detect afterwards.
 
-/// What statements begin with. What begins otherwise is the name of a procedure.
+/// The words that begin a statement. A text that begins with another word calls a procedure.
 const STATEMENTS: [&str; 22] = [
     "ALTER",
     "BEGIN",
@@ -26,7 +27,7 @@ const STATEMENTS: [&str; 22] = [
     "WITH",
 ];
 
-/// Calls, and settings of which there is no list to set them back by.
+/// Calls, and settings that the server does not list, so that they cannot be reset.
 const LINGERING: [&str; 9] = [
     "EXEC",
     "EXECUTE",
@@ -39,8 +40,8 @@ const LINGERING: [&str; 9] = [
     "STATISTICS",
 ];
 
-/// Whether the text calls a procedure, makes a temporary table or sets what cannot be set back. It
-/// may say yes where there is nothing: then a connection is opened anew for nothing.
+/// Returns whether the text may call a procedure, create a temporary table or change a setting that
+/// cannot be reset. A false positive only costs a new connection.
 pub(crate) fn may_linger(sql: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '#' | '@' | '$');
     let mut words = sql.split(|c| !is_part(c)).filter(|word| !word.is_empty());

@@ -1,29 +1,30 @@
-//! Ratchet on SQL Server, version 2016 or later, and on what speaks its protocol and language.
+//! Ratchet on SQL Server, version 2016 or later, and on servers compatible with it.
 //!
 //! [`SqlServerStore`] keeps jobs, nodes and locks in one schema of a database, `ratchet` by
-//! default; stores on different schemas never see each other. It needs nothing but tables: no
-//! procedure, no function, no trigger, no Service Broker, no agent job.
+//! default. Stores on different schemas never see each other. The store needs only tables: no
+//! procedure, function, trigger, Service Broker or agent job.
 //!
 //! # The database
-//! Its compatibility level must be 130 or above, and `READ_COMMITTED_SNAPSHOT` on, or connecting is
-//! refused with the statement that a DBA must run ([`Builder::locking_reads`] lets it be off).
-//! Whatever else a login, a database or a server sets for sessions is set anew for each connection.
+//! The database needs compatibility level 130 or above, and `READ_COMMITTED_SNAPSHOT` on unless
+//! [`Builder::locking_reads`] is set. Otherwise connecting fails, and the error contains the
+//! statement that a DBA must run. Each connection sets all other session settings that the store
+//! depends on, whatever the defaults of the login, the database and the server are.
 //!
 //! # Connections
-//! Jobs use a pool. Heartbeats and locks have one connection of their own, so that a pool exhausted
-//! by jobs cannot make a node look dead. A connection whose call was dropped, timed out or failed
-//! midway is closed and never used again; so is one that is dropped inside a transaction.
+//! Jobs use a pool. Heartbeats and locks use a separate connection, so that a pool exhausted by
+//! jobs cannot make a node look dead. A connection is closed and never used again if a call on it
+//! was dropped, timed out or failed midway, or if it is dropped inside a transaction.
 //!
 //! # Wakeups
-//! There are none: nodes find the jobs of other processes by polling, up to one poll interval
-//! later. What SQL Server has for telling others, Service Broker, gives each message to one
-//! receiver, while a wakeup is for every node; it is off in many databases and in Azure SQL, needs
-//! objects and rights of its own, and a receiver holds a connection that the driver cannot
-//! interrupt. A coordinator over another transport can be given to nodes.
+//! The store sends no wakeups: nodes find the jobs of other processes by polling, up to one poll
+//! interval later. SQL Server's own notifications, Service Broker, do not fit: each message reaches
+//! only one receiver, while a wakeup is for every node. Service Broker is also off in many
+//! databases and in Azure SQL, needs its own objects and rights, and a receiver occupies a
+//! connection that the driver cannot interrupt. Nodes can use a coordinator with another transport.
 //!
 //! # Babelfish
-//! The store runs on Babelfish for PostgreSQL too, which the tests use where there is no SQL
-//! Server. There table hints are accepted and do nothing: claims at the same time wait for each
+//! The store also runs on Babelfish for PostgreSQL, which the tests use where there is no SQL
+//! Server. Babelfish accepts table hints but ignores them, so concurrent claims wait for each
 //! other.
 
 mod app;
@@ -50,6 +51,6 @@ pub use ratchet_sql::Migration;
 pub use store::SqlServerStore;
 pub use transaction::Transaction;
 
-/// The driver, in the version that this store uses.
+/// The driver, in the version used by this store.
 #[doc(no_inline)]
 pub use tiberius;

@@ -1,4 +1,4 @@
-//! The migrations, the lock under which they are applied, and the rights that they need.
+//! The migrations, the lock under which they are applied, and the privileges that they need.
 
 use ratchet_core::StoreErrorKind;
 use ratchet_sql::{Failure, Lease as _, Loss, Migration, Result, Row as _, Run as _, Step, behind};
@@ -17,14 +17,14 @@ pub(crate) const STEPS: &[Step] = &[Step {
     sql: include_str!("../migrations/0001_init.sql"),
 }];
 
-/// Returns the script of one transaction.
+/// Returns the script of a step, to run in one transaction.
 fn script(step: &Step, schema: &str) -> String {
     let fill = |text: &str| {
         text.replace("{schema_in_text}", &quoted(schema).replace('\'', "''"))
             .replace("{schema}", &quoted(schema))
     };
     let create = format!("CREATE SCHEMA {}", quoted(schema));
-    // Alone in its batch, as it must be.
+    // Through EXEC, since CREATE SCHEMA must be the only statement of its batch.
     let first = format!(
         "IF SCHEMA_ID({}) IS NULL EXEC({});\n{};\n",
         literal(schema),
@@ -34,15 +34,16 @@ fn script(step: &Step, schema: &str) -> String {
     step.script(&first, fill, &fill("{schema}.migrations"), DATABASE_CLOCK)
 }
 
-/// The steps as they are printed.
+/// Returns the scripts of the steps, for display.
 pub(crate) fn scripts(schema: &str, steps: &[Step]) -> Vec<Migration> {
-    // Tools of DBAs begin their sessions otherwise than the store does.
+    // The script includes the session settings that the indexes need, since a DBA's tools may begin
+    // sessions with others.
     let printed = |step: &Step| step.printed(format!("{INDEXABLE}{}", script(step, schema)));
     steps.iter().map(printed).collect()
 }
 
-/// Checks the schema and applies what is missing. Concurrent starters wait for each other, and each
-/// looks again at what is missing.
+/// Checks the schema and applies missing migrations. Concurrent starters wait for each other, and
+/// each looks again for missing migrations.
 pub(crate) async fn open(
     liveness: &Liveness,
     sql: &Statements,
@@ -59,15 +60,15 @@ pub(crate) async fn open(
         return Err(behind(&schema.schema.place(), "SqlServerStore").into());
     }
     let lock = literal(&application_lock("migrations", schema.schema.name));
-    // The session's, so that it is held over the transactions of all steps. If anything goes wrong,
-    // the connection is closed, and the lock with it.
+    // The session owns the lock, so that it is held across the transactions of all steps. After a
+    // failure the connection is closed, which releases the lock.
     let take = take_lock(&lock, words.lock_timeout());
     let got = lease.batch(&take).await?;
     let got: i32 = got.first().map_or(Ok(-1), |row| row.try_get(0))?;
     if got < 0 {
         return Err(Failure::new(
             StoreErrorKind::Timeout,
-            "another process creates the tables, and takes too long",
+            "another process is still creating the tables",
         ));
     }
     let applied = schema.apply_all(&mut lease).await;
@@ -81,7 +82,7 @@ pub(crate) async fn open(
     }
 }
 
-/// The migrations that are missing. Looks only.
+/// Returns the missing migrations. Changes nothing.
 pub(crate) async fn pending(config: &Config) -> Result<Vec<Migration>> {
     let (_pool, liveness) = Pool::open(config)?;
     let mut lease = liveness.lease().await?;
@@ -93,7 +94,8 @@ pub(crate) async fn pending(config: &Config) -> Result<Vec<Migration>> {
     Ok(scripts(schema.schema.name, schema.schema.steps).split_off(applied))
 }
 
-/// Takes the lock of this name, for the session; the answer is negative if it is not to be had.
+/// Returns the batch that takes the application lock of this name for the session. It selects a
+/// negative number if the lock is not available in time.
 pub(crate) fn take_lock(name: &str, patience: i64) -> String {
     format!(
         "DECLARE @got int; EXEC @got = sp_getapplock @Resource = {name}, \
@@ -107,7 +109,7 @@ pub(crate) fn release_lock(name: &str) -> String {
 
 struct Schema<'a> {
     schema: ratchet_sql::Schema<'a, SqlServer>,
-    /// As whom the store is in the database.
+    /// The store's user in the database.
     user: &'a str,
 }
 
@@ -121,7 +123,7 @@ impl<'a> Schema<'a> {
         Self { schema, user }
     }
 
-    /// Says what a DBA must run, where rights were what was missing to make the tables.
+    /// Adds what a DBA must run to a failure, if privileges to create the tables are missing.
     async fn advise(&self, lease: &mut Lease, failure: Failure) -> Failure {
         if !failure.forbidden {
             return failure;
@@ -135,16 +137,17 @@ impl<'a> Schema<'a> {
         let get_schema = if is_there {
             format!("GRANT ALTER, SELECT, INSERT, UPDATE, DELETE ON SCHEMA::{schema} TO {user}")
         } else {
-            // Alone in its batch, as it must be.
+            // Through EXEC, since CREATE SCHEMA must be the only statement of its batch.
             let create = format!("CREATE SCHEMA {schema} AUTHORIZATION {user}");
             format!("EXEC({})", literal(&create))
         };
         failure.advised(&format!(
-            "to make the tables, a DBA must run: GRANT CREATE TABLE TO {user}; {get_schema}"
+            "to create the tables, a DBA must run: GRANT CREATE TABLE TO {user}; {get_schema}"
         ))
     }
 
-    /// Refuses tables to which this user has no right. It does not even see them.
+    /// Refuses tables on which this user has no privilege. Such a user does not even see that they
+    /// exist.
     async fn check_rights(&self, lease: &mut Lease) -> Result<()> {
         match lease.rows(self.schema.sql.applied_migrations.query()).await {
             Err(failure) if failure.forbidden => {
@@ -155,12 +158,12 @@ impl<'a> Schema<'a> {
                 )))
             }
             Err(failure) if failure.loss != Loss::No => Err(failure),
-            // There is no such table.
+            // The table does not exist.
             _ => Ok(()),
         }
     }
 
-    /// Applies the missing migrations, each in its transaction.
+    /// Applies the missing migrations, each in its own transaction.
     async fn apply_all(&self, lease: &mut Lease) -> Result<()> {
         let applied = self.applied(lease).await?;
         for next in &self.schema.steps[applied..] {
@@ -172,7 +175,7 @@ impl<'a> Schema<'a> {
         Ok(())
     }
 
-    /// How many of the migrations are applied.
+    /// Returns how many of the migrations are applied.
     async fn applied(&self, lease: &mut Lease) -> Result<usize> {
         let applied = self.schema.applied(lease).await?;
         if applied == 0 {

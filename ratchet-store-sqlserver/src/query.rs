@@ -1,9 +1,9 @@
-//! What statements are given: single values, and lists as JSON for `OPENJSON`.
+//! The arguments of statements: single values, and lists as JSON for `OPENJSON`.
 //!
-//! A list is one parameter however long it is: the driver has no table-valued parameters, and one
-//! parameter for each value would be another statement text for each length, of which there are at
-//! most 2,100. Nor is any parameter a text that is NULL, which the driver sends without a type; in
-//! a list it may be.
+//! A list is always one parameter. The driver has no table-valued parameters. One parameter per
+//! value would need another statement text for each length, and a statement has at most 2,100
+//! parameters. No parameter is a NULL text, which the driver would send without a type; a text in a
+//! list may be NULL.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -18,10 +18,10 @@ use crate::connect::{Client, quietly};
 use crate::row::{self, Row};
 use crate::words::ESCAPES;
 
-/// A statement with what is bound to it, `@P1` first.
+/// A statement with its arguments, `@P1` first.
 pub(crate) struct Query {
     sql: Arc<str>,
-    /// How many parameters it has.
+    /// How many parameters the statement has.
     parameters: usize,
     arguments: Vec<ColumnData<'static>>,
 }
@@ -40,7 +40,8 @@ impl Query {
         self
     }
 
-    /// The server would take one too many without a word.
+    /// Binds the arguments. Checks their number, since the server silently ignores a surplus
+    /// argument.
     fn prepared(&self) -> tiberius::Query<'_> {
         debug_assert_eq!(self.arguments.len(), self.parameters, "{}", self.sql);
         let mut query = tiberius::Query::new(&*self.sql);
@@ -50,7 +51,7 @@ impl Query {
         query
     }
 
-    /// Runs the statement and reads all that it returns.
+    /// Runs the statement, and returns all its rows.
     pub(crate) async fn rows(self, client: &mut Client) -> tiberius::Result<Vec<Row>> {
         quietly(async {
             let stream = self.prepared().query(client).await?;
@@ -59,7 +60,7 @@ impl Query {
         .await
     }
 
-    /// Runs the statement; how many rows the last of its parts changed that changes any.
+    /// Runs the statement. Returns how many rows the last part of it that changes any rows changed.
     pub(crate) async fn execute(self, client: &mut Client) -> tiberius::Result<u64> {
         let done = quietly(self.prepared().execute(client)).await?;
         Ok(done.rows_affected().last().copied().unwrap_or_default())
@@ -73,7 +74,7 @@ impl ratchet_sql::Query for Query {
             Argument::Small(value) => ColumnData::I16(Some(value)),
             Argument::Int(value) => ColumnData::I32(Some(value)),
             Argument::Big(value) => ColumnData::I64(value),
-            // Ids are `binary(16)`: that sorts as they do, which `uniqueidentifier` does not.
+            // Ids are `binary(16)`, which sorts like the ids; `uniqueidentifier` does not.
             Argument::Uuid(value) => {
                 ColumnData::Binary(Some(Cow::Owned(value.as_bytes().to_vec())))
             }
@@ -88,7 +89,7 @@ impl ratchet_sql::Query for Query {
             .with(string(json(list)))
     }
 
-    /// A bit for each state.
+    /// Binds the states as a bit mask.
     fn states(self, states: &[JobState]) -> Self {
         let bits = states
             .iter()
@@ -103,7 +104,7 @@ impl ratchet_sql::Query for Query {
 
 impl fmt::Debug for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What is bound may be a secret.
+        // Omits the arguments, which may be secret.
         f.debug_tuple("Query").field(&self.sql).finish()
     }
 }
@@ -120,7 +121,7 @@ fn string(text: String) -> ColumnData<'static> {
     ColumnData::String(Some(Cow::Owned(text)))
 }
 
-/// `["…", …]`, which `OPENJSON(@P1)` makes rows with a `value` of.
+/// Returns a list as JSON, `["…", …]`, which `OPENJSON(@P1)` turns into rows with a `value`.
 fn json(list: List<'_>) -> String {
     let mut text = String::from("[");
     each_list!(list, values => for (place, cell) in values.iter().enumerate() {
@@ -135,7 +136,7 @@ fn json(list: List<'_>) -> String {
 
 /// A value in a list.
 trait Cell {
-    /// Writes it as JSON.
+    /// Writes the value as JSON.
     fn write(&self, out: &mut String);
 }
 
@@ -143,7 +144,7 @@ macro_rules! numbers {
     ($($type:ty)*) => {$(
         impl Cell for $type {
             fn write(&self, out: &mut String) {
-                // A string takes everything.
+                // Writing to a string cannot fail.
                 let _ = write!(out, "{self}");
             }
         }
@@ -158,9 +159,8 @@ impl Cell for Uuid {
     }
 }
 
-/// In a text no character is written that JSON would have to escape, but for rare control
-/// characters: statements undo this (`{text x}`, words.rs). Not every server that can run the
-/// statements undoes what JSON escapes.
+/// Replaces the characters that JSON would escape, except for rare control characters. Statements
+/// undo this (`{text x}`, words.rs). Babelfish does not undo the escapes of JSON itself.
 impl Cell for &str {
     fn write(&self, out: &mut String) {
         let mut text = String::with_capacity(self.len() + 2);
@@ -170,7 +170,7 @@ impl Cell for &str {
                 None => text.push(character),
             }
         }
-        // A text can always be written as JSON.
+        // A text can always be encoded as JSON.
         out.push_str(&serde_json::to_string(&text).unwrap_or_default());
     }
 }
@@ -190,8 +190,9 @@ impl<T: Cell> Cell for Option<T> {
     }
 }
 
-/// A list of rows, `[{"job":"…","seq":1}, …]`, for `OPENJSON(@P1) WITH (job char(32), seq bigint)`.
-/// The columns have names, and one value for each row; what is missing is none.
+/// Returns a list of rows as JSON, `[{"job":"…","seq":1}, …]`, for `OPENJSON(@P1) WITH (job
+/// char(32), seq bigint)`. Each column has a name and one value per row; missing values become
+/// NULL.
 fn table(columns: &[(&'static str, &dyn Column)]) -> String {
     let columns = columns.iter().map(|(name, column)| (*name, column.list()));
     let columns: Vec<(&str, List<'_>)> = columns.collect();

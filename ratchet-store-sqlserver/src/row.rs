@@ -1,22 +1,22 @@
-//! What statements return.
+//! Reads the rows that statements return.
 
 use ratchet_core::{SchemaProblem, StoreErrorKind};
 use ratchet_sql::{Failure, Result};
 use tiberius::ColumnData;
 use uuid::Uuid;
 
-/// A row; its values are read by place.
+/// A row, whose values are read by position.
 #[derive(Debug)]
 pub(crate) struct Row(tiberius::Row);
 
-/// The rows of all results of a batch, one after the other. Statements return one result; that
-/// those before it have no rows is nothing special.
+/// Returns the rows of all results of a batch, one after the other. A statement returns one result
+/// with rows; results before it are empty.
 pub(crate) fn all(results: Vec<Vec<tiberius::Row>>) -> Vec<Row> {
     results.into_iter().flatten().map(Row).collect()
 }
 
 impl Row {
-    /// Reads a column; `read` returns nothing for a value of another type.
+    /// Reads a column; `read` returns `None` for a value of another type.
     fn read<'r, T>(
         &'r self,
         column: usize,
@@ -56,8 +56,8 @@ impl ratchet_sql::Row for Row {
     }
 }
 
-/// Expressions are of the narrowest type that the server found, so every width is read as every
-/// other one that has room for the number.
+/// Reads an integer of any width, since the server gives an expression the narrowest type that
+/// fits.
 fn integer(data: &ColumnData<'static>) -> Option<Option<i64>> {
     Some(match data {
         ColumnData::U8(value) => value.map(i64::from),
@@ -75,7 +75,7 @@ fn number<T: TryFrom<i64>>(data: &ColumnData<'static>) -> Option<Option<T>> {
     }
 }
 
-/// A condition has no type of its own: statements return it as a number.
+/// Reads a truth value. A condition has no type in SQL Server, so statements return it as a number.
 fn truth(data: &ColumnData<'static>) -> Option<Option<bool>> {
     match data {
         ColumnData::Bit(value) => Some(*value),

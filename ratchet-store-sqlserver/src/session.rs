@@ -1,4 +1,4 @@
-//! What the session of a connection is like, and whether the database will do.
+//! The settings of sessions, and the checks of the server and the database.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use crate::words::quoted;
 
 /// The settings of sessions.
 pub(crate) struct Session {
-    /// The batch with which they begin.
+    /// The batch that begins a session.
     pub(crate) setup: String,
-    /// How long they wait for a lock, in milliseconds.
+    /// How long statements wait for a lock, in milliseconds.
     pub(crate) lock_timeout: i64,
 }
 
-/// What filtered indexes ask of those who make them and of those who write.
+/// The settings that filtered indexes require of sessions that create them or write to them.
 pub(crate) const INDEXABLE: &str = "SET ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, \
      CONCAT_NULL_YIELDS_NULL, QUOTED_IDENTIFIER ON;\n\
      SET NUMERIC_ROUNDABORT OFF;\n\
      SET XACT_ABORT ON;\n";
 
 impl Session {
-    /// Nothing that statements rest on is left to the defaults of the login, the database or the
-    /// server.
+    /// Builds the settings. They leave nothing that the statements depend on to the defaults of the
+    /// login, the database or the server.
     ///
-    /// A server goes on with a statement that no caller waits for, since a connection that is
-    /// dropped says nothing; no wait for a lock is longer than the deadline of a call, and an error
-    /// ends the transaction.
+    /// The server does not notice a dropped connection, so it continues with a statement that no
+    /// caller waits for. So no wait for a lock is longer than the deadline of a call, and every
+    /// error ends the transaction.
     pub(crate) fn new(deadline: Duration) -> Self {
         let lock_timeout = lock_timeout(deadline);
         let setup = format!(
@@ -58,16 +58,17 @@ pub(crate) const CHARACTER: &str = "SELECT CAST(CONCAT(DB_NAME(), N'/', CURRENT_
      FROM (SELECT 1 AS one) AS one \
      LEFT JOIN sys.dm_exec_sessions AS own ON own.session_id = @@SPID";
 
-/// What the question for the character has returned.
+/// Returns the state of a session from the rows of [`CHARACTER`].
 pub(crate) fn character(rows: &[Row]) -> Result<String> {
     let row = rows.first().ok_or_else(|| {
-        let text = "the server does not say what the session is like";
+        let text = "the server returned no state of the session";
         Failure::new(StoreErrorKind::Other, text)
     })?;
     row.try_get(0)
 }
 
-/// The time as the server takes it: in milliseconds, of which 0 would be none.
+/// Converts a timeout to the server's milliseconds, at least 1: the server would not wait at all
+/// with 0.
 pub(crate) fn lock_timeout(patience: Duration) -> i64 {
     time::duration_millis(patience).clamp(1, i32::MAX.into())
 }
@@ -75,13 +76,13 @@ pub(crate) fn lock_timeout(patience: Duration) -> i64 {
 /// The server of a store.
 pub(crate) struct Server {
     pub(crate) version: String,
-    /// As whom the store is there.
+    /// The store's user in the database.
     pub(crate) user: String,
-    /// Whether it stands in for SQL Server.
+    /// Whether the server is Babelfish.
     pub(crate) is_babelfish: bool,
 }
 
-/// Properties are sql_variant as they are, which the driver cannot read.
+/// Casts the properties: they have the type sql_variant, which the driver cannot read.
 const WHO_AND_WHERE: &str = "SELECT CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128)), \
      CAST(CASE WHEN is_read_committed_snapshot_on = 1 THEN 1 ELSE 0 END AS int), \
      CAST(name AS nvarchar(128)), \
@@ -91,13 +92,13 @@ const WHO_AND_WHERE: &str = "SELECT CAST(SERVERPROPERTY('ProductVersion') AS nva
 
 const HAS_JSON: &str = "SELECT COUNT(*) FROM OPENJSON(N'[1]')";
 
-/// What the server is asked when a store connects.
+/// The queries that a connecting store sends to the server.
 #[cfg(test)]
 pub(crate) const QUESTIONS: [&str; 3] = [WHO_AND_WHERE, HAS_JSON, CHARACTER];
 
-/// Refuses a server or a database that will not do, and says what a DBA must run.
+/// Refuses an unsuitable server or database. The error says what a DBA must run.
 ///
-/// `locking_reads` says that it may be a database where readers wait for writers.
+/// `locking_reads` accepts a database where readers wait for writers.
 pub(crate) async fn check(lease: &mut Lease, locking_reads: bool) -> Result<Server> {
     let rows = lease.batch(WHO_AND_WHERE).await?;
     let row = rows.first().ok_or_else(|| {
@@ -128,12 +129,12 @@ fn check_reads(database: &str, will_do: bool) -> Result<()> {
     Err(misconfigured(format!(
         "READ_COMMITTED_SNAPSHOT is off in the database, so that readers and writers of jobs wait \
          for each other; a DBA must run: ALTER DATABASE {database} SET READ_COMMITTED_SNAPSHOT ON \
-         WITH ROLLBACK IMMEDIATE; or let the store go without it (Builder::locking_reads)"
+         WITH ROLLBACK IMMEDIATE; or accept the setting with Builder::locking_reads"
     )))
 }
 
-/// What it means that a list cannot be read: that there is no such table, says an old server, and
-/// so does one that has to behave like one.
+/// Converts the failure of a query that uses OPENJSON. An old server, or a database with an old
+/// compatibility level, reports that there is no such table.
 fn without_json(database: &str, failure: Failure) -> Failure {
     if failure.kind != StoreErrorKind::SchemaMismatch(SchemaProblem::Altered) {
         return failure;
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_compatibility_level_without_lists_is_refused_with_what_a_dba_must_run() {
-        // What error 208 becomes.
+        // What the store makes of error 208.
         let missing = Failure::new(
             StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
             "Invalid object name",
@@ -188,7 +189,8 @@ mod tests {
         assert_eq!(lost.kind, StoreErrorKind::Unavailable);
     }
 
-    /// What filtered indexes ask of those who write, and what no login's default may change.
+    /// Covers the settings that filtered indexes require, and those that a login's defaults could
+    /// change.
     #[test]
     fn sessions_leave_nothing_to_defaults() {
         let setup = Session::new(Duration::from_secs(2)).setup;

@@ -11,7 +11,7 @@ pub(crate) type Statement = ratchet_sql::Statement<SqlServer>;
 /// Every statement, for one schema.
 pub(crate) type Statements = ratchet_sql::Statements<SqlServer>;
 
-/// Makes the statements with these words.
+/// Builds the statements with these values of the placeholders.
 pub(crate) fn statements(words: &Words) -> Statements {
     load(|name, text| {
         #[cfg(feature = "mutants")]
@@ -44,10 +44,10 @@ ratchet_sql::dialect_statements! { SqlServer;
     schema: own_indexes database_settings;
 }
 
-/// For the scripts of the migrations.
+/// The statement that creates the table of the migrations, for their scripts.
 pub(crate) const CREATE_MIGRATIONS: &str = TEXTS.create_migrations;
 
-/// The name of every statement, and the text as it is in its file.
+/// Returns the name of every statement, and its text as it is in its file.
 #[cfg(test)]
 pub(crate) fn texts() -> Vec<(&'static str, &'static str)> {
     let mut texts = Vec::new();

@@ -1,4 +1,4 @@
-//! The store of applications: how it is opened, and what only SQL Server has.
+//! The store that applications use: how it is opened, and what is specific to SQL Server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::transaction::Transaction;
 
 /// Ratchet's tables in a schema of a SQL Server database.
 ///
-/// Clones share the connections. Several stores on one schema, in any number of processes and
-/// hosts, are a cluster.
+/// Clones share the connections. All stores on one schema form a cluster, in any number of
+/// processes and hosts.
 ///
-/// Calls need a Tokio runtime with its timers and I/O on.
+/// Calls need a Tokio runtime with timers and I/O enabled.
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -42,13 +42,18 @@ struct Inside {
 
 impl SqlServerStore {
     /// Connects to the database of a URL, `sqlserver://user:password@host:1433/database`, and
-    /// creates or upgrades the tables in its schema `ratchet`. `mssql://` is the same, and a
-    /// connection string of ADO.NET will do as well: `Server=tcp:host,1433;Database=…;User Id=…;…`.
+    /// creates or upgrades the tables in its schema `ratchet`. The scheme `mssql://` means the
+    /// same. A connection string of ADO.NET works too: `Server=tcp:host,1433;Database=…;User
+    /// Id=…;…`.
     ///
-    /// Parameters of a URL: `encrypt` (`strict`, `required`, which is the default, `login` or
-    /// `off`), `trust_any_certificate` (`true` or `false`), `trust_authority` (a path),
-    /// `host_in_certificate`, `application_name`, `multi_subnet_failover`. They are those of
-    /// [`Builder`].
+    /// A URL takes these parameters. [`Builder`] has a method for each but `host_in_certificate`
+    /// and `multi_subnet_failover`.
+    /// - `encrypt`: `strict`, `required` (the default), `login` or `off`
+    /// - `trust_any_certificate`: `true` or `false`
+    /// - `trust_authority`: a path
+    /// - `host_in_certificate`: the name that the server's certificate must have
+    /// - `application_name`
+    /// - `multi_subnet_failover`: `true` tries all addresses of the host at once
     ///
     /// # Errors
     /// As for [`Builder::connect`].
@@ -56,29 +61,28 @@ impl SqlServerStore {
         Self::builder(url).connect().await
     }
 
-    /// Settings for the database of a URL or of a connection string.
+    /// Returns a builder for the database of a URL or a connection string.
     pub fn builder(url: &str) -> Builder {
         Builder::new(url)
     }
 
-    /// The steps that make the tables in this schema, in order, for those who want to read or run
-    /// them themselves. Run all that are missing, each in one transaction, and connect with
-    /// [`Builder::migrate`] off. The first begins with a line that creates the schema if it does
-    /// not exist.
+    /// Returns the steps that create the tables in this schema, in order, to read or run by hand.
+    /// Run all that are missing, each in one transaction, and connect with [`Builder::migrate`]
+    /// off. The first step begins with a line that creates the schema if it does not exist.
     #[must_use]
     pub fn migrations(schema: &str) -> Vec<Migration> {
         migrate::scripts(schema, migrate::STEPS)
     }
 
-    /// Begins a transaction of the application's, on a connection of the store's pool, for
-    /// [`Client::enqueue_in`](ratchet_core::Client::enqueue_in) and for what the application itself
+    /// Begins a transaction of the application on a connection of the store's pool, for
+    /// [`Client::enqueue_in`](ratchet_core::Client::enqueue_in) and for the application's own
     /// writes.
     ///
     /// # Errors
-    /// `Timeout` if no connection was free in time, and whatever the database says.
+    /// `Timeout` if no connection was free in time, or a failure of the database.
     ///
     /// # Cancel safety
-    /// Dropped, nothing was begun.
+    /// If the future is dropped, no transaction was begun.
     pub async fn begin(&self) -> Result<Transaction> {
         const OPERATION: &str = "begin";
         let store = self.shared();
@@ -117,17 +121,17 @@ impl SqlServerStore {
         })))
     }
 
-    /// What SQL Server has in common with other SQL servers.
+    /// Returns the store that all SQL dialects share.
     pub(crate) fn shared(&self) -> &SqlStore<SqlServer> {
         &self.0.store
     }
 
-    /// The host, if only the login is encrypted, or nothing at all.
+    /// Returns the host, if only the login or nothing is encrypted.
     pub(crate) fn plaintext_host(&self) -> Option<&str> {
         self.0.plaintext_host.as_deref()
     }
 
-    /// None: SQL Server has nothing that every node could listen to.
+    /// Returns `None`: SQL Server has no channel on which every node could listen.
     fn no_coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         None
     }
@@ -136,7 +140,7 @@ impl SqlServerStore {
 ratchet_sql::store!(SqlServerStore, shared, no_coordinator, close_connections);
 
 impl fmt::Debug for SqlServerStore {
-    /// Without how connections are made: that has the password.
+    /// Omits the connections, whose settings include the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqlServerStore")
             .field("schema", &self.shared().schema())

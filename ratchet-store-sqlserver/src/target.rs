@@ -1,7 +1,7 @@
-//! Which server and database a URL or a connection string of ADO.NET means.
+//! Parses a URL or a connection string of ADO.NET.
 //!
-//! Errors name settings and never show values: any of them may be a part of a password that was not
-//! written as it has to be.
+//! Errors name settings and never show values: any value may be part of a password that was not
+//! escaped correctly.
 
 use percent_encoding::percent_decode_str;
 use ratchet_core::Result;
@@ -11,29 +11,29 @@ use url::Url;
 
 use crate::config::{Encryption, SCHEMES, fits_login, level};
 
-/// Where to connect, and as whom.
+/// The server, the database and the credentials to connect with.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) driver: tiberius::Config,
     pub(crate) host: String,
     pub(crate) encryption: Encryption,
     pub(crate) trust: Option<Trust>,
-    /// Whether all addresses of the host are tried at once.
+    /// Whether to try all addresses of the host at once.
     pub(crate) in_parallel: bool,
 }
 
-/// Whose certificate the server's must be, if not one that the platform trusts.
+/// Which certificates of the server to accept, beyond those that the platform trusts.
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
     Any,
     Authority(String),
 }
 
-/// The settings of a URL or of a connection string.
+/// Parses the settings of a URL or of a connection string.
 pub(crate) fn parse(text: &str) -> Result<Target> {
     match text.split_once("://").map(|(scheme, _)| scheme) {
         Some(scheme) if SCHEMES.contains(&scheme) => parse_url(text),
-        // Only a scheme is shown: the rest may have a password.
+        // Shows only the scheme: the rest may contain a password.
         Some(scheme)
             if scheme
                 .chars()
@@ -47,7 +47,7 @@ pub(crate) fn parse(text: &str) -> Result<Target> {
         _ if text.contains('=') => parse_ado(text),
         _ => Err(misconfigured(
             URL,
-            "has no scheme; `sqlserver://<user>:<password>@<host>/<database>` is meant, or \
+            "has no scheme; expected `sqlserver://<user>:<password>@<host>/<database>` or \
              `Server=<host>;Database=<database>;User Id=<user>;Password=<password>`",
         )),
     }
@@ -81,7 +81,7 @@ fn parse_url(text: &str) -> Result<Target> {
                     "off" => Encryption::Off,
                     _ => {
                         return Err(refused(
-                            "has encrypt, which is none of `strict`, `required`, `login` and `off`",
+                            "has an invalid `encrypt`; expected `strict`, `required`, `login` or `off`",
                         ));
                     }
                 };
@@ -100,7 +100,7 @@ fn parse_url(text: &str) -> Result<Target> {
 fn parse_ado(text: &str) -> Result<Target> {
     let mut settings = Settings::new(STRING);
     for (key, value) in pairs(text)? {
-        // `ApplicationName` is what `Application Name` is, too.
+        // Names may be written with or without spaces: `ApplicationName` and `Application Name`.
         let name = key.to_ascii_lowercase().replace(' ', "");
         match name.as_str() {
             "server" | "datasource" => settings.server(&value)?,
@@ -116,7 +116,7 @@ fn parse_ado(text: &str) -> Result<Target> {
                     _ => {
                         return Err(misconfigured(
                             STRING,
-                            "has Encrypt, which is none of `Strict`, `True` and `False`",
+                            "has an invalid `Encrypt`; expected `Strict`, `True` or `False`",
                         ));
                     }
                 };
@@ -125,7 +125,7 @@ fn parse_ado(text: &str) -> Result<Target> {
             "trustservercertificateca" => settings.authority = Some(value),
             "hostnameincertificate" => settings.host_in_certificate = Some(value),
             "multisubnetfailover" => settings.in_parallel = settings.flag(&key, &value)?,
-            // What portals write into every string, and what changes nothing here.
+            // Settings that portals write into every string, and that have no effect here.
             "persistsecurityinfo"
             | "multipleactiveresultsets"
             | "connecttimeout"
@@ -144,9 +144,9 @@ fn parse_ado(text: &str) -> Result<Target> {
     settings.target()
 }
 
-/// What was given, by whatever it is called.
+/// The settings that were given, under any of their names.
 struct Settings {
-    /// What was read.
+    /// What was parsed, for messages: the URL or the connection string.
     from: &'static str,
     host: String,
     port: Option<u16>,
@@ -180,10 +180,7 @@ impl Settings {
     }
 
     fn unknown(&self, key: &str) -> ratchet_core::StoreError {
-        misconfigured(
-            self.from,
-            format!("has `{key}`, which is no setting of this store"),
-        )
+        misconfigured(self.from, format!("has the unknown setting `{key}`"))
     }
 
     fn flag(&self, key: &str, value: &str) -> Result<bool> {
@@ -197,7 +194,7 @@ impl Settings {
         }
     }
 
-    /// `[tcp:]<host>[\<instance>][,<port>]`.
+    /// Parses `[tcp:]<host>[\<instance>][,<port>]`.
     fn server(&mut self, value: &str) -> Result<()> {
         let refused = |problem: &str| misconfigured(STRING, problem);
         let value = match value.split_once(':') {
@@ -205,11 +202,11 @@ impl Settings {
             Some((protocol, _))
                 if ["np", "lpc", "admin"].contains(&protocol.to_ascii_lowercase().as_str()) =>
             {
-                return Err(refused("has a Server that is not reached by `tcp:`"));
+                return Err(refused("has a Server with a protocol other than `tcp:`"));
             }
             Some(_) if !value.contains('[') && value.matches(':').count() == 1 => {
                 return Err(refused(
-                    "has a Server with a colon; a port stands behind a comma: `Server=<host>,<port>`",
+                    "has a Server with a colon; write the port after a comma: `Server=<host>,<port>`",
                 ));
             }
             _ => value,
@@ -224,7 +221,7 @@ impl Settings {
             None => None,
         };
         let host = match host.split_once('\\') {
-            // As every client of the server does: where a port is given, it says which instance.
+            // As in every client of SQL Server, a port selects the instance.
             Some((host, _)) if self.port.is_some() => host,
             Some(_) => {
                 return Err(refused(
@@ -255,20 +252,18 @@ impl Settings {
             ("application name", &self.application_name),
         ] {
             if !fits_login(value) {
-                return refused(&format!(
-                    "has a {what} that is longer than a login can tell"
-                ));
+                return refused(&format!("has a {what} that is longer than 128 characters"));
             }
         }
         let trust = match (self.trusts_any, self.authority) {
             (true, Some(_)) => {
-                return refused("trusts any certificate, and names an authority as well");
+                return refused("trusts any certificate, but also names an authority; choose one");
             }
             (true, None) => Some(Trust::Any),
             (false, authority) => authority.map(Trust::Authority),
         };
         let mut driver = tiberius::Config::new();
-        // An address of IPv6 has brackets in a URL.
+        // An IPv6 address has brackets in a URL.
         let host = self.host.trim_start_matches('[').trim_end_matches(']');
         driver.host(host);
         driver.port(self.port.unwrap_or(1433));
@@ -291,8 +286,9 @@ impl Settings {
     }
 }
 
-/// The pairs of a connection string. A value may stand in quotes, which are doubled inside, or in
-/// braces; otherwise it ends at the next semicolon. A name ends at the first `=`.
+/// Splits a connection string into names and values. A value may be enclosed in quotes or braces,
+/// where the closing character is doubled; otherwise it ends at the next semicolon. A name ends at
+/// the first `=`.
 fn pairs(text: &str) -> Result<Vec<(String, String)>> {
     let mut pairs = Vec::new();
     let mut rest = text.trim_start_matches(|c: char| c == ';' || c.is_whitespace());
@@ -302,7 +298,7 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>> {
             _ => {
                 return Err(misconfigured(
                     STRING,
-                    "has a part that is no `<name>=<value>`; a value with a semicolon stands in \
+                    "has a part that is no `<name>=<value>`; put a value with a semicolon in \
                      quotes",
                 ));
             }
@@ -314,7 +310,7 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>> {
     Ok(pairs)
 }
 
-/// Returns the value at the beginning, and what follows it.
+/// Returns the value at the beginning of `text`, and the rest.
 fn value(text: &str) -> Result<(String, &str)> {
     let close = match text.chars().next() {
         Some(quote @ ('"' | '\'')) => quote,
@@ -340,7 +336,10 @@ fn value(text: &str) -> Result<(String, &str)> {
                 if after.is_empty() || after.starts_with(';') {
                     return Ok((value, after));
                 }
-                return Err(misconfigured(STRING, "goes on behind a quoted value"));
+                return Err(misconfigured(
+                    STRING,
+                    "has text after the closing quote of a value",
+                ));
             }
         }
     }
@@ -357,7 +356,7 @@ mod tests {
         }
     }
 
-    /// What the driver was given, but for the password.
+    /// Returns what the driver was given, without the password.
     fn shown(text: &str) -> String {
         format!("{:?}", read(text).driver)
     }
@@ -493,7 +492,10 @@ mod tests {
             (whole("=secret"), "no `<name>=<value>`"),
             ("Server=h;Password=se;cret;Database=d".into(), "quotes"),
             ("Server=h;Password='secret".into(), "not closed"),
-            ("Server=h;Password='secret'secret".into(), "behind a quoted"),
+            (
+                "Server=h;Password='secret'secret".into(),
+                "after the closing quote",
+            ),
             ("Server=host\\secret;User Id=me".into(), "instance"),
             ("Server=host,secret;User Id=me".into(), "port is no number"),
             ("Server=host,70000;User Id=me".into(), "port is no number"),

@@ -1,4 +1,4 @@
-//! Transactions of an application, in which it stores jobs beside what it writes itself.
+//! Transactions of an application, in which it stores jobs together with its own writes.
 
 use std::fmt;
 
@@ -12,20 +12,21 @@ use crate::dialect::SqlServer;
 use crate::leftovers;
 use crate::store::SqlServerStore;
 
-/// A transaction on a connection of a store's, made by [`SqlServerStore::begin`].
+/// A transaction of the application on a store's connection, begun by [`SqlServerStore::begin`].
 ///
-/// What is written in it is there when it commits, and otherwise leaves no trace. It ends with
-/// [`commit`](Self::commit) or [`rollback`](Self::rollback). Dropped before, or if a call on it is
-/// dropped or timed out, its connection is closed and never used again, and the server rolls back.
+/// It ends with [`commit`](Self::commit) or [`rollback`](Self::rollback). If it is dropped before,
+/// or if a call on it is dropped or times out, its connection is closed and never used again, and
+/// the server rolls back.
 ///
-/// Any error of the server rolls the whole of it back (`XACT_ABORT`), and so does a lost race for a
-/// key: every later call on it fails. It neither commits nor begins by a statement.
+/// Every error of the server rolls back the whole transaction (`XACT_ABORT`), and so does a lost
+/// race for a key. Every later call on it then fails. The application's statements must neither
+/// commit nor begin a transaction.
 ///
-/// What a text without parameters sets in the session (`SET …`, `USE`) lasts until the end, when it
-/// is set back. A text with parameters runs inside a procedure (`sp_executesql`), at whose end SQL
-/// Server takes that back. If a text calls a procedure, makes a temporary table or sets what cannot
-/// be set back, what is left in the session is not known, and the connection is closed at the end
-/// and not used again.
+/// A text without parameters can change the session (`SET …`, `USE`) until the transaction ends;
+/// the store then resets the session. A text with parameters runs inside a procedure
+/// (`sp_executesql`), at whose end SQL Server undoes such changes. If a text calls a procedure,
+/// creates a temporary table or changes a setting that cannot be reset, the store cannot know the
+/// state of the session. It then closes the connection at the end of the transaction.
 ///
 /// ```
 /// # type Store = ratchet_core::store::Checked<ratchet_store_sqlserver::SqlServerStore>;
@@ -41,7 +42,7 @@ use crate::store::SqlServerStore;
 pub struct Transaction {
     lease: Lease,
     store: SqlServerStore,
-    /// Whether it can only be rolled back.
+    /// Whether the transaction can only be rolled back.
     failed: bool,
     /// Whether the session may have been changed in a way that cannot be detected.
     lingers: bool,
@@ -60,15 +61,15 @@ impl Transaction {
         })
     }
 
-    /// Runs statements of the application's, whose parameters are `@P1`, `@P2`, …; how many rows
-    /// the last of them changed.
+    /// Runs statements of the application, whose parameters are `@P1`, `@P2`, …. Returns how many
+    /// rows the last statement changed.
     ///
     /// # Errors
-    /// `Timeout` after the store's deadline, and whatever the database says. The transaction can
-    /// then only be rolled back.
+    /// `Timeout` after the store's deadline, or a failure of the database. The transaction can then
+    /// only be rolled back.
     ///
     /// # Cancel safety
-    /// Dropped midway, the transaction is rolled back.
+    /// If the future is dropped midway, the transaction is rolled back.
     pub async fn execute(&mut self, sql: &str, parameters: &[&dyn ToSql]) -> Result<u64> {
         const OPERATION: &str = "execute";
         self.start(OPERATION)?;
@@ -78,7 +79,8 @@ impl Transaction {
         self.stop(OPERATION, done)
     }
 
-    /// As [`execute`](Self::execute), and reads the rows of the first result.
+    /// Runs statements as [`execute`](Self::execute) does, and returns the rows of the first
+    /// result.
     ///
     /// # Errors
     /// As for [`execute`](Self::execute).
@@ -91,13 +93,14 @@ impl Transaction {
         self.stop(OPERATION, done)
     }
 
-    /// Commits, and gives the connection back.
+    /// Commits, and returns the connection to the pool.
     ///
     /// # Errors
-    /// `Unavailable` if an earlier call failed: then nothing was written. `Invalid` if the
-    /// application has ended the transaction by a statement, or begun another inside: what is open
-    /// is rolled back. Whatever else the database says; if the connection was lost, whether it was
-    /// committed is not known.
+    /// - `Unavailable` if an earlier call failed; nothing was written.
+    /// - `Invalid` if a statement of the application has ended the transaction or begun another
+    ///   inside it; open transactions are rolled back.
+    /// - Another failure of the database. If the connection was lost, the outcome of the commit is
+    ///   unknown.
     pub async fn commit(mut self) -> Result<()> {
         const OPERATION: &str = "commit";
         self.start(OPERATION)?;
@@ -107,21 +110,21 @@ impl Transaction {
         Ok(())
     }
 
-    /// Rolls back, and gives the connection back if it can be used further.
+    /// Rolls back, and returns the connection to the pool if it is still usable.
     ///
     /// # Errors
-    /// None that would keep anything: at worst the connection is closed, which rolls back as well.
+    /// None. At worst the connection is closed, which also rolls back.
     pub async fn rollback(mut self) -> Result<()> {
         if !self.lease.is_broken() {
             let undone: Inner<()> = Err(Failure::new(StoreErrorKind::Other, "rolled back"));
-            // It says what it was given; if it could not roll back, the connection is closed.
+            // Returns the failure it was given. If it cannot roll back, the connection is closed.
             let _ = self.store.shared().within(self.lease.finish(undone)).await;
             self.give_back().await;
         }
         Ok(())
     }
 
-    /// Makes the session what it was for others. If that fails, it is closed.
+    /// Resets the session for other callers. If that fails, closes the connection.
     async fn give_back(&mut self) {
         if self.lingers {
             self.lease.discard();
@@ -145,17 +148,17 @@ impl Transaction {
             return Err(Failure::closed().during(OPERATION));
         }
         self.start(OPERATION)?;
-        // In a box, so that the callers' own futures stay small.
+        // Boxed, to keep the callers' futures small.
         let done = Box::pin(store.shared().enqueue_within(&mut self.lease, jobs)).await;
-        // Input that was refused leaves nothing behind, and the transaction as it was.
+        // After refused input, the transaction is unchanged.
         let refused = matches!(&done, Err(failure) if failure.kind == StoreErrorKind::Invalid);
         let done = self.stop(OPERATION, done);
         self.failed &= !refused;
         done
     }
 
-    /// Before a call: until it is known to have gone well, the transaction has failed, so that a
-    /// call that is dropped fails it too.
+    /// Begins a call. Marks the transaction as failed until the call succeeds, so that a dropped
+    /// call fails it too.
     fn start(&mut self, operation: &'static str) -> Result<()> {
         if self.failed {
             let text = "an earlier call failed, which rolled the transaction back";
@@ -165,7 +168,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// After a call.
+    /// Ends a call.
     fn stop<T>(&mut self, operation: &'static str, done: Inner<T>) -> Result<T> {
         self.failed = done.is_err();
         done.map_err(|failure| failure.during(operation))
@@ -173,10 +176,10 @@ impl Transaction {
 }
 
 impl Savepoint<SqlServer> for Lease {
-    /// The application may have set the session otherwise, which is set back with the savepoint.
+    /// The application may have changed the session, and setting the savepoint resets it.
     const ALWAYS: bool = true;
 
-    /// Errors of the server end the transaction.
+    /// Returns whether the transaction survives a failure: errors of the server end it.
     fn survives(failure: &Failure) -> bool {
         failure.refuted || failure.kind == StoreErrorKind::Invalid
     }
@@ -185,7 +188,7 @@ impl Savepoint<SqlServer> for Lease {
         self.batch_anew("SAVE TRANSACTION ratchet_enqueue").await
     }
 
-    /// A savepoint lasts as long as its transaction.
+    /// Does nothing: a savepoint lasts as long as its transaction.
     async fn release(&mut self) -> Inner<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The words in the texts of statements.
+//! The placeholders in the texts of statements.
 
 use std::time::Duration;
 
@@ -6,71 +6,72 @@ use ratchet_sql::PATIENCE;
 
 use crate::session::{Server, lock_timeout};
 
-/// A name as it is written in a statement, whatever is in it.
+/// Quotes any name for use in a statement.
 pub(crate) fn quoted(name: &str) -> String {
     format!("[{}]", name.replace(']', "]]"))
 }
 
-/// A text as it is written in a statement.
+/// Quotes a text for use in a statement.
 pub(crate) fn literal(text: &str) -> String {
     format!("N'{}'", text.replace('\'', "''"))
 }
 
-/// The database's clock in milliseconds since 1970. It goes on inside a transaction, and is rounded
-/// down as everywhere, since this counts the boundaries of milliseconds that were crossed. It is a
-/// bigint from here on: nothing else is done with the types of the server for times, which overflow
-/// (DATEDIFF after 24 days of milliseconds, DATEADD after as many) and have zones and formats.
+/// The database's clock in milliseconds since 1970. It advances inside a transaction, and rounds
+/// down, since DATEDIFF_BIG counts the boundaries of milliseconds. All statements use this bigint
+/// and never the server's types for times: their functions overflow (DATEDIFF and DATEADD after 24
+/// days of milliseconds), and they have zones and formats.
 pub(crate) const DATABASE_CLOCK: &str =
     "DATEDIFF_BIG(millisecond, CAST('1970-01-01T00:00:00' AS datetime2(7)), SYSUTCDATETIME())";
 
-/// What the braces in the text of a file stand for.
+/// The values of the placeholders in braces in the text of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
     schema: String,
     now: String,
     lock_timeout: i64,
-    /// What long texts in a list are declared as.
+    /// The type of long texts in a list.
     long: &'static str,
-    /// How claims take the lock that all of them take.
+    /// The mode in which each claim takes the application lock of claims.
     together: &'static str,
-    /// What is added to a table variable from which a table is written by seeks of its key.
+    /// The text after a table variable that makes the server find the rows to write by seeks of
+    /// their key; see [`seeking`].
     seek: &'static str,
-    /// How a row is come by whose key is known; see [`ranging`].
+    /// The condition that finds a row by its key; see [`ranging`].
     range: &'static str,
-    /// What those who read add to their hints so that they pass over what another transaction is
-    /// writing.
+    /// The hints with which readers skip rows that another transaction is writing.
     passing: &'static str,
 }
 
 impl Words {
-    /// `now` is the expression of the clock, in which `{schema}` may be; `deadline` that of calls.
+    /// Builds the values. `now` is the expression of the clock, which may contain `{schema}`;
+    /// `deadline` is the deadline of calls.
     pub(crate) fn new(schema: &str, now: &str, deadline: Duration, server: &Server) -> Self {
         Self {
             schema: schema.to_owned(),
             now: now.to_owned(),
             lock_timeout: lock_timeout(deadline),
-            // Babelfish cuts texts of the right type off at 4,000 characters there.
+            // Babelfish truncates texts of type nvarchar(max) in a list to 4,000 characters.
             long: if server.is_babelfish {
                 "ntext"
             } else {
                 "nvarchar(max)"
             },
-            // Where claims do not pass over locked rows, all claims choose the same ones, and all
-            // but the first wait for nothing and come back with nothing. There they go one after
+            // Babelfish does not skip locked rows, so concurrent claims would choose the same jobs,
+            // and all but the first would wait and then get nothing. There, claims run one after
             // the other.
             together: if server.is_babelfish {
                 "Exclusive"
             } else {
                 "Shared"
             },
-            // On Babelfish a table that is written with OUTPUT and stands in FROM too is another
-            // one there: all of its rows are joined to each that is meant.
+            // If a statement with OUTPUT writes a table that is also in its FROM, Babelfish treats
+            // the two as different tables, and joins all rows to each wanted one.
             seek: if server.is_babelfish {
                 ""
             } else {
                 ", {schema}.{table} WITH (FORCESEEK, ROWLOCK)"
             },
-            // Only there are locked rows passed over; elsewhere it is a scan.
+            // SQL Server skips locked rows only in a range; Babelfish would scan the table for one.
             range: if server.is_babelfish {
                 "{one} = {other}"
             } else {
@@ -80,8 +81,8 @@ impl Words {
         }
     }
 
-    /// The same for a database where readers may wait for writers: claims, heartbeats and sweeps
-    /// pass over what another transaction is writing.
+    /// Sets whether readers may wait for writers in this database. If so, claims, heartbeats and
+    /// sweeps skip rows that another transaction is writing.
     pub(crate) const fn locking_reads(mut self, locking: bool) -> Self {
         self.passing = if locking {
             ", READPAST, READCOMMITTEDLOCK"
@@ -91,13 +92,13 @@ impl Words {
         self
     }
 
-    /// How long a statement waits for a lock, in milliseconds.
+    /// Returns how long a statement waits for a lock, in milliseconds.
     pub(crate) const fn lock_timeout(&self) -> i64 {
         self.lock_timeout
     }
 
-    /// Puts the words into the text of a file, without its comments: they are for readers of the
-    /// file, and the server hashes the text of every call.
+    /// Replaces the placeholders in the text of a file, and drops its comments, since the server
+    /// hashes the text of every call.
     pub(crate) fn render(&self, file: &str) -> String {
         let lines = file.lines().filter(|line| !line.starts_with("--"));
         let text = unescaping(&lines.collect::<Vec<_>>().join("\n"));
@@ -120,8 +121,8 @@ impl Words {
     }
 }
 
-/// What stands for a character in the texts of lists (query.rs), and the character. The last is
-/// the sign itself, and must be undone last.
+/// The escapes in the texts of lists (query.rs), each with its character. The last one escapes the
+/// escape sign itself, and must be undone last.
 pub(crate) const ESCAPES: [(&str, char); 6] = [
     ("~q", '"'),
     ("~b", '\\'),
@@ -131,9 +132,9 @@ pub(crate) const ESCAPES: [(&str, char); 6] = [
     ("~t", '~'),
 ];
 
-/// Puts in the place of each `{text x}` the text `x` of a list as it was before it was escaped, and
-/// of each `{name x}` the name, which has no control characters; in a binary collation: that of the
-/// database may take what differs for the same, or for longer.
+/// Replaces each `{text x}` with an expression that undoes the escapes in the text `x` of a list,
+/// and each `{name x}` with one for a name, which has no control characters. The expressions use a
+/// binary collation: the database's own may treat different texts as equal, or match longer ones.
 fn unescaping(text: &str) -> String {
     let mut whole = String::with_capacity(text.len());
     let mut rest = text;
@@ -145,7 +146,7 @@ fn unescaping(text: &str) -> String {
             .collect();
         whole += before;
         whole += &"REPLACE(".repeat(escapes.len());
-        // A name is no long text.
+        // A name is short, so it needs no cast.
         whole += &if is_name {
             column.to_owned()
         } else {
@@ -161,7 +162,7 @@ fn unescaping(text: &str) -> String {
     whole + rest
 }
 
-/// Puts this in the place of each `{seek x}`, with the table `x` in it.
+/// Replaces each `{seek x}` with `seek`, filled in with the table `x`.
 fn seeking(text: &str, seek: &str) -> String {
     let mut parts = text.split("{seek ");
     let mut whole = parts.next().unwrap_or_default().to_owned();
@@ -173,7 +174,7 @@ fn seeking(text: &str, seek: &str) -> String {
     whole
 }
 
-/// Puts this in the place of each `{range x y}`, with the columns `x` and `y` in it.
+/// Replaces each `{range x y}` with `range`, filled in with the columns `x` and `y`.
 fn ranging(text: &str, range: &str) -> String {
     let mut parts = text.split("{range ");
     let mut whole = parts.next().unwrap_or_default().to_owned();
@@ -186,8 +187,8 @@ fn ranging(text: &str, range: &str) -> String {
     whole
 }
 
-/// Returns what precedes the next of these words, whether it is a name, and what follows its
-/// beginning.
+/// Finds the next placeholder `{text ` or `{name `. Returns the text before it, whether it is a
+/// name, and the text after its beginning.
 fn next_word(text: &str) -> Option<(&str, bool, &str)> {
     const BEGINNINGS: [(&str, bool); 2] = [("{text ", false), ("{name ", true)];
     let found = BEGINNINGS.iter().filter_map(|(beginning, is_name)| {
@@ -197,8 +198,8 @@ fn next_word(text: &str) -> Option<(&str, bool, &str)> {
     found.min_by_key(|(before, ..)| before.len())
 }
 
-/// The name of a lock of the server's that stands for something in this schema. They belong to the
-/// database, and other applications have theirs.
+/// Returns the name of an application lock for something in this schema. Such locks belong to the
+/// database, and other applications have their own.
 pub(crate) fn application_lock(what: &str, schema: &str) -> String {
     format!("ratchet {what} of {}", schema.to_lowercase())
 }
@@ -271,8 +272,8 @@ mod tests {
         assert_eq!(render(true), "ON locked.id = due.id AND a.b = c.d");
     }
 
-    /// What readers must not wait for is passed over where they would, and only there: elsewhere
-    /// they see the row as it was, and no hint may make them take locks.
+    /// Readers must skip written rows only in databases where they would wait for them. In others
+    /// they see the row as it was, and a hint would make them take locks.
     #[test]
     fn readers_pass_over_what_is_written_only_where_they_would_wait() {
         let words = |locking| {

@@ -1,16 +1,16 @@
-//! How the statements take their locks, shown by their text: on what stands in for SQL Server in
-//! tests nothing of it can be seen, since hints do nothing there.
+//! Checks in the texts of the statements how they take their locks. Tests on Babelfish cannot show
+//! this, since it ignores hints.
 #![expect(clippy::unwrap_used, reason = "what cannot be read fails its test")]
 
 use std::fs;
 use std::path::Path;
 
-/// One part of a statement, which may have several.
+/// One part of a statement. A statement may have several.
 struct Part {
     statement: String,
     /// The whole statement in one line, without comments.
     whole: String,
-    /// The part, with one space between its words.
+    /// The text of the part, with one space between its words.
     text: String,
 }
 
@@ -19,9 +19,9 @@ struct Part {
 struct Source {
     table: String,
     alias: String,
-    /// The hints in their brackets.
+    /// The hints in parentheses after the table.
     hints: String,
-    /// Whether it is joined by a loop from what stands before it.
+    /// Whether it is joined by a loop from the tables before it.
     is_looped: bool,
     /// Whether the statement writes it.
     is_target: bool,
@@ -47,7 +47,7 @@ fn folder(name: &str) -> Vec<(String, String)> {
     files
 }
 
-/// Every statement by name.
+/// Returns every statement with its name.
 fn statements() -> Vec<(String, String)> {
     let mut statements = Vec::new();
     for (_, text) in folder("src/sql") {
@@ -81,7 +81,7 @@ fn parts() -> Vec<Part> {
     parts
 }
 
-/// The text with what its word for seeks stands for.
+/// Replaces the placeholder `{seek …}` in the text.
 fn sought(text: &str) -> String {
     let Some((before, after)) = text.split_once("{seek ") else {
         return text.to_owned();
@@ -90,7 +90,7 @@ fn sought(text: &str) -> String {
     format!("{before}, {{schema}}.{table} AS {table} WITH (FORCESEEK, ROWLOCK){after}")
 }
 
-/// The text with what its word for ranges stands for.
+/// Replaces the placeholder `{range …}` in the text.
 fn ranged(text: &str) -> String {
     let Some((before, after)) = text.split_once("{range ") else {
         return text.to_owned();
@@ -107,7 +107,7 @@ fn word_after<'a>(text: &'a str, before: &str) -> Option<&'a str> {
     after.split([' ', '(', ')', ',']).next()
 }
 
-/// What stands before the bracket that closes one which was opened before.
+/// Returns the text before the parenthesis that closes one opened before the text.
 fn bracketed(text: &str) -> &str {
     let mut open = 1;
     let end = text.find(|character| {
@@ -118,7 +118,7 @@ fn bracketed(text: &str) -> &str {
 }
 
 impl Part {
-    /// What it writes: a name or an alias.
+    /// Returns the table that the part writes: its name or alias.
     fn target(&self) -> Option<&str> {
         ["UPDATE ", "DELETE FROM ", "DELETE "]
             .into_iter()
@@ -127,7 +127,7 @@ impl Part {
             .next()
     }
 
-    /// The tables of the schema that have an alias.
+    /// Returns the tables of the schema that have an alias in this part.
     fn sources(&self) -> Vec<Source> {
         const SCHEMA: &str = "{schema}.";
         let mut found = Vec::new();
@@ -152,12 +152,12 @@ impl Part {
         found
     }
 
-    /// What stands first behind its FROM.
+    /// Returns the first table after the FROM of the part.
     fn first(&self) -> Option<&str> {
         word_after(&self.text, " FROM ")
     }
 
-    /// Whether all that a table variable has comes out in the order of a key.
+    /// Returns whether the rows of a table variable are read in the order of a key.
     fn is_ordered(&self, variable: &str) -> bool {
         let declared = self.whole.split("DECLARE ").find(|declared| {
             let name = declared.strip_prefix(variable);
@@ -167,8 +167,8 @@ impl Part {
     }
 }
 
-/// A job is locked by one key, whichever way it is come by. With an index that leads to the row,
-/// who holds the row and wants the index waits for who came by the index and wants the row.
+/// Statements lock a job only by its primary key. Otherwise two transactions could deadlock: one
+/// holds the row and waits for the index, and the other holds the index and waits for the row.
 #[test]
 fn a_job_has_one_key_to_lock() {
     let mut clustered = 0;
@@ -180,8 +180,9 @@ fn a_job_has_one_key_to_lock() {
     assert_eq!(clustered, 1, "jobs");
 }
 
-/// A filtered index on states is small, and looks cheap to a statement that names one of them. Who
-/// locks by it locks other jobs on its way, and in the other order than who changes the state.
+/// The server may choose a filtered index on a state, which is small and looks cheap, for a
+/// statement that names the state. A statement that locks by that index also locks other jobs, and
+/// in another order than a statement that changes the state.
 #[test]
 fn what_locks_jobs_names_no_state_that_a_filtered_index_has() {
     let mut seen = 0;
@@ -211,7 +212,7 @@ fn what_locks_jobs_names_no_state_that_a_filtered_index_has() {
     assert!(seen > 12, "{seen}");
 }
 
-/// Under row versions the server refuses READPAST unless locks are asked for.
+/// With row versioning, the server refuses READPAST unless the statement requests locks.
 #[test]
 fn what_is_passed_over_is_read_with_locks() {
     let mut seen = 0;
@@ -229,7 +230,7 @@ fn what_is_passed_over_is_read_with_locks() {
                     part.statement
                 );
             }
-            // A row that is sought by a whole key is waited for.
+            // The server waits for a locked row that is sought by a whole key.
             let alias = &source.alias;
             let key = word_after(&part.text, &format!(" {alias}.id >= "))
                 .or_else(|| word_after(&part.text, &format!(" {alias}.name >= ")))
@@ -247,16 +248,16 @@ fn what_is_passed_over_is_read_with_locks() {
     assert!(seen > 7, "{seen}");
 }
 
-/// Rows that are named in a table variable are locked in the order of its key, and no others are:
-/// by loops from the variable that seek each row. Otherwise the server may begin with the table, if
-/// that is small, and wait for rows that nobody asked about.
+/// Statements lock the rows that a table variable names, in the order of its key, and no other
+/// rows. They loop over the variable and seek each row. Otherwise the server may begin with the
+/// table if it is small, and wait for rows that the statement does not need.
 #[test]
 fn locks_are_taken_by_seeks_in_the_order_of_a_key() {
     let mut seen = 0;
     for part in parts() {
         let text = format!("{}: {}", part.statement, part.text);
         if let Some(target) = part.target().filter(|name| name.starts_with("{schema}.")) {
-            // One row, or a small table: nothing is joined unless it is said how.
+            // One row, or a small table. Every join must have a hint.
             let is_joined = part.text.contains(" FROM @") || part.text.contains("IN (SELECT");
             let is_sought = part.sources().iter().any(|source| source.is_target);
             assert!(!is_joined || is_sought, "{target} in {text}");
@@ -276,8 +277,8 @@ fn locks_are_taken_by_seeks_in_the_order_of_a_key() {
     assert!(seen > 50, "{seen}");
 }
 
-/// What is locked by being written as it was is read with a lock: not everywhere does a write that
-/// changes nothing keep the row.
+/// A statement that locks rows by writing them unchanged also reads them with a lock, because a
+/// write that changes nothing does not lock the row on every server.
 #[test]
 fn what_is_written_as_it_was_is_read_with_a_lock() {
     let mut seen = 0;
@@ -289,7 +290,7 @@ fn what_is_written_as_it_was_is_read_with_a_lock() {
         let [column, "=", value, ..] = words[..] else {
             continue;
         };
-        // The alias that is written, and nothing done to the value.
+        // The alias of the written table, and the unchanged value.
         let target = part.target().unwrap_or_default();
         let is_same = value == column || value == format!("{target}.{column}");
         let is_all = words
@@ -303,8 +304,8 @@ fn what_is_written_as_it_was_is_read_with_a_lock() {
     assert!(seen > 9, "{seen}");
 }
 
-/// An index that a hint names must be there, and if it is filtered, its condition must stand in the
-/// statement as it is: otherwise the server has no plan (8622).
+/// An index that a hint names must exist. If it is filtered, the statement must contain its
+/// condition literally; otherwise the server finds no plan (error 8622).
 #[test]
 fn every_index_that_is_named_can_be_used() {
     let scripts: String = folder("migrations")
@@ -331,8 +332,8 @@ fn every_index_that_is_named_can_be_used() {
     assert!(seen > 6, "{seen}");
 }
 
-/// What writes in several parts does so as a whole: in a transaction of its own, or in one that the
-/// caller has begun, as its comment then says.
+/// A statement with several writes must be atomic: it runs in its own transaction, or in the
+/// caller's, and its comment then says so.
 #[test]
 fn what_writes_twice_is_in_a_transaction() {
     let mut seen = 0;

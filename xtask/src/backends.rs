@@ -1,4 +1,4 @@
-//! The stores of this workspace, and the servers that their tests use: the one table of them.
+//! The table of all stores of this workspace, and of the servers that their tests use.
 
 use anyhow::Result;
 
@@ -6,29 +6,31 @@ use crate::db::{self, Server};
 
 /// A store that has a conformance test in this workspace.
 pub(crate) struct Backend {
-    /// Its name in the conformance reports, in `RATCHET_REQUIRE` and for `cargo xtask mutants`.
+    /// The store's name in the conformance reports, in `RATCHET_REQUIRE` and for `cargo xtask
+    /// mutants`.
     pub(crate) name: &'static str,
-    /// Its crate, if that has statements in `src/sql` and mutants of them.
+    /// The store's crate, if it has statements in `src/sql` and mutants of them.
     pub(crate) sql: Option<&'static str>,
-    /// The names that neutral crates may not mention: that of the backend, and of its driver.
+    /// The names that backend-neutral crates must not mention: those of the backend and of its
+    /// driver.
     pub(crate) words: &'static [&'static str],
-    /// Its heading in the table of `cargo xtask bench`, if it is measured.
+    /// The heading of the backend's column in the table of `cargo xtask bench`, if it is measured.
     pub(crate) bench: Option<&'static str>,
-    /// The server its tests need, if they need one.
+    /// The server that the store's tests need, if any.
     pub(crate) server: Option<Needs>,
 }
 
-/// A server for the tests of a store.
+/// A server that the tests of a store need.
 pub(crate) struct Needs {
-    /// The variable that carries its URL to the tests.
+    /// The variable that passes the server's URL to the tests.
     pub(crate) url: &'static str,
     /// Returns the server that the variable names, or starts one.
     pub(crate) provide: fn() -> Result<Server>,
-    /// Starts one for this run alone, where that can be done.
+    /// Starts a server for this run alone, if that is possible.
     pub(crate) own: fn() -> Result<Server>,
 }
 
-/// The stores there are. A new one is one entry.
+/// All stores. A new store is one more entry.
 pub(crate) static BACKENDS: [Backend; 6] = [
     Backend {
         name: "memory",
@@ -77,7 +79,7 @@ pub(crate) static BACKENDS: [Backend; 6] = [
             own: db::mongodb::own,
         }),
     },
-    // The store without transactions.
+    // This store has no transactions.
     Backend {
         name: "mongodb-standalone",
         sql: None,
@@ -91,12 +93,12 @@ pub(crate) static BACKENDS: [Backend; 6] = [
     },
 ];
 
-/// The crates of the SQL stores.
+/// Returns the crates of the SQL stores.
 pub(crate) fn sql_packages() -> impl Iterator<Item = &'static str> {
     BACKENDS.iter().filter_map(|backend| backend.sql)
 }
 
-/// What backends and drivers are called.
+/// Returns the names of all backends and drivers.
 pub(crate) fn words() -> impl Iterator<Item = &'static str> {
     BACKENDS.iter().flat_map(|backend| backend.words).copied()
 }

@@ -1,7 +1,7 @@
-//! Measures every backend and the floor side by side, and prints one markdown table.
+//! Measures every backend and its floor side by side, and prints one Markdown table.
 //!
-//! The rounds are interleaved, so that a busy minute of the machine hits every subject, and the
-//! median of the rounds counts.
+//! The rounds are interleaved, so that temporary load on the machine affects every subject. The
+//! table shows the medians of the rounds.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,43 +15,43 @@ use crate::backends::{BACKENDS, Backend};
 use crate::db::Server;
 use crate::process;
 
-/// How much to measure.
+/// How much to measure, and on which backends.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Jobs per run of `enqueue` and `drain` [default: 100000, with --quick 10000].
     #[arg(long)]
     jobs: Option<u64>,
-    /// A shorter run, to see that everything works; its figures mean little.
+    /// Runs briefly, to check that everything works; the figures mean little.
     #[arg(long)]
     quick: bool,
-    /// How often everything is measured [default: 3, with --quick 1].
+    /// How many times everything is measured [default: 3, with --quick 1].
     #[arg(long)]
     rounds: Option<u64>,
     /// The backends to measure [default: all].
     #[arg(long, value_delimiter = ',')]
     backend: Vec<String>,
-    /// Measure only scenarios whose line begins with one of these words, such as `drain`.
+    /// Measures only scenarios whose line begins with one of these words, such as `drain`.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// A server to measure on, whose user may create databases, by the name of its backend
-    /// [default: one that is started for this, or that the environment names].
+    /// The server to measure a backend on; its user may create databases [default: one that is
+    /// started for this run, or that the environment names].
     #[arg(long, value_name = "BACKEND=URL")]
     server: Vec<String>,
 }
 
-/// One program that is measured.
+/// A program that is measured.
 struct Subject {
     heading: String,
     peer: &'static str,
     backend: &'static str,
-    /// Whether it is an engine with all there is to measure; the floor is a loop.
+    /// Whether it is the engine, which runs every scenario; the floor is only a loop.
     engine: bool,
 }
 
-/// The backends that the floor is written for.
+/// The backends for which the floor is written.
 const FLOORS: [&str; 2] = ["sqlite", "postgres"];
 
-/// Every backend, each followed by its floor if there is one.
+/// Every backend, followed by its floor if it has one.
 static SUBJECTS: LazyLock<Vec<Subject>> = LazyLock::new(|| {
     let mut subjects = Vec::new();
     for Backend { name, bench, .. } in &BACKENDS {
@@ -74,21 +74,21 @@ static SUBJECTS: LazyLock<Vec<Subject>> = LazyLock::new(|| {
     subjects
 });
 
-/// The pairs whose ratio the last columns show: a backend and its floor.
+/// Returns the pairs whose ratio the last columns show: a backend and its floor.
 fn ratios() -> impl Iterator<Item = (usize, usize)> {
     let floors = (1..SUBJECTS.len()).filter(|place| !SUBJECTS[*place].engine);
     floors.map(|floor| (floor - 1, floor))
 }
 
-/// One thing that is measured.
+/// A scenario that is measured.
 struct Scenario {
     heading: String,
     args: Vec<String>,
-    /// Whether only engines take part.
+    /// Whether only engines run it.
     engine: bool,
-    /// Whether only backends that are servers take part.
+    /// Whether only backends with a server run it.
     server: bool,
-    /// The fields of the result that are shown, with their units.
+    /// The fields of the result to show, with their units.
     fields: Fields,
 }
 
@@ -185,7 +185,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The servers there are, by the name of the backend.
+/// The available servers, by the name of the backend.
 type Servers = BTreeMap<&'static str, Server>;
 
 fn is_server(name: &str) -> bool {
@@ -214,7 +214,8 @@ fn scenarios(args: &Args) -> Vec<Scenario> {
         let line = format!("drain --jobs {jobs} --concurrency 32 {more}");
         scenario(heading, RATE, line)
     };
-    // More jobs, so that what each node does once (connections, plans) weighs little.
+    // There are more jobs, so that the one-time work of each node (connections, plans) matters
+    // little.
     let together = |nodes: usize| Scenario {
         engine: true,
         server: nodes > 1,
@@ -302,7 +303,7 @@ fn scenarios(args: &Args) -> Vec<Scenario> {
 
 impl Scenario {
     fn is_for(&self, subject: &Subject) -> bool {
-        // What only PostgreSQL has.
+        // Only PostgreSQL supports these options.
         let own = ["--held-snapshot", "--count"];
         let own = self.args.iter().any(|arg| own.contains(&arg.as_str()));
         if own && subject.backend != "postgres" {
@@ -313,8 +314,8 @@ impl Scenario {
     }
 }
 
-/// One run, on a fresh database beside the build, which unlike the system's temporary directory is
-/// on a real disk as a rule.
+/// Runs one measurement on a fresh database. Its files are beside the build, which is usually on a
+/// real disk, unlike the system's temporary directory.
 fn measure(
     target: &Path,
     servers: &Servers,
@@ -385,7 +386,7 @@ fn or_gap(cell: Option<String>) -> String {
     cell.unwrap_or_else(|| "–".to_owned())
 }
 
-/// The runs in which a job was lost or ran twice.
+/// Returns the runs in which a job was lost or ran twice.
 fn wrong_runs(scenarios: &[Scenario], results: &[Vec<Vec<Outcome>>]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (scenario, results) in scenarios.iter().zip(results) {
@@ -404,7 +405,7 @@ fn wrong_runs(scenarios: &[Scenario], results: &[Vec<Vec<Outcome>>]) -> Vec<Stri
     wrong
 }
 
-/// A number for people: 1234567 is 1,234,567, and small ones keep their decimals.
+/// Formats a number for people: 1234567 becomes 1,234,567, and small numbers keep their decimals.
 fn grouped(number: f64) -> String {
     if number < 100.0 && number.fract() != 0.0 {
         return format!("{number:.2}");
@@ -420,7 +421,7 @@ fn grouped(number: f64) -> String {
     text
 }
 
-/// What the figures were measured on.
+/// Describes the machine on which the figures were measured.
 fn machine() -> String {
     let model = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = model

@@ -1,8 +1,8 @@
-//! Checks the boundaries of the core: it, the conformance suite and the API over HTTP know no
-//! backend by name, depend on no driver, and the traits they share with the stores stay small. No
-//! two types of the core have one name, and the modules of its engine have layers. The SQL stores
-//! have the same files of statements. (That dialects have the same statements, the compiler checks:
-//! `ratchet-sql` lists them.)
+//! Checks the boundaries of the core. The core, the conformance suite and the HTTP API mention no
+//! backend by name and depend on no driver, and the traits that they share with the stores stay
+//! small. No two types of the core have the same name, and the modules of its engine form no cycle.
+//! The SQL stores have the same files of statements. (The compiler checks that dialects have the
+//! same statements: `ratchet-sql` lists them.)
 
 mod cycles;
 mod source;
@@ -17,12 +17,11 @@ use anyhow::{Context, Result, bail};
 use crate::backends::{sql_packages, words};
 use crate::{process, statements};
 
-/// The crates that must not know any backend.
+/// The crates that must not mention any backend.
 const NEUTRAL: [&str; 3] = ["ratchet-core", "ratchet-conformance", "ratchet-http"];
-/// The crates that know what backends are called, since people write it in settings, and depend on
-/// none.
+/// The crates that may mention backends, since users name backends in settings, but depend on none.
 const INDEPENDENT: [&str; 1] = ["ratchet-config"];
-/// The crate in which no two types have one name.
+/// The crate in which no two types have the same name.
 const CORE: &str = "ratchet-core/src";
 /// The modules that must form no cycle.
 const ENGINE: &str = "ratchet-core/src/engine";
@@ -81,7 +80,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// What differs between the files of statements of the SQL stores.
+/// Returns the differences between the files of statements of the SQL stores.
 fn statement_problems() -> Result<Vec<String>> {
     let mut problems = Vec::new();
     let mut files: Option<(&str, BTreeSet<String>)> = None;
@@ -96,7 +95,7 @@ fn statement_problems() -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// The types of the core whose name another one has.
+/// Returns the names that more than one type of the core has, as problems.
 fn types_of_one_name() -> Result<Vec<String>> {
     let mut sources = Vec::new();
     for file in rust_files(&process::root().join(CORE))? {
@@ -127,8 +126,8 @@ fn rust_files(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Every line of code, before the unit tests at the end of the file, that has a backend's name.
-/// Comments may have one.
+/// Returns every line of code that contains a backend's name. Comments may contain one. The unit
+/// tests at the end of the file are not searched.
 fn names_in(source: &str) -> Vec<(usize, &'static str)> {
     let code = source
         .lines()
@@ -144,7 +143,8 @@ fn names_in(source: &str) -> Vec<(usize, &'static str)> {
     found
 }
 
-/// The public traits of a formatted file, and how many methods without a body each has.
+/// Returns the public traits of a formatted file, each with the number of its methods without a
+/// body.
 fn required_methods(source: &str) -> Vec<(&str, usize)> {
     let mut traits: Vec<(&str, usize)> = Vec::new();
     let (mut inside, mut in_head) = (false, false);
@@ -172,7 +172,7 @@ fn required_methods(source: &str) -> Vec<(&str, usize)> {
     traits
 }
 
-/// The drivers among the dependencies of a package, tests aside.
+/// Returns the drivers among the dependencies of a package, except those of its tests.
 fn drivers_of(package: &str) -> Result<Vec<String>> {
     let args = [
         "tree",

@@ -1,14 +1,14 @@
-//! The browser for the tests of the dashboard.
+//! Finds the browser for the tests of the dashboard.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// Names it for the tests.
+/// The variable that passes the browser to the tests.
 pub(crate) const VARIABLE: &str = "RATCHET_TEST_CHROMIUM";
-/// What `RATCHET_REQUIRE` calls it.
+/// The browser's name in `RATCHET_REQUIRE`.
 pub(crate) const NAME: &str = "chromium";
 
-/// As the tests look for it: the variable, then the usual names.
+/// The names under which the tests look for a browser, unless the variable is set.
 const PROGRAMS: [&str; 6] = [
     "chromium-headless-shell",
     "chrome-headless-shell",
@@ -18,7 +18,7 @@ const PROGRAMS: [&str; 6] = [
     "google-chrome",
 ];
 
-/// The program, if there is one.
+/// Returns the path of the browser, if there is one.
 pub(crate) fn find() -> Option<PathBuf> {
     if let Some(named) = env::var_os(VARIABLE) {
         return Some(PathBuf::from(named)).filter(|path| path.is_file());
@@ -29,7 +29,7 @@ pub(crate) fn find() -> Option<PathBuf> {
     places.find(|place| place.is_file())
 }
 
-/// What the summary says of it.
+/// Returns what the summary says about the browser.
 pub(crate) fn summary(browser: Option<&Path>) -> String {
     match browser {
         Some(browser) => format!("in {}", browser.display()),

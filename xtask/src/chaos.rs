@@ -6,16 +6,16 @@ use crate::backends::BACKENDS;
 use crate::db::{self, Server};
 use crate::process;
 
-/// What to disturb, and how long.
+/// Which cluster to disturb, and how long.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[arg(value_enum)]
     backend: Backend,
-    /// How often each fault is repeated. Default: 10; 3 for failovers of the database itself, which
-    /// take about a minute each.
+    /// How many times each fault is repeated. Default: 10, or 3 for failovers of the database
+    /// itself, which take about a minute each.
     #[arg(long)]
     rounds: Option<u32>,
-    /// Passed on to the tests, such as the name of one.
+    /// Arguments for the tests, such as the name of one.
     #[arg(last = true)]
     tests: Vec<String>,
 }
@@ -29,13 +29,13 @@ enum Backend {
     Mongodb,
     /// A replica set of three nodes, with faults of the primary and of replication.
     MongodbSet,
-    /// The server that `RATCHET_TEST_SQLSERVER_URL` names. What stops and starts it is in
-    /// `RATCHET_CHAOS_STOP` and `RATCHET_CHAOS_START`, or else it is not stopped.
+    /// The server in `RATCHET_TEST_SQLSERVER_URL`. `RATCHET_CHAOS_STOP` and `RATCHET_CHAOS_START`
+    /// stop and start it; without these variables it is not stopped.
     Sqlserver,
 }
 
-/// The tests are ordinary tests of the facade; here they get more rounds, and a server of their
-/// own, so that it can be stopped without disturbing others.
+/// Runs the chaos tests with more rounds, and on a separate server, which can be stopped without
+/// affecting other tests. They are otherwise ordinary tests.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut test = process::cargo(&["test", "--release", "--package", "ratchet-acceptance"]);
     test.args(["--test", "chaos", "--"])
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(rounds) = args.rounds {
         test.env("RATCHET_CHAOS_TOPOLOGY_ROUNDS", rounds.to_string());
     }
-    // The cases of another server would stop and start this one.
+    // The tests of other servers would stop and start this one.
     for other in BACKENDS.iter().filter_map(|one| one.server.as_ref()) {
         test.env_remove(other.url);
     }

@@ -1,26 +1,26 @@
-//! The failover tests with real timings, several times, and their figures as a table.
+//! Runs the failover tests with real timings, several times, and prints their figures as a table.
 
 use anyhow::{Context, Result};
 
 use crate::db::{self, Server};
 use crate::process;
 
-/// How often, and how long the leader's lock lasts.
+/// How often to run the tests, and how long the leader's lock lasts.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How often each case is run.
+    /// How many times each case is run.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
     /// How long a leader's lock lasts, in milliseconds.
     #[arg(long, default_value_t = 6_000)]
     ttl_millis: u64,
-    /// Passed on to the tests, such as the name of one.
+    /// Arguments for the tests, such as the name of one.
     #[arg(last = true)]
     tests: Vec<String>,
 }
 
-/// The tests are ordinary tests of the facade; here their times are required as well, and nothing
-/// else runs beside them.
+/// Runs the failover tests so that their times are required as well, and no other test runs at the
+/// same time. They are otherwise ordinary tests.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let server: Server =
         db::postgres::provide().context("the cases on PostgreSQL need a server")?;

@@ -1,5 +1,5 @@
-//! Each feature of the facade, of the core and of the command must build by itself, and so must
-//! each of them without any.
+//! Checks that the facade, the core and the command each build without features, and with each of
+//! their features alone.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub(crate) struct Args {
     count: bool,
 }
 
-/// The packages, and what of them is built.
+/// The packages, and which of their targets are built.
 const PACKAGES: [(&str, &str); 3] = [
     (FACADE, "--lib"),
     ("ratchet-jobs-core", "--lib"),
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             features.join(", ")
         );
     }
-    // The tests of the errors that name a missing feature.
+    // These tests are about the errors that name a missing feature.
     let tests = [
         "test",
         "--package",
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     process::run(&mut process::cargo(&tests))
 }
 
-/// Prints a table of the crates that the facade is built from, itself included.
+/// Prints a table of how many crates the facade is built from, itself included.
 fn count(features: &[String]) -> Result<()> {
     println!("| features | crates |\n|---|---:|");
     println!("| default | {} |", crates(&[])?);
@@ -81,14 +81,15 @@ fn crates(features: &[&str]) -> Result<usize> {
     Ok(unique(&listed))
 }
 
-/// Counts different lines. `cargo tree` marks those whose dependencies it does not repeat.
+/// Returns the number of different lines. `cargo tree` marks lines whose dependencies it does not
+/// repeat.
 fn unique(tree: &str) -> usize {
     let lines = tree.lines().map(|line| line.trim_end_matches(" (*)"));
     let lines: BTreeSet<&str> = lines.filter(|line| !line.is_empty()).collect();
     lines.len()
 }
 
-/// Clippy and not only a build, so that code which is unused without some feature is found.
+/// Runs Clippy, and not only a build, to find code that is unused without some feature.
 fn check(package: &str, target: &str, feature: Option<&str>) -> Result<()> {
     let mut clippy = process::cargo(&["clippy", "--package", package, target]);
     clippy.arg("--no-default-features");
@@ -98,7 +99,7 @@ fn check(package: &str, target: &str, feature: Option<&str>) -> Result<()> {
     process::run(clippy.args(["--", "-D", "warnings"]))
 }
 
-/// The features a package declares, but for `default`.
+/// Returns the features that a package declares, except `default`.
 fn features_of(metadata: &Value, package: &str) -> Result<Vec<String>> {
     let packages = metadata["packages"].as_array();
     let found = packages

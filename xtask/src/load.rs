@@ -1,4 +1,4 @@
-//! A busy machine: threads that only compute, and a file that is flushed again and again.
+//! Load on the machine: threads that only compute, and a file that is repeatedly flushed.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -9,19 +9,19 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::Result;
 
-/// How many threads compute for each processor.
+/// The number of computing threads per processor.
 const BURNERS: usize = 3;
-/// How much is written between two flushes, in bytes.
+/// How many bytes are written between two flushes.
 const FLUSHED: usize = 4 << 20;
 
-/// The load, until it is dropped.
+/// A running load, which ends when it is dropped.
 pub(crate) struct Load {
     ends: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Load {
-    /// Starts the load. The file is in this directory.
+    /// Starts the load. Its file is in this directory.
     pub(crate) fn start(directory: &Path) -> Result<Self> {
         let ends = Arc::new(AtomicBool::new(false));
         let processors = thread::available_parallelism()?.get();
@@ -55,7 +55,7 @@ fn tempfile(directory: &Path) -> Result<File> {
     std::fs::create_dir_all(directory)?;
     let path = directory.join("load");
     let file = File::create(&path)?;
-    // It goes with the last handle.
+    // The file disappears when its last handle is closed.
     std::fs::remove_file(path)?;
     Ok(file)
 }

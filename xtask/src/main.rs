@@ -1,4 +1,4 @@
-//! The chores of the workspace: `cargo xtask COMMAND`.
+//! The maintenance commands of the workspace: `cargo xtask COMMAND`.
 #![expect(clippy::print_stdout, reason = "a command line tool")]
 
 mod backends;
@@ -23,19 +23,19 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// The chores of the workspace.
+/// The maintenance commands of the workspace.
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 enum Command {
-    /// Runs every test there is: unit, integration, conformance, simulation, docs, examples.
+    /// Runs all tests: unit, integration, conformance, simulation, docs, examples.
     Test(test::Args),
     /// Runs the engine simulation with many seeds, or replays one.
     Sim(sim::Args),
-    /// Starts and stops a throwaway database server for a person.
+    /// Starts and stops a throwaway database server for manual use.
     Db(db::Args),
-    /// Kills workers, connections and the server again and again, and checks what is left.
+    /// Repeatedly kills workers, connections and the server, and checks the result.
     Chaos(chaos::Args),
-    /// Kills, stops and cuts off the leader of real processes, and measures what follows.
+    /// Kills, stops and disconnects the leader among real processes, and measures the recovery.
     Failover(failover::Args),
     /// Measures every backend and the floor, and prints one table.
     Bench(bench::Args),
@@ -50,8 +50,9 @@ enum Command {
     Package,
     /// Checks the wording of comments and documents.
     Prose(prose::Args),
-    /// Checks that the core and the conformance suite know no backend, that traits stay small, that
-    /// the modules of the engine form no cycle, and that the SQL stores have the same statements.
+    /// Checks that the core and the conformance suite mention no backend, that traits stay small,
+    /// that the modules of the engine form no cycle, and that the SQL stores have the same
+    /// statements.
     Boundaries,
 }
 

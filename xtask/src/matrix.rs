@@ -1,7 +1,7 @@
-//! The conformance reports of the last test run, and the table of them.
+//! The conformance reports of the last test run, and their table.
 //!
-//! The modules of the suite that read them, and the variable of what is required, are compiled into
-//! this program, which does not depend on the suite: it still builds when the core does not.
+//! The suite's modules that read reports and `RATCHET_REQUIRE` are compiled into this program. It
+//! does not depend on the suite itself, so it still builds when the core does not.
 
 #[path = "../../ratchet-conformance/src/report.rs"]
 #[allow(
@@ -21,7 +21,7 @@ use self::report::{CaseResult, Verdict};
 pub(crate) use self::report::{Report, default_dir as directory};
 pub(crate) use self::required::is_required;
 
-/// Prints the clauses by store, and why cases failed or were not run.
+/// Prints the clauses by store, and the reasons why cases failed or were not run.
 pub(crate) fn run() -> Result<()> {
     let report = read()?;
     ensure!(
@@ -33,7 +33,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Adds the report of a further run; a case that failed in an earlier one stays failed.
+/// Adds the report of another run. A case that failed in an earlier run stays failed.
 pub(crate) fn add(report: &mut Report, run: Report) {
     let failed = |result: &&CaseResult| result.verdict == Verdict::Fail;
     let results = report.results.iter().filter(failed).cloned().collect();
@@ -41,7 +41,7 @@ pub(crate) fn add(report: &mut Report, run: Report) {
     report.merge(Report { results });
 }
 
-/// Every result of the last run; `None` if there was no run.
+/// Returns every result of the last run; an empty report means that there was no run.
 pub(crate) fn read() -> Result<Report> {
     let dir = directory();
     if !dir.is_dir() {
@@ -50,7 +50,7 @@ pub(crate) fn read() -> Result<Report> {
     Report::read_dir(&dir).context("cannot read the conformance reports")
 }
 
-/// The cases of one store, counted; `None` if none of them ran.
+/// Returns the counts of one store's cases, or `None` if none of them ran.
 pub(crate) fn summary(report: &Report, store: &str) -> Option<String> {
     let count = |verdict| {
         let results = report.results.iter();

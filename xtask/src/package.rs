@@ -1,4 +1,4 @@
-//! The archives that would be published, and the quickstart built from them alone.
+//! Builds the archives for publishing, and runs the quickstart from these archives alone.
 
 use std::fmt::Write;
 use std::fs;
@@ -18,7 +18,7 @@ pub(crate) fn run() -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
-    // A change that is not committed yet can be packaged, too.
+    // Uncommitted changes can be packaged, too.
     let mut package = process::cargo(&["package", "--no-verify", "--allow-dirty", "--target-dir"]);
     package.arg(&folder);
     for (name, _) in &packages {
@@ -42,7 +42,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Runs the quickstart in the unpacked facade, with the other archives in place of the registry.
+/// Runs the quickstart in the unpacked facade; the other archives replace the registry.
 fn run_quickstart(facade: &Path, patches: &str) -> Result<()> {
     let manifest = facade.join("Cargo.toml");
     let itself = format!("{FACADE} =");
@@ -56,7 +56,7 @@ fn run_quickstart(facade: &Path, patches: &str) -> Result<()> {
     process::run(&mut quickstart)
 }
 
-/// The packages that may be published, each with its version.
+/// Returns the packages that may be published, each with its version.
 fn publishable(metadata: &Value) -> Result<Vec<(String, String)>> {
     let packages = metadata["packages"].as_array().context("no packages")?;
     let members = packages

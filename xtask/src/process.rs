@@ -1,4 +1,4 @@
-//! Running cargo and other programs, from the root of the workspace and without a terminal's input.
+//! Runs cargo and other programs, from the root of the workspace and without the terminal's input.
 
 use std::env;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
@@ -10,17 +10,17 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 pub(crate) fn root() -> PathBuf {
     let xtask = env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     xtask.parent().map(Path::to_path_buf).unwrap_or(xtask)
 }
 
-/// The cargo that runs this program, with these words as its first arguments.
+/// Returns a command for the cargo that runs this program, with these first arguments.
 ///
-/// It is not told what the cargo above it said of this package: crates whose builds depend on that
-/// would be built anew, and half of the workspace with them.
+/// The command does not inherit the variables that the outer cargo set for this package: crates
+/// whose builds depend on these would be rebuilt, and half of the workspace with them.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = program(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args);
@@ -37,20 +37,20 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// The package in this folder of the workspace, as the registry and cargo call it. The folders have
-/// the names of the libraries.
+/// Returns the package name of this folder of the workspace, as used by the registry and cargo. The
+/// folders are named like the libraries.
 pub(crate) fn package(folder: &str) -> String {
     folder.replacen("ratchet", "ratchet-jobs", 1)
 }
 
-/// Any program, to be run in the root of the workspace.
+/// Returns a command for any program, which runs in the root of the workspace.
 pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(name);
     command.current_dir(root()).stdin(Stdio::null());
     command
 }
 
-/// Runs a command whose output goes where ours goes; fails if it does.
+/// Runs a command that inherits our output, and fails if the command does.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     announce(command);
     let status = command
@@ -62,7 +62,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command and returns what it writes to its standard output; fails if it does.
+/// Runs a command and returns its standard output. Fails if the command does.
 pub(crate) fn read(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(Stdio::inherit())
@@ -74,7 +74,7 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Whether a command can be started and ends well. Its output is dropped.
+/// Returns whether a command can be started and succeeds. Its output is dropped.
 pub(crate) fn works(command: &mut Command) -> bool {
     command
         .stdout(Stdio::null())
@@ -83,8 +83,8 @@ pub(crate) fn works(command: &mut Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Runs a command, passes its output on as it comes, and returns whether it ended well, and all it
-/// wrote, without colours.
+/// Runs a command and passes its output on as it comes. Returns whether it succeeded, and all its
+/// output, without colours.
 pub(crate) fn tee(command: &mut Command) -> Result<(bool, String)> {
     announce(command);
     if io::stdout().is_terminal() && env::var_os("CARGO_TERM_COLOR").is_none() {
@@ -110,8 +110,8 @@ pub(crate) fn tee(command: &mut Command) -> Result<(bool, String)> {
     Ok((status.success(), without_colours(&written)))
 }
 
-/// Runs a command, passes on what `show` makes of each line of its standard error, and returns
-/// whether it ended well.
+/// Runs a command and prints what `show` returns for each line of its standard error. Returns
+/// whether the command succeeded.
 pub(crate) fn watch(
     command: &mut Command,
     mut show: impl FnMut(&str) -> Option<String>,
@@ -146,7 +146,7 @@ fn copy(from: Option<impl Read>, to: &mut impl Write) -> io::Result<String> {
     Ok(written)
 }
 
-/// The text without terminal escape sequences of the form `ESC [ … letter`.
+/// Returns the text without terminal escape sequences of the form `ESC [ … letter`.
 fn without_colours(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut pieces = text.split("\u{1b}[");
@@ -162,7 +162,7 @@ fn without_colours(text: &str) -> String {
     plain
 }
 
-/// What `cargo metadata` says about the packages of the workspace.
+/// Returns the output of `cargo metadata` for the workspace.
 pub(crate) fn metadata() -> Result<Value> {
     let json = read(&mut cargo(&[
         "metadata",
@@ -173,7 +173,7 @@ pub(crate) fn metadata() -> Result<Value> {
     serde_json::from_str(&json).context("cargo metadata is not JSON")
 }
 
-/// The directory cargo builds into.
+/// Returns cargo's target directory.
 pub(crate) fn target_dir() -> Result<PathBuf> {
     let metadata = metadata()?;
     let target = metadata["target_directory"].as_str();
@@ -186,7 +186,7 @@ fn announce(command: &Command) {
     println!("\n$ {}", line(command));
 }
 
-/// The command as a person would type it.
+/// Returns the command as a person would type it.
 fn line(command: &Command) -> String {
     let name = Path::new(command.get_program()).file_name();
     let mut words = vec![name.unwrap_or(command.get_program())];

@@ -1,7 +1,8 @@
-//! Checks the wording of comments and documents: words that make a reader read twice, and comments
-//! that are too wide.
+//! Checks the wording of comments and documents: words that slow readers down, and comments that
+//! are too wide.
 //!
-//! `xtask/prose.txt` lists the files in which some are left, and how many. A number may only fall.
+//! `xtask/prose.txt` lists the files in which some are left, each with their number. A number may
+//! only fall.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// Words that name no actor, and old-fashioned phrases. Compared in lower case.
+/// Words that name no actor, and old-fashioned phrases. They are compared in lower case.
 const WORDS: [&str; 20] = [
     "whoever",
     "somebody",
@@ -34,18 +35,18 @@ const WORDS: [&str; 20] = [
     "is had",
     "lets go",
 ];
-/// The most columns of a comment, its indentation included.
+/// The widest comment that is allowed, in columns, including its indentation.
 const WIDTH: usize = 100;
-/// What is left, by file.
+/// The file that lists how many places each file has left.
 const LEFT: &str = "xtask/prose.txt";
 
-/// What to do with what is found.
+/// How to report the places that were found.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Write down how many each file has left
+    /// Write to the list how many places each file has left
     #[arg(long)]
     write: bool,
-    /// Print each place, also in files whose number is allowed
+    /// Print each place, including those in files that have no more than the list allows
     #[arg(long)]
     all: bool,
 }
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut listed = process::program("git");
     let listed = process::read(listed.args(["ls-files", "*.rs", "*.sql", "*.md"]))?;
     let mut found = BTreeMap::new();
-    // A file may have been removed, and this is not in git yet.
+    // A file may have been removed without git knowing yet.
     let files = listed.lines().filter(|file| !is_exempt(file));
     for file in files.filter(|file| process::root().join(file).exists()) {
         let text = fs::read_to_string(process::root().join(file))?;
@@ -101,7 +102,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Whether the words are this file's subject, or records of what was written at a time.
+/// Returns whether a file may contain the words: they are its subject, or it is a historical
+/// record.
 fn is_exempt(file: &str) -> bool {
     file == "xtask/src/prose.rs" || file.starts_with("docs/adr/")
 }
@@ -124,7 +126,7 @@ fn places(file: &str, text: &str) -> Vec<String> {
         let is_comment = comment.starts_with("//") && file.ends_with(".rs");
         let body = comment.trim_start_matches(['/', '!']).trim_start();
         in_example = is_comment && in_example != body.starts_with("```");
-        // A link, a row of a table and a line of code cannot be broken.
+        // A link, a table row and a line of code cannot be wrapped.
         let is_whole = in_example || body.starts_with('|') || line.contains("](");
         if is_comment && line.chars().count() > WIDTH && !is_whole {
             places.push(format!(

@@ -1,4 +1,5 @@
-//! The engine simulation: random faults, kills and pauses on the memory store, one history a seed.
+//! Runs the engine simulation: random faults, kills and pauses on the memory store, one history per
+//! seed.
 
 use anyhow::Result;
 
@@ -7,16 +8,16 @@ use crate::process;
 /// Which seeds to run. The simulation reads them from its environment.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How many seeds.
+    /// The number of seeds.
     #[arg(long, default_value_t = 2_000)]
     seeds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Replays this one seed instead, and shows what it prints.
+    /// Replays only this seed, and shows its output.
     #[arg(long, conflicts_with_all = ["seeds", "from"])]
     replay: Option<u64>,
-    /// Goes on after a failed seed, and counts the failures by kind.
+    /// Continues after a failed seed, and counts the failures by kind.
     #[arg(long)]
     keep_going: bool,
 }

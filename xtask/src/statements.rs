@@ -6,16 +6,16 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-/// What stands before the names of a statement, as in `ratchet-sql`.
+/// The marker before the names of a statement, as in `ratchet-sql`.
 const MARK: &str = "-- name:";
 
-/// The text of each statement of a store by its name; `package` is the folder of the store.
+/// Returns the text of each statement of a store by its name; `package` is the store's folder.
 pub(crate) fn of(package: &Path) -> Result<BTreeMap<String, String>> {
     let files = by_file(package)?.into_values();
     Ok(files.flatten().collect())
 }
 
-/// The files of a store by name, each with its statements in order.
+/// Returns the files of a store by name, each with its statements in order.
 pub(crate) fn by_file(package: &Path) -> Result<BTreeMap<String, Vec<(String, String)>>> {
     let folder = package.join("src").join("sql");
     let entries = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;

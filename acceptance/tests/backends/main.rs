@@ -1,4 +1,4 @@
-//! Stores through the facade, with every feature that the build has: what a program sees.
+//! Tests of the stores through the facade, as a program sees them, with every feature of the build.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod mongodb;
@@ -15,10 +15,10 @@ use ratchet_conformance::is_required;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-/// The tests on one server, by name; each receives its URL.
+/// The tests on one server, each with its name. Each receives the server's URL.
 struct Backend {
     name: &'static str,
-    /// The variable that names the server. Without it the tests are ignored.
+    /// The variable with the server's URL. Without it the tests are ignored.
     url: &'static str,
     tests: &'static [(&'static str, Test)],
 }

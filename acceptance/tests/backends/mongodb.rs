@@ -1,4 +1,4 @@
-//! MongoDB.
+//! Tests of MongoDB.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn a_node_runs_jobs(url: &str) {
     take_away(url, &prefix).await;
 }
 
-/// All that the URL can say is the database.
+/// Connects with a URL that is the only configuration, and names the database.
 async fn a_url_is_enough(url: &str) {
     let name = format!("ratchet_test_{}", ratchet::JobId::new());
     let (scheme, rest) = url.split_once("://").unwrap();
@@ -60,7 +60,7 @@ async fn take_away(url: &str, prefix: &str) {
     }
 }
 
-/// The URL with other options.
+/// Returns the URL with other options.
 fn with_options(url: &str, options: &str) -> String {
     let place = url.split('?').next().unwrap();
     format!("{place}?{options}")
@@ -77,9 +77,9 @@ async fn the_scheme_chooses_it(url: &str) {
     assert!(matches!(error.unwrap_err(), ConnectError::Store(_)));
 }
 
-/// With several drivers in one program, each with a rustls of its own features, there is no
-/// provider that rustls could choose by itself. The driver says which, so this is an error and no
-/// panic.
+/// Checks that the driver names its crypto provider. If several drivers in one program enable
+/// different features of rustls, rustls cannot choose a provider by itself. The failing connection
+/// must be an error, not a panic.
 async fn encryption_has_a_provider(url: &str) {
     let url = with_options(url, "tls=true&directConnection=true");
     let builder = MongoStore::builder(&url).deadline(Duration::from_secs(2));

@@ -1,4 +1,4 @@
-//! SQL Server.
+//! Tests of SQL Server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,14 +59,14 @@ async fn the_scheme_chooses_it(url: &str) {
         assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
         assert!(error.to_string().contains("`sslmode`"), "{error}");
     }
-    // A connection string is no URL, and nothing of it is told.
+    // A connection string is not a URL, and no part of it may appear in the error.
     let error = ratchet::connect("Server=tcp:host;Password=secret").await;
     assert!(!error.unwrap_err().to_string().contains("secret"));
 }
 
-/// With several drivers in one program, each with a rustls of its own features, there is no
-/// provider that rustls could choose by itself. The driver says which, so this is an error and no
-/// panic.
+/// Checks that the driver names its crypto provider. If several drivers in one program enable
+/// different features of rustls, rustls cannot choose a provider by itself. The failing connection
+/// must be an error, not a panic.
 async fn encryption_has_a_provider() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

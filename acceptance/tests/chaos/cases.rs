@@ -1,4 +1,4 @@
-//! What is disturbed.
+//! The cases: which disturbances the cluster must survive.
 
 use std::env;
 use std::process::Command;
@@ -14,15 +14,15 @@ use crate::mongodb;
 use crate::sqlserver;
 use crate::worker::{Backend, DEAD_AFTER};
 
-/// One kind of disturbance.
+/// A kind of disturbance.
 pub(crate) struct Case {
     pub(crate) backend: Backend,
     pub(crate) name: &'static str,
-    /// Short, for the name of a schema.
+    /// A short name, used in the name of a schema.
     pub(crate) short: &'static str,
-    /// Whether it disturbs everybody on the server.
+    /// Whether the case affects every client of the server.
     pub(crate) needs_server: bool,
-    /// The connections of each worker's pool.
+    /// The number of connections in each worker's pool.
     pub(crate) connections: u32,
     disturbance: Disturbance,
 }
@@ -45,8 +45,8 @@ impl Case {
         matches!(self.disturbance, Disturbance::StepClock)
     }
 
-    /// How long a node may be silent. Where no node may count as dead, more than a busy machine can
-    /// keep a living one from its heartbeats.
+    /// Returns how long a node may be silent. In cases where no node may count as dead, this is
+    /// longer than a busy machine can delay the heartbeats of a living node.
     pub(crate) fn dead_after(&self) -> Duration {
         if self.steps_clock() {
             4 * DEAD_AFTER
@@ -184,7 +184,7 @@ pub(crate) const CASES: &[Case] = &[
 pub(crate) fn run(case: &Case, url: &str) {
     let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        // After a step back the last jobs fall due late.
+        // After a step back the last jobs are due late, so there is only one round.
         let usual = if case.steps_clock() { 1 } else { 3 };
         let rounds = env::var("RATCHET_CHAOS_ROUNDS").map_or(usual, |text| text.parse().unwrap());
         let mut field = Field::new(url, case, WORKERS).await;
@@ -229,7 +229,7 @@ async fn kill(field: &mut Field) {
     field.kill_and_spawn();
 }
 
-/// One every 20 ms, and all of them at the end of the round.
+/// Terminates a connection every 20 ms, and all of them at the end of the round.
 async fn terminate_connections(field: &Field) {
     let mut admin = admin(&field.order.url).await;
     let mut terminated = 0;
@@ -241,7 +241,8 @@ async fn terminate_connections(field: &Field) {
     assert!(terminated > 0, "there was nothing to terminate");
 }
 
-/// All there are, up to 300; the workers' own are terminated so that these are taken too.
+/// Takes all available connections, up to 300. The workers' own connections are terminated, so that
+/// these are taken too.
 async fn take(field: &Field) {
     let mut admin = admin(&field.order.url).await;
     let (pool, mut taken) = take_connections(&field.order.url, 300).await;
@@ -256,8 +257,8 @@ async fn take(field: &Field) {
     sleep(Duration::from_millis(500)).await;
 }
 
-/// A stop without a checkpoint, as in a crash; a second without a server, or until another has
-/// taken over; then recovery.
+/// Stops the server without a checkpoint, as in a crash. It stays down for a second, or until
+/// another server has taken over, and then recovers.
 async fn stop_server(field: &mut Field) {
     sleep(Duration::from_millis(700)).await;
     let (port, others) = match field.order.backend {
@@ -283,7 +284,8 @@ async fn stop_server(field: &mut Field) {
     );
 }
 
-/// The primary of a replica set gives up; of one node, that is an election without a rival.
+/// Makes the primary of a replica set step down. In a set of one node, that node is then elected
+/// again.
 async fn step_down(field: &Field) {
     sleep(Duration::from_millis(700)).await;
     mongodb::step_down(&field.order).await;
@@ -295,7 +297,8 @@ async fn step_down(field: &Field) {
     );
 }
 
-/// Forward by an hour, and back by less than the case waits for jobs that were due by then.
+/// Steps the clock forward by an hour, and then back, by less than the case waits for jobs that are
+/// already due.
 async fn step_clock(field: &Field) {
     for by_ms in [3_600_000, -20_000] {
         sleep(2 * DEAD_AFTER).await;

@@ -1,4 +1,4 @@
-//! A clock of the database that a case can step: a view that adds an offset to the server's clock.
+//! A database clock that a case can step: a view that adds an offset to the server's clock.
 
 use ratchet::{JobState, NodeStatus};
 use sqlx::AssertSqlSafe;
@@ -10,7 +10,7 @@ use crate::{mongodb, sqlserver};
 /// The view, in the schema or the database of the case.
 pub(crate) const VIEW: &str = "chaos_clock";
 
-/// Makes the view, and the schema around it.
+/// Creates the view, and the schema that contains it.
 pub(crate) async fn create(order: &Order) {
     let schema = &order.schema;
     match order.backend {
@@ -48,7 +48,7 @@ pub(crate) async fn step(order: &Order, by_ms: i64) {
     println!("    the clock of the database stepped by {by_ms} ms");
 }
 
-/// Every node lived throughout, so no node may count as dead and no job as crashed.
+/// Checks that no node counts as dead and no job as crashed, since every node lived throughout.
 pub(crate) async fn check_no_node_was_buried(field: &Field) {
     for node in field.client.nodes().await.unwrap() {
         assert_ne!(node.status, NodeStatus::Dead, "{node:?}");

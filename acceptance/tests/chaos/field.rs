@@ -1,4 +1,5 @@
-//! Where it happens: a schema, worker processes on it, and a producer that never stops.
+//! The environment of a case: a schema, its worker processes, and a producer that enqueues until
+//! the end.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -27,7 +28,7 @@ use crate::worker::{Backend, Nap, Order};
 /// How long the cluster may take to end all jobs after the last disturbance.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The scene of one case.
+/// The running environment of one case.
 pub(crate) struct Field {
     pub(crate) order: Order,
     pub(crate) client: Client,
@@ -37,7 +38,7 @@ pub(crate) struct Field {
     _folder: TempDir,
 }
 
-/// How the producer is doing.
+/// The state of the producer.
 #[derive(Default)]
 struct Produced {
     stop: AtomicBool,
@@ -46,7 +47,7 @@ struct Produced {
 }
 
 impl Field {
-    /// Workers that run, and a producer that has begun.
+    /// Starts the workers and the producer.
     pub(crate) async fn new(url: &str, case: &Case, workers: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let order = Order {
@@ -89,7 +90,7 @@ impl Field {
         self.workers.push(spawn(&self.order));
     }
 
-    /// Kills the worker that has lived longest with SIGKILL, and starts another.
+    /// Kills the worker that has lived longest with SIGKILL, and starts another one.
     pub(crate) fn kill_and_spawn(&mut self) {
         self.check_workers();
         let mut oldest = self.workers.remove(0);
@@ -98,7 +99,7 @@ impl Field {
         self.spawn();
     }
 
-    /// No worker has ended by itself.
+    /// Checks that no worker has exited by itself.
     pub(crate) fn check_workers(&mut self) {
         for worker in &mut self.workers {
             let ended = worker.try_wait().unwrap();
@@ -138,7 +139,7 @@ impl Field {
         waited.await.expect("enqueues succeed again");
     }
 
-    /// Ends the producer and waits until no job waits or runs. Says which were acknowledged.
+    /// Stops the producer and waits until no job waits or runs. Returns the acknowledged jobs.
     pub(crate) async fn settle(&mut self) -> Vec<JobId> {
         self.produced.stop.store(true, Ordering::Relaxed);
         let acknowledged = timeout(PATIENCE, &mut self.producer).await;
@@ -175,7 +176,7 @@ impl Field {
             .sum())
     }
 
-    /// Lets the workers drain; each must end well. Then takes everything away.
+    /// Drains the workers, each of which must exit successfully. Then removes the environment.
     pub(crate) async fn clear(mut self) {
         self.check_workers();
         for worker in &mut self.workers {
@@ -193,7 +194,7 @@ impl Field {
     }
 }
 
-/// Starts a worker, which runs until its input ends.
+/// Starts a worker, which runs until its standard input ends.
 pub(crate) fn spawn(order: &Order) -> Child {
     let (role, order) = order.to_environment();
     let worker = Command::new(env::current_exe().unwrap())
@@ -205,7 +206,7 @@ pub(crate) fn spawn(order: &Order) -> Child {
 }
 
 impl Drop for Field {
-    /// After a failure no worker stays behind.
+    /// Kills the workers, so that none is left after a failure.
     fn drop(&mut self) {
         for worker in &mut self.workers {
             let _ = worker.kill();
@@ -214,7 +215,7 @@ impl Drop for Field {
     }
 }
 
-/// Enqueues until told to stop. What failed may be stored or not, and is not counted on.
+/// Enqueues until it is stopped. Jobs of failed calls may be stored or not, and are not expected.
 async fn produce(client: Client, produced: Arc<Produced>) -> Vec<JobId> {
     let mut acknowledged = Vec::new();
     let mut size = 0;
@@ -248,12 +249,13 @@ async fn drop_schema(order: &Order) {
         .unwrap();
 }
 
-/// A connection that no case disturbs.
+/// Returns a connection that no case disturbs.
 pub(crate) async fn admin(url: &str) -> PgConnection {
     PgConnection::connect(url).await.unwrap()
 }
 
-/// Terminates the backends of a schema's workers and producer; all of them, or one.
+/// Terminates the server processes of a schema's workers and producer: all of them, or up to
+/// `limit`.
 pub(crate) async fn terminate(admin: &mut PgConnection, schema: &str, limit: Option<i64>) -> u64 {
     let terminate = "
         SELECT pg_terminate_backend(pid) FROM (
@@ -267,7 +269,7 @@ pub(crate) async fn terminate(admin: &mut PgConnection, schema: &str, limit: Opt
     terminated.unwrap().rows_affected()
 }
 
-/// Takes connections until the server has no more, and keeps them.
+/// Opens connections until the server refuses more, and keeps them open.
 pub(crate) async fn take_connections(
     url: &str,
     count: u32,
@@ -287,7 +289,7 @@ pub(crate) async fn take_connections(
     (pool, taken)
 }
 
-/// How often each job's body began.
+/// Returns how often each job's body began.
 pub(crate) fn begun(notes: &PathBuf) -> BTreeMap<String, usize> {
     let mut begun = BTreeMap::new();
     for job in std::fs::read_to_string(notes).unwrap().lines() {
@@ -296,7 +298,7 @@ pub(crate) fn begun(notes: &PathBuf) -> BTreeMap<String, usize> {
     begun
 }
 
-/// Every job there is.
+/// Returns every stored job.
 pub(crate) async fn all_jobs(client: &Client) -> BTreeMap<JobId, JobRecord> {
     let mut jobs = BTreeMap::new();
     let mut page = PageRequest::first(1_000).order(JobOrder::OldestFirst);

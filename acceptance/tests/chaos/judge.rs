@@ -1,10 +1,10 @@
-//! What must hold after any disturbance.
+//! Checks what must hold after any disturbance.
 
 use ratchet::{AttemptOutcome, Client, JobId, JobRecord, JobState};
 
 use crate::field::{Field, all_jobs, begun};
 
-/// Checks every acknowledged job, and prints what was seen.
+/// Checks every acknowledged job, and prints a summary.
 pub(crate) async fn judge(field: &Field, acknowledged: &[JobId]) {
     let stored = all_jobs(&field.client).await;
     let begun = begun(&field.notes());
@@ -30,8 +30,8 @@ pub(crate) async fn judge(field: &Field, acknowledged: &[JobId]) {
     );
 }
 
-/// Claims have ever greater numbers, one of them succeeded at most, and a body began again only
-/// after its claim was lost. Says how many claims were.
+/// Checks that the claims have increasing numbers, that at most one of them succeeded, and that a
+/// body began again only after its claim was lost. Returns how many claims were lost.
 async fn check_history(client: &Client, job: &JobRecord, begun: usize) -> usize {
     if job.claim_seq == 1 {
         assert!(begun <= 1, "{} began {begun} times under one claim", job.id);

@@ -1,19 +1,19 @@
-//! Chaos on real servers: worker processes, connections, operations and the server itself die under
-//! load, again and again.
+//! Chaos tests on real servers: worker processes, connections, operations and the server itself are
+//! killed repeatedly under load.
 //!
-//! After each case: every acknowledged enqueue is succeeded, failed or pending, none is lost;
-//! bodies ran again only after a lost claim, under a new `claim_seq`; no worker ended by itself.
-//! The time to recovery is printed.
+//! After each case, every acknowledged enqueue has succeeded, failed or is pending, and none is
+//! lost. Bodies ran again only after a lost claim, under a new `claim_seq`, and no worker exited by
+//! itself. The time until recovery is printed.
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `RATCHET_TEST_POSTGRES_URL`, `RATCHET_TEST_MONGODB_URL`, `RATCHET_TEST_SQLSERVER_URL` | the servers; without one its cases are ignored |
-//! | `RATCHET_CHAOS_ROUNDS` | how often each thing is disturbed; 3, and 1 where the clock steps |
-//! | `RATCHET_CHAOS_STOP`, `RATCHET_CHAOS_START` | shell lines that stop and start the server; cases that need it for themselves are ignored without them |
-//! | `RATCHET_CHAOS_POSTGRES`, `RATCHET_CHAOS_FOLDER` | the prefix of a shell line that runs a program of PostgreSQL, and a directory for servers; without them the cases `topology::pair` are ignored |
-//! | `RATCHET_CHAOS_TOPOLOGY_ROUNDS` | how often each fault of [`topology`] is repeated; 3 |
+//! | `RATCHET_TEST_POSTGRES_URL`, `RATCHET_TEST_MONGODB_URL`, `RATCHET_TEST_SQLSERVER_URL` | the servers; the cases of a missing server are ignored |
+//! | `RATCHET_CHAOS_ROUNDS` | how many times each disturbance is repeated; default 3, or 1 if the clock steps |
+//! | `RATCHET_CHAOS_STOP`, `RATCHET_CHAOS_START` | shell lines that stop and start the server; without them, cases that need the server for themselves are ignored |
+//! | `RATCHET_CHAOS_POSTGRES`, `RATCHET_CHAOS_FOLDER` | the prefix of a shell line that runs a program of PostgreSQL, and a directory for servers; without them, the cases `topology::pair` are ignored |
+//! | `RATCHET_CHAOS_TOPOLOGY_ROUNDS` | how many times each fault of [`topology`] is repeated; default 3 |
 //!
-//! `cargo xtask chaos postgres`, `postgres-pair`, `mongodb` and `mongodb-set` set what they need;
+//! `cargo xtask chaos postgres`, `postgres-pair`, `mongodb` and `mongodb-set` set these variables.
 //! `cargo xtask chaos sqlserver` takes the server, and the lines that stop and start it, from the
 //! environment.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]

@@ -1,4 +1,4 @@
-//! What is disturbed on MongoDB.
+//! The disturbances of MongoDB.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ pub(crate) async fn step_clock(order: &Order, by_ms: i64) {
     offsets.update_one(doc! {}, step).await.unwrap();
 }
 
-/// Kills what the workers and the producer have running on the server, every 20 ms; with a change
-/// stream that waits, its cursor.
+/// Every 20 ms, kills the operations of the workers and the producer on the server. For a change
+/// stream that waits, this kills its cursor.
 pub(crate) async fn kill_operations(order: &Order) {
     let admin = admin(order).await;
     let mut killed = 0;
@@ -57,7 +57,8 @@ pub(crate) async fn kill_operations(order: &Order) {
     assert!(killed > 0, "there was nothing to kill");
 }
 
-/// Makes the primary give up for a second. The connection may be closed in place of an answer.
+/// Makes the primary step down for a second. The server may close the connection instead of
+/// answering.
 pub(crate) async fn step_down(order: &Order) {
     let admin = admin(order).await;
     let down = doc! { "replSetStepDown": 1, "force": true };
@@ -66,7 +67,7 @@ pub(crate) async fn step_down(order: &Order) {
     }
 }
 
-/// The port of the primary, and whether there are others who can take over.
+/// Returns the port of the primary, and whether another member can take over.
 pub(crate) async fn primary(order: &Order) -> (String, bool) {
     let hello = admin(order).await.run_command(doc! { "hello": 1 }).await;
     let hello = hello.unwrap();

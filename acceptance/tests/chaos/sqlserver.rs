@@ -1,4 +1,4 @@
-//! What is disturbed on SQL Server.
+//! The disturbances of SQL Server.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ async fn admin(order: &Order) -> DriverConnection {
     builder.connect_driver().await.unwrap()
 }
 
-/// The first column of what a statement returns.
+/// Returns the first column of a statement's result.
 async fn numbers(admin: &mut DriverConnection, sql: String) -> Vec<i16> {
     let rows = admin.simple_query(sql).await.unwrap();
     let rows = rows.into_first_result().await.unwrap();
@@ -23,7 +23,7 @@ async fn numbers(admin: &mut DriverConnection, sql: String) -> Vec<i16> {
 pub(crate) async fn create_clock(order: &Order, view: &str) {
     let mut admin = admin(order).await;
     let schema = &order.schema;
-    // Each is a batch of its own: a view must be.
+    // Each statement is a separate batch, as `CREATE VIEW` requires.
     for sql in [
         format!("CREATE SCHEMA [{schema}]"),
         format!("CREATE TABLE [{schema}].chaos_offset (ms bigint NOT NULL)"),
@@ -57,7 +57,7 @@ pub(crate) async fn kill_sessions(order: &Order) {
             order.schema
         );
         for session in numbers(&mut admin, theirs).await {
-            // It may have ended meanwhile.
+            // The session may have ended by now.
             if admin.simple_query(format!("KILL {session}")).await.is_ok() {
                 killed += 1;
             }

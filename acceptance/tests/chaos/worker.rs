@@ -1,4 +1,4 @@
-//! The process that is killed: one node, until its standard input ends.
+//! The process that is killed: it runs one node until its standard input ends.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -18,10 +18,11 @@ use crate::{clock, topology};
 
 /// The variable that makes this program a worker.
 const ROLE: &str = "RATCHET_CHAOS_WORKER";
-/// Silence that means death. Long enough for a node that loses its connection a few times in a row.
+/// How long a node is silent until it counts as dead. This is long enough for a node that loses its
+/// connection a few times in a row.
 pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(3);
 
-/// The servers there are.
+/// The database servers.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Backend {
     Postgres,
@@ -38,7 +39,7 @@ impl Backend {
         }
     }
 
-    /// The variable that names the server.
+    /// Returns the variable with the server's URL.
     pub(crate) const fn variable(self) -> &'static str {
         match self {
             Self::Postgres => "RATCHET_TEST_POSTGRES_URL",
@@ -48,28 +49,28 @@ impl Backend {
     }
 }
 
-/// What a worker is told.
+/// The settings of a worker, passed to it in the environment.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) backend: Backend,
     pub(crate) url: String,
-    /// The schema, or the database, and how the connections are called.
+    /// The schema or the database, which is also the application name of the connections.
     pub(crate) schema: String,
-    /// The connections of its pool.
+    /// The number of connections in the worker's pool.
     pub(crate) connections: u32,
-    /// Whether the store's clock is the view that [`clock`](crate::clock) makes.
+    /// Whether the store's clock is the view that [`clock`](crate::clock) creates.
     pub(crate) steps_clock: bool,
-    /// The setting of the node.
+    /// The node's `dead_after` setting.
     pub(crate) dead_after: Duration,
     pub(crate) store_deadline: Duration,
-    /// The label of the node. `None`: the default.
+    /// The label of the node. `None` means the default.
     pub(crate) label: Option<String>,
-    /// Where it notes every body that begins.
+    /// The file to which the worker appends a line for every body that begins.
     pub(crate) notes: PathBuf,
 }
 
 impl Order {
-    /// What we are told, if we are a worker.
+    /// Returns the settings from the environment, if this process is a worker.
     pub(crate) fn of_environment() -> Option<Self> {
         let order = std::env::var(ROLE).ok()?;
         Some(serde_json::from_str(&order).unwrap())
@@ -115,14 +116,14 @@ impl Order {
     }
 }
 
-/// The file in which bodies note that they began, and the worker's name.
+/// The file in which bodies record that they began, and the worker's name.
 #[derive(Debug)]
 pub(crate) struct Notes {
     pub(crate) file: File,
     pub(crate) worker: String,
 }
 
-/// Sleeps as long as it is told, and notes before that it began.
+/// A job that records that it began, and then sleeps for `millis`.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Nap {
     pub(crate) millis: u64,
@@ -137,7 +138,7 @@ impl Job for Nap {
     }
 
     async fn run(self, ctx: JobContext) -> JobResult<()> {
-        // One short write to a file that is appended to is whole or absent, also after SIGKILL.
+        // A short write to a file opened for appending is complete or absent, even after SIGKILL.
         let notes: &Notes = ctx.state();
         (&notes.file).write_all(format!("{}\n", ctx.job_id()).as_bytes())?;
         tokio::time::sleep(Duration::from_millis(self.millis)).await;

@@ -1,4 +1,4 @@
-//! The SQL stores remember the same: every table and column of one is in the others.
+//! Checks that the SQL stores keep the same data: each has the tables and columns of the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use ratchet::sqlserver::SqlServerStore;
 
 type Tables = BTreeMap<String, BTreeSet<String>>;
 
-/// The tables and columns that a script makes, columns that were added later among them.
+/// Returns the tables and columns that a script creates, including columns that it adds later.
 fn tables(script: &str, prefix: &str) -> Tables {
     let mut tables = Tables::new();
     let (mut made, mut altered): (Option<String>, Option<String>) = (None, None);
@@ -37,12 +37,12 @@ fn tables(script: &str, prefix: &str) -> Tables {
             made = None;
         }
         let (table, column) = match line.split_once(" ADD ") {
-            // Not all of them call a column by that word.
+            // Not all databases write the word `COLUMN`.
             Some((_, column)) => (&altered, column.trim_start_matches("COLUMN ")),
             None => (&made, line),
         };
         let column = column.split_whitespace().next().unwrap_or_default();
-        // SQL Server keeps some words to itself.
+        // SQL Server reserves some words, which are in brackets.
         let column = column.trim_start_matches('[').trim_end_matches(']');
         if let Some(name) = table
             && column.starts_with(|first: char| first.is_ascii_lowercase())
@@ -67,21 +67,21 @@ fn every_column_is_in_every_sql_store() {
     let mut sqlite = tables(&sqlite, "ratchet_");
     let mut postgres = tables(&postgres, "\"s\".");
     assert!(sqlite.len() >= 10, "{sqlite:?}");
-    // The first difference: the data of a job has a number of its own where that is the place of
-    // the row, and the job's id where a number would need a sequence.
+    // The first difference: the data of a job has its own number where that number is the row's
+    // position, and the job's id where a number would need a sequence.
     let jobs = sqlite.get_mut("jobs").map(|columns| columns.remove("data"));
     assert_eq!(jobs, Some(true));
-    // The second: a session of the server, which locks may end with, is something that a file has
-    // not.
+    // The second difference: locks may end with a session of the server, which a file does not
+    // have.
     for column in ["session_pid", "session_start"] {
         let locks = postgres.get_mut("locks");
         assert_eq!(locks.map(|columns| columns.remove(column)), Some(true));
     }
     assert!(sqlite["job_data"].contains("payload_version"));
-    // The third: a statement that takes a rate has no other way to say that it did.
+    // The third difference: a statement that takes a rate has no other way to return that it did.
     let rates = postgres.get_mut("rates");
     assert_eq!(rates.map(|columns| columns.remove("granted")), Some(true));
-    // Each store makes the table of its migrations by itself.
+    // Each store creates its table of migrations separately.
     sqlite.remove("migrations");
     postgres.remove("migrations");
     assert_eq!(sqlite, postgres);

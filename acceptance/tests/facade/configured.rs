@@ -1,4 +1,4 @@
-//! Stores as a configuration says.
+//! Tests of stores that are opened with a configuration.
 
 use ratchet::config::{Config, ConfigError, Loader};
 use ratchet::{ConnectError, configured};
@@ -111,7 +111,7 @@ fn sqlserver_settings_are_named_by_their_keys() {
     );
 }
 
-/// What is said in the file holds in the database.
+/// Checks that settings in the file take effect in the database.
 #[tokio::test]
 async fn settings_reach_the_store() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The facade and the workspace as a whole, without a server.
+//! Tests of the facade and of the workspace as a whole that need no server.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod columns;
@@ -7,7 +7,7 @@ mod races;
 
 use std::path::{Path, PathBuf};
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 fn root() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.parent().unwrap().to_owned()

@@ -1,4 +1,4 @@
-//! The list of races names tests that exist.
+//! Checks that the tests in the list of races exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +7,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use crate::root;
 
-/// The rows of the table: the id, and the tests by name.
+/// Returns the rows of the table: the ids, each with the names of its tests.
 fn rows() -> BTreeMap<String, Vec<String>> {
     let list = fs::read_to_string(root().join("docs/races.md"));
     let list = list.unwrap();
@@ -31,8 +31,9 @@ fn rows() -> BTreeMap<String, Vec<String>> {
     .collect()
 }
 
-/// What there is, as `group::name`. The group is the file, its folder, or what a conformance file
-/// declares; the name is a function, or a text where tests are listed by name.
+/// Returns all tests in the sources, as `group::name`. The group is the file, its folder, or the
+/// group that a conformance file declares. The name is a function, or a string where tests are
+/// listed by name.
 fn sources() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let is_hidden = |entry: &DirEntry| {

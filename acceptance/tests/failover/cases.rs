@@ -1,4 +1,4 @@
-//! What happens to the leader.
+//! The cases: what happens to the leader.
 
 use std::env;
 use std::pin::Pin;
@@ -13,31 +13,32 @@ use tokio::time::sleep;
 use crate::cluster::{Cluster, Times, now};
 use crate::judge;
 
-/// What makes the leader go, and when it began and what is to be waited for.
+/// Disturbs the leader, waits for the promotion and the recovery, and returns their times.
 type Disturb =
     for<'a> fn(&'a mut Cluster, Duration) -> Pin<Box<dyn Future<Output = Seen> + Send + 'a>>;
 
-/// How long it took.
+/// The times that a case took, and its special conditions.
 pub(crate) struct Seen {
     promotion: Duration,
     recovery: Duration,
     /// Whether a body may begin again.
     may_repeat: bool,
-    /// The process that was stopped, and went on.
+    /// The process that was stopped and then continued.
     stopped: Option<u32>,
 }
 
-/// One kind of failover.
+/// A kind of failover.
 pub(crate) struct Case {
     name: &'static str,
     size: usize,
     needs_network: bool,
-    /// Whether locks end with the session of their holder, and last far longer than anybody waits.
+    /// Whether locks end with the session of their holder. Their TTL is then far longer than the
+    /// test.
     session_locks: bool,
     disturb: Disturb,
 }
 
-/// How many times longer than otherwise a lock lasts that is to end with its session.
+/// The factor for the TTL of locks that end with their session.
 const FAR_LONGER: u32 = 40;
 
 /// Every case.
@@ -90,8 +91,8 @@ async fn kill(cluster: &mut Cluster) -> Seen {
     seen
 }
 
-/// Not where the history before, which is as long as some turns of the candidates, happens to end:
-/// at another moment between two of their turns each time.
+/// Kills the leader at a random point between two turns of the candidates. The time before is as
+/// long as several turns, so the kill would otherwise always come at the same point.
 async fn kill_at_any_time(cluster: &mut Cluster, ttl: Duration) -> Seen {
     let turn = i64::try_from((ttl / 4).as_millis()).unwrap();
     sleep(Duration::from_millis((now() % turn).cast_unsigned())).await;
@@ -106,15 +107,15 @@ async fn stop(cluster: &mut Cluster, ttl: Duration) -> Seen {
         if cluster.can_be_written().await {
             break (leader, since);
         }
-        // Within a write, it keeps the file of SQLite locked: then nobody can take over, nor write
-        // at all. Another moment will do.
+        // A leader stopped within a write keeps the SQLite file locked, so that no other process
+        // can take over or write at all. Try again at another moment.
         cluster.processes[leader].signal("-CONT");
         sleep(Duration::from_millis(20)).await;
     };
     let seen = watch(cluster, since).await;
     sleep(ttl).await;
     cluster.processes[leader].signal("-CONT");
-    // It has work to do before it is judged: to find out that it is nobody.
+    // The continued process needs time to find out that it no longer leads, before it is judged.
     sleep(ttl).await;
     Seen {
         stopped: Some(cluster.processes[leader].child.id()),
@@ -172,12 +173,12 @@ async fn watch(cluster: &Cluster, since: i64) -> Seen {
 }
 
 impl Case {
-    /// Whether it needs a database with connections.
+    /// Returns whether the case needs a database with connections.
     pub(crate) const fn needs_server(&self) -> bool {
         self.needs_network || self.session_locks
     }
 
-    /// The case on this database; an empty URL is a file of its own.
+    /// Returns the test of the case on this database. An empty URL means a separate file.
     pub(crate) fn trial(&'static self, backend: &str, url: Option<String>) -> Trial {
         let name = format!("{backend}::{}", self.name);
         let required = is_required(backend);
@@ -215,7 +216,7 @@ impl Case {
         }
         let times = Times { ttl, lock };
         let mut cluster = Cluster::new(&url, times, self.size, self.needs_network).await;
-        // Some history first.
+        // Lets the cluster run for a while first.
         sleep(ttl).await;
         let seen = (self.disturb)(&mut cluster, ttl).await;
         let acknowledged = cluster.finish().await;
@@ -271,7 +272,7 @@ impl Case {
     }
 }
 
-/// A database of its own on a server; nothing for a file, which goes with its folder.
+/// A separate database on a server, or none for a file, which is deleted with its folder.
 struct Database {
     server: String,
     name: String,

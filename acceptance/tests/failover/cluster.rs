@@ -1,4 +1,4 @@
-//! Processes on one database, and a producer that never stops.
+//! The processes of a cluster on one database, and a producer that enqueues until the end.
 
 use std::env;
 use std::fs;
@@ -19,18 +19,18 @@ use crate::judge::{self, Sample};
 use crate::proxy::Proxy;
 use crate::worker::{Order, Step};
 
-/// How long anything may take before it is given up.
+/// How long any step may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Steps of a second: a steady load, far from what the database can do.
+/// How many steps are enqueued per second: a steady load, far below what the database can handle.
 const RATE: u64 = 50;
-/// Lanes that the steps go to in turn.
+/// The number of lanes, which the steps use in turn.
 const LANES: u64 = 8;
 
 /// A process of the cluster.
 pub(crate) struct Process {
     pub(crate) child: Child,
     pub(crate) number: usize,
-    /// Its own way to the database, if it has one that can be cut.
+    /// The process's connection to the database, if it can be cut.
     pub(crate) way: Option<Proxy>,
 }
 
@@ -43,16 +43,16 @@ impl Process {
     }
 }
 
-/// How long things last.
+/// The time settings of a cluster.
 #[derive(Clone, Copy)]
 pub(crate) struct Times {
-    /// What every other time is a part of.
+    /// The time of which every other time is a fraction.
     pub(crate) ttl: Duration,
-    /// A leader's lock.
+    /// The TTL of a leader's lock.
     pub(crate) lock: Duration,
 }
 
-/// The scene of one case.
+/// The running cluster of one case.
 pub(crate) struct Cluster {
     pub(crate) processes: Vec<Process>,
     pub(crate) client: Client,
@@ -67,7 +67,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// So many processes, one of which leads, under load.
+    /// Starts `size` processes under load, and waits until one of them leads.
     pub(crate) async fn new(url: &str, times: Times, size: usize, cuttable: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = match url {
@@ -133,7 +133,7 @@ impl Cluster {
         self.folder.path().join(format!("samples-{number}"))
     }
 
-    /// What all processes, also those that ended, have noted so far.
+    /// Returns the samples of all processes so far, including those that have ended.
     pub(crate) fn samples(&self) -> Vec<Sample> {
         let of = |number| judge::samples(number, &self.samples_file(number));
         (0..self.spawned).flat_map(of).collect()
@@ -143,7 +143,7 @@ impl Cluster {
         fs::read_to_string(self.bodies_file()).unwrap_or_default()
     }
 
-    /// The place of the process that leads, once one of those that live does.
+    /// Waits until one of the live processes leads, and returns its position.
     pub(crate) async fn leader(&self) -> usize {
         let found = timeout(PATIENCE, async {
             loop {
@@ -158,17 +158,17 @@ impl Cluster {
                 sleep(Duration::from_millis(5)).await;
             }
         });
-        found.await.expect("somebody leads")
+        found.await.expect("a process leads")
     }
 
-    /// Whether anybody can write to the database.
+    /// Returns whether a client can write to the database.
     pub(crate) async fn can_be_written(&self) -> bool {
         let written = timeout(Duration::from_millis(500), self.client.bump("probe"));
         matches!(written.await, Ok(Ok(_)))
     }
 
-    /// Waits until a process leads in a later term than any before `since`, and says how long after
-    /// that it did.
+    /// Waits until a process leads in a later term than any before `since`, and returns how long
+    /// after `since` that was.
     pub(crate) async fn promoted(&self, since: i64) -> Duration {
         let found = timeout(PATIENCE, async {
             loop {
@@ -178,10 +178,11 @@ impl Cluster {
                 sleep(Duration::from_millis(10)).await;
             }
         });
-        found.await.expect("somebody takes over")
+        found.await.expect("another process takes over")
     }
 
-    /// Waits until every job acknowledged so far has ended, and says how long after `since`.
+    /// Waits until every job acknowledged so far has ended, and returns how long after `since` that
+    /// was.
     pub(crate) async fn recovered(&self, since: i64) -> Duration {
         let mut open = self.acknowledged.lock().await.clone();
         let ended = timeout(PATIENCE, async {
@@ -198,8 +199,8 @@ impl Cluster {
         Duration::from_millis((now() - since).max(0).cast_unsigned())
     }
 
-    /// Ends the load, waits for what is left, lets the processes drain, and says what was
-    /// acknowledged.
+    /// Ends the load, waits for the remaining jobs, drains the processes, and returns the
+    /// acknowledged jobs.
     pub(crate) async fn finish(&mut self) -> Vec<JobId> {
         self.stop.store(true, Ordering::SeqCst);
         let produced = timeout(PATIENCE, &mut self.producer).await;
@@ -219,7 +220,7 @@ impl Cluster {
 }
 
 impl Drop for Cluster {
-    /// After a failure no worker stays behind.
+    /// Kills the processes, so that none is left after a failure.
     fn drop(&mut self) {
         for process in &mut self.processes {
             let _ = process.child.kill();
@@ -228,12 +229,12 @@ impl Drop for Cluster {
     }
 }
 
-/// Milliseconds on the clock that the processes note as well.
+/// Returns the time in milliseconds on the clock that the processes use for their samples.
 pub(crate) fn now() -> i64 {
     time::to_millis(time::wall_clock())
 }
 
-/// Enqueues one step after another, each until it is acknowledged.
+/// Enqueues one step after another, each repeatedly until it is acknowledged.
 async fn produce(client: Client, stop: Arc<AtomicBool>, acknowledged: Arc<Mutex<Vec<JobId>>>) {
     let mut number = 0;
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / u32::try_from(RATE).unwrap());

@@ -1,4 +1,4 @@
-//! What must hold after any failover.
+//! Checks what must hold after any failover.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use ratchet::{AttemptOutcome, Client, JobId, JobState};
 
-/// When which process said that it leads in which term.
+/// An observation: a process led in a term at some time between `from` and `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) process: usize,
-    /// Not earlier than this.
+    /// The earliest time of the observation.
     pub(crate) from: i64,
-    /// Not later than this: the process may have been stopped between the two.
+    /// The latest time of the observation. The process may have been stopped between the two.
     pub(crate) to: i64,
-    /// 0: it does not lead.
+    /// The term; 0 means that the process did not lead.
     pub(crate) term: u64,
 }
 
 /// Reads the samples of a process.
 pub(crate) fn samples(process: usize, file: &Path) -> Vec<Sample> {
     let text = fs::read_to_string(file).unwrap_or_default();
-    // The last line may be cut off.
+    // The last line may be incomplete.
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let sample = |line: &str| {
         let mut words = line.split(' ');
@@ -36,15 +36,15 @@ pub(crate) fn samples(process: usize, file: &Path) -> Vec<Sample> {
     whole.lines().filter_map(sample).collect()
 }
 
-/// What the samples show.
+/// A summary of the samples.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Reign {
     pub(crate) samples: usize,
     pub(crate) terms: usize,
 }
 
-/// At most one process leads in each term, none after another began to lead in a later one; and
-/// somebody was seen leading.
+/// Checks that at most one process leads in each term, that none leads after another began to lead
+/// in a later term, and that some process was seen leading.
 pub(crate) fn judge_leaders(samples: &[Sample]) -> Result<Reign, String> {
     let mut leaders: BTreeMap<u64, usize> = BTreeMap::new();
     for sample in samples.iter().filter(|sample| sample.term > 0) {
@@ -63,7 +63,7 @@ pub(crate) fn judge_leaders(samples: &[Sample]) -> Result<Reign, String> {
         }
     }
     if leaders.is_empty() {
-        return Err(format!("nobody led in {} samples", samples.len()));
+        return Err(format!("no process led in {} samples", samples.len()));
     }
     Ok(Reign {
         samples: samples.len(),
@@ -71,7 +71,7 @@ pub(crate) fn judge_leaders(samples: &[Sample]) -> Result<Reign, String> {
     })
 }
 
-/// The last sample of each term.
+/// Returns the last sample of each term.
 fn ends(samples: &[Sample]) -> BTreeMap<u64, Sample> {
     let mut ends = BTreeMap::new();
     for sample in samples.iter().filter(|sample| sample.term > 0) {
@@ -83,7 +83,7 @@ fn ends(samples: &[Sample]) -> BTreeMap<u64, Sample> {
     ends
 }
 
-/// How long after `since` a process led in a later term than any seen before that.
+/// Returns how long after `since` a process led in a later term than any seen before.
 pub(crate) fn promotion(samples: &[Sample], since: i64) -> Option<Duration> {
     let before = samples.iter().filter(|sample| sample.to <= since);
     let last_term = before.map(|sample| sample.term).max()?;
@@ -94,9 +94,10 @@ pub(crate) fn promotion(samples: &[Sample], since: i64) -> Option<Duration> {
     ))
 }
 
-/// The lines of steps that began after a later step of their lane had begun, without those that the
-/// process `stopped` wrote. It is stopped between its last look at the clock and the first line of
-/// a body, and writes that line when it goes on; its claim was taken back meanwhile.
+/// Returns the lines of steps that began after a later step of their lane had begun, except the
+/// lines of the process `stopped`. That process may be stopped after it last checked the time and
+/// before a body writes its first line. It writes the line when it continues, although its claim
+/// has been reclaimed by then.
 pub(crate) fn inversions(bodies: &str, stopped: Option<u32>) -> Vec<&str> {
     let stopped = stopped.map(|process| process.to_string());
     let mut last: BTreeMap<&str, u64> = BTreeMap::new();
@@ -110,7 +111,7 @@ pub(crate) fn inversions(bodies: &str, stopped: Option<u32>) -> Vec<&str> {
             continue;
         };
         let last = last.entry(lane).or_insert(number);
-        // The same again is a run after a crash.
+        // The same step again is a run after a crash.
         if number < *last && (process != stopped.as_deref() || stopped.is_none()) {
             inversions.push(line);
         }
@@ -119,8 +120,8 @@ pub(crate) fn inversions(bodies: &str, stopped: Option<u32>) -> Vec<&str> {
     inversions
 }
 
-/// Every acknowledged job succeeded, and began again only under a new claim after one that was
-/// lost. Says how many began again.
+/// Checks that every acknowledged job succeeded, and began again only under a new claim after a
+/// lost one. Returns how many jobs began again.
 pub(crate) async fn judge_jobs(client: &Client, acknowledged: &[JobId], bodies: &str) -> usize {
     let mut begun: BTreeMap<&str, usize> = BTreeMap::new();
     for line in bodies.lines() {
@@ -154,7 +155,7 @@ pub(crate) async fn judge_jobs(client: &Client, acknowledged: &[JobId], bodies: 
     again
 }
 
-/// The tracker itself, which must not pass what is wrong or vacuous.
+/// Checks that the judge itself rejects wrong and empty samples.
 pub(crate) fn check_itself() {
     let sample = |process, from, term| Sample {
         process,

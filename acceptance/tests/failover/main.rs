@@ -1,20 +1,20 @@
-//! Failover with real processes: nodes under steady load, whose leader is killed, stopped, cut off
-//! from its database, and which are restarted one after the other.
+//! Failover with real processes: nodes under steady load, whose leader is killed, stopped, or
+//! disconnected from its database, or which are restarted one after the other.
 //!
-//! After each case: at most one process ever led in a term, and none after a later term had begun,
-//! over all samples, and there were samples;
-//! every acknowledged job succeeded; no lane was overtaken; bodies began again only under a new
-//! claim. Times are printed, and required only with `RATCHET_FAILOVER_TTL_MILLIS` set, as
-//! `cargo xtask failover` does: on a busy machine they would fail for no reason.
+//! After each case, the samples show at least one leader, at most one process per term, and no
+//! leader of a term after a later term had begun. Every acknowledged job succeeded, no job overtook
+//! another in its lane, and bodies began again only under a new claim. The times are printed, but
+//! required only if `RATCHET_FAILOVER_TTL_MILLIS` is set, as `cargo xtask failover` does: on a busy
+//! machine they would fail for no reason.
 //!
-//! One more case, on PostgreSQL: the leader is killed where locks end with the session of their
-//! holder, and would last forty times longer otherwise. There it is required always that the lock
-//! did not end by time.
+//! On PostgreSQL one more case kills the leader while locks end with the session of their holder.
+//! Their TTL is then forty times longer than usual. This case always requires that the lock did not
+//! end by its TTL.
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `RATCHET_TEST_POSTGRES_URL` | the server; without it the cases on PostgreSQL are ignored |
-//! | `RATCHET_FAILOVER_TTL_MILLIS` | how long the leader's lock lasts; 1,500, and times are not required |
+//! | `RATCHET_TEST_POSTGRES_URL` | the server; without it, the cases on PostgreSQL are ignored |
+//! | `RATCHET_FAILOVER_TTL_MILLIS` | how long the leader's lock lasts; without it 1,500, and times are not required |
 #![cfg_attr(not(unix), allow(dead_code, reason = "signals are those of Unix"))]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 #![expect(clippy::print_stdout, reason = "it prints what happened")]

@@ -1,11 +1,11 @@
-//! A way to the database that can be cut.
+//! A connection to the database that can be cut.
 
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Forwards connections to a server. While it is cut it forgets those it has, and new ones lead
-/// nowhere: nobody is told, as when a cable is pulled.
+/// Forwards connections to a server. While it is cut, it drops its current connections silently,
+/// and new ones reach no server: neither side is notified, as when a cable is unplugged.
 pub(crate) struct Proxy {
     pub(crate) url: String,
     cut: watch::Sender<bool>,
@@ -47,6 +47,7 @@ async fn forward(mut client: TcpStream, host: String, mut is_cut: watch::Receive
             _ = is_cut.wait_for(|cut| *cut) => {}
         }
     }
-    // Open, and silent, until the cable is back; what was said meanwhile is lost.
+    // The connection stays open and silent until the proxy is restored. What was sent in the
+    // meantime is lost.
     let _ = is_cut.wait_for(|cut| !*cut).await;
 }

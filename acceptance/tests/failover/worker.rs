@@ -1,4 +1,4 @@
-//! One node, until its standard input ends.
+//! A process that runs one node until its standard input ends.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -17,21 +17,21 @@ const ROLE: &str = "RATCHET_FAILOVER_WORKER";
 /// How often a worker notes whether it leads.
 const SAMPLE: Duration = Duration::from_millis(5);
 
-/// What a worker is told.
+/// The settings of a worker, passed to it in the environment.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) url: String,
     pub(crate) ttl: Duration,
     /// How long a leader's lock lasts.
     pub(crate) lock: Duration,
-    /// Where it notes every body that begins, as all do.
+    /// The file to which all workers append a line for every body that begins.
     pub(crate) bodies: PathBuf,
-    /// Where it notes whether it leads.
+    /// The file to which this worker writes whether it leads.
     pub(crate) samples: PathBuf,
 }
 
 impl Order {
-    /// What we are told, if we are a worker.
+    /// Returns the settings from the environment, if this process is a worker.
     pub(crate) fn of_environment() -> Option<Self> {
         let order = std::env::var(ROLE).ok()?;
         Some(serde_json::from_str(&order).unwrap())
@@ -42,7 +42,7 @@ impl Order {
     }
 }
 
-/// A step of a lane: notes that it began, and takes a moment.
+/// A step of a lane: the job records that it began, and takes a moment.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Step {
     pub(crate) lane: String,
@@ -58,7 +58,7 @@ impl Job for Step {
     }
 
     async fn run(self, ctx: JobContext) -> JobResult<()> {
-        // One short write to a file that is appended to is whole or absent, also after SIGKILL.
+        // A short write to a file opened for appending is complete or absent, even after SIGKILL.
         let mut bodies: &File = ctx.state::<Arc<File>>();
         let (id, process) = (ctx.job_id(), std::process::id());
         let line = format!("{id} {} {} {process}\n", self.lane, self.number);
@@ -98,7 +98,7 @@ async fn node(order: &Order) -> anyhow::Result<()> {
         .build()?;
     let leadership = node.leadership("maintenance").unwrap();
     let samples = append(&order.samples)?;
-    // Of its own, so that neither jobs nor the database delay it.
+    // The sampler has a separate thread, so that neither jobs nor the database delay it.
     std::thread::spawn(move || sample(&leadership, samples));
     let input_ends = async {
         let _ = tokio::io::stdin().read(&mut [0]).await;
@@ -106,7 +106,7 @@ async fn node(order: &Order) -> anyhow::Result<()> {
     Ok(node.run_until(input_ends).await?)
 }
 
-/// Notes the term, or 0, and the times before and after it was asked for, again and again.
+/// Repeatedly writes the term, or 0, with the times before and after reading it.
 fn sample(leadership: &Leadership, mut samples: File) {
     loop {
         let before = time::to_millis(time::wall_clock());

@@ -1,5 +1,5 @@
-//! The end of a process by signals: `Node::run` drains at the first one, and the second one ends
-//! the process at once.
+//! Tests of ending a process by signals: `Node::run` drains at the first signal, and the second one
+//! ends the process at once.
 #![cfg_attr(not(unix), allow(dead_code, reason = "signals are those of Unix"))]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::worker::{Endless, Order};
 
-/// How long anything may take before it is given up.
+/// How long any step may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// More deploys than a job may have crashes; each drops its body in the middle.
+/// Checks that a job survives more deploys than it may have crashes; each deploy drops its body.
 #[tokio::main]
 async fn deploys_cost_a_long_job_nothing() {
     let scene = Scene::new(Duration::ZERO).await;
@@ -77,7 +77,7 @@ async fn a_second_signal_ends_the_process() {
     assert_eq!(ended(&mut process).await.code(), Some(128 + 15));
 }
 
-/// A database of its own, and a client of it.
+/// A separate database, and a client of it.
 struct Scene {
     _folder: tempfile::TempDir,
     order: Order,

@@ -1,4 +1,4 @@
-//! A process with one node, until it is asked to end.
+//! A process that runs one node until it is asked to end.
 
 use std::env;
 use std::process::ExitCode;
@@ -7,19 +7,19 @@ use std::time::Duration;
 use ratchet::{Job, JobContext, JobResult, Ratchet};
 use serde::{Deserialize, Serialize};
 
-/// The variables that make this program a worker: its database, and the seconds for which a drain
-/// waits.
+/// The variables that make this program a worker: the URL of its database, and how many seconds a
+/// drain waits.
 const URL: &str = "RATCHET_SHUTDOWN_URL";
 const GRACE: &str = "RATCHET_SHUTDOWN_GRACE";
 
-/// What a worker is told.
+/// The settings of a worker, passed to it in the environment.
 pub(crate) struct Order {
     pub(crate) url: String,
     pub(crate) drain_grace: Duration,
 }
 
 impl Order {
-    /// What we are told, if we are a worker.
+    /// Returns the settings from the environment, if this process is a worker.
     pub(crate) fn of_environment() -> Option<Self> {
         let seconds = env::var(GRACE).ok()?.parse().unwrap();
         Some(Self {
@@ -34,7 +34,7 @@ impl Order {
     }
 }
 
-/// A job whose body does not end by itself.
+/// A job whose body never ends by itself.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Endless;
 

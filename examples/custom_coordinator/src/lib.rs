@@ -13,30 +13,31 @@ use tokio::time::{sleep, timeout};
 
 /// Carries wakeups through a channel of a Redis server.
 ///
-/// `notify` only hands the hint to a task that publishes it; a second task receives what everybody
-/// publishes. Each has a connection and makes a new one when it breaks.
+/// `notify` only passes the hint to a task that publishes it. A second task receives the hints of
+/// all publishers. Each task has a connection, and opens a new one when it breaks.
 #[derive(Clone, Debug)]
 pub struct RedisCoordinator {
     outgoing: mpsc::Sender<Wakeup>,
     incoming: broadcast::Sender<Wakeup>,
-    /// Both tasks: they end when the last clone is dropped.
+    /// Both tasks, which end when the last clone is dropped.
     _tasks: Arc<JoinSet<()>>,
 }
 
 impl RedisCoordinator {
-    /// Hints that may wait for the connection, or for a subscriber; more are dropped.
+    /// How many hints may wait for the connection or for a subscriber. Further hints are dropped.
     const CAPACITY: usize = 256;
     /// How long to wait before connecting again.
     const PAUSE: Duration = Duration::from_secs(1);
 
-    /// Joins a channel: one per database, so that no program wakes the nodes of another.
+    /// Joins a channel. Use one channel per database, so that programs do not wake each other's
+    /// nodes.
     ///
     /// # Errors
-    /// If the URL is not one of Redis, or the server cannot be reached.
+    /// If the URL is not a Redis URL, or the server cannot be reached.
     pub async fn connect(url: &str, channel: &str) -> Result<Self> {
         let redis = redis::Client::open(url)?;
-        // Nothing depends on Redis, so a node could start without it. A person who tries this out
-        // wants to know.
+        // A node could start without Redis, since nothing depends on it. This example reports the
+        // problem, because its user wants to see wakeups.
         let asked = timeout(Duration::from_secs(3), subscribe(&redis, channel));
         let subscription = asked.await.context("no answer in 3 s")??;
         let (outgoing, hints) = mpsc::channel(Self::CAPACITY);
@@ -56,7 +57,8 @@ impl RedisCoordinator {
 #[async_trait]
 impl ClusterCoordinator for RedisCoordinator {
     async fn notify(&self, wakeup: Wakeup) {
-        // Full: Redis is slow or gone. The hint is dropped and the next poll finds the job.
+        // If the channel is full, Redis is slow or gone. The hint is dropped, and the next poll
+        // finds the job.
         let _ = self.outgoing.try_send(wakeup);
     }
 
@@ -108,7 +110,7 @@ async fn receive(
         let mut messages = subscription.on_message();
         while let Some(message) = messages.next().await {
             let text = message.get_payload::<String>().unwrap_or_default();
-            // What another program published into the channel is not a wakeup.
+            // Text that another program published to the channel is ignored.
             if let Ok(hint) = serde_json::from_str::<Wakeup>(&text) {
                 // An error only means that there are no subscribers.
                 let _ = incoming.send(hint);
@@ -121,7 +123,7 @@ async fn receive(
                 break subscription;
             }
         };
-        // Whatever was published in between is lost: look everywhere.
+        // Hints published in the meantime are lost, so tell the node to check everything.
         let _ = incoming.send(Wakeup::any());
     }
 }

@@ -5,8 +5,9 @@
 //! cargo run --release -p custom-coordinator-example [-- redis://127.0.0.1:6379/]
 //! ```
 //!
-//! The jobs are in an SQLite file, and both processes open it. The node polls every five seconds;
-//! a wakeup makes it look at once. Stop Redis and everything still works, at the speed of polling.
+//! The jobs are in a SQLite file, which both processes open. The node polls every five seconds, and
+//! a wakeup makes it look at once. If you stop Redis, everything still works, at the speed of
+//! polling.
 //!
 //! The coordinator is in `lib.rs`; `tests/conformance.rs` runs the conformance suite on it.
 #![expect(clippy::print_stdout, reason = "it prints what happened")]
@@ -22,7 +23,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
-/// Says hello in the process that runs it.
+/// Prints which process runs the job.
 #[derive(Serialize, Deserialize)]
 struct Hello;
 
@@ -61,12 +62,12 @@ async fn run() -> Result<()> {
     }
 }
 
-/// The channel of this database.
+/// Returns the channel of this database.
 fn channel(database: &str) -> String {
     format!("ratchet:wakeups:{database}")
 }
 
-/// The second process: a node, until its standard input ends.
+/// Runs the second process: a node, until its standard input ends.
 async fn node(database: &str, redis: &str) -> Result<()> {
     let poll = Duration::from_secs(5);
     let node = Ratchet::builder(ratchet::connect(database).await?)
@@ -84,7 +85,7 @@ async fn node(database: &str, redis: &str) -> Result<()> {
     Ok(node.run_until(input_ends).await?)
 }
 
-/// The first process: enqueues, and looks how long the other one takes.
+/// Runs the first process: enqueues jobs, and measures how long the other one takes.
 async fn show(redis: &str) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let database = format!("sqlite://{}", folder.path().join("jobs.db").display());
@@ -109,7 +110,7 @@ async fn show(redis: &str) -> Result<()> {
     Ok(())
 }
 
-/// Starts this program as a node, and waits until it says that it is one.
+/// Starts this program as a node, and waits until it prints that it runs.
 async fn start_node(database: &str, redis: &str) -> Result<Child> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["node", database, redis])
@@ -133,7 +134,7 @@ async fn start_node(database: &str, redis: &str) -> Result<Child> {
 }
 
 async fn enqueue_and_wait(client: &Client) -> Result<()> {
-    // The node's first poll is over then, and the next one is far away.
+    // By then the node's first poll is over, and the next one is far away.
     sleep(Duration::from_millis(500)).await;
     let id = client.enqueue(Hello.into_job()).await?.id();
     loop {

@@ -1,4 +1,5 @@
-//! The conformance suite on the coordinator of the example: how an author of one tests it.
+//! The conformance suite on the coordinator of the example. Authors of a coordinator test it like
+//! this.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// A channel of its own, and a proxy to the server that can be cut.
+/// A separate channel, and a proxy to the server that can be cut.
 struct Channel {
     name: String,
     proxy: Proxy,

@@ -5,17 +5,18 @@ use ratchet_core::Selection;
 use ratchet_core::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
 use tokio::sync::broadcast;
 
-/// Carries wakeups within a process, and gives each node only those about the queues it polls.
+/// Carries wakeups within a process, and gives each node only those for the queues that it polls.
 ///
-/// A transport between processes looks the same: `notify` hands the hint to a task that publishes
-/// it, a second task receives, filters, and sends into the broadcast of this process.
+/// A transport between processes looks the same: `notify` passes the hint to a task that publishes
+/// it. A second task receives hints, filters them, and sends them to the broadcast channel of this
+/// process.
 #[derive(Clone, Debug)]
 pub struct FilteredCoordinator {
     nodes: Arc<Mutex<Vec<Listener>>>,
     own: broadcast::Sender<Wakeup>,
 }
 
-/// A node on the transport, and what it wants to hear of.
+/// A node on the transport, and the queues for which it wants wakeups.
 #[derive(Debug)]
 struct Listener {
     queues: Selection,
@@ -23,16 +24,17 @@ struct Listener {
 }
 
 impl FilteredCoordinator {
-    /// How many wakeups a subscription may lag before they are replaced by one about any queue.
+    /// How many wakeups a subscription may lag behind. Beyond that, one wakeup for any queue
+    /// replaces them.
     const CAPACITY: usize = 256;
 
-    /// A transport whose first node polls these queues.
+    /// Creates a transport whose first node polls these queues.
     #[must_use]
     pub fn new(queues: Selection) -> Self {
         Self::on(Arc::default(), queues)
     }
 
-    /// Another node on the same transport, which polls these queues.
+    /// Adds another node to the same transport, which polls these queues.
     #[must_use]
     pub fn join(&self, queues: Selection) -> Self {
         Self::on(Arc::clone(&self.nodes), queues)

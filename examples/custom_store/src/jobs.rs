@@ -1,5 +1,5 @@
-//! Jobs: look the rule up in the core, and write what it says. Input is checked before it comes
-//! here.
+//! Jobs: each call applies a rule of the core and writes the result. The core checks the input
+//! before these calls.
 
 use std::convert::Infallible;
 
@@ -88,7 +88,7 @@ impl JobStore for MapStore {
             let mut ids: Vec<JobId> = jobs
                 .filter(|job| filter.matches(job))
                 .map(|job| job.id)
-                // Pages are keyed by the last job of the page before.
+                // The cursor of a page is the last job of the previous page.
                 .filter(|id| match (page.after, page.order) {
                     (None, _) => true,
                     (Some(after), JobOrder::NewestFirst) => *id < after,
@@ -164,7 +164,8 @@ impl Tables {
         if node.is_some_and(|node| node.status != NodeStatus::Active) {
             return Vec::new();
         }
-        // One stream for each priority, in order of time and id; `merge` knows the claim order.
+        // There is one stream for each priority, ordered by time and id; `merge` applies the claim
+        // order.
         let mut due: Vec<&JobRecord> = self
             .due(now)
             .filter(|job| !self.paused_queues.contains(&job.spec.route.queue))
@@ -239,7 +240,7 @@ impl Tables {
                 });
             }
             ReportKind::Checkpoint(checkpoint) => row.job.checkpoint = Some(checkpoint.clone()),
-            // Every report is a sign of life, and `Alive` is nothing else.
+            // Every report is a sign of life, and `Alive` is nothing more.
             _ => {}
         }
         Reported::Applied {
@@ -270,7 +271,7 @@ impl Tables {
             let token = row.token();
             row.job.crash_count = effect.crash_count;
             if effect.is_exhausted() {
-                // The engine decides what becomes of it; until then it has no owner.
+                // The engine decides how the job ends; until then it has no owner.
                 row.job.node = None;
             } else {
                 self.end_claim(id, effect.state, AttemptOutcome::Lost, now);
@@ -330,7 +331,7 @@ impl Tables {
         ActionOutcome::Became(state)
     }
 
-    /// The jobs that a purge is meant for, the longest finished first.
+    /// Returns the jobs that match a purge, the longest finished first.
     fn old(&self, request: &PurgeRequest, now: i64) -> Vec<JobId> {
         let cutoff = from_millis(now.saturating_sub(duration_millis(request.older_than)));
         let jobs = self.jobs.values().map(|row| &row.job);

@@ -1,5 +1,5 @@
-//! A store and a coordinator, as an extension author would write them: see the tests for how the
-//! conformance suite runs on both.
+//! A store and a coordinator, as the author of an extension would write them. The tests run the
+//! conformance suite on both.
 
 mod coordinator;
 mod jobs;

@@ -12,7 +12,7 @@ use ratchet_core::{Fence, Name, Result, next_in_time};
 use crate::store::MapStore;
 
 impl MapStore {
-    /// Changes a lock that is held by this owner with this fence, and no other.
+    /// Changes the lock if this owner holds it with this fence, and otherwise changes nothing.
     fn change_held(
         &self,
         (name, owner, fence): (&Name, &Name, Fence),

@@ -1,4 +1,4 @@
-//! Nodes: which are alive, and what each is believed to run.
+//! Nodes: which are alive, and what each of them runs.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -69,7 +69,7 @@ impl Tables {
     fn heartbeat(&mut self, heartbeat: &Heartbeat, now: Timestamp) -> HeartbeatReply {
         let joins = heartbeat.status == NodeStatus::Joining;
         if joins && !self.nodes.contains_key(&heartbeat.node) {
-            // A program that was started again takes the place of its predecessor.
+            // A program that restarts replaces the earlier node with its label.
             for other in self.nodes.values_mut() {
                 if other.label == heartbeat.label && other.status.is_live() {
                     other.status = other.status.when_lost();

@@ -1,4 +1,4 @@
-//! Queues: pausing them, and what is due in them.
+//! Queues: pausing, and which jobs are due.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The handle: one mutex, one clock, and the list of what the store can do.
+//! The handle: one mutex, one clock, and the list of the store's parts.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -11,11 +11,11 @@ use ratchet_core::time;
 
 use crate::tables::Tables;
 
-/// A store in maps behind one mutex: the five required traits, and no optional power.
+/// A store of maps behind one mutex: the five required traits, and no optional part.
 ///
-/// Clones share the data, as the connections of several nodes share a database. A node puts the
-/// door of the core ([`Checked`](ratchet_core::store::Checked)) in front of every store that has
-/// none: it refuses bad input, ends calls at their deadline, and repeats them after contention.
+/// Clones share the data, as the connections of several nodes share a database. A node wraps every
+/// store in the core's checks ([`Checked`](ratchet_core::store::Checked)), unless it already has
+/// them. They refuse invalid input, end calls at their deadline, and repeat calls after contention.
 #[derive(Clone)]
 pub struct MapStore {
     tables: Arc<Mutex<Tables>>,
@@ -29,7 +29,7 @@ impl MapStore {
         Self::with_clock(ManualClock::running(time::wall_clock()))
     }
 
-    /// Builds an empty store on this clock, which stands for the clock of the database.
+    /// Builds an empty store on this clock, which represents the clock of the database.
     #[must_use]
     pub fn with_clock(clock: ManualClock) -> Self {
         Self {
@@ -38,8 +38,8 @@ impl MapStore {
         }
     }
 
-    /// Runs one call as one transaction: no other call sees the tables while it works on them, and
-    /// it reads the time once, inside of the transaction, in milliseconds since 1970.
+    /// Runs one call as one transaction: no other call sees the tables while it works. The time is
+    /// read once inside the transaction, in milliseconds since 1970.
     pub(crate) fn transaction<T>(&self, work: impl FnOnce(&mut Tables, i64) -> T) -> T {
         let tables = self.tables.lock();
         let mut tables = tables.unwrap_or_else(|broken| broken.into_inner());
@@ -59,8 +59,8 @@ impl fmt::Debug for MapStore {
     }
 }
 
-/// What is not overridden here is a power that the store does not have: no recurring definitions,
-/// no workflows, no permits. The suite skips the cases of those.
+/// The optional parts that are not overridden here are missing: there are no recurring definitions,
+/// workflows or permits. The suite skips their cases.
 impl Store for MapStore {
     fn info(&self) -> StoreInfo {
         StoreInfo {

@@ -1,7 +1,7 @@
-//! What is stored, and the changes that several calls make.
+//! The stored data, and the changes that several calls make.
 //!
-//! Every question is answered by reading all rows: a store for a real load keeps indexes, for
-//! pending jobs by route, priority and time; for running jobs; for keys; and for lanes.
+//! Every question is answered by reading all rows. A store for a real load has indexes for pending
+//! jobs by route, priority and time, for running jobs, for keys and for lanes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,22 +17,22 @@ pub(crate) struct Tables {
     pub(crate) idempotency_keys: HashMap<Name, JobId>,
     pub(crate) paused_queues: BTreeSet<Name>,
     pub(crate) nodes: BTreeMap<NodeId, NodeRecord>,
-    /// A lock stays after its release: its next fence must be greater.
+    /// A lock stays after its release, because its next fence must be greater.
     pub(crate) locks: BTreeMap<Name, StoredLock>,
     pub(crate) versions: HashMap<Name, u64>,
-    /// The last place that was given away in any lane.
+    /// The last position that was assigned in any lane.
     last_place: u64,
 }
 
-/// A job, and what the store must know of it beyond what callers see.
+/// A job, and what the store needs to know about it beyond what callers see.
 pub(crate) struct Row {
     pub(crate) job: JobRecord,
     /// When the claim last reported. `None` if its body was not seen to begin.
     pub(crate) last_report: Option<i64>,
-    /// The claim that was settled last: settling it once more is `Applied`.
+    /// The claim that was settled last. Settling it again returns `Applied`.
     pub(crate) settled: Option<ClaimToken>,
     pub(crate) history: Vec<Attempt>,
-    /// Its place in its lane: the smallest among the unfinished jobs of the lane is the head.
+    /// The job's position in its lane. The unfinished job with the smallest position is the head.
     place: u64,
 }
 
@@ -43,7 +43,8 @@ impl Row {
         ClaimToken::new(job.id, job.claim_seq, job.node, claimed_at)
     }
 
-    /// Whether this is the token of the present claim. Every write for a claim checks this first.
+    /// Returns whether this is the token of the current claim. Every write for a claim checks this
+    /// first.
     pub(crate) fn holds(&self, token: ClaimToken) -> bool {
         self.job.state == JobState::Running && self.token() == token
     }
@@ -58,7 +59,8 @@ impl Row {
 }
 
 impl Tables {
-    /// Whether the write may happen: without a guard, always; with one, while its lock is held.
+    /// Returns whether a write may happen: always without a guard, and otherwise while its lock is
+    /// held.
     pub(crate) fn allows(&self, guard: Option<&Guard>, now: i64) -> bool {
         guard.is_none_or(|guard| {
             let lock = self.locks.get(&guard.lock);
@@ -79,7 +81,7 @@ impl Tables {
         self.enter_lane(id);
     }
 
-    /// Gives a job the last place in its lane, and the state in which it waits there.
+    /// Gives a job the last position in its lane, and returns the state in which it waits there.
     pub(crate) fn enter_lane(&mut self, id: JobId) -> Option<JobState> {
         let job = &self.jobs.get(&id)?.job;
         let others = self.jobs.values().filter(|other| other.job.id != id);
@@ -95,7 +97,7 @@ impl Tables {
         Some(state)
     }
 
-    /// Puts a job into a state. If it ends, the next job of its lane can run.
+    /// Sets the state of a job. If the job ends, the next job of its lane can run.
     pub(crate) fn enter(&mut self, id: JobId, state: JobState, now: i64) {
         let Some(row) = self.jobs.get_mut(&id) else {
             return;
@@ -115,7 +117,7 @@ impl Tables {
         }
     }
 
-    /// Ends the present claim of a job: notes the attempt, and forgets the owner.
+    /// Ends the current claim of a job: records the attempt, and removes the owner.
     pub(crate) fn end_claim(
         &mut self,
         id: JobId,
@@ -135,7 +137,7 @@ impl Tables {
         self.jobs.get_mut(&id)
     }
 
-    /// The unfinished job that has this unique key.
+    /// Returns the unfinished job that has this unique key.
     pub(crate) fn unique_key(&self, key: &Name) -> Option<JobId> {
         let mut rows = self.jobs.values().filter(|row| row.is_unfinished());
         let holder = rows.find(|row| row.job.spec.unique_key.as_ref() == Some(key));
@@ -147,7 +149,7 @@ impl Tables {
         rows.filter(|row| row.job.state == JobState::Running)
     }
 
-    /// The pending jobs whose time has come.
+    /// Returns the pending jobs that are due.
     pub(crate) fn due(&self, now: i64) -> impl Iterator<Item = &JobRecord> {
         let jobs = self.jobs.values().map(|row| &row.job);
         jobs.filter(move |job| job.state == JobState::Pending && time::to_millis(job.run_at) <= now)

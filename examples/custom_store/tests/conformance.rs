@@ -1,4 +1,4 @@
-//! The conformance suite on the store: a fixture, the powers it has, and a `main` of one statement.
+//! Runs the conformance suite on the store: a fixture, its powers, and a `main` of one statement.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     Suite::new("map", &[Power::Clock]).run(async { Provision::ready(|| async { Ok(Maps::new()) }) })
 }
 
-/// One database per case; each `open` is another node's handle on it.
+/// A database for one case. Each `open` returns another node's handle on it.
 struct Maps {
     store: MapStore,
     clock: ManualClock,

@@ -1,4 +1,4 @@
-//! The conformance suite on the filtered coordinator, whose nodes here poll every queue.
+//! Runs the conformance suite on the filtered coordinator, with nodes that poll every queue.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     CoordinatorSuite::new("filtered", &[Power::Delivery]).run(async { Provision::Ready(factory) })
 }
 
-/// One transport per case; each `connect` is another node on it.
+/// A transport for one case. Each `connect` adds another node to it.
 struct Transport(FilteredCoordinator);
 
 #[async_trait]

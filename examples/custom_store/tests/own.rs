@@ -1,4 +1,4 @@
-//! What the suite cannot know: that the filter filters.
+//! Tests what the suite cannot know: that the coordinator filters wakeups.
 
 use custom_store_example::FilteredCoordinator;
 use ratchet_core::cluster::{ClusterCoordinator, Wakeup};

@@ -2,16 +2,16 @@ use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-/// What a walk comes across.
+/// An item that a walk through a folder finds.
 pub(crate) enum Found {
     /// A regular file.
     File(PathBuf),
-    /// Something that cannot be read, in words.
+    /// A description of something that cannot be read.
     Problem(String),
 }
 
-/// The regular files under a folder, without the database itself. Symbolic links are not followed,
-/// so loops do no harm.
+/// Returns the regular files under a folder, except those of the database. Symbolic links are not
+/// followed, so loops cannot occur.
 pub(crate) fn under(dir: &Path, db: &Path) -> impl Iterator<Item = Found> {
     let own = own_files(db);
     WalkDir::new(dir)
@@ -24,7 +24,7 @@ pub(crate) fn under(dir: &Path, db: &Path) -> impl Iterator<Item = Found> {
         })
 }
 
-/// The files that the database consists of.
+/// Returns the files that belong to the database.
 fn own_files(db: &Path) -> Vec<PathBuf> {
     let Ok(db) = db.canonicalize() else {
         return Vec::new();

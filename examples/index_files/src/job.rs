@@ -8,7 +8,7 @@ use ratchet::{Job, JobContext, JobError, JobResult, NewJob, RetryPolicy};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Notes what is in one file.
+/// Records the contents of one file.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct IndexFile {
     path: AnyPath,
@@ -39,7 +39,7 @@ impl From<PathBuf> for AnyPath {
     }
 }
 
-/// What is noted.
+/// The record of a file.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) path: AnyPath,
@@ -74,7 +74,7 @@ impl Job for IndexFile {
                 micros,
             }),
             Err(error) => Err(match error.kind() {
-                // Not worth another look: what is not there needs no entry.
+                // A file that no longer exists needs no entry, and no retry.
                 ErrorKind::NotFound => JobError::cancel(),
                 ErrorKind::PermissionDenied => JobError::discard(error),
                 _ => error.into(),
@@ -82,7 +82,7 @@ impl Job for IndexFile {
         }
     }
 
-    /// One job per path, for ever.
+    /// Creates the only job that a path ever gets.
     fn into_job(self) -> NewJob {
         let key = hex(&Sha256::digest(self.path().as_os_str().as_encoded_bytes()));
         NewJob::new(Self::KIND, &self)
@@ -91,7 +91,7 @@ impl Job for IndexFile {
     }
 }
 
-/// SHA-256, bytes, lines, and how many microseconds that took.
+/// Returns the SHA-256, the bytes, the lines, and how many microseconds reading took.
 #[expect(
     clippy::disallowed_methods,
     reason = "an application may read the clock"

@@ -4,8 +4,8 @@
 //! cargo run --release -p index-files-example -- DIR [--db FILE] [--workers N]
 //! ```
 //!
-//! Kill it at any point, even with `kill -9`, and run it again: it finishes the rest. Every file
-//! has exactly one recorded result.
+//! Kill the program at any point, even with `kill -9`, and run it again: it finishes the rest.
+//! Every file has exactly one recorded result.
 #![expect(clippy::print_stdout, reason = "a command line tool")]
 
 mod files;
@@ -24,18 +24,18 @@ use ratchet::{Client, Job, JobAction, JobFilter, JobState, Name, NewJob, Node, R
 use crate::files::Found;
 use crate::job::IndexFile;
 
-/// Jobs per enqueue, and dead letters requeued at once.
+/// How many jobs an enqueue stores, and how many dead letters are requeued at once.
 const BATCH: usize = 500;
 
 #[derive(Parser)]
 #[command(about = "Index a folder with durable jobs")]
 struct Cli {
-    /// The folder
+    /// The folder to index
     dir: PathBuf,
-    /// The database; run again with the same to go on
+    /// The database; run again with the same one to continue
     #[arg(long, default_value = "index_files.db")]
     db: PathBuf,
-    /// Files to read at once
+    /// How many files to read at once
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
 }
@@ -55,7 +55,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Indexes; says whether every file could be read.
+/// Indexes the folder. Returns whether every file could be read.
 async fn run(cli: &Cli) -> Result<bool> {
     let dir = cli
         .dir
@@ -83,20 +83,21 @@ async fn build(cli: &Cli) -> Result<Node> {
         .to_str()
         .context("the name of the database is not UTF-8")?;
     let store = ratchet::sqlite::SqliteStore::builder(db).connect().await?;
-    // Short silences count as death here, so that what a killed run held is back in a second.
+    // A node counts as dead after a short silence here, so that claims of a killed run return in a
+    // second.
     let node = Ratchet::builder(std::sync::Arc::new(store))
         .register::<IndexFile>()
         .concurrency(cli.workers.into())
         .heartbeat_interval(Duration::from_millis(300))
         .dead_after(Duration::from_secs(1))
         .reclaim_interval(Duration::from_millis(300))
-        // A kill of this process is not the fault of the files that were being read.
+        // The files being read are not to blame if this process is killed.
         .max_crashes(1_000_000)
         .build()?;
     Ok(node)
 }
 
-/// Enqueues a job for each file that never had one; says whether every folder could be read.
+/// Enqueues a job for each file that never had one. Returns whether every folder could be read.
 async fn enqueue(client: &Client, dir: &Path, db: &Path) -> Result<bool> {
     let mut batch: Vec<NewJob> = Vec::with_capacity(BATCH);
     let mut complete = true;
@@ -117,7 +118,7 @@ async fn enqueue(client: &Client, dir: &Path, db: &Path) -> Result<bool> {
     Ok(complete)
 }
 
-/// Gives files that could not be read last time another chance.
+/// Requeues the files that could not be read in an earlier run.
 async fn retry_failed(client: &Client) -> Result<()> {
     let filter = JobFilter::all()
         .state(JobState::Failed)
@@ -135,7 +136,7 @@ fn progress_bar() -> Result<ProgressBar> {
     Ok(bar)
 }
 
-/// Moves the bar until every job has ended.
+/// Updates the progress bar until every job has ended.
 async fn follow(client: &Client, bar: &ProgressBar) {
     loop {
         tokio::time::sleep(Duration::from_millis(100)).await;

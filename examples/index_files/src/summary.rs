@@ -8,7 +8,7 @@ use crate::job::{Entry, IndexFile};
 /// How many of the slowest files are shown.
 const SLOWEST: usize = 5;
 
-/// Prints what is recorded; says whether every file could be read.
+/// Prints the recorded results. Returns whether every file could be read.
 pub(crate) async fn print(client: &Client) -> Result<bool> {
     let (mut files, mut bytes, mut lines, mut failed) = (0_u64, 0, 0, 0_u64);
     let mut slowest: Vec<Entry> = Vec::new();
@@ -56,7 +56,7 @@ pub(crate) async fn print(client: &Client) -> Result<bool> {
             entry.bytes
         );
     }
-    // A reader that closes the pipe early has read enough.
+    // A reader that closes the pipe early is not an error.
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(error.into()),
         _ => {}

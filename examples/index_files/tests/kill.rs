@@ -1,4 +1,4 @@
-//! Real processes on one database file: killed with SIGKILL again and again, and many at once.
+//! Real processes on one database file: killed with SIGKILL repeatedly, and many at once.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const FILES: usize = 3_000;
 
-/// A folder of files, and a place for the database.
+/// A folder of files, with a path for the database.
 struct Input {
     folder: TempDir,
 }
@@ -58,8 +58,8 @@ impl Input {
         }
     }
 
-    /// Every file has exactly one recorded result, and it is the right one. Says how many claims
-    /// were lost on the way.
+    /// Checks that every file has exactly one recorded result, and the right one. Returns how many
+    /// claims were lost.
     async fn check(&self) -> usize {
         let client = self.client().await;
         let (mut lines, mut lost) = (BTreeMap::<u64, usize>::new(), 0);
@@ -76,7 +76,7 @@ impl Input {
     }
 }
 
-/// Whether the job was recorded once, after claims that were lost; says how many were.
+/// Checks that the job was recorded once, after any lost claims. Returns how many claims were lost.
 async fn check_history(client: &Client, job: ratchet::JobId) -> usize {
     let history = client.history(job).await.unwrap();
     let (last, earlier) = history.split_last().unwrap();
@@ -99,7 +99,7 @@ async fn an_index_that_is_killed_again_and_again_is_completed_by_the_next_run() 
     input.until_one_runs().await;
     child.kill().unwrap();
     child.wait().unwrap();
-    // Ever later, so that further kills fall into the enqueueing, the running and the recovery.
+    // The delays grow, so that the kills hit the enqueueing, the running and the recovery.
     for millis in [20, 60, 100, 150, 200, 300, 450] {
         let mut child = input.spawn();
         sleep(Duration::from_millis(millis));

@@ -1,5 +1,5 @@
-//! The shop's own tables, beside those of Ratchet in one database: all that differs between the two
-//! databases is in this file.
+//! The shop's own tables, which share a database with Ratchet's. All differences between the two
+//! kinds of database are in this file.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,8 +13,8 @@ use ratchet::sqlite::rusqlite::{
 };
 use ratchet::{Checked, Client, NewJob, SharedStore};
 
-/// Both databases understand this text. The parameters of every statement appear in their order,
-/// because SQLite takes `$1` for a name and numbers names as they come.
+/// Both databases understand this text. Every statement uses its parameters in ascending order,
+/// because SQLite treats `$1` as a name and numbers the names as they appear.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS orders (
         id TEXT PRIMARY KEY, customer TEXT NOT NULL, cents BIGINT NOT NULL, status TEXT NOT NULL,
@@ -35,13 +35,13 @@ pub enum Db {
 /// A row of the table of orders.
 #[derive(Debug, serde::Serialize, serde::Deserialize, PartialEq, Eq)]
 pub struct OrderRow {
-    /// Who ordered.
+    /// The customer who ordered.
     pub customer: String,
-    /// What it costs.
+    /// The price in cents.
     pub cents: i64,
-    /// How far it has come.
+    /// How far the order has come.
     pub status: String,
-    /// Which of the customer's orders it was in the order of packing, from 1.
+    /// The position of the order among the customer's packed orders, from 1.
     pub packed: Option<i64>,
     /// How many confirmations were sent.
     pub mails: i64,
@@ -51,11 +51,11 @@ impl Db {
     /// Connects to a PostgreSQL URL, or opens an SQLite file, and creates the tables.
     ///
     /// # Errors
-    /// The database cannot be used.
+    /// If the database cannot be used.
     pub async fn connect(url: &str) -> Result<Self> {
         if url.starts_with("postgres") {
             let pool = PgPool::connect(url).await?;
-            // Processes that start together create the tables one after the other.
+            // The lock makes processes that start together create the tables one after the other.
             let locked = sqlx::AssertSqlSafe(format!(
                 "BEGIN; SELECT pg_advisory_xact_lock(7077); {TABLES} COMMIT;"
             ));
@@ -69,10 +69,10 @@ impl Db {
         Self::on_sqlite(path, SqliteStore::builder(path).connect().await?)
     }
 
-    /// Uses a store that is open on this file.
+    /// Uses a store that is already open on this file.
     ///
     /// # Errors
-    /// The file cannot be used.
+    /// If the file cannot be used.
     pub fn on_sqlite(path: &str, store: Checked<SqliteStore>) -> Result<Self> {
         let own = Connection::open(path)?;
         own.busy_timeout(Duration::from_secs(20))?;
@@ -80,7 +80,7 @@ impl Db {
         Ok(Self::Sqlite(store, Arc::new(Mutex::new(own))))
     }
 
-    /// The store, for a node.
+    /// Returns the store, for a node.
     #[must_use]
     pub fn store(&self) -> SharedStore {
         match self {
@@ -89,11 +89,11 @@ impl Db {
         }
     }
 
-    /// Runs an insert and enqueues the jobs in one transaction. An insert that adds no row enqueues
-    /// nothing; the answer says whether it added one.
+    /// Runs an insert and enqueues the jobs in one transaction. If the insert adds no row, no job
+    /// is enqueued. Returns whether the insert added a row.
     ///
     /// # Errors
-    /// The database fails, or a job is invalid: then nothing has changed.
+    /// If the database fails, or a job is invalid. Nothing has changed then.
     pub async fn insert_with_jobs(
         &self,
         client: &Client,
@@ -130,7 +130,7 @@ impl Db {
     /// Runs one statement.
     ///
     /// # Errors
-    /// The database fails.
+    /// If the database fails.
     pub async fn execute(&self, sql: &'static str, args: Vec<Value>) -> Result<()> {
         match self {
             Self::Sqlite(_, own) => {
@@ -148,7 +148,7 @@ impl Db {
     /// Reads one number.
     ///
     /// # Errors
-    /// The database fails.
+    /// If the database fails.
     pub async fn number(&self, sql: &'static str, args: Vec<Value>) -> Result<i64> {
         match self {
             Self::Sqlite(_, own) => {
@@ -164,7 +164,7 @@ impl Db {
     /// Reads an order.
     ///
     /// # Errors
-    /// The database fails.
+    /// If the database fails.
     pub async fn order(&self, id: String) -> Result<Option<OrderRow>> {
         const SQL: &str = "SELECT customer, cents, status, packed, mails FROM orders WHERE id = $1";
         match self {
@@ -199,7 +199,7 @@ impl Db {
     }
 }
 
-/// Uses the connection on a thread that may wait.
+/// Uses the connection on a thread that may block.
 async fn blocking<T: Send + 'static>(
     own: &Arc<Mutex<Connection>>,
     work: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,

@@ -1,4 +1,4 @@
-//! The HTTP API of the shop, with that of Ratchet below `/ops`.
+//! The HTTP API of the shop, with Ratchet's API below `/ops`.
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -22,10 +22,10 @@ struct Shop {
     client: Client,
 }
 
-/// Orders to import. Who repeats a request names the batch.
+/// Orders to import. A client that repeats a request must name the batch.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Import {
-    /// The batch; a new one if none is named.
+    /// The batch; a new one by default.
     #[serde(default = "BatchId::new")]
     pub batch: BatchId,
     /// The orders.
@@ -79,7 +79,7 @@ async fn import(State(shop): State<Shop>, Json(import): Json<Import>) -> Result<
     Ok((StatusCode::ACCEPTED, Json(json!({ "batch": batch }))).into_response())
 }
 
-/// Enqueues a job for each order, and one that records what became of them.
+/// Enqueues a job for each order, and a job that records the results.
 async fn enqueue_import(client: &Client, import: Import) -> anyhow::Result<BatchId> {
     let batch = import.batch;
     client.open_batch(batch).await?;
@@ -104,7 +104,7 @@ async fn enqueue_import(client: &Client, import: Import) -> anyhow::Result<Batch
     Ok(batch)
 }
 
-/// Why a request was not served.
+/// The reason why a request was refused or failed.
 enum Refused {
     Because(StatusCode),
     Failed(anyhow::Error),

@@ -1,4 +1,4 @@
-//! What the shop does in the background. Every body bears repetition.
+//! The shop's background jobs. Every body may safely run again.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use crate::db::Db;
 use crate::orders::{APPROVAL, Order, approval, fulfilment};
 
-/// The pretended gateway for cards: it takes its time, and is busy at first for some amounts.
+/// A simulated card gateway: it is slow, and is busy at first for some amounts.
 #[derive(Debug, Clone, Copy)]
 pub struct Gateway {
-    /// How long it takes to answer.
+    /// How long the gateway takes to answer.
     pub latency: Duration,
 }
 
@@ -27,14 +27,15 @@ impl Gateway {
     }
 }
 
-/// Charges the card of the customer, whose orders are charged and then packed one after the other.
+/// Charges the customer's card. A customer's orders are charged, and later packed, one after the
+/// other.
 ///
 /// Version 1 had the amount as text in whole units, `"12.50"`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Charge {
-    /// The order, which is also what the gateway knows the charge by.
+    /// The order, whose id is also the gateway's id of the charge.
     pub order: String,
-    /// Whose order it is.
+    /// The customer of the order.
     pub customer: String,
     /// The amount.
     pub cents: i64,
@@ -79,7 +80,7 @@ impl Job for Charge {
         ctx.state::<Gateway>()
             .charge(self.cents, ctx.attempt())
             .await?;
-        // A body that runs again finds the row of the first, and enqueues nothing.
+        // A body that runs again finds the row of the first run, and enqueues nothing.
         let sql = "INSERT INTO charges (order_id, cents) VALUES ($1, $2) ON CONFLICT (order_id) DO NOTHING";
         let args = vec![self.order.clone().into(), self.cents.into()];
         let db = ctx.state::<Db>();
@@ -90,12 +91,12 @@ impl Job for Charge {
     }
 }
 
-/// Packs an order. A customer's orders are packed one after the other, as they were placed.
+/// Packs an order. A customer's orders are packed one after the other, in the order of placing.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Pack {
     /// The order.
     pub order: String,
-    /// Whose order it is.
+    /// The customer of the order.
     pub customer: String,
 }
 
@@ -112,8 +113,8 @@ impl Job for Pack {
     }
 
     async fn run(self, ctx: JobContext) -> JobResult {
-        // Only the head of a lane runs, so no other job counts the customer's packed orders
-        // meanwhile.
+        // Only the head of a lane runs, so no other job counts the customer's packed orders at the
+        // same time.
         let sql = "UPDATE orders SET status = 'packed', packed = 1 + (SELECT COUNT(*) FROM orders o
                    WHERE o.customer = orders.customer AND o.packed IS NOT NULL) WHERE id = $1 AND packed IS NULL";
         ctx.state::<Db>()
@@ -123,12 +124,12 @@ impl Job for Pack {
     }
 }
 
-/// Ships an order, a big one after its approval.
+/// Ships an order. A big order must be approved first.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Ship {
     /// The order.
     pub order: String,
-    /// Whether it needs an approval.
+    /// Whether the order needs an approval.
     pub big: bool,
 }
 
@@ -201,7 +202,7 @@ pub(crate) async fn record_import(db: &Db, ctx: &JobContext) -> JobResult {
     Ok(())
 }
 
-/// Reports how many orders were shipped until the slot.
+/// Reports how many orders had been shipped by the time of the slot.
 #[ratchet::job(kind = "daily_report")]
 pub(crate) async fn daily_report(db: &Db, ctx: &JobContext) -> JobResult<i64> {
     let slot = ctx.slot().unwrap_or_else(|| ctx.run_at());

@@ -1,8 +1,8 @@
 //! Runs the shop until SIGTERM or Ctrl-C: HTTP and jobs in one process.
 //!
-//! `SHOP_DATABASE_URL` is a path of SQLite or a URL of PostgreSQL, `SHOP_LISTEN` an address, and
-//! `SHOP_GATEWAY_MS` how long the pretended gateway for cards takes. Settings of the node come from
-//! `ratchet.toml` and variables such as `RATCHET_NODE__LABEL`.
+//! `SHOP_DATABASE_URL` is a SQLite path or a PostgreSQL URL, `SHOP_LISTEN` is an address, and
+//! `SHOP_GATEWAY_MS` is how long the simulated card gateway takes. The node's settings come from
+//! `ratchet.toml` and from variables such as `RATCHET_NODE__LABEL`.
 
 use std::env;
 use std::io::{Write, stderr, stdout};
@@ -47,7 +47,7 @@ async fn main() -> Result<()> {
     let listener = tokio::net::TcpListener::bind(&listen).await?;
     writeln!(stdout(), "listening on {}", listener.local_addr()?)?;
 
-    // The node goes on until the last request is answered, since it closes the store as it leaves.
+    // The node runs until the last request is answered, because it closes the store when it leaves.
     let mut served = Ok(());
     let signal = ratchet::shutdown_signal();
     let stop = async move {

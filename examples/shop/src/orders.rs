@@ -1,4 +1,4 @@
-//! Orders, and the workflow that fulfils one.
+//! Orders, and the workflow that fulfils an order.
 
 use std::time::Duration;
 
@@ -9,35 +9,35 @@ use serde::{Deserialize, Serialize};
 use crate::db::Db;
 use crate::jobs::{Charge, Expire, Mail, Pack, Ship};
 
-/// Orders from this amount on are shipped once they are approved.
+/// Orders of at least this amount are shipped only after an approval.
 pub const BIG: i64 = 50_000;
 
 /// How long a big order waits for its approval.
 pub const APPROVAL: Duration = Duration::from_secs(3 * 86_400);
 
-/// What a customer orders. The client chooses the id, so it can repeat a request.
+/// An order of a customer. The client chooses the id, so it can repeat a request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Order {
-    /// The id.
+    /// The id of the order.
     pub id: String,
-    /// Who orders.
+    /// The customer who orders.
     pub customer: String,
-    /// What it costs.
+    /// The price in cents.
     pub cents: i64,
 }
 
-/// The name of the signal that approves an order.
+/// Returns the name of the signal that approves an order.
 #[must_use]
 pub fn approval(order: &str) -> String {
     format!("approve/{order}")
 }
 
 impl Order {
-    /// Writes the order down and enqueues its charge, in one transaction. The answer is false for
-    /// an order that was placed before.
+    /// Stores the order and enqueues its charge, in one transaction. Returns false if the order was
+    /// placed before.
     ///
     /// # Errors
-    /// The database fails, or the order is invalid.
+    /// If the database fails, or the order is invalid.
     pub async fn place(self, db: &Db, client: &Client) -> Result<bool> {
         let Self {
             id,
@@ -62,9 +62,11 @@ impl Order {
     }
 }
 
-/// What follows a charge: pack, ship, mail. An order whose approval does not come in time expires.
+/// Returns the jobs after a charge: pack, ship, mail. An order whose approval does not come in time
+/// expires.
 ///
-/// It is no part of one workflow with the charge, because a job in a lane may wait for no other.
+/// These jobs do not form one workflow with the charge, because a job in a lane cannot wait for
+/// another job.
 #[must_use]
 pub fn fulfilment(charge: &Charge) -> Vec<NewJob> {
     let order = || charge.order.clone();

@@ -1,4 +1,4 @@
-//! The shop in this process, on an SQLite file with a clock to set.
+//! The shop in this process, on a SQLite file, with a clock that the test sets.
 
 #![expect(clippy::unwrap_used, reason = "an error of a helper fails the test")]
 
@@ -132,7 +132,7 @@ async fn a_big_order_without_approval_expires() {
 #[tokio::test]
 async fn one_customers_orders_are_packed_as_they_were_placed() {
     let shop = Shop::open().await;
-    // The first charge is retried, and the second waits for the first in the lane of the customer.
+    // The first charge is retried, and the second waits for it in the customer's lane.
     for (id, cents) in [("o-1", 1_207), ("o-2", 1_200)] {
         shop.place(id, "ada", cents).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! What operators see: metrics as Prometheus reads them, and a job's span in the trace of the
+//! What operators see: metrics as Prometheus reads them, and the span of a job in the trace of the
 //! request that enqueued it.
 //!
 //! ```sh
@@ -36,7 +36,7 @@ impl Job for Charge {
     }
 }
 
-/// An exporter of Prometheus. A server would be given its text at `/metrics`.
+/// Installs a Prometheus exporter. A server would return its text at `/metrics`.
 fn metrics() -> anyhow::Result<PrometheusHandle> {
     let builder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), SECONDS)?
@@ -44,7 +44,7 @@ fn metrics() -> anyhow::Result<PrometheusHandle> {
     Ok(builder.install_recorder()?)
 }
 
-/// An exporter of OpenTelemetry that prints. A service would have one that sends.
+/// Installs an OpenTelemetry exporter that prints. A service would have one that sends.
 fn traces() -> SdkTracerProvider {
     let provider = SdkTracerProvider::builder()
         .with_simple_exporter(opentelemetry_stdout::SpanExporter::default())
@@ -56,7 +56,7 @@ fn traces() -> SdkTracerProvider {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    // Both before the node runs.
+    // Both are installed before the node runs.
     let metrics = metrics()?;
     let traces = traces();
     let folder = tempfile::tempdir()?;
@@ -65,7 +65,7 @@ async fn main() -> anyhow::Result<()> {
     let node = Ratchet::builder(store).register::<Charge>().build()?;
     let client = node.client().clone();
 
-    // What a handler of HTTP requests would do, in the span of its framework.
+    // An HTTP handler would do this, in the span of its framework.
     let retry = RetryPolicy::fixed(3, Duration::from_millis(100));
     let enqueue = async {
         let job = Charge { cents: 1_200 }.into_job().retry(retry);

@@ -8,35 +8,35 @@ use ratchet::{BoxError, Job, JobContext, JobError, JobResult, NewJob, Requires, 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// When a customer without a confirmation is reminded.
+/// How long after signing up a customer without a confirmation is reminded.
 pub const REMIND_AFTER: Duration = Duration::from_secs(3 * 24 * 3_600);
 
-/// Stands for the mail server and for the table of readers.
+/// Represents the mail server and the table of readers.
 #[derive(Clone, Debug, Default)]
 pub struct Office(Arc<Mutex<Books>>);
 
-/// What the office knows.
+/// The data of the office.
 #[derive(Debug, Default)]
 pub struct Books {
-    /// Letters that were sent, as `subject: address`.
+    /// The letters that were sent, as `subject: address`.
     pub sent: Vec<String>,
     /// Addresses that were confirmed.
     pub confirmed: BTreeSet<String>,
-    /// How many letters the server refuses before it takes one.
+    /// How many letters the server refuses before it accepts one.
     pub refusals: u32,
 }
 
 impl Office {
-    /// What it knows at present.
+    /// Returns the current data.
     pub fn books(&self) -> MutexGuard<'_, Books> {
         self.0.lock().unwrap_or_else(|broken| broken.into_inner())
     }
 }
 
-/// A customer signed up.
+/// Welcomes a customer who signed up, and schedules a reminder.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct SignUp {
-    /// Where the letters go.
+    /// The address for the letters.
     pub address: String,
 }
 
@@ -54,7 +54,7 @@ impl Job for SignUp {
             address: address.clone(),
             subject: "welcome".to_owned(),
         };
-        // The body may run twice; these jobs are stored once.
+        // The body may run twice, but these jobs are stored only once.
         let key = |what: &str| format!("{what} {address}");
         ctx.enqueue(letter.into_job().idempotency_key(&key("welcome")))
             .await?;
@@ -67,15 +67,15 @@ impl Job for SignUp {
     }
 }
 
-/// A letter is to be sent.
+/// Sends a letter.
 ///
-/// In the first release it was called `send_mail`, and its payload had the field `to` and no
+/// In the first release this job was called `send_mail`, and its payload had the field `to` and no
 /// subject, since all letters were welcomes.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
 pub struct Letter {
-    /// Where it goes.
+    /// The address of the recipient.
     pub address: String,
-    /// What it is about.
+    /// The subject of the letter.
     pub subject: String,
 }
 
@@ -114,10 +114,10 @@ impl Job for Letter {
     }
 }
 
-/// A customer may have to be reminded.
+/// Reminds a customer whose address is not confirmed.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Remind {
-    /// Where the letter goes.
+    /// The address for the letter.
     pub address: String,
 }
 

@@ -1,4 +1,4 @@
-//! A newsletter on Ratchet: what the program and its tests share.
+//! A newsletter on Ratchet: the code that the program and its tests share.
 
 pub mod jobs;
 
@@ -11,12 +11,12 @@ use tower::timeout::TimeoutLayer;
 
 use crate::jobs::{Letter, Office, Remind, SignUp};
 
-/// Counts what an operator has to look at.
+/// Counts the dead letters, which an operator must look at.
 #[derive(Clone, Debug, Default)]
 pub struct DeadLetters(Arc<AtomicU64>);
 
 impl DeadLetters {
-    /// How many there were on this node.
+    /// Returns how many dead letters there were on this node.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -31,7 +31,7 @@ impl NodeHook for DeadLetters {
     }
 }
 
-/// The node of the newsletter.
+/// Returns the node of the newsletter.
 pub fn node(store: SharedStore, office: Office, dead_letters: DeadLetters) -> NodeBuilder {
     Ratchet::builder(store)
         .register::<(SignUp, Letter, Remind)>()

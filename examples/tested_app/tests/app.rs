@@ -1,4 +1,4 @@
-//! The newsletter as a whole: stored jobs, claimed, run and settled as in production.
+//! Tests of the whole newsletter: jobs are stored, claimed, run and settled as in production.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ async fn a_server_that_stays_busy_makes_a_dead_letter() {
     assert_eq!((drained.retried, drained.failed), (2, 1));
     assert_eq!(dead_letters.count(), 1);
 
-    // Somebody mends the server and sends it again.
+    // An operator repairs the server and requeues the letter.
     node.client().requeue(letter).await.unwrap();
     let ran = run_job(&node, letter).await.unwrap();
     assert_eq!(ran.job.state, JobState::Succeeded);

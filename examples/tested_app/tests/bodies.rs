@@ -1,4 +1,4 @@
-//! What the bodies do by themselves: no store, no engine.
+//! Tests of the bodies alone, without a store or an engine.
 
 use ratchet::testing::{TestContext, assert_enqueued, perform, refute_enqueued};
 use ratchet::{Job, Verdict};
@@ -33,7 +33,7 @@ async fn who_signs_up_gets_a_letter_and_later_a_reminder() {
     assert_eq!(waits.to_std().unwrap(), REMIND_AFTER);
     assert_eq!(test.progress().unwrap().percent, 50);
 
-    // Twice is as good as once.
+    // Running the body twice has the same effect as running it once.
     SignUp { address: ada() }.run(test.context()).await.unwrap();
     assert_enqueued!(test, Letter { .. }, count = 1);
 }

@@ -1,12 +1,12 @@
-//! An order and its jobs in one PostgreSQL transaction: both are there, or neither is.
+//! An order and its jobs in one PostgreSQL transaction: either both are stored, or neither.
 //!
 //! ```sh
 //! RATCHET_TEST_POSTGRES_URL=postgres://… \
 //!     cargo run --release -p transactional-enqueue-example
 //! ```
 //!
-//! It makes a schema of its own and drops it at the end; `cargo xtask db up` starts a server to try
-//! it on.
+//! The example creates a separate schema and drops it at the end. `cargo xtask db up` starts a
+//! server to try it on.
 #![expect(clippy::print_stdout, reason = "it prints what happened")]
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgPool;
 use sqlx::{AssertSqlSafe, Postgres, Transaction};
 
-/// Charges the customer of an order. The order is read when it runs: it must be there by then.
+/// Charges the customer of an order. The body reads the order, which must be stored by then.
 #[derive(Serialize, Deserialize)]
 struct Charge {
     order: i64,
@@ -42,7 +42,7 @@ impl Job for Charge {
     }
 }
 
-/// Tells the customer of an order.
+/// Sends the customer a confirmation of an order.
 #[derive(Serialize, Deserialize)]
 struct Confirm {
     order: i64,
@@ -58,7 +58,7 @@ impl Job for Confirm {
     }
 }
 
-/// The database of the application, which is also Ratchet's.
+/// The application's database, which is also Ratchet's.
 #[derive(Clone)]
 struct Shop {
     pool: PgPool,
@@ -79,7 +79,7 @@ impl Shop {
         Ok(())
     }
 
-    /// Inserts an order and enqueues its jobs. Nothing is there before the caller commits.
+    /// Inserts an order and enqueues its jobs. Nothing is visible before the caller commits.
     async fn order(
         &self,
         client: &Client,
@@ -132,7 +132,7 @@ async fn main() -> Result<()> {
 }
 
 async fn show(url: &str, shop: &Shop) -> Result<()> {
-    // Ratchet's tables may be in a schema of their own in the same database.
+    // Ratchet's tables may be in a separate schema of the same database.
     let store = PostgresStore::builder(url)
         .schema(&shop.schema)
         .connect()

@@ -1,7 +1,8 @@
-//! The floor: what a person writes by hand with the driver and no library.
+//! The floor: a job queue written by hand with the driver and no library.
 //!
-//! Batches of 100, finished rows kept, default durability. No tokens, no history, no keys, no other
-//! nodes: a program that needs these pays for them, here or in a library.
+//! It uses batches of 100, keeps finished rows, and has the default durability. It has no tokens,
+//! no history, no keys and no other nodes: a program that needs these pays for them, here or in a
+//! library.
 
 mod postgres;
 mod sqlite;
@@ -12,7 +13,7 @@ use ratchet_bench::load::Nothing;
 
 use crate::Options;
 
-/// Rows per claim and per completion.
+/// Rows per claim, and per completion.
 const BATCH: usize = 100;
 
 pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Outcome> {
@@ -30,7 +31,7 @@ pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Out
     Ok(outcome)
 }
 
-/// The payloads of jobs, with the numbers from `first` on.
+/// Returns the payloads of `count` jobs, numbered from `first`.
 fn payloads(first: usize, count: usize) -> Result<Vec<String>> {
     let payload = |n| Ok(serde_json::to_string(&Nothing::number(n))?);
     (first..first + count).map(payload).collect()

@@ -1,7 +1,7 @@
 //! The floor on PostgreSQL, with sqlx.
 //!
-//! One connection per producer and eight for the workers, since more of them get in each other's
-//! way. A claim is one UPDATE with SKIP LOCKED, a completion another.
+//! There is one connection per producer and eight for the workers, since more of them slow each
+//! other down. A claim is one UPDATE with SKIP LOCKED, and a completion is another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,9 +19,9 @@ use super::{BATCH, payloads};
 use crate::Options;
 use crate::measure::Meter;
 
-/// Connections of the workers.
+/// The number of the workers' connections.
 const WORKERS: usize = 8;
-/// Rows per insert when preloading.
+/// Rows per insert while preloading.
 const LOAD: usize = 1_000;
 
 const SCHEMA: &str = "
@@ -52,7 +52,8 @@ pub(super) async fn run(scenario: &str, options: &Options) -> Result<Outcome> {
         "enqueue" => enqueue(options).await,
         "drain" => drain(connection, options).await,
         _ => {
-            // A table that has been in use: on an empty one the claim is planned as a scan of it.
+            // The table has been in use: for an empty one, PostgreSQL would plan the claim as a
+            // full scan.
             sqlx::raw_sql(HISTORY).execute(&mut connection).await?;
             latency(options).await
         }
@@ -106,7 +107,7 @@ async fn insert(connection: &mut PgConnection, first: usize, count: usize) -> Re
     Ok(())
 }
 
-/// Claims, runs and completes one batch; says how many there were.
+/// Claims, runs and completes one batch. Returns its size.
 async fn work(connection: &mut PgConnection, ledger: &Ledger) -> Result<usize> {
     let claim = sqlx::query_as(CLAIM).bind(i64::try_from(BATCH)?);
     let claimed: Vec<(i64, String)> = claim.fetch_all(&mut *connection).await?;
@@ -128,7 +129,7 @@ async fn drain(mut connection: PgConnection, options: &Options) -> Result<Outcom
     for first in (0..options.jobs).step_by(LOAD) {
         insert(&mut connection, first, LOAD.min(options.jobs - first)).await?;
     }
-    // Autovacuum would do it within a minute; without it the plan of the claim is a guess.
+    // Autovacuum would do this within a minute; until then the plan of the claim is a guess.
     sqlx::raw_sql("ANALYZE floor_jobs")
         .execute(&mut connection)
         .await?;
@@ -146,7 +147,7 @@ async fn drain(mut connection: PgConnection, options: &Options) -> Result<Outcom
                 claims.fetch_add(1, Ordering::Relaxed);
                 done.fetch_add(worked, Ordering::Relaxed);
                 if worked == 0 {
-                    // The rest is in the hands of the others.
+                    // Other workers hold the remaining jobs.
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             }
@@ -163,7 +164,7 @@ async fn drain(mut connection: PgConnection, options: &Options) -> Result<Outcom
     Ok(outcome)
 }
 
-/// Inserts at a fixed rate, and wakes the worker within the process.
+/// Inserts at a fixed rate, and wakes the worker within this process.
 async fn latency(options: &Options) -> Result<Outcome> {
     let total = options.rate as usize * options.seconds as usize;
     let ledger = Ledger::new(total);
@@ -206,7 +207,7 @@ async fn latency(options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// A pool without the ping before each use, which doubles the round trips.
+/// Returns a pool that does not ping before each use, which would double the round trips.
 async fn producers(options: &Options) -> Result<PgPool> {
     let size = u32::try_from(options.producers)?;
     let pool = PgPoolOptions::new()

@@ -1,8 +1,8 @@
 //! The floor on SQLite, with rusqlite.
 //!
-//! One writer connection on one thread, WAL, `synchronous = FULL`, batches of 100, group commit for
-//! single inserts, finished rows kept. No tokens, no history, no keys, no other nodes: a program that
-//! needs these pays for them, here or in a library.
+//! It uses one writer connection on one thread, WAL, `synchronous = FULL`, batches of 100, and
+//! group commit for single inserts, and keeps finished rows. It has no tokens, no history, no keys
+//! and no other nodes: a program that needs these pays for them, here or in a library.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,13 +40,13 @@ fn open(path: &str) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Jobs to insert, and whom to tell when they are durable.
+/// Jobs to insert, and the channel that is notified when they are durable.
 struct Insert {
     payloads: Vec<String>,
     done: SyncSender<()>,
 }
 
-/// Inserts what is queued in one transaction, again and again.
+/// Repeatedly inserts everything that is queued, in one transaction.
 fn write(connection: &mut Connection, inserts: &Receiver<Insert>) -> Result<()> {
     while let Ok(first) = inserts.recv() {
         let transaction = begin(connection)?;
@@ -106,7 +106,7 @@ fn enqueue(mut connection: Connection, options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Claims, runs and completes one batch; says how many there were.
+/// Claims, runs and completes one batch. Returns its size.
 fn work(connection: &mut Connection, ledger: &Ledger) -> Result<usize> {
     let transaction = begin(connection)?;
     let mut claimed: Vec<(i64, String)> = Vec::with_capacity(BATCH);

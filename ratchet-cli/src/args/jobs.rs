@@ -1,4 +1,4 @@
-//! Arguments about jobs.
+//! The arguments of `ratchet jobs` and `ratchet enqueue`.
 
 use std::time::Duration;
 
@@ -22,16 +22,16 @@ pub(crate) enum JobsCommand {
     List {
         #[command(flatten)]
         filter: Filter,
-        /// The most jobs to list; 50 unless given, with --stream all
+        /// The maximum number of jobs to list; 50 by default, or all with --stream
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         limit: Option<u64>,
-        /// Only jobs after this one
+        /// Only jobs after this one, in the order of the list
         #[arg(long, value_name = "ID")]
         after: Option<JobId>,
         /// The order
         #[arg(long, value_enum, default_value_t)]
         order: Order,
-        /// With --json: a line for each job as it is read
+        /// With --json: write one line for each job as it is read
         #[arg(long)]
         stream: bool,
     },
@@ -43,20 +43,20 @@ pub(crate) enum JobsCommand {
         #[arg(long)]
         payload: bool,
     },
-    /// Make dead letters pending again, with fresh attempts
+    /// Make dead letters pending again, with a fresh count of attempts
     Retry {
         /// The jobs
         #[arg(required = true)]
         ids: Vec<JobId>,
     },
-    /// Cancel jobs: at once if they wait; running ones see the request within a heartbeat
+    /// Cancel jobs: at once if they wait; running jobs get the request within a heartbeat
     Cancel {
-        /// The jobs
+        /// The jobs; or give a filter, or --all
         ids: Vec<JobId>,
         #[command(flatten)]
         bulk: Bulk,
     },
-    /// Set pending jobs aside until they are resumed
+    /// Pause pending jobs until they are resumed
     Pause {
         /// The jobs
         #[arg(required = true)]
@@ -73,7 +73,7 @@ pub(crate) enum JobsCommand {
         /// The jobs
         #[arg(required = true)]
         ids: Vec<JobId>,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },
@@ -82,26 +82,26 @@ pub(crate) enum JobsCommand {
         #[command(flatten)]
         bulk: Bulk,
     },
-    /// Delete ended jobs that are older than a time
+    /// Delete jobs that ended longer ago than a given time
     Purge(Purge),
 }
 
-/// Which jobs.
+/// A filter of jobs.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Filter {
-    /// In this state; may be repeated, or given with commas
+    /// Only jobs in this state; may be repeated, or have several states separated by commas
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) state: Vec<State>,
-    /// In this queue
+    /// Only jobs in this queue
     #[arg(long)]
     pub(crate) queue: Option<String>,
-    /// Of this kind
+    /// Only jobs of this kind
     #[arg(long)]
     pub(crate) kind: Option<String>,
-    /// With this tag
+    /// Only jobs with this tag
     #[arg(long)]
     pub(crate) tag: Option<String>,
-    /// In this batch
+    /// Only jobs in this batch
     #[arg(long, value_name = "ID")]
     pub(crate) batch: Option<BatchId>,
 }
@@ -168,13 +168,13 @@ impl Order {
 pub(crate) struct Bulk {
     #[command(flatten)]
     pub(crate) filter: Filter,
-    /// All jobs: needed where nothing else says which
+    /// Every job; required if there is no filter
     #[arg(long)]
     pub(crate) all: bool,
-    /// The most jobs to act on
+    /// The maximum number of jobs to act on
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     pub(crate) yes: bool,
 }
@@ -182,61 +182,61 @@ pub(crate) struct Bulk {
 /// Which ended jobs to delete.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Purge {
-    /// Ended longer ago than this: 30d, 12h
+    /// Only jobs that ended longer ago than this: 30d, 12h
     #[arg(long, value_parser = parse::duration, value_name = "DURATION")]
     pub(crate) older_than: Duration,
-    /// In this state; may be repeated. All ended ones unless given
+    /// Only jobs in this state; may be repeated; by default succeeded, failed and cancelled
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) state: Vec<State>,
-    /// The most jobs to delete
+    /// The maximum number of jobs to delete
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     pub(crate) yes: bool,
 }
 
-/// A job.
+/// The job to enqueue.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Enqueue {
     /// The kind
     pub(crate) kind: String,
-    /// The payload as JSON, or `-` for what stdin has
+    /// The payload as JSON, or `-` to read it from stdin
     pub(crate) payload: String,
-    /// The queue; `default` unless given
+    /// The queue; `default` if not given
     #[arg(long)]
     pub(crate) queue: Option<String>,
-    /// lowest, low, normal, high or critical
+    /// The priority
     #[arg(long, value_enum)]
     pub(crate) priority: Option<Priority>,
-    /// Not before this long from now: 30s, 2h
+    /// The delay until the job is due: 30s, 2h
     #[arg(long, value_parser = parse::duration, value_name = "DURATION")]
     pub(crate) delay: Option<Duration>,
-    /// Not before this time: 2030-12-31T23:59:00Z
+    /// The time at which the job is due: 2030-12-31T23:59:00Z
     #[arg(long, value_parser = parse::time, value_name = "TIME", conflicts_with = "delay")]
     pub(crate) at: Option<DateTime<Utc>>,
-    /// A tag to find it by; may be repeated
+    /// A tag to find the job by; may be repeated
     #[arg(long)]
     pub(crate) tag: Vec<String>,
-    /// At most one unfinished job has this key
+    /// The unique key: at most one unfinished job has it
     #[arg(long, value_name = "KEY")]
     pub(crate) unique_key: Option<String>,
-    /// At most one job ever has this key
+    /// The idempotency key: at most one job ever has it
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
-    /// The capability that a node needs to run it
+    /// The capability that a node needs to run the job
     #[arg(long)]
     pub(crate) capability: Option<String>,
-    /// The lane of the queue: one job after the other
+    /// The lane of the queue, whose jobs run one after the other
     #[arg(long)]
     pub(crate) lane: Option<String>,
-    /// The resource of which it needs a permit
+    /// The resource of which the job needs a permit to run
     #[arg(long, value_name = "RESOURCE")]
     pub(crate) permit: Option<String>,
-    /// How long its body may run: 30s, 5m
+    /// The timeout of one attempt: 30s, 5m
     #[arg(long, value_parser = parse::duration, value_name = "DURATION")]
     pub(crate) timeout: Option<Duration>,
-    /// The form of the payload
+    /// The version of the payload's format
     #[arg(long, value_name = "N")]
     pub(crate) payload_version: Option<u32>,
 }

@@ -14,7 +14,7 @@ pub(crate) use tools::{Bench, Completions, ConfigCommand, Doctor, Man, Serve, To
 
 use crate::exit::{CODES, Failure};
 
-/// Looks after the jobs of Ratchet.
+/// Operates the jobs, queues and nodes of Ratchet.
 #[derive(Debug, Parser)]
 #[command(name = "ratchet", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -27,8 +27,7 @@ pub(crate) struct Cli {
 /// The arguments of every command.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Global {
-    /// The configuration file; `ratchet.toml` in the present directory unless given, if there is
-    /// one
+    /// The configuration file; by default `ratchet.toml` in the current directory, if it exists
     #[arg(
         long,
         global = true,
@@ -36,9 +35,9 @@ pub(crate) struct Global {
         help_heading = "Global options"
     )]
     pub(crate) config: Option<PathBuf>,
-    /// The database, in place of the configured one: `sqlite://FILE`, `postgres://…`,
-    /// `sqlserver://…`, `mongodb://…`. Other users of the host can see the command line: a URL with
-    /// a password is better kept in the configuration file or in RATCHET_STORE__URL
+    /// The database, instead of the configured one: `sqlite://FILE`, `postgres://…`,
+    /// `sqlserver://…`, `mongodb://…`. Other users of the host can see the command line, so keep a
+    /// URL with a password in the configuration file or in RATCHET_STORE__URL
     #[arg(
         long,
         global = true,
@@ -46,10 +45,10 @@ pub(crate) struct Global {
         help_heading = "Global options"
     )]
     pub(crate) url: Option<String>,
-    /// Write JSON for programs: one document, or a line for each
+    /// Write JSON for programs: one document, or one line for each item of a stream
     #[arg(long, global = true, help_heading = "Global options")]
     pub(crate) json: bool,
-    /// Whether to use colours; `auto` is for terminals only, and heeds NO_COLOR
+    /// Whether to use colours; `auto` uses them on terminals only, and respects NO_COLOR
     #[arg(
         long,
         global = true,
@@ -58,7 +57,7 @@ pub(crate) struct Global {
         help_heading = "Global options"
     )]
     pub(crate) color: Color,
-    /// Write what the program does to stderr; twice for more
+    /// Write logs of level `info` to stderr; if repeated, of level `debug`
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Global options")]
     pub(crate) verbose: u8,
 }
@@ -75,12 +74,12 @@ pub(crate) enum Color {
 pub(crate) enum Command {
     /// Bring the schema of the database up to date
     Migrate(Migrate),
-    /// Show what runs, what waits, and whether anything is late
+    /// Show live nodes, queues, leaders and the oldest due job
     Status,
-    /// The nodes of the cluster
+    /// The nodes: list, drain
     #[command(subcommand, arg_required_else_help = true)]
     Nodes(NodesCommand),
-    /// Look at jobs and act on them
+    /// The jobs: list, show, and act on them
     Jobs(Jobs),
     /// Enqueue a job
     Enqueue(Enqueue),
@@ -88,36 +87,36 @@ pub(crate) enum Command {
     Queues(Queues),
     /// The recurring definitions: list, show, pause, resume, trigger
     Recurring(Recurring),
-    /// The locks and who holds them
+    /// Show the locks and their owners
     Locks,
-    /// Look for what is wrong with the database and the cluster
+    /// Look for problems of the database and the cluster
     Doctor(Doctor),
     /// Measure enqueue, drain and start latency against this database
     Bench(Bench),
     /// Serve the HTTP interface and the dashboard, without running jobs
     Serve(Serve),
-    /// A live view of the cluster
+    /// Show a live view of the cluster
     Top(Top),
     /// The configuration: check, show, or print a sample
     #[command(subcommand, arg_required_else_help = true)]
     Config(ConfigCommand),
-    /// Print the completions of a shell
+    /// Print the completion script for a shell
     Completions(Completions),
-    /// Print the manual page, or write all of them into a directory
+    /// Print the manual page, or write the page of every command into a directory
     Man(Man),
 }
 
-/// How to migrate.
+/// The arguments of `ratchet migrate`.
 #[derive(Args, Clone, Copy, Debug)]
 #[group(multiple = false)]
 pub(crate) struct Migrate {
-    /// Print the commands that would bring an empty database there, and touch nothing
+    /// Print the commands that migrate an empty database, without connecting
     #[arg(long)]
     pub(crate) print: bool,
     /// Print the commands that this database lacks, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Say whether this database lacks something: exit code 0 if not, 6 if it does
+    /// Check whether this database lacks migrations: exit code 0 if not, 6 if it does
     #[arg(long)]
     pub(crate) check: bool,
 }
@@ -126,18 +125,18 @@ pub(crate) struct Migrate {
 pub(crate) enum NodesCommand {
     /// List the nodes
     List {
-        /// Also those that have left or died
+        /// Include nodes that have left or died
         #[arg(long)]
         all: bool,
     },
-    /// Ask a node to claim no more, finish what it has, and leave
+    /// Ask a node to claim no more jobs, finish its running jobs, and leave
     Drain {
         /// The id of the node, or its label
         node: String,
     },
 }
 
-/// The queues.
+/// The arguments of `ratchet queues`.
 #[derive(Args, Debug)]
 pub(crate) struct Queues {
     #[command(subcommand)]
@@ -148,22 +147,22 @@ pub(crate) struct Queues {
 pub(crate) enum QueuesCommand {
     /// List the queues with their jobs (the default)
     List,
-    /// Stop the claiming of a queue's jobs; running ones go on
+    /// Pause a queue: no more of its jobs are claimed; running jobs continue
     Pause {
         /// The queue
         queue: String,
-        /// Also if nothing was ever enqueued in it
+        /// Also if the queue is unknown because it has no jobs yet
         #[arg(long)]
         new: bool,
     },
-    /// Let a queue's jobs be claimed again
+    /// Resume a queue: its jobs are claimed again
     Resume {
         /// The queue
         queue: String,
     },
 }
 
-/// The recurring definitions.
+/// The arguments of `ratchet recurring`.
 #[derive(Args, Debug)]
 pub(crate) struct Recurring {
     #[command(subcommand)]
@@ -176,30 +175,30 @@ pub(crate) enum RecurringCommand {
     List,
     /// Show one definition
     Show {
-        /// Its name
+        /// The name of the definition
         name: String,
         /// Show the payload of its jobs
         #[arg(long)]
         payload: bool,
     },
-    /// Fire no more slots until it is resumed
+    /// Pause a definition: no more slots are fired until it is resumed
     Pause {
-        /// Its name
+        /// The name of the definition
         name: String,
     },
-    /// Go on with the next slot in the future
+    /// Resume a definition: it continues with the next slot in the future
     Resume {
-        /// Its name
+        /// The name of the definition
         name: String,
     },
-    /// Enqueue a job of it now, out of turn
+    /// Enqueue a job of a definition now, independently of its schedule
     Trigger {
-        /// Its name
+        /// The name of the definition
         name: String,
     },
 }
 
-/// The command line as it can be printed: every command says the exit codes.
+/// Returns the command line parser. The help of every command lists the exit codes.
 pub(crate) fn command() -> clap::Command {
     with_codes(Cli::command())
 }
@@ -208,11 +207,13 @@ fn with_codes(command: clap::Command) -> clap::Command {
     command.after_long_help(CODES).mut_subcommands(with_codes)
 }
 
-/// The command line of this process. What asks for help or the version gets it, and a bad one is
-/// said to people here: both end the process, with exit code 0 and 2.
+/// Parses the command line of this process.
+///
+/// Prints the help or the version if requested, and ends the process with exit code 0. Without
+/// `--json` it also prints errors, and ends the process with exit code 2.
 ///
 /// # Errors
-/// The error as JSON, if the output is for programs.
+/// The error of the parser, if the command line has `--json`.
 pub(crate) fn read() -> Result<Cli, Failure> {
     let args: Vec<OsString> = std::env::args_os().collect();
     let read = command().color(color(&args)).try_get_matches_from(&args);
@@ -223,7 +224,7 @@ pub(crate) fn read() -> Result<Cli, Failure> {
     })
 }
 
-/// The colours that `--color` asks for, for what the parser itself prints.
+/// Returns the value of `--color`, for the output of the parser itself.
 fn color(args: &[OsString]) -> clap::ColorChoice {
     let mut options = args.iter().take_while(|arg| *arg != "--");
     let mut last = None;
@@ -242,7 +243,7 @@ fn color(args: &[OsString]) -> clap::ColorChoice {
     }
 }
 
-/// Whether `--json` is among the options, however little else of the command line makes sense.
+/// Returns whether `--json` is among the options, even if the rest of the command line is invalid.
 fn asks_for_json(args: &[OsString]) -> bool {
     let mut options = args.iter().take_while(|arg| *arg != "--");
     options.any(|arg| arg == "--json")
@@ -272,7 +273,7 @@ mod tests {
         assert_eq!(color(&["--", "--color=always"]), clap::ColorChoice::Auto);
     }
 
-    /// Every command, as it is typed.
+    /// Collects every command, as typed by the user.
     fn all(command: &clap::Command, path: &str, found: &mut Vec<String>) {
         for sub in command.get_subcommands() {
             let path = format!("{path} {}", sub.get_name());

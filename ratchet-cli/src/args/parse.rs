@@ -1,20 +1,20 @@
-//! Values on the command line.
+//! Parsers of values on the command line.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-/// `30s`, `5m`, `2h 30m`, `7d`.
+/// Parses a duration such as `30s`, `5m`, `2h 30m` or `7d`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
-        .map_err(|error| format!("{error}; durations are like 500ms, 30s, 5m, 2h, 7d"))
+        .map_err(|error| format!("{error}; expected a duration such as 500ms, 30s, 5m, 2h or 7d"))
 }
 
-/// A time as in RFC 3339.
+/// Parses a time in the format of RFC 3339.
 pub(super) fn time(text: &str) -> Result<DateTime<Utc>, String> {
     DateTime::parse_from_rfc3339(text)
         .map(|at| at.to_utc())
-        .map_err(|error| format!("{error}; times are like 2030-12-31T23:59:00Z"))
+        .map_err(|error| format!("{error}; expected a time such as 2030-12-31T23:59:00Z"))
 }
 
 #[cfg(test)]

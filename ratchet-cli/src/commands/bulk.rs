@@ -1,4 +1,4 @@
-//! Acting on jobs: on named ones, and on all that match.
+//! Actions of `ratchet jobs` on named jobs, and on all jobs that match.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,11 +20,11 @@ use crate::exit::{Failure, Verdict};
 use crate::interruptible;
 use crate::output::{Table, number, since};
 
-/// How many jobs are looked at to say what is about to be done.
+/// How many jobs are counted, at most, for the question before an action.
 const LOOK: usize = 1_000;
-/// How many jobs are read or deleted at once.
+/// How many jobs one call reads or deletes.
 const PAGE: usize = 200;
-/// How many ids go into one call.
+/// How many ids one call takes.
 const IDS: usize = 500;
 
 #[derive(Serialize)]
@@ -35,7 +35,8 @@ struct Acted {
 #[derive(Serialize)]
 struct One {
     id: String,
-    /// `became`, `cancel_requested`, `changed`, `deleted`, `refused`, `key_taken` or `not_found`
+    /// `became`, `cancel_requested`, `changed`, `deleted`, `refused`, `key_taken`, `not_found` or
+    /// `other`.
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<view::State>,
@@ -47,7 +48,7 @@ struct Purged {
     complete: bool,
 }
 
-/// Deletes named jobs once the operator has agreed: nothing brings them back.
+/// Deletes named jobs after a confirmation, because this cannot be undone.
 pub(super) async fn delete_named(app: &mut App, ids: &[JobId], yes: bool) -> Result<(), Failure> {
     let noun = if ids.len() == 1 { "job" } else { "jobs" };
     confirm(&format!("delete {} {noun}", ids.len()), yes).await?;
@@ -57,14 +58,12 @@ pub(super) async fn delete_named(app: &mut App, ids: &[JobId], yes: bool) -> Res
 pub(super) async fn cancel(app: &mut App, ids: &[JobId], bulk: Bulk) -> Result<(), Failure> {
     let selects = bulk.all || bulk.filter.read()? != JobFilter::all();
     if !ids.is_empty() && bulk.limit.is_some() {
-        return Err(
-            Failure::usage("--limit is for jobs that match, and these are named")
-                .remedy("Leave it out: the named ones are acted on, and no others."),
-        );
+        return Err(Failure::usage("--limit cannot be combined with ids")
+            .remedy("Leave out --limit: exactly the named jobs are acted on."));
     }
     match (ids.is_empty(), selects) {
         (false, true) => Err(
-            Failure::usage("jobs are named, and so is what they are to match")
+            Failure::usage("ids cannot be combined with a filter or --all")
                 .remedy("Give either ids, or --state, --queue, --kind, --tag, --batch or --all."),
         ),
         (false, false) => act_on(app, ids, JobAction::Cancel).await,
@@ -76,7 +75,8 @@ pub(super) async fn requeue(app: &mut App, bulk: Bulk) -> Result<(), Failure> {
     act_on_all(app, &bulk, JobAction::Requeue, "requeue").await
 }
 
-/// Acts on named jobs, and says of each what became of it, also of those before a failure.
+/// Acts on named jobs, and lists the outcome of each. After a failure or Ctrl-C, the outcomes until
+/// then are listed.
 pub(super) async fn act_on(app: &mut App, ids: &[JobId], action: JobAction) -> Result<(), Failure> {
     let client = interruptible(app.client()).await?;
     let mut acted = Vec::with_capacity(ids.len());
@@ -89,7 +89,7 @@ pub(super) async fn act_on(app: &mut App, ids: &[JobId], action: JobAction) -> R
     let ended = tokio::select! {
         biased;
         _ = tokio::signal::ctrl_c() => Err(Failure::interrupted(
-            "interrupted; what was done stays done, and what was under way may be done too",
+            "interrupted; finished actions stay in effect, and the one under way may take effect",
         )),
         ended = work => ended,
     };
@@ -102,7 +102,7 @@ pub(super) async fn act_on(app: &mut App, ids: &[JobId], action: JobAction) -> R
         jobs.push(one);
         refused = refused.and(problem.map_or(Ok(()), Err));
     }
-    // Why the rest is not there says more than what is wrong with one job.
+    // A failure that ended the command takes precedence over the refusal of a single job.
     ended.and(refused).told(tell_acted(app, jobs))
 }
 
@@ -129,11 +129,11 @@ fn tell(id: JobId, outcome: ActionOutcome) -> (One, Option<Failure>) {
         ActionOutcome::Changed => ("changed", None, None),
         ActionOutcome::Deleted => ("deleted", None, None),
         ActionOutcome::Refused(state) => {
-            let problem = format!("the job {id} is {state}, in which that has no meaning");
+            let problem = format!("job {id} is {state}; this action does not apply");
             ("refused", Some(state), Some(Failure::refused(problem)))
         }
         ActionOutcome::KeyTaken(other) => {
-            let problem = format!("the unfinished job {other} has the unique key of {id}");
+            let problem = format!("the unfinished job {other} has the unique key of job {id}");
             ("key_taken", None, Some(Failure::refused(problem)))
         }
         ActionOutcome::NotFound => ("not_found", None, Some(absent(id))),
@@ -147,7 +147,7 @@ fn tell(id: JobId, outcome: ActionOutcome) -> (One, Option<Failure>) {
     (one, failure)
 }
 
-/// Acts on all jobs that match, once the user has agreed.
+/// Acts on all jobs that match, after a confirmation.
 async fn act_on_all(
     app: &mut App,
     bulk: &Bulk,
@@ -156,18 +156,20 @@ async fn act_on_all(
 ) -> Result<(), Failure> {
     let mut filter = bulk.filter.read()?;
     if filter == JobFilter::all() && !bulk.all {
-        return Err(Failure::usage(format!("nothing says which jobs to {verb}"))
-            .remedy("Give --state, --queue, --kind, --tag or --batch, or --all for every job."));
+        return Err(
+            Failure::usage(format!("no filter selects the jobs to {verb}"))
+                .remedy("Give --state, --queue, --kind, --tag or --batch, or --all for every job."),
+        );
     }
     filter.states = filter.wanted_states();
     filter
         .states
         .retain(|state| state.respond(action) != Response::Refuse);
     if filter.states.is_empty() {
-        return Err(
-            Failure::refused(format!("no job of these states can be {verb}ed"))
-                .remedy("Leave --state out: only jobs that can take the action are touched."),
-        );
+        return Err(Failure::refused(format!(
+            "the action {verb} does not apply to jobs in these states"
+        ))
+        .remedy("Leave out --state: only jobs whose state allows the action are changed."));
     }
     let client = app.client().await?;
     let found = look(&client, &filter, |_| true).await?;
@@ -186,7 +188,7 @@ async fn act_on_all(
     let ended = match ended {
         Some(ended) => ended.map(drop).map_err(Failure::from),
         None => Err(Failure::interrupted(
-            "interrupted; what was done stays done, and one more pass may have been made",
+            "interrupted; finished passes stay in effect, and one more may have taken effect",
         )),
     };
     ended.told(done(app, counts, complete))
@@ -205,10 +207,13 @@ fn done(app: &mut App, counts: BulkCounts, complete: bool) -> Result<(), Failure
     app.out
         .line(format_args!("{} changed", number(counts.changed)))?;
     let others = [
-        (counts.cancel_requested, "running ones will be told"),
+        (
+            counts.cancel_requested,
+            "running jobs will get the request to cancel",
+        ),
         (
             counts.key_taken,
-            "not, since another job has their unique key",
+            "not changed, because an unfinished job has their unique key",
         ),
     ];
     for (count, what) in others {
@@ -218,11 +223,11 @@ fn done(app: &mut App, counts: BulkCounts, complete: bool) -> Result<(), Failure
     }
     match complete {
         true => Ok(()),
-        false => app.out.line("Others may be left."),
+        false => app.out.line("More matching jobs may be left."),
     }
 }
 
-/// The number of jobs about to be changed: exact, or a lower bound.
+/// The number of jobs that an action is about to change: exact, or a lower bound.
 struct Found {
     count: u64,
     more: bool,
@@ -230,7 +235,7 @@ struct Found {
 }
 
 impl Found {
-    /// Whether there is nothing to act on and to ask about.
+    /// Returns whether no job matches.
     const fn is_nothing(&self) -> bool {
         self.count == 0 && !self.more
     }
@@ -245,14 +250,15 @@ impl Found {
         }
     }
 
-    /// `at least 1,000 jobs (mail 900, report 100)`, or `at most 2 of 3 jobs (mail 3)`
+    /// Returns the count in words, such as `at least 1,000 jobs (mail 900, report 100)` or
+    /// `at most 2 of 3 jobs (mail 3)`.
     fn words(&self, limit: Option<u64>) -> String {
         let most = limit.filter(|limit| self.more || *limit < self.count);
         let most = most.map_or(String::new(), |most| {
             format!("at most {} of ", number(most))
         });
         if self.count == 0 {
-            return format!("{most}jobs, none of which is among the oldest,");
+            return format!("{most}jobs (none among the 1,000 oldest)");
         }
         let bound = if self.more { "at least " } else { "" };
         let noun = if self.count == 1 { "job" } else { "jobs" };
@@ -275,7 +281,8 @@ impl Found {
     }
 }
 
-/// Counts the oldest jobs that match, up to a bound.
+/// Counts the jobs that match, oldest first, until about [`LOOK`] jobs were read. `also` is a
+/// condition in addition to the filter.
 async fn look(
     client: &Client,
     filter: &JobFilter,
@@ -309,7 +316,7 @@ async fn look(
     }
 }
 
-/// Deletes ended jobs of a certain age, once the user has agreed.
+/// Deletes ended jobs of a certain age, after a confirmation.
 pub(super) async fn purge(app: &mut App, purge: Purge) -> Result<(), Failure> {
     let states = ended_states(&purge)?;
     let client = app.client().await?;
@@ -336,7 +343,7 @@ pub(super) async fn purge(app: &mut App, purge: Purge) -> Result<(), Failure> {
     let ended = tokio::select! {
         ended = delete(&client, &states, &purge, limit, &mut purged) => ended,
         _ = tokio::signal::ctrl_c() => Err(Failure::interrupted(
-            "interrupted; what is deleted stays so",
+            "interrupted; deleted jobs stay deleted",
         )),
     };
     ended.told(tell_purged(app, &purged))
@@ -355,7 +362,7 @@ fn ended_states(purge: &Purge) -> Result<Vec<JobState>, Failure> {
     match states.iter().find(|state| !state.is_terminal()) {
         Some(state) => Err(
             Failure::usage(format!("jobs that are {state} have not ended")).remedy(
-                "Ended are: succeeded, failed, cancelled. Others are to be cancelled first.",
+                "Only jobs that are succeeded, failed or cancelled have ended. Cancel others first.",
             ),
         ),
         None if states.is_empty() => {

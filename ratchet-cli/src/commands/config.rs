@@ -1,4 +1,4 @@
-//! `ratchet config`: whether the configuration can work, and what is in effect.
+//! `ratchet config`: checks the configuration, and shows the values in effect.
 
 use ratchet::ZoneData;
 use ratchet_config::{Config, Problem, Setting};
@@ -54,9 +54,9 @@ fn check(app: &mut App) -> Result<(), Failure> {
                 let (ok, problems) = (true, &[][..]);
                 return app.out.document(&Checked { ok, file, problems });
             }
-            let read = file.map_or("no file, and the environment".to_owned(), |file| file);
+            let read = file.map_or("no file, only the environment".to_owned(), |file| file);
             app.out
-                .line(format_args!("The configuration can work ({read})."))
+                .line(format_args!("The configuration is valid ({read})."))
         }
         Err(error) if app.out.is_json() => {
             let (ok, file) = (false, path(error.file()));
@@ -92,7 +92,7 @@ fn show(app: &mut App) -> Result<(), Failure> {
 mod tests {
     use ratchet_config::HttpConfig;
 
-    /// The table of keys cannot ask for them, since it knows nothing of HTTP.
+    /// The table of keys repeats these defaults, since its crate does not depend on `ratchet-http`.
     #[test]
     fn the_limits_of_the_sample_are_those_that_hold_anyway() {
         let limits = ratchet_http::Limits::default();

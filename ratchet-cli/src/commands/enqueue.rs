@@ -1,4 +1,4 @@
-//! `ratchet enqueue`.
+//! `ratchet enqueue`: enqueues one job.
 
 use std::io::Write;
 
@@ -31,25 +31,25 @@ pub(super) async fn run(app: &mut App, job: Enqueue) -> Result<(), Failure> {
     }
     app.out.line(job)?;
     if !created {
-        // Scripts take the id from stdout. If this fails, no reader is left.
-        let remark = "that job has the key already; nothing was enqueued";
+        // Scripts read the id from stdout, so this goes to stderr. If it fails, no reader is left.
+        let remark = "nothing was enqueued: an earlier job has the key";
         drop(writeln!(anstream::stderr(), "{remark}"));
     }
     Ok(())
 }
 
-/// Reads stdin to its end. If the future is dropped, a thread goes on reading.
+/// Reads stdin to its end. If the future is dropped, a background thread continues to read.
 async fn from_stdin() -> Result<String, Failure> {
     let read = tokio::task::spawn_blocking(|| std::io::read_to_string(std::io::stdin()));
     let read = read.await;
     Ok(read.map_err(|error| Failure::failed(error.to_string()))??)
 }
 
-/// The payload as it was written, if it is JSON.
+/// Returns the payload unchanged, or fails if it is not JSON.
 fn payload(text: &str) -> Result<Box<RawValue>, Failure> {
     serde_json::from_str(text.trim()).map_err(|error| {
         Failure::usage(format!("the payload is not JSON: {error}"))
-            .remedy("A text needs its quotes inside those of the shell: '\"hello\"'.")
+            .remedy("A JSON string needs quotes inside those of the shell: '\"hello\"'.")
     })
 }
 

@@ -1,4 +1,4 @@
-//! `ratchet jobs`: looking at jobs. What acts on many is in `bulk`.
+//! `ratchet jobs`: lists and shows jobs. The module `bulk` contains the actions.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ use crate::output::{
     BAD, BOLD, BUSY, Cell, DIM, GOOD, Table, WARN, ago, instant, paint, short, since, until,
 };
 
-/// How many jobs are read at once.
+/// How many jobs one call reads.
 const PAGE: usize = 200;
-/// How many are listed by default.
+/// How many jobs are listed by default.
 const LISTED: usize = 50;
 
 /// A job and its attempts.
@@ -39,7 +39,7 @@ pub(super) async fn run(app: &mut App, command: JobsCommand) -> Result<(), Failu
         } => {
             let filter = filter.read()?;
             if stream && !app.out.is_json() {
-                return Err(Failure::usage("--stream is for --json"));
+                return Err(Failure::usage("--stream needs --json"));
             }
             let limit = limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
             let pages = Pages {
@@ -53,7 +53,7 @@ pub(super) async fn run(app: &mut App, command: JobsCommand) -> Result<(), Failu
             }
         }
         JobsCommand::Show { id, payload } => interruptible(show(app, id, payload)).await,
-        // These say what they have done until Ctrl-C.
+        // These handle Ctrl-C themselves, to list what was done until then.
         JobsCommand::Retry { ids } => bulk::act_on(app, &ids, JobAction::Requeue).await,
         JobsCommand::Pause { ids } => bulk::act_on(app, &ids, JobAction::Pause).await,
         JobsCommand::Resume { ids } => bulk::act_on(app, &ids, JobAction::Resume).await,
@@ -81,7 +81,7 @@ impl Pages {
         Ok(view::Jobs::from(&page))
     }
 
-    /// A line for each job, until there are no more or it is enough.
+    /// Writes a line for each job, up to `limit`.
     async fn stream(mut self, app: &mut App, limit: usize) -> Result<(), Failure> {
         let client = app.client().await?;
         let mut left = limit;
@@ -145,7 +145,7 @@ pub(super) fn table(jobs: &[view::Job], now: Timestamp) -> Table {
     table
 }
 
-/// The time that matters most in the job's state.
+/// Returns the most relevant time of the job: when it ended, was claimed, or is due.
 fn when(job: &view::Job, now: Timestamp) -> String {
     match (job.finished_at, job.claimed_at, job.state) {
         (Some(at), _, _) | (None, Some(at), _) => ago(at.0, now),
@@ -170,7 +170,7 @@ pub(super) fn state(state: JobState) -> Cell {
 
 pub(super) fn absent(id: JobId) -> Failure {
     Failure::not_found(format!("there is no job {id}"))
-        .remedy("It may have been purged, or be in the archive.")
+        .remedy("It may have been deleted or archived.")
 }
 
 async fn show(app: &mut App, id: JobId, payload: bool) -> Result<(), Failure> {
@@ -199,14 +199,14 @@ async fn show(app: &mut App, id: JobId, payload: bool) -> Result<(), Failure> {
     app.out.table(&attempts(&history, told, &labels, now), "")
 }
 
-/// The labels of the nodes by their ids. Nodes that ended a day ago are forgotten.
+/// Returns the labels of the nodes by id. The store forgets nodes that ended a day ago.
 async fn labels(client: &Client) -> Result<BTreeMap<String, String>, Failure> {
     let nodes = client.nodes().await?;
     let label = |node: &NodeRecord| (node.node.to_string(), node.label.to_string());
     Ok(nodes.iter().map(label).collect())
 }
 
-/// The lines of a text, such as a stack trace.
+/// Splits a text, such as a stack trace, into lines, and replaces tabs by spaces.
 fn lines(text: &str) -> impl Iterator<Item = String> {
     text.lines().map(|line| line.replace('\t', "    "))
 }
@@ -279,13 +279,14 @@ fn fields(
     set.chain(error).collect()
 }
 
-/// The word that JSON has for it.
+/// Returns the word that JSON output has for a value.
 fn word(value: &impl Serialize) -> Cell {
     let json = serde_json::to_value(value).unwrap_or_default();
     json.as_str().unwrap_or_default().into()
 }
 
-/// The attempts. An error is shown whole, unless it is the one that was already `told`.
+/// Returns the table of attempts. Errors are shown in full, except for the error `told`, which is
+/// shown above the table and shortened here.
 fn attempts(
     history: &[view::Attempt],
     told: Option<&str>,

@@ -1,4 +1,4 @@
-//! `ratchet locks`.
+//! `ratchet locks`: lists the locks and their owners.
 
 use std::time::Duration;
 
@@ -34,5 +34,5 @@ pub(super) async fn run(app: &mut App) -> Result<(), Failure> {
             time.into(),
         ]);
     }
-    app.out.table(&table, "no locks: none was ever taken")
+    app.out.table(&table, "no locks: none was ever acquired")
 }

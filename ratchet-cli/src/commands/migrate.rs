@@ -1,4 +1,4 @@
-//! `ratchet migrate`: the schema of the database.
+//! `ratchet migrate`: migrates, checks or prints the schema of the database.
 
 use ratchet::{ConnectError, Migration, SchemaProblem, StoreErrorKind};
 use ratchet_config::StoreConfig;
@@ -11,10 +11,10 @@ use crate::output::{GOOD, Table, WARN, paint};
 
 #[derive(Serialize)]
 struct Report<'a> {
-    /// `applied`, `pending` or `all`
+    /// Which migrations are listed: `applied`, `pending` or `all`.
     listed: &'static str,
     up_to_date: bool,
-    /// What the tool of the database must be told before the scripts, if they are there.
+    /// The commands for the database's tool to run before the scripts; missing without scripts.
     #[serde(skip_serializing_if = "Option::is_none")]
     prelude: Option<&'static str>,
     migrations: Vec<Step<'a>>,
@@ -55,18 +55,18 @@ pub(super) async fn run(app: &mut App, how: Migrate) -> Result<(), Failure> {
     store.migrate = true;
     Box::pin(ratchet::connect_configured(&store)).await?;
     if created && !app.out.is_json() {
-        app.out.line("Created the file of the database.")?;
+        app.out.line("Created the database file.")?;
     }
     tell(app, &pending, "applied", true)
 }
 
-/// Whether migrating creates the file of the database.
+/// Returns whether a migration would create the database file.
 async fn lacks_file(store: &StoreConfig) -> bool {
     let no_file = StoreErrorKind::SchemaMismatch(SchemaProblem::NoFile);
     matches!(open(store).await, Err(ConnectError::Store(error)) if error.kind() == no_file)
 }
 
-/// Writes the commands themselves.
+/// Writes the commands of the migrations.
 fn print(
     app: &mut App,
     migrations: &[Migration],
@@ -85,7 +85,7 @@ fn print(
     Ok(())
 }
 
-/// Says which they are.
+/// Lists the migrations by version and name.
 fn tell(
     app: &mut App,
     migrations: &[Migration],
@@ -100,10 +100,11 @@ fn tell(
         (true, 0) => return app.out.line(paint(GOOD, "The schema is up to date.")),
         (true, _) => app
             .out
-            .line(paint(GOOD, format_args!("Applied {count}:")))?,
-        (false, _) => app
-            .out
-            .line(paint(WARN, format_args!("The schema lacks {count}:")))?,
+            .line(paint(GOOD, format_args!("Applied {count} migrations:")))?,
+        (false, _) => app.out.line(paint(
+            WARN,
+            format_args!("The schema lacks {count} migrations:"),
+        ))?,
     }
     let mut table = Table::new([">VERSION", "NAME"]);
     for migration in migrations {

@@ -1,4 +1,4 @@
-//! What the commands do, one file for each.
+//! The commands, one module for each.
 
 mod bench;
 mod bulk;

@@ -1,4 +1,4 @@
-//! `ratchet nodes`.
+//! `ratchet nodes`: lists and drains nodes.
 
 use ratchet::{Changed, Client, Leader, NodeId, NodeRecord, Timestamp};
 use ratchet_http::view;
@@ -32,14 +32,14 @@ async fn list(app: &mut App, all: bool) -> Result<(), Failure> {
     app.out.table(&table(&cluster.nodes, now), none)
 }
 
-/// The nodes, and in which roles they lead.
+/// Reads the nodes and leaders.
 pub(super) async fn cluster(client: &Client, now: Timestamp) -> Result<view::Cluster, Failure> {
     let nodes = client.nodes().await?;
     let leaders = client.leaders(&nodes).await?;
     Ok(joined(&nodes, &leaders, now))
 }
 
-/// Nodes and leaders as programs see them.
+/// Returns the view of nodes and leaders, with the roles in which each node leads.
 pub(super) fn joined(records: &[NodeRecord], leaders: &[Leader], now: Timestamp) -> view::Cluster {
     let nodes = records.iter().map(|record| {
         let mut node = view::Node::new(record, now);
@@ -121,11 +121,11 @@ async fn drain(app: &mut App, name: &str) -> Result<(), Failure> {
     }
     app.out.line(match changed {
         Changed::Changed => "The node will drain; it obeys at its next heartbeat.",
-        Changed::Unchanged => "The node drains already.",
+        Changed::Unchanged => "The node is draining already.",
     })
 }
 
-/// The live node of this id or label.
+/// Returns the live node with this id or label.
 async fn find(client: &Client, name: &str) -> Result<NodeId, Failure> {
     let nodes = client.nodes().await?;
     let named = |node: &&NodeRecord| node.label.as_str() == name || node.node.to_string() == name;
@@ -139,8 +139,8 @@ async fn find(client: &Client, name: &str) -> Result<NodeId, Failure> {
         [node] => Ok(node.node),
         [] => Err(Failure::refused(format!("the node `{name}` has ended"))),
         _ => Err(
-            Failure::refused(format!("several live nodes are labelled `{name}`"))
-                .remedy("Name the one by its id."),
+            Failure::refused(format!("several live nodes have the label `{name}`"))
+                .remedy("Give the id of the node."),
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! `ratchet completions` and `ratchet man`: made from the command line itself.
+//! `ratchet completions` and `ratchet man`, generated from the command line parser.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `ratchet queues`.
+//! `ratchet queues`: lists, pauses and resumes queues.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,14 +30,17 @@ pub(super) async fn run(app: &mut App, command: Option<QueuesCommand>) -> Result
                               first job.";
                 exists(&client, &queue, remedy).await?;
             }
-            (client.pause_queue(&queue).await?, "It was paused already.")
+            (
+                client.pause_queue(&queue).await?,
+                "The queue was paused already.",
+            )
         }
         Some(QueuesCommand::Resume { queue }) => {
             let changed = client.resume_queue(&queue).await?;
             if changed == Changed::Unchanged {
                 exists(&client, &queue, "`ratchet queues list` lists the queues.").await?;
             }
-            (changed, "It was not paused.")
+            (changed, "The queue was not paused.")
         }
     };
     if app.out.is_json() {
@@ -49,7 +52,7 @@ pub(super) async fn run(app: &mut App, command: Option<QueuesCommand>) -> Result
     })
 }
 
-/// A queue that is not there is rather one that was mistyped.
+/// Fails if the queue is unknown, because its name is then probably mistyped.
 async fn exists(client: &Client, queue: &str, remedy: &str) -> Result<(), Failure> {
     let queues = client.queues().await?;
     if queues.iter().any(|known| known.name.as_str() == queue) {
@@ -59,7 +62,8 @@ async fn exists(client: &Client, queue: &str, remedy: &str) -> Result<(), Failur
     Err(Failure::not_found(unknown).remedy(remedy))
 }
 
-/// The queues with their jobs, and for how long each has been late.
+/// Reads the queues with the counts of their jobs, and how long each one's longest-overdue job has
+/// been due.
 pub(super) async fn queues(client: &Client) -> Result<view::Queues, Failure> {
     let at = client.database_time().await?;
     let mut overdue: BTreeMap<Name, Duration> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! `ratchet recurring`.
+//! `ratchet recurring`: lists, shows, pauses, resumes and triggers recurring definitions.
 
 use ratchet::{Changed, Enqueued, RecurringClient, RecurringRecord, Timestamp};
 use ratchet_http::view;
@@ -10,10 +10,10 @@ use crate::args::RecurringCommand;
 use crate::exit::Failure;
 use crate::output::{Cell, DIM, Table, WARN, ago, instant, until};
 
-/// How many definitions are read at once.
+/// How many definitions one call reads.
 const PAGE: usize = 200;
 
-/// One definition, and the payload of its jobs if it was asked for.
+/// One definition, with the payload of its jobs if `--payload` is given.
 #[derive(Serialize)]
 struct Detail {
     #[serde(flatten)]
@@ -35,12 +35,16 @@ pub(super) async fn run(app: &mut App, command: Option<RecurringCommand>) -> Res
         Some(RecurringCommand::Pause { name }) => {
             get(&recurring, &name).await?;
             let changed = recurring.pause(&name).await?;
-            tell(app, changed, "It fires no more slots until it is resumed.")
+            tell(
+                app,
+                changed,
+                "The definition is paused: no more slots are fired until it is resumed.",
+            )
         }
         Some(RecurringCommand::Resume { name }) => {
             get(&recurring, &name).await?;
             let changed = recurring.resume(&name).await?;
-            tell(app, changed, "It goes on with its next slot.")
+            tell(app, changed, "The definition continues with its next slot.")
         }
         Some(RecurringCommand::Trigger { name }) => trigger(app, &recurring, &name).await,
     }
@@ -145,7 +149,7 @@ fn tell(app: &mut App, changed: Changed, done: &str) -> Result<(), Failure> {
     }
     app.out.line(match changed {
         Changed::Changed => done,
-        Changed::Unchanged => "It was so already.",
+        Changed::Unchanged => "Nothing to change: the definition is in this state already.",
     })
 }
 

@@ -1,4 +1,4 @@
-//! `ratchet serve`: the HTTP interface alone, without a node.
+//! `ratchet serve`: serves the HTTP interface and the dashboard, without a node.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,7 +11,7 @@ use crate::app::{App, connect};
 use crate::args::Serve;
 use crate::exit::{Failure, warn};
 
-/// The address it listens on: the only output that programs read.
+/// The JSON output: where the server listens, and what it allows.
 #[derive(Serialize)]
 struct Listening {
     address: SocketAddr,
@@ -38,7 +38,7 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
     let more: Vec<_> = listen.into_iter().chain(file).chain(protect).collect();
     let config = app.config_with(&more)?;
     let access = Access::new(&config.http, &how)?;
-    // Before anything is counted.
+    // The recorder must be installed before the first metric is recorded.
     let metrics = prometheus::install().map_err(|error| Failure::failed(error.to_string()))?;
     let client = connect(config.store).await?;
     let address = config.http.listen;
@@ -59,7 +59,7 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
     for exposed in access.exposed(&config.http, address) {
         warn(&exposed, app.out.is_json());
     }
-    // Before it prints where it listens.
+    // Handle signals before the address is printed: a program that reads it may stop this one.
     let stopped = ratchet::shutdown_signal();
     if app.out.is_json() {
         app.out.record(&Listening {
@@ -89,16 +89,17 @@ struct Access {
 }
 
 impl Access {
-    /// Decides from the configuration and the command line.
+    /// Derives the access rules from the configuration and the command line.
     ///
     /// # Errors
-    /// What is configured needs a token and there is none, or the address exposes the jobs.
+    /// Fails without a token if a setting needs one, or if the address is not on loopback and
+    /// `--insecure` is not given.
     fn new(http: &HttpConfig, how: &Serve) -> Result<Self, Failure> {
         let token = http.token.clone();
         let token = token.filter(|token| !token.expose().is_empty());
         let local = is_loopback(http.listen.ip());
         let missing = |what: &str| {
-            Failure::configuration(format!("{what} needs a token, and none is configured")).remedy(
+            Failure::configuration(format!("{what} needs a token, but none is configured")).remedy(
                 "Set http.token_file in ratchet.toml, RATCHET_HTTP__TOKEN, or give --token-file.",
             )
         };
@@ -137,7 +138,7 @@ impl Access {
         address: SocketAddr,
     ) -> ratchet_http::ApiBuilder {
         if !is_loopback(address.ip()) {
-            // The operator has named this address, and a token or --insecure.
+            // The operator configured this address, and either a token or --insecure.
             api = api.allow_remote();
         }
         if !self.writes {
@@ -149,7 +150,8 @@ impl Access {
         }
     }
 
-    /// Says what every client can see, or everyone on the way to it.
+    /// Returns warnings about data that clients can read without a token, or that others on the
+    /// network can read.
     fn exposed(&self, http: &HttpConfig, address: SocketAddr) -> Vec<String> {
         const READS: &str = "job, error message, queue, node and metric";
         let mut exposed = Vec::new();
@@ -162,7 +164,7 @@ impl Access {
             }
             if self.token.is_some() {
                 exposed.push(format!(
-                    "{address} serves plain HTTP: the token and all answers travel unencrypted unless \
+                    "{address} serves plain HTTP: the token and all responses are unencrypted unless \
                      a proxy in front adds TLS"
                 ));
             }
@@ -170,7 +172,7 @@ impl Access {
             let hosts = hosts.join(", ");
             exposed.push(format!(
                 "every client that a proxy lets through to {hosts} can read every {READS} without a \
-                 token; --protect-reads asks for it"
+                 token; --protect-reads requires it"
             ));
         }
         exposed
@@ -181,7 +183,7 @@ fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// The configuration has checked that they are addresses.
+/// Returns the trusted proxies. The configuration has checked that they are addresses.
 fn proxies(http: &HttpConfig) -> Vec<IpAddr> {
     let proxies = http.proxies.iter().flatten();
     proxies.filter_map(|proxy| proxy.parse().ok()).collect()

@@ -1,4 +1,4 @@
-//! `ratchet status`: one look at everything.
+//! `ratchet status`: prints a summary of the cluster.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ struct Status {
     cluster: view::Cluster,
     #[serde(flatten)]
     queues: view::Queues,
-    /// For how long the longest-due job of a queue that is not paused has been due.
+    /// How long the longest-overdue job has been due, paused queues aside.
     oldest_due_ms: Option<u64>,
     stranded: Vec<view::StrandedRoute>,
 }
@@ -118,7 +118,7 @@ fn show(app: &mut App, status: &Status) -> Result<(), Failure> {
 fn leaders(leaders: &[view::Leader]) -> String {
     let one = |leader: &view::Leader| {
         let who = leader.label.as_deref().or(leader.node.as_deref());
-        format!("{}: {}", leader.role, who.unwrap_or("nobody"))
+        format!("{}: {}", leader.role, who.unwrap_or("none"))
     };
     match leaders.is_empty() {
         true => "no role was ever led".to_owned(),

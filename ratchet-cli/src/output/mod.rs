@@ -1,4 +1,4 @@
-//! Everything that is written to stdout goes through here.
+//! The output of the commands on stdout, as text or JSON.
 
 mod table;
 mod text;
@@ -16,7 +16,7 @@ pub(crate) use text::{ago, bytes, clean, instant, number, short, since, until};
 use crate::args::Color;
 use crate::exit::Failure;
 
-/// Stdout: text for people, or JSON for programs.
+/// Writes to stdout: text for people, or JSON for programs.
 pub(crate) struct Output {
     out: AutoStream<io::Stdout>,
     json: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Output {
 impl Output {
     pub(crate) fn new(json: bool, color: Color) -> Self {
         let pretty = io::stdout().is_terminal();
-        // JSON is for programs: not a byte of it is taken for a colour.
+        // `AlwaysAnsi` passes every byte through, so nothing is stripped from JSON.
         let choice = if json {
             anstream::ColorChoice::AlwaysAnsi
         } else {
@@ -36,12 +36,12 @@ impl Output {
         Self { out, json, pretty }
     }
 
-    /// Whether programs read the output.
+    /// Returns whether the output is JSON.
     pub(crate) const fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Writes one JSON document: all that a command says with `--json`.
+    /// Writes one JSON document, the whole output of a command with `--json`.
     pub(crate) fn document(&mut self, document: &impl Serialize) -> Result<(), Failure> {
         let text = match self.pretty {
             true => serde_json::to_string_pretty(document),
@@ -50,7 +50,7 @@ impl Output {
         self.json(text)
     }
 
-    /// Writes one line of JSON, of many.
+    /// Writes one JSON value as a line of a stream.
     pub(crate) fn record(&mut self, record: &impl Serialize) -> Result<(), Failure> {
         self.json(serde_json::to_string(record))
     }
@@ -66,13 +66,13 @@ impl Output {
         Ok(())
     }
 
-    /// Writes bytes as they are.
+    /// Writes bytes unchanged, and flushes them.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.out.write_all(bytes)?;
         self.flush()
     }
 
-    /// Writes a table, or if it has no rows what is said instead.
+    /// Writes a table, or the text `empty` if it has no rows.
     pub(crate) fn table(&mut self, table: &Table, empty: &str) -> Result<(), Failure> {
         if table.is_empty() {
             return self.line(paint(DIM, empty));
@@ -83,7 +83,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes pairs of a name and a value below each other.
+    /// Writes pairs of a name and a value, one per line.
     pub(crate) fn fields<'a>(
         &mut self,
         fields: impl IntoIterator<Item = (&'a str, Cell)>,
@@ -95,14 +95,14 @@ impl Output {
         self.table(&table, "")
     }
 
-    /// Lets what was written so far be read.
+    /// Flushes the output.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         Ok(self.out.flush()?)
     }
 }
 
-/// JSON without the characters beyond ASCII's own that a terminal would obey. They can only be in
-/// strings, where JSON leaves them as they are.
+/// Escapes the control characters that JSON does not escape itself (U+007F to U+009F), because a
+/// terminal would interpret them. They occur only in strings.
 fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for char in json.chars() {
@@ -115,7 +115,8 @@ fn escaped(json: &str) -> String {
 }
 
 impl Color {
-    /// `auto` is by the terminal, NO_COLOR and their like.
+    /// Returns the choice for `anstream`. `Auto` depends on the terminal and on variables such as
+    /// NO_COLOR.
     pub(crate) const fn choice(self) -> anstream::ColorChoice {
         match self {
             Self::Auto => anstream::ColorChoice::Auto,
@@ -132,7 +133,7 @@ pub(crate) const BUSY: Style = anstyle::AnsiColor::Cyan.on_default();
 pub(crate) const WARN: Style = anstyle::AnsiColor::Yellow.on_default();
 pub(crate) const BAD: Style = anstyle::AnsiColor::Red.on_default();
 
-/// Text in a style. What may come from outside must be [`clean`].
+/// Returns text in a style. Text that may come from outside must be passed through [`clean`] first.
 pub(crate) fn paint(style: Style, text: impl Display) -> String {
     format!("{}{text}{}", style.render(), style.render_reset())
 }

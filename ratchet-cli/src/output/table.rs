@@ -1,11 +1,11 @@
-//! Aligned columns.
+//! Tables with aligned columns.
 
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr;
 
 use super::{BOLD, clean, paint};
 
-/// One place of a table.
+/// One cell of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     text: String,
@@ -29,7 +29,7 @@ impl<T: ToString> From<T> for Cell {
     }
 }
 
-/// Rows below heads. Columns whose head begins with `>` are aligned to the right.
+/// A table. Columns whose heading begins with `>` are aligned to the right.
 #[derive(Debug)]
 pub(crate) struct Table {
     heads: Vec<Cell>,
@@ -47,7 +47,7 @@ impl Table {
         }
     }
 
-    /// Without heads.
+    /// Creates a table without headings.
     pub(crate) fn plain(columns: usize) -> Self {
         Self {
             heads: Vec::new(),
@@ -79,7 +79,7 @@ impl Table {
         for (column, cell) in row.iter().enumerate() {
             let gap = " ".repeat(widths[column].saturating_sub(cell.width()));
             let text = match cell.text.as_str() {
-                // Not even a style, so that no line ends in spaces.
+                // An empty cell has no escape codes, so that trailing spaces can be removed.
                 "" => String::new(),
                 text => paint(cell.style, text),
             };

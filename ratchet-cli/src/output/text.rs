@@ -1,12 +1,14 @@
-//! Times, sizes and numbers for people.
+//! Formats texts, times, sizes and numbers for people.
 
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
-/// Replaces what a terminal would obey or hide: line ends and tabs become spaces; other control
-/// characters, those that turn the direction of writing, zero-width ones and tags become U+FFFD. A
-/// visible sign keeps two names apart that differ only in such a character.
+/// Replaces characters that a terminal would interpret or hide.
+///
+/// Line ends and tabs become spaces. Other control characters, characters that change the direction
+/// of text, zero-width characters and tags become U+FFFD. A visible replacement keeps two names
+/// apart that differ only in such a character.
 pub(crate) fn clean(text: &str) -> String {
     let one = |c: char| match c {
         '\n' | '\r' | '\t' => ' ',
@@ -16,12 +18,12 @@ pub(crate) fn clean(text: &str) -> String {
     text.chars().map(one).collect()
 }
 
-/// Reports whether the character changes the direction of the text around it.
+/// Returns whether the character changes the direction of the text around it.
 const fn turns(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Reports whether the character takes no room: zero-width spaces and joiners, the soft hyphen, the
+/// Returns whether the character is invisible: zero-width spaces and joiners, the soft hyphen, the
 /// byte order mark, invisible operators and fillers, and tags.
 const fn is_invisible(c: char) -> bool {
     matches!(
@@ -32,7 +34,7 @@ const fn is_invisible(c: char) -> bool {
     )
 }
 
-/// Returns the text, cut to this many characters.
+/// Returns the text, cut to `most` characters. A cut text ends in `…`.
 pub(crate) fn short(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -41,7 +43,7 @@ pub(crate) fn short(text: &str, most: usize) -> String {
     kept + "…"
 }
 
-/// A duration in its two largest units.
+/// Formats a duration in its two largest units.
 pub(crate) fn since(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (large, small) = match seconds {
@@ -57,7 +59,7 @@ pub(crate) fn since(duration: Duration) -> String {
     }
 }
 
-/// How long ago something was.
+/// Formats how long ago a time was, or [`until`] if it is in the future.
 pub(crate) fn ago(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     match (now - at).to_std() {
         Ok(past) => format!("{} ago", since(past)),
@@ -65,7 +67,7 @@ pub(crate) fn ago(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     }
 }
 
-/// How long it is until something.
+/// Formats the time until `at`, or [`ago`] if it is in the past.
 pub(crate) fn until(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     match (at - now).to_std() {
         Ok(left) => format!("in {}", since(left)),
@@ -73,12 +75,12 @@ pub(crate) fn until(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     }
 }
 
-/// A time as it is, to the millisecond.
+/// Formats a time as RFC 3339 with milliseconds.
 pub(crate) fn instant(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// A number with its thousands apart.
+/// Formats a number with commas between thousands.
 pub(crate) fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -91,7 +93,7 @@ pub(crate) fn number(number: u64) -> String {
     text
 }
 
-/// A size in bytes.
+/// Formats a size in bytes, in the largest binary unit that fits.
 pub(crate) fn bytes(bytes: u64) -> String {
     match bytes {
         0..1_024 => format!("{bytes} B"),

@@ -1,4 +1,4 @@
-//! Nothing much is changed without a yes.
+//! Actions on many jobs need a confirmation.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn without_a_terminal_and_a_yes_nothing_is_cancelled() {
         .exits(5)
         .complains("cancel 3 jobs (mail 3)")
         .complains("--yes");
-    // A pipe that says yes is nobody who was asked.
+    // A `y` from a pipe is no confirmation: only a terminal can be asked.
     place.run_with(&cancel, "y\n").exits(5);
     assert_eq!(pending(&place), 4);
 
@@ -32,7 +32,7 @@ fn without_a_terminal_and_a_yes_nothing_is_cancelled() {
         (Some(3), &true.into())
     );
     assert_eq!(pending(&place), 1);
-    // Nothing is left to ask about.
+    // No job is left, so there is no question.
     place.run(&cancel).exits(0).says("0 changed");
 }
 
@@ -113,7 +113,7 @@ fn ended_jobs_of_an_age_are_purged() {
         .exits(2);
 }
 
-/// Makes dead letters of all pending jobs.
+/// Turns all pending jobs into dead letters.
 pub(crate) fn kill(place: &Place) {
     use ratchet::store_api::model::ClaimRequest;
     use ratchet::{Outcome, Settlement};

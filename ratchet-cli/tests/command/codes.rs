@@ -1,10 +1,10 @@
-//! Exit codes, and what is said with them.
+//! Exit codes and their messages.
 
 use serde_json::Value;
 
 use crate::kit::{Place, finish};
 
-/// Of no job.
+/// An id that no job has.
 const NOBODY: &str = "01890000-0000-7000-8000-000000000000";
 
 #[test]
@@ -25,7 +25,7 @@ fn failures_have_codes() {
         .complains("not JSON");
     place.run(&["jobs", "requeue"]).exits(2).complains("--all");
     place.run(&["jobs", "list", "--stream"]).exits(2);
-    // 3: what does not exist.
+    // 3: the named item does not exist.
     place
         .run(&["jobs", "show", NOBODY])
         .exits(3)
@@ -38,7 +38,7 @@ fn failures_have_codes() {
     place.run(&["recurring", "show", "nothing"]).exits(3);
     place.run(&["recurring", "trigger", "nothing"]).exits(3);
     place.run(&["recurring", "pause", "nothing"]).exits(3);
-    // 4: what has no meaning.
+    // 4: the action does not apply.
     place
         .run(&["jobs", "retry", &id])
         .exits(4)
@@ -47,7 +47,7 @@ fn failures_have_codes() {
     Place::of("mysql://host/db").run(&["status"]).exits(7);
     finish(place.command().arg("status"), None)
         .exits(7)
-        .complains("no database is named");
+        .complains("no database is configured");
     finish(
         place.command().args(["--config", "absent.toml", "status"]),
         None,
@@ -83,13 +83,13 @@ fn with_json_a_command_line_that_makes_no_sense_is_told_in_json_too() {
     let (message, remedy) = told(&["--json", "jobs", "list", "--stat", "failed"]);
     assert_eq!(message, "unexpected argument '--stat' found");
     assert!(remedy.contains("'--state'") && remedy.contains("Usage:"));
-    // Wherever it stands.
+    // `--json` may be at any position.
     let (message, _) = told(&["jobs", "show", "no id", "--json"]);
     assert!(message.contains("no id"), "{message}");
     for nothing in [&["--json"][..], &["--json", "jobs"]] {
         assert_eq!(told(nothing).0, "no command is given");
     }
-    // What is asked for is no error, and a payload no option.
+    // Requested help is no error, and a payload is no option.
     run(&["--json", "--help"]).exits(0).says("Usage:");
     let payload = run(&["enqueue", "mail", "--", "--json", "more"]).exits(2);
     assert!(payload.stderr.starts_with("error:"), "{payload:?}");
@@ -100,7 +100,10 @@ fn a_bound_that_means_nothing_is_refused() {
     let place = Place::migrated();
     let id = place.enqueue(&["greet", "1"]);
     let cancel = ["jobs", "cancel", &id, "--limit", "1"];
-    place.run(&cancel).exits(2).complains("--limit is for");
+    place
+        .run(&cancel)
+        .exits(2)
+        .complains("--limit cannot be combined");
     assert_eq!(place.json(&["jobs", "show", &id])["state"], "pending");
     let bounded = [
         &["jobs", "list"][..],
@@ -112,7 +115,7 @@ fn a_bound_that_means_nothing_is_refused() {
         let none = [command, &["--limit", "0"]].concat();
         place.run(&none).exits(2).complains("--limit");
     }
-    // Its jobs are always named.
+    // These commands always take ids.
     place.run(&["jobs", "retry", &id, "--limit", "1"]).exits(2);
 }
 

@@ -8,7 +8,7 @@ use ratchet::{Client, Ratchet};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What a run of the command did.
+/// The result of a run of the command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -23,7 +23,7 @@ impl Ran {
         self
     }
 
-    /// Stdout is one JSON document.
+    /// Parses stdout as one JSON document.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
@@ -42,28 +42,28 @@ impl Ran {
     }
 }
 
-/// The command in a directory of its own, and a database there.
+/// A directory in which the command runs, and the database there.
 pub(crate) struct Place {
     dir: TempDir,
     url: String,
 }
 
 impl Place {
-    /// A directory without a database.
+    /// Creates a directory without a database.
     pub(crate) fn empty() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", dir.path().join("jobs.db").display());
         Self { dir, url }
     }
 
-    /// With a database that is up to date.
+    /// Creates a directory with a database that is up to date.
     pub(crate) fn migrated() -> Self {
         let place = Self::empty();
         place.run(&["migrate"]).exits(0);
         place
     }
 
-    /// Of another database.
+    /// Uses another database.
     pub(crate) fn of(url: &str) -> Self {
         let mut place = Self::empty();
         url.clone_into(&mut place.url);
@@ -87,14 +87,14 @@ impl Place {
         command
     }
 
-    /// Runs it on the database.
+    /// Runs the command on the database.
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
         let mut command = self.command();
         command.args(["--url", &self.url]).args(args);
         finish(&mut command, None)
     }
 
-    /// Runs it on the database, reading JSON.
+    /// Runs the command on the database, and parses its JSON output.
     #[track_caller]
     pub(crate) fn json(&self, args: &[&str]) -> Value {
         let mut with = vec!["--json"];
@@ -102,14 +102,14 @@ impl Place {
         self.run(&with).exits(0).json()
     }
 
-    /// Runs it on the database with this on its stdin.
+    /// Runs the command on the database with this text on stdin.
     pub(crate) fn run_with(&self, args: &[&str], stdin: &str) -> Ran {
         let mut command = self.command();
         command.args(["--url", &self.url]).args(args);
         finish(&mut command, Some(stdin))
     }
 
-    /// Enqueues a job and says its id.
+    /// Enqueues a job and returns its id.
     #[track_caller]
     pub(crate) fn enqueue(&self, args: &[&str]) -> String {
         let mut with = vec!["enqueue"];
@@ -117,7 +117,7 @@ impl Place {
         self.json(&with)["job"].as_str().unwrap().to_owned()
     }
 
-    /// The database, for what the command cannot bring about.
+    /// Opens the database, for states that the command cannot create.
     pub(crate) fn with_client<T, F: Future<Output = T>>(
         &self,
         work: impl FnOnce(Client) -> F,

@@ -52,7 +52,7 @@ fn a_job_is_enqueued_as_told_and_shown() {
     assert_eq!(job["timeout_ms"], 30_000);
     assert_eq!(job["payload"]["path"], "cat.png");
     assert_eq!(job["history"], serde_json::json!([]));
-    // The payload may hold what is nobody's business.
+    // The payload may be confidential, so it is hidden by default.
     let hidden = place
         .run(&["jobs", "show", &id])
         .exits(0)
@@ -158,7 +158,7 @@ fn a_stack_trace_keeps_its_lines_and_nodes_their_labels() {
         let label = Name::new("label", "media-1").unwrap();
         let beat = Heartbeat::new(node, label, NodeStatus::Active, second);
         store.nodes().heartbeat(&beat).await.unwrap();
-        // The second attempt is of a node that nobody remembers.
+        // The node of the second attempt is no longer stored.
         for (node, error) in [(node, "first\n  of two"), (other, trace)] {
             let request = ClaimRequest::new(node, 1);
             let claimed = store.jobs().claim_next_batch(&request).await.unwrap();
@@ -190,7 +190,7 @@ fn a_stack_trace_keeps_its_lines_and_nodes_their_labels() {
     {
         assert_eq!(line.trim_end(), format!("{}{text}", " ".repeat(column)));
     }
-    // The attempt of the last error does not repeat it.
+    // The attempt with the last error does not repeat that error in full.
     assert_eq!(shown.stdout.matches("mail.rs:7").count(), 1, "{shown:?}");
     let first = lines
         .iter()
@@ -214,7 +214,7 @@ fn named_jobs_are_paused_resumed_and_deleted() {
     place.run(&["jobs", "pause", &a]).exits(4).says("refused");
     place.run(&["jobs", "resume", &a]).exits(0).says("pending");
     assert_eq!((state(&a), state(&b)), ("pending".into(), "paused".into()));
-    // Only ended jobs are deleted, and only after a yes.
+    // Only ended jobs are deleted, and only after a confirmation.
     place
         .run(&["jobs", "delete", &a, "--yes"])
         .exits(4)
@@ -240,7 +240,7 @@ fn named_jobs_are_cancelled_one_by_one() {
     let done = place.json(&["jobs", "cancel", &a, &b]);
     assert_eq!(done["jobs"][0]["outcome"], "became");
     assert_eq!(done["jobs"][1]["state"], "cancelled");
-    // What can be done is done, and what cannot is said.
+    // The action is applied where possible, and other jobs are reported.
     let c = place.enqueue(&["mail", "3"]);
     let ran = place
         .run(&["jobs", "cancel", &a, &c])
@@ -256,7 +256,7 @@ fn named_jobs_are_cancelled_one_by_one() {
 #[test]
 fn what_was_done_before_a_failure_is_said_with_it() {
     let place = Place::migrated();
-    // As many as go into one call, and one more, of which the database wants to know nothing.
+    // As many ids as one call takes, and one more, for which the database fails.
     let ids = place.with_client(|client| async move {
         let mut jobs: Vec<_> = (0..500).map(|n| NewJob::new("mail", &n)).collect();
         jobs.push(NewJob::new("mail", &500).priority(Priority::Critical));
@@ -277,7 +277,7 @@ fn what_was_done_before_a_failure_is_said_with_it() {
     let done = &ran.json()["jobs"];
     assert_eq!(done.as_array().unwrap().len(), 500);
     assert_eq!(done[499]["outcome"], "became");
-    // Now these are refused, which is not what went wrong with the last one.
+    // These jobs are now refused, but the reported failure is that of the last call.
     let ran = cancel(&[]).exits(1).complains("act: ");
     assert_eq!(ran.stdout.lines().count(), 500);
     assert!(ran.stdout.contains("refused"), "{ran:?}");
@@ -308,7 +308,7 @@ fn queues_are_paused_and_resumed() {
     place
         .run(&["queues", "resume", "slow"])
         .exits(0)
-        .says("It was not paused.");
+        .says("The queue was not paused.");
     place
         .run(&["queues", "resume", "slwo"])
         .exits(3)
@@ -362,7 +362,7 @@ fn recurring_definitions_are_looked_after() {
     );
 }
 
-/// Makes a live node with this label, which is silent from now on.
+/// Creates a live node with this label that sends no more heartbeats.
 fn join(place: &Place, label: &'static str) -> NodeId {
     let node = NodeId::new();
     place.with_client(|client| async move {

@@ -36,7 +36,7 @@ fn a_reader_that_goes_away_is_no_error() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Far less than there is to say.
+    // The reader takes far less than the whole output.
     let mut pipe = child.stdout.take().unwrap();
     let mut some = [0; 16];
     pipe.read_exact(&mut some).unwrap();
@@ -58,7 +58,7 @@ fn an_interrupt_ends_it_cleanly() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It has begun once it has said something.
+    // The command has begun once there is output.
     let mut pipe = std::io::BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     std::io::BufRead::read_line(&mut pipe, &mut line).unwrap();
@@ -88,7 +88,7 @@ fn an_interrupt_ends_the_reading_of_a_payload() {
         .spawn()
         .unwrap();
     let mut pipe = child.stdin.take().unwrap();
-    // More than the pipe takes: some of it was read, and the end is not in sight.
+    // The output is longer than the pipe's buffer, and only a part of it was read.
     pipe.write_all(&[b' '; 1 << 20]).unwrap();
     let pid = child.id().to_string();
     let killed = std::process::Command::new("kill")

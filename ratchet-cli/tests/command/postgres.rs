@@ -1,4 +1,4 @@
-//! A few commands on PostgreSQL, in a schema of its own, where RATCHET_TEST_POSTGRES_URL names one.
+//! A few commands on PostgreSQL in a separate schema, if RATCHET_TEST_POSTGRES_URL names a server.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ fn the_schema_is_made_and_looked_at() {
     let Ok(url) = std::env::var("RATCHET_TEST_POSTGRES_URL") else {
         return;
     };
-    #[expect(clippy::disallowed_methods, reason = "a name that nobody else has")]
+    #[expect(clippy::disallowed_methods, reason = "a name that no other test has")]
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap()
@@ -28,7 +28,7 @@ fn the_schema_is_made_and_looked_at() {
         .exits(0)
         .says("CREATE TABLE")
         .says("COMMIT;");
-    // Looking changed nothing.
+    // The read-only commands have changed nothing.
     run(&["migrate", "--check"]).exits(6);
     run(&["status"]).exits(1).complains("ratchet migrate");
     run(&["migrate"]).exits(0);
@@ -37,7 +37,7 @@ fn the_schema_is_made_and_looked_at() {
     run(&["jobs", "show", id.trim()]).exits(0).says("pending");
     run(&["status"]).exits(0).says("postgres");
     run(&["locks"]).exits(0);
-    // A job is due, and nobody runs it.
+    // A job is due, and no node runs it.
     let report = run(&["--json", "doctor"]).exits(6).json();
     assert_eq!(report["backend"], "postgres");
     run(&["jobs", "cancel", "--all", "--yes"])
@@ -46,7 +46,7 @@ fn the_schema_is_made_and_looked_at() {
     let here = run(&["doctor"]).exits(0);
     assert!(!here.stdout.contains("not encrypted"), "{here:?}");
 
-    // This machine too, under an address that is not a loopback one.
+    // The same machine counts as another host under an address that is not on loopback.
     let remote = url
         .replace("127.0.0.1", "0.0.0.0")
         .replace("localhost", "0.0.0.0");

@@ -33,7 +33,7 @@ fn what_is_printed_makes_a_database_that_is_up_to_date() {
     let place = Place::empty();
     let printed = place.run(&["migrate", "--print"]).exits(0);
     assert!(!place.path("jobs.db").exists());
-    // A tool that went on after an error would commit what came behind it.
+    // A tool that continued after an error would commit the statements after it.
     let sql = printed.stdout.strip_prefix(".bail on\n.timeout 30000\n");
     let sql = sql.unwrap_or_else(|| panic!("{printed:?}"));
     let database = rusqlite::Connection::open(place.path("jobs.db")).unwrap();
@@ -75,7 +75,7 @@ fn only_migrate_changes_the_schema() {
     assert_eq!(std::fs::metadata(place.path("jobs.db")).unwrap().len(), 0);
 }
 
-/// A database of which a migration of another program was noted.
+/// Creates a database that records a migration of another program.
 fn altered(sql: &str) -> Place {
     let place = Place::migrated();
     let database = rusqlite::Connection::open(place.path("jobs.db")).unwrap();
@@ -123,12 +123,15 @@ fn each_problem_of_a_schema_gets_the_remedy_that_solves_it() {
         assert!(doctor.stderr.is_empty(), "{doctor:?}");
     }
     assert!(!mistyped.path("jobs.db").exists());
-    // A check says that there is no database at all, and migrating that it made one.
+    // The check reports that there is no file, and the migration reports that it created one.
     mistyped
         .run(&["migrate", "--check"])
         .exits(6)
         .says("There is no file");
-    mistyped.run(&["migrate"]).exits(0).says("Created the file");
+    mistyped
+        .run(&["migrate"])
+        .exits(0)
+        .says("Created the database file");
     let again = mistyped.run(&["migrate"]).exits(0);
     assert!(!again.stdout.contains("Created"), "{again:?}");
 }

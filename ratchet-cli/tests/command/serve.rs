@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::kit::Place;
 
-/// The server, ended with the test.
+/// A running server, which is stopped with the test.
 struct Server {
     child: Child,
     address: String,
@@ -21,7 +21,7 @@ impl Server {
         Self::started(place, place.command(), &[&listen, args].concat())
     }
 
-    /// Runs the command, or what runs it, on the database of the place.
+    /// Starts the command, directly or through a wrapper, on the database of the place.
     fn started(place: &Place, mut command: Command, args: &[&str]) -> Self {
         let url = format!("sqlite://{}", place.path("jobs.db").display());
         let log = place.path("log");
@@ -51,7 +51,7 @@ impl Server {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    /// The status of the answer to a GET with this token.
+    /// Returns the status of the response to a GET with this token.
     fn status(&self, path: &str, token: Option<&str>) -> String {
         let token = token.map_or(String::new(), |token| {
             format!("\r\nAuthorization: Bearer {token}")
@@ -60,7 +60,7 @@ impl Server {
         answer[9..12].to_owned()
     }
 
-    /// The head and the body of the answer.
+    /// Returns the head and the body of the response.
     fn ask(&self, head: &str) -> String {
         self.ask_of("localhost", head)
     }
@@ -130,7 +130,7 @@ fn writes_need_the_token() {
     let with = |token: &str| server.ask(&format!("{cancel}\r\nAuthorization: Bearer {token}"));
     assert!(server.ask(&cancel).starts_with("HTTP/1.1 401"));
     assert!(with("close sesame").starts_with("HTTP/1.1 403"));
-    // Browsers are asked for it, and send it as a password.
+    // Browsers get a challenge, and send the token as a password.
     let basic = |pair: &str| server.ask(&format!("{cancel}\r\nAuthorization: Basic {pair}"));
     let wrong = basic("bWU6Y2xvc2Ugc2VzYW1l");
     assert!(wrong.starts_with("HTTP/1.1 401"), "{wrong}");
@@ -187,7 +187,7 @@ fn another_address_than_loopback_needs_a_token_or_insecure() {
         log.contains("unencrypted") && !log.contains("can read every job"),
         "{log}"
     );
-    // What the operator opens is open, and said to be.
+    // Reads that the operator opened are open, and a warning says so.
     std::fs::write(
         place.path("ratchet.toml"),
         "[http]\nprotect_reads = false\n",
@@ -327,7 +327,7 @@ fn it_answers_when_there_are_no_more_file_descriptors() {
         "{}",
         server.log()
     );
-    // It complains once a minute.
+    // The server logs this once a minute.
     let most = 1 + usize::try_from(began.elapsed().as_secs() / 60).unwrap();
     let log = server.log();
     assert!(log.lines().count() <= most, "{log}");

@@ -23,7 +23,7 @@ fn the_doctor_says_what_is_wrong_and_what_to_do() {
     };
     assert!(codes(&idle).contains(&"no_nodes".to_owned()), "{idle}");
     assert!(idle["clock_skew_ms"].as_i64().unwrap().abs() < 1_000);
-    // Nobody runs is a warning.
+    // A cluster without nodes is a warning.
     place
         .run(&["doctor", "--strict"])
         .exits(6)
@@ -32,7 +32,7 @@ fn the_doctor_says_what_is_wrong_and_what_to_do() {
 
     place.enqueue(&["mail", "1"]);
     std::thread::sleep(Duration::from_millis(5));
-    // A cluster that is dead is an error once there is something to do.
+    // A cluster without live nodes is an error once a job is due.
     let late = place.run(&["--json", "doctor", "--overdue", "1ms"]);
     let late = late.exits(6).json();
     assert_eq!(late["findings"][0]["code"], "no_nodes");
@@ -185,7 +185,7 @@ fn the_time_zone_data_in_use_is_shown() {
     let place = Place::migrated();
     let zones = place.path("zoneinfo");
     std::fs::create_dir_all(zones.join("Etc")).unwrap();
-    // A version 1 file of a zone that is always UTC.
+    // A zone file of format version 1, for a zone that is always UTC.
     let header = [&b"TZif"[..], &[0; 16]].concat();
     let counts = [0_u32, 0, 0, 0, 1, 4].map(u32::to_be_bytes).concat();
     let data = [&header[..], &counts, &[0; 6], b"UTC\0"].concat();

@@ -13,9 +13,9 @@ use crate::value::duration;
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Payloads {
-    /// They are not.
+    /// They are not shown.
     Hidden,
-    /// They are, to clients that send the token.
+    /// They are shown to clients that send the token.
     Shown,
 }
 

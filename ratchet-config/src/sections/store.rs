@@ -44,7 +44,7 @@ section! {
 }
 
 impl StoreConfig {
-    /// The key of what a backend calls `setting` when it refuses it.
+    /// Returns the key of the setting that a backend refuses under the name `setting`.
     #[must_use]
     pub fn key_of(&self, setting: &str) -> Option<String> {
         let scheme = self.url.as_ref().and_then(DatabaseUrl::scheme);
@@ -60,14 +60,14 @@ impl StoreConfig {
     }
 }
 
-/// When a commit of SQLite is safe.
+/// When SQLite makes a commit durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Synchronous {
-    /// When the call returns.
+    /// Before the call returns.
     Full,
-    /// Soon after: a power cut may take back the last transactions.
+    /// Soon after the call: a power failure may undo the last transactions.
     Normal,
 }
 
@@ -119,13 +119,13 @@ section! {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Encryption {
-    /// Everything is encrypted from the first byte on: TDS 8.0.
+    /// Everything is encrypted from the first byte on (TDS 8.0).
     Strict,
-    /// All of it.
+    /// The login and everything after it are encrypted.
     Required,
-    /// The login, and nothing after it.
+    /// Only the login is encrypted.
     Login,
-    /// Nothing, not even the password. For tests.
+    /// Nothing is encrypted, not even the password. For tests.
     Off,
 }
 
@@ -175,7 +175,7 @@ section! {
     }
 }
 
-/// The sections of the backends, in the order of the sample: what each is for, and its keys.
+/// The sections of the backends, in the order of the sample: the purpose of each, and its keys.
 pub(crate) const STORES: [(&[&str], &[Key]); 4] = [
     (SqliteConfig::ABOUT, SqliteConfig::KEYS),
     (PostgresConfig::ABOUT, PostgresConfig::KEYS),

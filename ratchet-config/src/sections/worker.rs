@@ -42,7 +42,7 @@ section! {
 }
 
 section! {
-    /// Slots of their own for some of the node's jobs. A pool takes by `queues`, by `kinds` or by
+    /// Slots of their own for some of the node's jobs. A pool selects by `queues`, by `kinds` or by
     /// `capabilities`.
     pub struct PoolConfig in "worker.pools.NAME" {
         /// How many bodies run at once. It must be set.

@@ -1,4 +1,4 @@
-//! Settings from files, variables and arguments.
+//! Tests of settings from files, variables and arguments.
 
 mod sample;
 mod secrets;

@@ -1,4 +1,4 @@
-//! The checked in sample and reference are those of the table of keys, and they are true.
+//! Compares the sample and the reference in the repository with the table of keys, and checks them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ fn root(path: &str) -> PathBuf {
     package.join("..").join(path)
 }
 
-/// Writes `content` over a checked in file if `RATCHET_UPDATE` says so; otherwise they must agree.
+/// Compares a file of the repository with `content`, or writes it if `RATCHET_UPDATE` is set.
 fn is_checked_in(path: &str, content: &str) {
     let path = root(path);
     if std::env::var_os("RATCHET_UPDATE").is_some() {
@@ -38,7 +38,7 @@ fn builder() -> NodeBuilder {
     Ratchet::builder(Arc::new(MemoryStore::new()))
 }
 
-/// The sample with every setting that has a default.
+/// Returns the sample with every setting that has a default uncommented.
 fn uncommented() -> String {
     let sample = Config::sample();
     let lines = sample.lines().map(|line| match line.strip_prefix('#') {
@@ -92,7 +92,7 @@ fn the_sample_without_its_comment_signs_is_what_holds_anyway() {
             .filter(|key| key.default.is_some() && !key.section.ends_with("NAME"))
             .count()
     );
-    // What the engine's builder says of itself has all of its settings.
+    // The debug output of the engine's builder shows all of its settings.
     let applied = format!("{:#?}", config.apply(builder()));
     assert_eq!(applied, format!("{:#?}", builder()));
     assert_eq!(config.http.listen, HttpConfig::default().listen);

@@ -1,12 +1,13 @@
-//! No output ever has a secret in it, wherever the secret was written.
+//! Checks that no output contains a secret, wherever the secret was written.
 
 use proptest::prelude::*;
 use ratchet_config::{Config, redact_url};
 
-/// Begins every secret, so that it can be found if a part of it gets out.
+/// The text that begins every secret, by which a leaked part is found.
 const MARK: &str = "Zq7Xk";
 
-/// As many cases as `PROPTEST_CASES` says, otherwise this many: `cargo xtask test --deep` sets it.
+/// Returns `PROPTEST_CASES` cases, or `usual` if that is not set. `cargo xtask test --deep` sets
+/// it.
 fn cases(usual: u32) -> ProptestConfig {
     match std::env::var_os("PROPTEST_CASES") {
         Some(_) => ProptestConfig::default(),
@@ -14,18 +15,18 @@ fn cases(usual: u32) -> ProptestConfig {
     }
 }
 
-/// Passwords, also ones that are not escaped as they should be.
+/// Returns passwords, including some that are not escaped as they should be.
 fn secret() -> impl Strategy<Value = String> {
     let tail = prop_oneof![
         "[a-zA-Z0-9]{0,12}",
         "[a-zA-Z0-9@:/?#&;=%+ \\[\\]{},.$!*'\"\\\\-]{0,16}",
         "\\PC{0,8}",
     ];
-    // At both ends and in the middle: what follows a sign that means something is secret too.
+    // The mark is at both ends and in the middle: the text after a special character is secret too.
     (tail.clone(), tail).prop_map(|(one, two)| format!("{MARK}{one}{MARK}{two}{MARK}"))
 }
 
-/// Where a password stands in what names a database.
+/// Returns texts that name a database, with the password in each possible place.
 fn places(secret: &str) -> Vec<String> {
     let mut places: Vec<String> = [
         "postgres",
@@ -59,7 +60,7 @@ fn places(secret: &str) -> Vec<String> {
     places
 }
 
-/// A string in a file.
+/// Returns a string as it is written in a file.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
@@ -68,7 +69,7 @@ fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string(value).expect("it can be written")
 }
 
-/// All that is ever shown of a configuration, or of why there is none.
+/// Returns everything that is ever shown of a configuration, or of the error if it is refused.
 fn shown(file: &str, variables: &[(&str, &str)]) -> String {
     let loader = Config::loader().text("ratchet.toml", file);
     match loader.variables(variables.iter().copied()).load() {
@@ -107,7 +108,7 @@ proptest! {
 }
 
 proptest! {
-    // Each case reads some hundreds of configurations.
+    // Each case reads several hundred configurations.
     #![proptest_config(cases(4))]
 
     #[test]
@@ -124,7 +125,7 @@ proptest! {
                 format!("[store]\nurl = {{ a = {in_url} }}\n"),
                 format!("[store]\nulr = {in_url}\n"),
                 format!("[sotre]\nurl = {in_url}\n"),
-                // No TOML, with the secret in the line.
+                // These lines are not TOML, and contain the secret.
                 format!("[store]\nurl = \"{}\n", plain.replace(['\n', '"'], "")),
                 format!("[store]\nurl = {}\n", plain.replace(['\n', '"', '\'', '#'], "")),
                 format!("[store]\nurl = {in_url}\nurl = {in_url}\n"),

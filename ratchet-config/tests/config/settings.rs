@@ -1,4 +1,5 @@
-//! Every setting can be set by file, variable and argument, and what is wrong is told with its key.
+//! Checks that a file, a variable and an argument can set every setting, and that problems name the
+//! key.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,13 +22,13 @@ fn refused(loader: Loader) -> ConfigError {
     }
 }
 
-/// The path of a key, with a name for the pool.
+/// Returns the path of a key, with a name for the pool.
 fn path(key: &Key) -> String {
     let path = key.path().replace(".NAME.", ".gpu.");
     path.replace("permits.NAME", "permits.gpu")
 }
 
-/// A value that the key takes, and what else must be set then.
+/// Returns a valid value for a key, and the other values that must then be set.
 fn sound(key: &Key) -> (String, &'static [(&'static str, &'static str)]) {
     let value = key.default.or(key.example).expect("it has one");
     match (key.section, key.name) {
@@ -41,7 +42,7 @@ fn sound(key: &Key) -> (String, &'static [(&'static str, &'static str)]) {
     }
 }
 
-/// A file with a line for each key, made by the test.
+/// Creates a file that is valid for each key that names a file, and returns its path.
 fn secret_file(dir: &tempfile::TempDir) -> String {
     let file = dir.path().join("secret");
     fs::write(&file, "memory:\n").expect("it can be written");
@@ -77,7 +78,7 @@ fn every_key_is_set_by_the_file_by_its_variable_and_by_an_argument() {
         assert!(by_file.is_some(), "{path}");
         assert_eq!(origin, "ratchet.toml:2", "{path}");
 
-        // As people write it in a variable: without quotes, lists with commas.
+        // People write values in variables without quotes, and lists with commas.
         let plain = value
             .trim_matches(['[', ']'])
             .replace(['"', '\''], "")
@@ -146,7 +147,7 @@ fn values_are_read_as_people_write_them() {
         .failed(Retain::Archive(90 * DAY))
         .archive(Some(365 * DAY));
     assert_eq!(config.apply(builder).current_retention(), &retention);
-    // They are shown in the same words, and these can be read again.
+    // The output shows the same values in the same words, and can be read again.
     let again = text(&config.redacted()).load().unwrap();
     let values = |config: &Config| -> Vec<(String, Option<String>)> {
         let settings = config.settings().into_iter();
@@ -169,31 +170,40 @@ fn values_of_another_type_are_refused_with_what_is_meant() {
     let table = [
         (
             "[cluster]\nttl = 15",
-            "cluster.ttl = 15 (ratchet.toml:2): is a number; a duration",
+            "cluster.ttl = 15 (ratchet.toml:2): expected a duration",
         ),
         (
             "[cluster]\nttl = '15'",
-            "cluster.ttl = \"15\" (ratchet.toml:2): is no duration",
+            "cluster.ttl = \"15\" (ratchet.toml:2): expected a duration",
         ),
-        ("[cluster]\nttl = '-1s'", "is no duration"),
+        ("[cluster]\nttl = '-1s'", "expected a duration"),
         (
             "[cluster]\nmax_crashes = -1",
             "= -1 (ratchet.toml:2): is not a whole number from 0 to 4294967295",
         ),
         (
             "[cluster]\nmax_crashes = '3'",
-            "is a string; a whole number",
+            "expected a whole number, found a string",
         ),
-        ("[cluster]\nmax_crashes = 1.5", "is a number with a point"),
-        ("[worker]\nqueues = 'a'", "is a string; a list"),
+        (
+            "[cluster]\nmax_crashes = 1.5",
+            "found a floating-point number",
+        ),
+        (
+            "[worker]\nqueues = 'a'",
+            "expected a list of strings, found a string",
+        ),
         (
             "[worker]\nqueues = ['a', 1]",
-            "has an item that is a number",
+            "found an item that is a number",
         ),
-        ("[store]\nmigrate = 'no'", "`true` or `false` is meant"),
+        (
+            "[store]\nmigrate = 'no'",
+            "expected `true` or `false`, found a string",
+        ),
         (
             "[store.sqlite]\nsynchronous = 'fast'",
-            "\"full\" \"normal\" is meant",
+            "expected one of \"full\" \"normal\"",
         ),
         (
             "[cluster.retention]\nfailed = 'never'",
@@ -205,9 +215,9 @@ fn values_of_another_type_are_refused_with_what_is_meant() {
         ),
         (
             "[node]\nlabel = { a = 1 }",
-            "node.label.a (ratchet.toml:2): is no known key",
+            "node.label.a (ratchet.toml:2): unknown key",
         ),
-        ("store = 5", "store (ratchet.toml:1): is no known key"),
+        ("store = 5", "store (ratchet.toml:1): unknown key"),
     ];
     for (file, part) in table {
         let error = refused(text(file));
@@ -223,7 +233,7 @@ fn what_does_not_exist_is_refused_by_name_without_its_value() {
             .variables([
                 ("RATCHET_NODE__LABLE", "hunter2"),
                 ("RATCHET_WORKER__POOLS__GPU__SLOTS", "hunter2"),
-                // Not ours.
+                // These variables are not Ratchet's.
                 ("RATCHET_TEST_POSTGRES_URL", "hunter2"),
                 ("RATCHET_REQUIRE", "hunter2"),
                 ("RATCHET_NODE_LABEL", "hunter2"),
@@ -234,14 +244,14 @@ fn what_does_not_exist_is_refused_by_name_without_its_value() {
     let lines: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
     let unknown: Vec<&String> = lines
         .iter()
-        .filter(|line| line.contains("is no known"))
+        .filter(|line| line.contains(": unknown "))
         .collect();
     let starts = [
-        "cluster.tll (ratchet.toml:2): is no known key; is `cluster.ttl` meant?",
-        "stroe.url (ratchet.toml:4): is no known key; is `store.url` meant?",
-        "store.postgress.schema (ratchet.toml:6): is no known key; is `store.postgres.schema` meant?",
-        "node.lable (RATCHET_NODE__LABLE): is no known variable; is `RATCHET_NODE__LABEL` meant?",
-        "worker.pools.gpu.slots (RATCHET_WORKER__POOLS__GPU__SLOTS): is no known variable",
+        "cluster.tll (ratchet.toml:2): unknown key; did you mean `cluster.ttl`?",
+        "stroe.url (ratchet.toml:4): unknown key; did you mean `store.url`?",
+        "store.postgress.schema (ratchet.toml:6): unknown key; did you mean `store.postgres.schema`?",
+        "node.lable (RATCHET_NODE__LABLE): unknown variable; did you mean `RATCHET_NODE__LABEL`?",
+        "worker.pools.gpu.slots (RATCHET_WORKER__POOLS__GPU__SLOTS): unknown variable",
     ];
     assert_eq!(unknown.len(), starts.len(), "{error}");
     for (line, start) in unknown.iter().zip(starts) {
@@ -257,11 +267,11 @@ fn everything_is_told_at_once_with_its_line() {
     ));
     let problems = error.to_string();
     for part in [
-        "ratchet.toml:3: this is no TOML",
-        "ratchet.toml:8: this is no TOML",
-        "worker.concurrency = \"many\" (ratchet.toml:6): is a string",
+        "ratchet.toml:3: invalid TOML",
+        "ratchet.toml:8: invalid TOML",
+        "worker.concurrency = \"many\" (ratchet.toml:6): expected a whole number",
         "worker.prefetch_ttl = \"0s\" (ratchet.toml:7): prefetch_ttl is zero",
-        "ratchet.toml:4: this is no TOML",
+        "ratchet.toml:4: invalid TOML",
     ] {
         assert!(problems.contains(part), "{part} is not in {problems}");
     }
@@ -276,7 +286,7 @@ fn everything_is_told_at_once_with_its_line() {
     );
 }
 
-/// The keys that a refusal names.
+/// Returns the keys that each problem names.
 fn named(file: &str) -> Vec<Vec<String>> {
     let error = refused(text(file));
     let problems = error.problems().iter();
@@ -429,7 +439,7 @@ fn every_invariant_names_its_keys() {
 
 #[test]
 fn a_value_that_cannot_be_read_clashes_with_nothing() {
-    // With the default of `fence_timeout` this ttl would be refused.
+    // With the default of `fence_timeout`, this `ttl` would be refused.
     let keys = named("[cluster]\nfence_timeout = 'short'\nttl = '9s'");
     assert_eq!(keys, [["cluster.fence_timeout"]]);
 }
@@ -533,7 +543,7 @@ fn a_url_that_wins_leaves_what_is_of_another_database_aside() {
         .load()
         .unwrap();
     assert_eq!(config.store.postgres.schema.as_deref(), Some("a"));
-    // What is said at the same place is meant.
+    // Settings of the same origin belong together.
     let error = refused(file().variables([
         ("RATCHET_STORE__URL", "memory:"),
         ("RATCHET_STORE__SQLITE__MAX_PAGES", "1"),
@@ -643,7 +653,7 @@ fn another_url_is_another_database_in_all_that_leads_to_one() {
         .load()
         .unwrap();
     assert!(config.store.mongo.database.is_none());
-    // Of one place they belong together.
+    // Values of the same origin belong together.
     let config = text(production).load().unwrap();
     assert!(config.store.postgres.direct_url.is_some());
     let config = text(production)
@@ -698,7 +708,7 @@ fn resources_have_the_names_of_the_file_and_reach_the_node() {
     let expected = expected.map(|(name, max)| (name.to_owned(), max));
     assert_eq!(config.permits, BTreeMap::from(expected));
     assert!(config.redacted().contains("[permits]\n\"Größe\" = 1"));
-    // The engine's refusal names the key.
+    // The engine's problem names the key.
     let bad = text("[permits]\n\"\" = 1\n").load().unwrap_err();
     assert!(bad.to_string().contains("permits"), "{bad}");
     let bad = text("[permits]\napi = -1\n").load().unwrap_err();

@@ -26,7 +26,8 @@ async fn one_in_every_state(node: &TestNode) -> Vec<JobId> {
     let paused = node.add(job()).await;
     node.act(paused, JobAction::Pause).await;
     all.extend([paused, node.add(job()).await]);
-    // Listed before the head of its lane, whose end would promote it.
+    // The waiting job is listed before the head of its lane, because the head's end would promote
+    // it.
     let lane = [job().lane("l"), job().lane("l")];
     all.extend(node.add_all(&lane).await.into_iter().rev());
     all
@@ -129,7 +130,7 @@ cases! {
     async fn a_filter_takes_the_oldest_that_can(cx: &Cx) {
         let node = cx.node().await;
         let all = node.add_all(&jobs(6)).await;
-        // Jobs that refuse the action neither count against the limit nor are returned.
+        // Jobs to which the action does not apply neither count against the limit nor are returned.
         node.act(all[0], JobAction::Pause).await;
         node.act(all[2], JobAction::Cancel).await;
         let selector = JobSelector::matching(JobFilter::all(), 2);
@@ -233,7 +234,7 @@ cases! {
             assert!(visited.len() <= all.len(), "a job was visited twice");
         }
         assert_eq!(visited, all);
-        // Ids are acted on as given, whatever the cursor.
+        // A list of ids ignores the cursor.
         let ids = JobSelector::Ids(all[..2].to_vec()).after(Some(all[6]));
         assert_eq!(node.act_on(&ids, action).await.len(), 2);
     }
@@ -512,7 +513,7 @@ cases! {
             assert_eq!(outcomes, expected);
             after = acted.last().map(|one| one.job);
         }
-        // Passes that start over meet the same jobs again.
+        // A pass that starts again from the beginning meets the same jobs again.
         let selector = JobSelector::matching(JobFilter::all(), 2);
         let acted = node.act_on(&selector, JobAction::Requeue).await;
         let met: Vec<JobId> = acted.iter().map(|one| one.job).collect();

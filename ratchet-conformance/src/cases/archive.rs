@@ -1,4 +1,4 @@
-//! The archive: what is moved into it, what is found there, and what is deleted for good.
+//! The archive: what is moved into it, what is found there, and what is permanently deleted.
 
 use ratchet_core::store::ArchiveStore;
 
@@ -140,7 +140,7 @@ cases! {
             node.end(id, Outcome::Succeeded { result: Some(json("7")) }).await;
         }
         cx.advance(HOUR).await;
-        // The parent is older, and does not keep the plain job back.
+        // The parent is older, but does not prevent the plain job from being archived.
         let request = PurgeRequest::new(JobState::Succeeded, MINUTE, 1);
         assert_eq!(landed(ok(archive(&node).archive(&request).await)), 1);
         assert_eq!(landed(ok(archive(&node).archive(&request).await)), 0);
@@ -208,7 +208,7 @@ cases! {
         let node = cx.node().await;
         let mut all = node.add_all(&jobs(5)).await;
         let mut claimed = node.claim(5).await;
-        // They finish in another order than they were created.
+        // The jobs finish in a different order than they were created in.
         claimed.rotate_left(2);
         all.rotate_left(2);
         for job in claimed {
@@ -342,7 +342,7 @@ cases! {
             cx.advance(SECOND).await;
         }
         cx.advance(HOUR).await;
-        // They are archived in the order of their ends.
+        // The jobs are archived in the order in which they ended.
         for _ in 0..3 {
             assert_eq!(put_away(&node, JobState::Cancelled, MINUTE, 2).await, 2);
         }
@@ -372,7 +372,7 @@ cases! {
         let kept = node.add(job()).await;
         node.act(kept, JobAction::Cancel).await;
         cx.advance(HOUR - 4 * SECOND).await;
-        // All but the last, which is too young.
+        // This archives all jobs except the last, which is too young.
         assert_eq!(put_away(&node, JobState::Cancelled, HOUR - 4 * SECOND, 10).await, 4);
         assert_eq!(purge_archive(&node, HOUR, 10).await, 0);
         cx.advance(MILLI).await;
@@ -474,7 +474,7 @@ cases! {
                 let mut moved = 0;
                 loop {
                     if racer == 3 {
-                        // The reader: first among the jobs, then in the archive.
+                        // This reader looks first among the jobs, then in the archive.
                         let stored = node.get_all(&all).await;
                         let archived = ok(archive(&node).archived(&all).await);
                         for (stored, archived) in stored.iter().zip(&archived) {

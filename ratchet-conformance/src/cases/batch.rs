@@ -51,7 +51,7 @@ cases! {
         assert_eq!(close(batch).await, BatchClosed::Closed);
         cx.proving(["batch.end"]);
         let closed = nodes[0].read_batch(batch).await;
-        // Without children, closing is the end.
+        // A batch without children ends when it is closed.
         assert_eq!((closed.closed, closed.ended_at), (true, Some(nodes[0].now().await)));
         cx.advance(SECOND).await;
         cx.proving(["batch.close"]);
@@ -140,7 +140,7 @@ cases! {
         cx.proving(["enqueue.atomic"]);
         node.add(job().unique_key("v")).await;
         cx.proving(["enqueue.repeat"]);
-        // Jobs that are already in the closed batch may be repeated.
+        // Jobs that are already in the closed batch may be enqueued again.
         assert_eq!(node.enqueue(&jobs).await.len(), 2);
         assert_eq!(node.counts(batch).await, [2, 0, 0, 0]);
     }
@@ -185,7 +185,8 @@ cases! {
             BatchCondition::SucceededAtLeast { percent: 50 },
         ];
         let (wait, go, no) = (Blocked, Pending, Cancelled);
-        // The ends of four children, and the states of the callbacks after each.
+        // Each row: whether each of the four children succeeds, and the callbacks' states after
+        // each end.
         let table = [
             ([true, true, true, true], [
                 [wait; 5],
@@ -221,7 +222,7 @@ cases! {
                 node.settle(token, outcome).await;
                 assert_eq!(node.states(callbacks).await, expected, "{ends:?}");
             }
-            // Callbacks stored later are decided in the same way.
+            // Callbacks stored after the end get the same states.
             for (condition, earlier) in conditions.into_iter().zip(callbacks) {
                 let late = node.add(callback(batch, condition)).await;
                 let states = node.states([late, earlier]).await;
@@ -265,7 +266,7 @@ cases! {
         let root = node.add(job().in_batch(inner)).await;
         let child = job().after(root, Condition::Succeeded).in_batch(inner);
         let child = node.add(child).await;
-        // The callback of one batch is a child of the next.
+        // The inner batch's callback is a child of the outer batch.
         let good = callback(inner, BatchCondition::Succeeded).in_batch(outer);
         let good = node.add(good).await;
         let last = node.add(callback(outer, BatchCondition::Failed)).await;
@@ -278,7 +279,7 @@ cases! {
         assert_eq!(node.counts(inner).await, [2, 0, 1, 1]);
         assert_eq!(node.counts(outer).await, [1, 0, 0, 1]);
         cx.proving(["link.enqueue"]);
-        // A job that is cancelled as it is stored is counted at once.
+        // A job that is cancelled as it is stored counts at once.
         let batch = node.batch().await;
         let late = job().after(root, Condition::Succeeded).in_batch(batch);
         let late = node.add(late).await;
@@ -411,12 +412,12 @@ cases! {
             fence: Fence(1),
         };
         assert_eq!(purge(&old.clone().guarded(Some(guard))).await, Guarded::Stale);
-        // The second batch is exactly at the limit of age.
+        // The age of the second batch is exactly the limit.
         assert_eq!(purge(&old).await, Guarded::Done(1));
         let left = ok(node.workflows().recent_batches(10, None).await);
         let left: Vec<BatchId> = left.iter().map(|batch| batch.id).collect();
         assert_eq!(left, [all[2].0, all[1].0]);
-        // The children of the purged batch still name it, and end as usual.
+        // The children of the purged batch still refer to it, and end as usual.
         let child = all[0].1;
         assert_eq!(node.get(child).await.spec.batch, Some(all[0].0));
         node.act(child, JobAction::Requeue).await;
@@ -424,7 +425,7 @@ cases! {
         assert_eq!(node.state(done).await, Pending);
         cx.advance(DAY).await;
         assert_eq!(purge(&BatchPurge::new(HOUR, 1)).await, Guarded::Done(1));
-        // An open batch stays.
+        // An open batch is not purged.
         assert_eq!(purge(&BatchPurge::new(Duration::ZERO, 10)).await, Guarded::Done(0));
         assert_refused(node.workflows().purge_batches(&BatchPurge::new(HOUR, 0)).await, "limit");
         let late = callback(all[0].0, BatchCondition::Ended);
@@ -478,7 +479,7 @@ cases! {
                         1 => Outcome::Cancelled,
                         _ => succeeded(),
                     };
-                    // Twice, as a caller does that lost the first reply.
+                    // The racer settles twice, as a caller does that lost the first reply.
                     for _ in 0..2 {
                         assert_eq!(node.settle(token, outcome.clone()).await, Fenced::Applied);
                     }

@@ -207,7 +207,7 @@ cases! {
         assert!(node.claim_lean(&nothing).await.is_empty());
         let request = node.request(10).queues(except(&["c", "a", "d"])).kinds(except(&["l"]));
         assert_eq!(ids(&node.claim_with(&request).await), [all[2]]);
-        // A job on a route that the store had not seen at the first claim.
+        // This job's route is new to the store: it did not exist at the first claim.
         let new = node.add(NewJob::new("k", &()).queue("later")).await;
         let request = node.request(10).queues(except(&["a"])).kinds(except(&["l"]));
         let claimed = node.claim_lean(&request).await;
@@ -309,7 +309,7 @@ cases! {
         let node = cx.node().await;
         let versions = [1, 2, 7, MAX_PAYLOAD_VERSION];
         let with = |version: u32| job().payload_version(version);
-        // Alone, in a batch, with a key and in a lane.
+        // The jobs are enqueued alone, in a batch, with a key and in a lane.
         cx.proving(["enqueue.created", "get.whole"]);
         let mut all = Vec::new();
         for version in versions {

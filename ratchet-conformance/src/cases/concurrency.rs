@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::prelude::*;
 
-/// Claims and ends jobs until there are none, and returns their tokens.
+/// Claims and ends jobs until none is left, and returns their tokens.
 async fn drain(node: TestNode, limit: usize) -> Vec<ClaimToken> {
     let mut had = Vec::new();
     loop {
@@ -422,7 +422,7 @@ cases! {
                 other => panic!("the cancel returned {other:?}"),
             };
             assert_eq!(nodes[0].state(id).await, state);
-            // The job has the key exactly while it waits.
+            // The job holds the key exactly while it waits.
             let next = nodes[1].offer(&job().unique_key(&key)).await;
             let waits = state == JobState::Pending;
             assert_eq!(next == Enqueued::Duplicate(id), waits, "{next:?}");
@@ -461,7 +461,7 @@ cases! {
     async fn a_renewal_and_a_takeover_at_the_expiry_agree(cx: &Cx) {
         let nodes = cx.nodes(2).await;
         for round in 0..10 {
-            // A millisecond before the lock expires, or exactly when it does.
+            // The clock reaches a millisecond before the lock's expiry, or exactly the expiry.
             let early = round % 2 == 0;
             let lock = format!("lock {round}");
             let Acquired::Acquired { fence } = nodes[0].acquire(&lock, SECOND).await else {
@@ -488,7 +488,7 @@ cases! {
     }
 }
 
-/// Makes calls of every kind in a random order, and returns the tokens it got.
+/// Makes calls of every kind in a random order, and returns the tokens that it received.
 async fn storm(node: TestNode, racer: usize) -> Vec<ClaimToken> {
     let mut random = fastrand::Rng::with_seed(racer as u64);
     let mut given = Vec::new();

@@ -1,4 +1,4 @@
-//! What a store finds when it looks at its database.
+//! Diagnostics: what a store finds when it checks its database.
 
 use super::prelude::*;
 

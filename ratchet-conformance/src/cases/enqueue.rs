@@ -96,7 +96,7 @@ cases! {
         let batches: Vec<Vec<NewJob>> = (0..20).map(|_| jobs(10)).collect();
         for (polls, batch) in batches.iter().enumerate() {
             let mut call = node.jobs().enqueue(batch);
-            // Polled `polls` times and then dropped, wherever that leaves the call.
+            // The call is polled `polls` times and then dropped, at whatever point it has reached.
             for _ in 0..polls {
                 if (&mut call).now_or_never().is_some() {
                     break;
@@ -146,7 +146,7 @@ cases! {
         let batch = [twice.clone(), job(), twice.clone()];
         assert_refused(node.jobs().enqueue(&batch).await, "jobs");
         assert_eq!(node.everything().await.len(), 0);
-        // The correct form: another job like it, here with the same keys.
+        // The correct form is another job of the same content, here with the same keys.
         let batch = [twice.another(), twice];
         let answers = node.enqueue(&batch).await;
         assert_eq!(answers[1], Enqueued::Duplicate(answers[0].id()));
@@ -230,7 +230,7 @@ cases! {
     #[proves("enqueue.validate", "limits.batch")]
     async fn a_payload_is_taken_up_to_its_limit_and_not_beyond(cx: &Cx) {
         let node = cx.node().await;
-        // Two more bytes are the quotes.
+        // The quotes take two more bytes.
         let largest = "ä".repeat(MAX_PAYLOAD_BYTES / 2 - 1);
         let id = node.add(NewJob::new("kind", &largest)).await;
         let stored = node.get(id).await.spec.payload;

@@ -77,7 +77,8 @@ cases! {
     #[needs(Workflows)]
     async fn a_refused_call_among_others_at_once_leaves_nothing(cx: &Cx) {
         const CALLERS: usize = 12;
-        // One handle, which may combine the calls of several callers in one transaction.
+        // All calls use one handle, which may combine the calls of several callers in one
+        // transaction.
         let node = cx.node().await;
         for round in 0..10 {
             let batches: Vec<Vec<NewJob>> = (0..CALLERS)
@@ -103,7 +104,7 @@ cases! {
                 let all = found.iter().all(|job| job.is_some() == good);
                 assert!(all, "round {round}, caller {caller}: {found:?}");
                 if !good {
-                    // The refused job took no key either.
+                    // The refused job has not taken its key either.
                     node.add(batch[1].another()).await;
                 }
             }
@@ -118,7 +119,7 @@ cases! {
         let bad = all[4];
         ok_vandal(cx.vandal().spoil(bad).await);
         let mut claimed = Vec::new();
-        // However the store skips the row, a few claims must return all other jobs.
+        // In whatever way the store skips the row, a few claims must return all other jobs.
         for _ in 0..4 {
             claimed.extend(ids(&node.claim(5).await));
         }

@@ -1,9 +1,9 @@
-//! Claims that were given up: what later passes, reports and the history return for them before and
-//! after they are settled.
+//! Claims that were given up: what later passes, reports and the history return for these claims,
+//! before and after they are settled.
 
 use super::prelude::*;
 
-/// Returns a claim that a pass gave up at its first crash, and whose node died.
+/// Returns a claim of a node that died, and that a pass gave up at its first crash.
 async fn given_up_on(node: &TestNode) -> ClaimToken {
     node.beat().await;
     node.add(job()).await;
@@ -95,7 +95,7 @@ cases! {
             assert_eq!(pass.len(), 1);
             taken.extend(pass);
         }
-        // A pass with a larger limit returns the rest and the claim that was given up.
+        // A pass with a larger limit returns the remaining claim and the claim that was given up.
         let pass = node.reclaim(&reclaim().limit(3)).await;
         assert_eq!(pass.len(), 2);
         assert_eq!(pass[0], exhausted(given_up));

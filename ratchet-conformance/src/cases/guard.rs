@@ -1,4 +1,4 @@
-//! Guards: a write of a tenure takes effect only within that tenure.
+//! Guards: a guarded write takes effect only within its tenure.
 
 use std::sync::Arc;
 
@@ -37,7 +37,8 @@ async fn sweep(node: &TestNode, guard: &Guard) -> Guarded<SweptNodes> {
     ok(node.store.nodes().sweep_nodes(&sweep).await)
 }
 
-/// Creates a job to purge and a node to sweep, and checks that this guard changes neither.
+/// Creates a job to purge and a node to sweep, and checks that a write with this guard changes
+/// neither.
 async fn assert_stale(cx: &Cx, node: &TestNode, guard: &Guard) {
     let silent = cx.node().await;
     silent.beat().await;
@@ -187,7 +188,8 @@ cases! {
         let ElectionOutcome::Elected(first) = ok(sleeper.turn(old.id).await) else {
             panic!("the only candidate is not elected");
         };
-        // Its local clock stood still: it considers itself the leader until it asks.
+        // The old leader's local clock stood still, so that node considers itself the leader until
+        // it asks.
         cx.advance(HOUR).await;
         let ElectionOutcome::Elected(second) = ok(successor.turn(new.id).await) else {
             panic!("the successor is not elected");
@@ -208,7 +210,7 @@ cases! {
         let ElectionOutcome::Elected(first) = ok(old.turn(a.id).await) else {
             panic!("the only candidate is not elected");
         };
-        // The step is as long as the lock's TTL, so there is no wait for it.
+        // The step is as long as the lock's TTL, so the new candidate need not wait for the expiry.
         cx.proving(["lock.expire", "time.clock"]);
         cx.advance(HOUR).await;
         let ElectionOutcome::Elected(second) = ok(new.turn(b.id).await) else {
@@ -216,7 +218,7 @@ cases! {
         };
         assert!(second > first);
         cx.proving(["guard.write"]);
-        // Two nodes lead: the old one trusts its local clock, which did not step.
+        // Two nodes lead: the old leader trusts its local clock, which did not step.
         assert!(old.leadership().is_leader() && new.leadership().is_leader());
         let guards = [&old, &new].map(|one| one.leadership().guard().expect("it led"));
         assert_eq!(purge(&a, &guards[0]).await, Guarded::Stale);
@@ -247,7 +249,8 @@ cases! {
         let guard = leader.leadership().guard().expect("it leads");
         assert_eq!(purge(&a, &guard).await, Guarded::Done(0));
         cx.proving(["lock.renew"]);
-        // A renewal never shortens the lock, except to at most two TTLs from now.
+        // A renewal shortens the lock only if it lasts longer than two TTLs from now, and then to
+        // two TTLs.
         let renewed = ok(leader.turn(a.id).await);
         assert_eq!(renewed, ElectionOutcome::AlreadyLeader(term));
         assert_eq!(held(ok(other.turn(b.id).await)), 90 * MINUTE);
@@ -256,7 +259,8 @@ cases! {
         assert_eq!(renewed, ElectionOutcome::AlreadyLeader(term));
         assert_eq!(held(ok(other.turn(b.id).await)), 2 * HOUR);
         cx.proving(["lock.held", "time.clock"]);
-        // The leader is gone when the clock steps back: its lock lasts longer by the step.
+        // The leader is gone when the clock steps back, so its lock lasts longer by the size of the
+        // step.
         cx.set_back(30 * MINUTE).await;
         cx.advance(150 * MINUTE - MILLI).await;
         assert_eq!(held(ok(other.turn(b.id).await)), MILLI);

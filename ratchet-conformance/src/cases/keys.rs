@@ -1,4 +1,4 @@
-//! Idempotency keys, which are used once for ever, and unique keys, which an unfinished job holds.
+//! Idempotency keys, which are used once forever, and unique keys, which an unfinished job holds.
 
 use super::prelude::*;
 
@@ -143,7 +143,8 @@ cases! {
         let token = node.take().await;
         node.succeed(token).await;
         let second = node.add(unique("k")).await;
-        // The first job is settled again, and then cancelled: the second job has the key by now.
+        // The first job is settled again and then cancelled, when the second job already has the
+        // key.
         node.succeed(token).await;
         let acted = node.act(token.job, JobAction::Cancel).await;
         assert_eq!(acted, ActionOutcome::Refused(JobState::Succeeded));
@@ -207,7 +208,7 @@ cases! {
         let first = node.add(once("i")).await;
         let both = unique("u").idempotency_key("i");
         assert_eq!(node.offer(&both).await, Enqueued::Duplicate(first));
-        // The same within one batch.
+        // The same holds within one batch.
         let batch = [unique("v"), once("j"), unique("v").idempotency_key("j")];
         let answers = node.enqueue(&batch).await;
         assert_eq!(answers[2], Enqueued::Duplicate(batch[1].id()));
@@ -259,7 +260,7 @@ cases! {
         let answers = race(8, |racer| {
             let node = nodes[racer % nodes.len()].clone();
             async move {
-                // Every racer has the same keys in another order, so that careless locking
+                // Every racer has the same keys in a different order, so that careless locking
                 // deadlocks.
                 let key = |number: usize| format!("key {}", (number * (2 * racer + 1)) % 16);
                 let batch: Vec<NewJob> = (0..16).map(|number| unique(&key(number))).collect();
@@ -293,7 +294,7 @@ cases! {
     }
 }
 
-/// Checks that one answer is `Created`, and all name that job.
+/// Checks that exactly one answer is `Created`, and that all name that job.
 async fn one_created(node: &TestNode, answers: &[Enqueued]) {
     let stored = node.everything().await;
     assert_eq!(stored.len(), 1);

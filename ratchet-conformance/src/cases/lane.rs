@@ -51,7 +51,7 @@ cases! {
         let mut all = Vec::new();
         for (number, job) in lane_jobs("l", 5).into_iter().enumerate() {
             all.push(nodes[number % 2].add(job).await);
-            // Pairs with equal times, each pair an hour before the last.
+            // Jobs come in pairs with equal times, each pair an hour before the last.
             if number % 2 == 1 {
                 cx.set_back(HOUR).await;
             }
@@ -207,7 +207,7 @@ cases! {
                 node.act(first, JobAction::Cancel).await;
             }
             assert_eq!(node.state(second).await, Pending, "{how}");
-            // An emptied lane starts again.
+            // A lane that has become empty starts again.
             node.act(second, JobAction::Cancel).await;
             let third = node.add(job().lane(how)).await;
             assert_eq!(node.state(third).await, Pending, "{how}");
@@ -283,7 +283,7 @@ cases! {
             assert_eq!(states(&node, &all).await, [state, Pending, Blocked]);
             assert_eq!(node.claim_ids(10).await, all[1..2]);
         }
-        // Cancels heads that do not run, and then one that runs.
+        // Cancels heads that do not run, and then a head that runs.
         let all = node.add_all(&lane_jobs("acted on", 4)).await;
         node.act(all[0], JobAction::Cancel).await;
         node.act(all[1], JobAction::Pause).await;
@@ -403,7 +403,8 @@ cases! {
             let token = node.take().await;
             node.fail(token).await;
         }
-        // In the order of the ids; the repeated id is no longer a dead letter.
+        // The actions apply in the order of the ids; at its second occurrence the job is no longer
+        // a dead letter.
         let selected = JobSelector::Ids(vec![all[1], all[0], all[1]]);
         let acted = node.act_on(&selected, JobAction::Requeue).await;
         let outcomes: Vec<ActionOutcome> = acted.iter().map(|one| one.outcome).collect();
@@ -415,7 +416,7 @@ cases! {
             assert_eq!(token.job, next);
             node.fail(token).await;
         }
-        // In an empty lane it becomes the head, and later jobs follow it.
+        // In an empty lane the job becomes the head, and later jobs wait for it.
         let outcome = node.act(all[3], JobAction::Requeue).await;
         assert_eq!(outcome, ActionOutcome::Became(Pending));
         let outcome = node.act(all[2], JobAction::Requeue).await;
@@ -439,7 +440,7 @@ cases! {
             job().lane("l").unique_key("u"),
             second.clone(),
             job().lane("l").idempotency_key("i"),
-            // A lane that gets no job from this batch.
+            // This lane gets no job from the batch.
             job().lane("empty").unique_key("u"),
             job().lane("l").idempotency_key("new"),
         ];
@@ -457,7 +458,7 @@ cases! {
             node.succeed(claimed[0].claim.token).await;
         }
         cx.proving(["enqueue.repeat"]);
-        // A repeat after the job's end takes no place either, and the lanes are free.
+        // A repeated enqueue after the job's end takes no place either, and the lanes are free.
         assert_eq!(node.offer(&second).await, repeated);
         cx.proving(["lane.sequence"]);
         for lane in ["l", "empty"] {
@@ -507,7 +508,7 @@ cases! {
             panic!("the row cannot be spoiled: {error}");
         }
         let mut claimed = node.claim_ids(10).await;
-        // The store decides whether the same claim also returns the next job.
+        // A store may or may not return the next job in the same claim.
         if claimed.is_empty() {
             claimed = node.claim_ids(10).await;
         }
@@ -524,7 +525,7 @@ cases! {
             async move {
                 let mut had = Vec::new();
                 if racer < 3 {
-                    // Enqueues, single jobs and batches over several lanes.
+                    // The producers enqueue single jobs and batches over several lanes.
                     for number in 0..EACH {
                         let lanes = ["l", "m", "n"];
                         let payload = racer * EACH + number;
@@ -534,7 +535,8 @@ cases! {
                     }
                     return had;
                 }
-                // Claims and ends jobs in various ways until nothing was claimed for a while.
+                // The racer claims and ends jobs in various ways until it has claimed nothing for a
+                // while.
                 let mut idle = 0;
                 while idle < 60 {
                     let claimed = node.claim(3).await;
@@ -554,13 +556,13 @@ cases! {
                         if ends && lane == Some(name("l")) {
                             had.push((job.claim.token.job, input(&job).payload.clone()));
                         }
-                        // Twice, as a caller does that lost the first reply.
+                        // The racer settles twice, as a caller does that lost the first reply.
                         let both = [
                             Settlement::new(job.claim.token, end.clone()),
                             Settlement::new(job.claim.token, end),
                         ];
                         let answers = node.settle_all(&both).await;
-                        // After a retry another node may have settled it in between.
+                        // After a retry, another node may have settled the job between the two.
                         let expected = if ends { 2 } else { 1 };
                         let applied = [Fenced::Applied; 2];
                         assert_eq!(answers[..expected], applied[..expected]);

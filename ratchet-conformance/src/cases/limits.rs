@@ -1,4 +1,4 @@
-//! Sizes: the largest batches work, larger ones are refused, and small ones are no exception.
+//! Sizes: the largest batches work, larger ones are refused, and small ones are not special.
 
 use ratchet_core::limits::MAX_BATCH;
 

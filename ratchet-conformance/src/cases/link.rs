@@ -119,7 +119,7 @@ cases! {
         cx.advance(MINUTE).await;
         assert_eq!(node.claim_ids(10).await, [parent]);
         let token = node.token(parent, 1).await;
-        // A retry or a release decides nothing: only an end does.
+        // A retry or a release decides no link: only an end does.
         node.settle(token, retry(Duration::ZERO)).await;
         assert_eq!(node.states([early, late]).await, [Blocked, Blocked]);
         let token = node.take().await;
@@ -173,7 +173,7 @@ cases! {
         node.end(parent, result(r#"{"size": "large", "name": "é"}"#)).await;
         assert_eq!(node.states([small, large]).await, [Cancelled, Pending]);
         assert_eq!(node.get(large).await.spec.after, branch("large").spec().after);
-        // Without a result, or if a cancellation drops it, the condition is not met.
+        // If there is no result, or a cancellation drops it, the condition is not met.
         for cancelled in [false, true] {
             let parent = node.add(job()).await;
             let child = node.add(job().after(parent, Condition::result_is("", &1))).await;
@@ -205,7 +205,7 @@ cases! {
         assert_eq!(node.states(subtree).await, [Cancelled; 5]);
         assert_eq!(node.claim_ids(10).await, [cleanup]);
         assert_eq!(node.links(both).await, [Unmet, Met]);
-        // Its unique key is free.
+        // The unique key of the cancelled job is free again.
         node.add(job().unique_key("u")).await;
         for id in subtree {
             assert_eq!(node.history(id).await, []);
@@ -222,7 +222,7 @@ cases! {
         let second = node.add(follower(first)).await;
         let unnamed = node.add(child(second)).await;
         let freed = node.add(follower(second)).await;
-        // All named jobs end before links are decided: none is released in between.
+        // All named jobs end before links are decided, so none of them is released in between.
         let named = JobSelector::Ids(vec![root, second, first, root]);
         let acted = node.act_on(&named, JobAction::Cancel).await;
         let outcomes: Vec<ActionOutcome> = acted.iter().map(|one| one.outcome).collect();
@@ -286,7 +286,7 @@ cases! {
             assert_eq!(node.parents_of(batch[1].id()).await, []);
             let joined = batch[2].spec().batch.expect("it has one");
             assert_eq!(node.counts(joined).await, [0; 4]);
-            // The refused job took no key either.
+            // The refused job has not taken its key either.
             node.add(keyed.another()).await;
         }
         assert_eq!(node.everything().await.len(), 3);
@@ -300,7 +300,7 @@ cases! {
         let (first, second) = (a.id(), b.id());
         let circle = [a.after(second, Condition::Ended), b.after(first, Condition::Ended)];
         assert_refused(node.jobs().enqueue(&circle).await, "parent");
-        // Also through a duplicate: the twin resolves to the child itself.
+        // The cycle may also run through a duplicate: the twin resolves to the child itself.
         let own = job().unique_key("u");
         let twin = job().unique_key("u");
         let own = own.after(twin.id(), Condition::Ended);
@@ -345,7 +345,7 @@ cases! {
         ];
         assert_eq!(node.get(waits.id()).await.spec.after, after);
         cx.proving(["enqueue.repeat"]);
-        // A repeat stores nothing more and decides nothing again.
+        // A repeated enqueue stores nothing more and decides no link again.
         assert_eq!(node.enqueue(&batch).await, expected);
         assert_eq!(node.links(waits.id()).await, [Open, Met]);
         cx.proving(["link.duplicate"]);
@@ -370,7 +370,7 @@ cases! {
         assert!(text.contains(&earlier.to_string()) && text.contains("is gone"), "{text}");
         assert_refused(refused, "parent");
         assert_eq!(node.everything().await.len(), 0);
-        // Enqueued alone, the step is a duplicate as before.
+        // Enqueued alone, the step is a duplicate again.
         assert_eq!(node.offer(&step).await, Enqueued::Duplicate(earlier));
     }
 
@@ -384,7 +384,7 @@ cases! {
         assert_eq!(node.states([good, bad]).await, [Cancelled, Pending]);
         let token = node.take_job(bad).await;
         node.act(parent, JobAction::Requeue).await;
-        // A job linked now waits for the new end.
+        // A job linked after the requeue waits for the new end.
         let later = node.add(child(parent)).await;
         node.end(parent, succeeded()).await;
         assert_eq!(node.states([good, bad, later]).await, [Cancelled, Running, Pending]);
@@ -402,20 +402,20 @@ cases! {
         assert_eq!(node.expire().await, [waiting]);
         let became = ActionOutcome::Became(Blocked);
         assert_eq!(node.act(waiting, JobAction::Requeue).await, became);
-        // The timeout starts again.
+        // The timeout of the signal starts again.
         cx.advance(MINUTE - MILLI).await;
         assert_eq!(node.expire().await, []);
         assert_eq!(node.signal("s", "1").await, Delivered::To(vec![waiting]));
         assert_eq!(node.state(waiting).await, Blocked);
         node.end(parent, succeeded()).await;
         assert_eq!(node.state(waiting).await, Pending);
-        // A job that has all it needs is pending at once, and keeps its signal.
+        // A job whose links and signal are all met is pending at once, and keeps its signal.
         node.end(waiting, failed()).await;
         let became = ActionOutcome::Became(Pending);
         assert_eq!(node.act(waiting, JobAction::Requeue).await, became);
         let signal = node.get(waiting).await.signal.expect("it has a signal");
         assert_eq!(signal.delivered.expect("it came").payload, json("1"));
-        // An unmet link does not block a requeued job.
+        // A link that is already unmet does not block a requeued job.
         let parent = node.add(job()).await;
         let late = node.add(child(parent).wait_for("t", MINUTE)).await;
         cx.advance(MINUTE).await;
@@ -455,7 +455,7 @@ cases! {
         assert_eq!(node.find(parent).await, None);
         assert_eq!(node.links(children[0]).await, [Met, Open, Met]);
         assert_eq!(whose(&read(10, None).await), pairs);
-        // A purged child has no links, and its absence affects no later call.
+        // A purged child has no links, and its absence does not affect later calls.
         node.act(children[0], JobAction::Cancel).await;
         cx.advance(HOUR).await;
         assert_eq!(node.purge(Cancelled, MINUTE, 10).await, 1);
@@ -476,11 +476,11 @@ cases! {
         node.end(plain, succeeded()).await;
         node.end(first, failed()).await;
         cx.advance(HOUR).await;
-        // The parent is older, and does not keep the plain job.
+        // The parent is older, but does not prevent the plain job from being purged.
         assert_eq!(node.purge(Succeeded, MINUTE, 1).await, 1);
         assert_eq!(node.find(plain).await, None);
         assert_eq!(node.purge(Succeeded, MINUTE, 10).await, 0);
-        // It does not matter whether the child waits, runs or waits again.
+        // The parent stays whether the child waits, runs or waits again.
         node.fail(node.take_job(second).await).await;
         node.act(second, JobAction::Requeue).await;
         assert_eq!(node.purge(Succeeded, MINUTE, 10).await, 0);
@@ -540,7 +540,7 @@ cases! {
             panic!("the row cannot be spoiled: {error}");
         }
         let mut claimed = node.claim_ids(10).await;
-        // The store decides whether the same claim also returns the next job.
+        // A store may or may not return the next job in the same claim.
         if claimed.is_empty() {
             claimed = node.claim_ids(10).await;
         }

@@ -137,7 +137,7 @@ cases! {
     async fn a_call_that_takes_effect_late_does_not_end_the_lock_sooner(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
         let held = take(&a, 20 * SECOND).await;
-        // Like calls that began four seconds ago.
+        // These locks are like those of calls that began four seconds ago.
         assert_eq!(take(&a, 16 * SECOND).await, held);
         assert_eq!(renew(&a, held, 16 * SECOND).await, Fenced::Applied);
         cx.advance(20 * SECOND - MILLI).await;
@@ -150,7 +150,7 @@ cases! {
     #[needs(Clock)]
     async fn a_lock_ends_two_times_its_new_ttl_from_now_at_the_latest(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
-        // The expiry is far ahead, as if the clock had stepped back since.
+        // The expiry is as far in the future as if the clock had stepped back since.
         for again in [false, true] {
             let held = take(&a, HOUR).await;
             if again {
@@ -172,7 +172,7 @@ cases! {
         let (a, b) = (cx.node().await, cx.node().await);
         let mut holder = &a;
         let mut last = take(holder, SECOND).await;
-        // Also when the same owner returns after the lock was free.
+        // The fence also grows when the same owner returns after the lock was free.
         for (round, next) in [&b, &b, &a, &a, &b, &a, &a, &b].into_iter().enumerate() {
             if round % 2 == 0 {
                 assert_eq!(release(holder, last).await, Fenced::Applied);

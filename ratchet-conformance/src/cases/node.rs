@@ -200,7 +200,7 @@ cases! {
         assert_eq!((mine.len(), others.len()), (203, 10));
         assert_eq!(tokens(&a).await, mine);
         assert_eq!(tokens(&b).await, others);
-        // Cancelling and reporting end no claim; settling and releasing do.
+        // A cancel request and a report end no claim; a settlement and a release do.
         a.act(mine[0].job, JobAction::Cancel).await;
         a.alive(mine[1]).await;
         a.succeed(mine[2]).await;
@@ -329,7 +329,7 @@ cases! {
     async fn nodes_are_listed_the_newest_first(cx: &Cx) {
         let nodes = cx.nodes(5).await;
         for (number, node) in nodes.iter().enumerate() {
-            // The third and fourth start at the same time.
+            // The third and fourth node start at the same time.
             cx.advance(SECOND * u32::from(number != 3)).await;
             node.beat().await;
         }
@@ -380,7 +380,7 @@ cases! {
         cx.advance(DEAD_AFTER).await;
         assert_eq!(died().await, []);
         cx.advance(MILLI).await;
-        // The clock stepped since the caller last read it.
+        // The clock has stepped since the caller last read it.
         let met = sweep.clone().clock(ClockTrust::FULL.until(stepped));
         let swept = landed(ok(early.store.nodes().sweep_nodes(&met).await));
         assert_eq!(swept, SweptNodes::default());
@@ -532,7 +532,7 @@ cases! {
         let nodes = cx.nodes(5).await;
         let mut ids: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
         ids.sort();
-        // Their starts are neither in the order of the ids nor in the reverse.
+        // The nodes start neither in the order of their ids nor in the reverse order.
         for place in [2, 0, 4, 1, 3] {
             let mut node = nodes[0].clone();
             (node.id, node.label) = (ids[place], name(&format!("node {place}")));

@@ -74,8 +74,8 @@ cases! {
     async fn many_jobs_of_two_priorities_are_claimed_in_order(cx: &Cx) {
         let node = cx.node().await;
         let now = time::to_millis(node.now().await);
-        // Fifteen of each priority are due at the same time, so a store that reads in chunks stops
-        // among them.
+        // Fifteen jobs of each priority are due at the same time, so a store that reads in chunks
+        // stops in the middle of them.
         let due = |number: i64| 1_000_000_000_000 + number * 7 % 4;
         let (mut batch, mut expected) = (Vec::new(), Vec::new());
         for number in 0..60 {
@@ -96,8 +96,8 @@ cases! {
     #[proves("claim.aging")]
     #[needs(Clock)]
     async fn a_job_gains_one_level_with_every_whole_interval(cx: &Cx) {
-        // How long the lower job waited, and whether it then goes before a fresh job two levels up.
-        // With equal levels the one due earlier goes first.
+        // Each row: how long the lower job has waited, and whether it is then claimed before a
+        // fresh job two levels up. At equal levels the job due earlier comes first.
         let table = [
             (Duration::ZERO, false),
             (MINUTE - MILLI, false),
@@ -206,7 +206,8 @@ cases! {
     }
 }
 
-/// Claims a random backlog with random limits and compares it with the backlog sorted by the rule.
+/// Claims a random backlog with random limits, and compares the claims with the backlog sorted by
+/// the rule.
 async fn random_backlog(cx: &Cx, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let node = cx.node().await;

@@ -1,10 +1,11 @@
-//! Reading by id, by page and by filter; and deleting what is old.
+//! Reading by id, by page and by filter, and deleting old jobs.
 
 use ratchet_core::limits::MAX_BATCH;
 
 use super::prelude::*;
 
-/// Reads a listing to its end; `writer` enqueues two jobs before each of the first pages.
+/// Reads a listing to its end. If there is a `writer`, it enqueues two jobs before each of the
+/// first pages.
 async fn walk(
     node: &TestNode,
     filter: &JobFilter,
@@ -148,7 +149,8 @@ cases! {
 
     #[proves("page.walk", "page.filter")]
     async fn unfinished_jobs_with_many_ended_ones_between_are_listed(cx: &Cx) {
-        // A store may read the first 1,000 and four times the page before it uses another index.
+        // A store may read the first 1,000 jobs, and four times the page, before it uses another
+        // index.
         const ENDED: usize = 1_100;
         let node = cx.node().await;
         let all = node.add_all(&jobs(ENDED + 6)).await;

@@ -96,7 +96,8 @@ cases! {
             assert_eq!(a.settle(token, outcome).await, Fenced::Applied);
             assert_eq!(held(&b, "api").await, 0);
         }
-        // A job with a cancel request, and one that returns to its place.
+        // A job with a cancel request keeps its permit until it ends; a released job frees its
+        // permit.
         let token = a.take().await;
         a.act(token.job, JobAction::Cancel).await;
         assert_eq!(b.claim_ids(10).await, [], "it still runs");
@@ -140,7 +141,7 @@ cases! {
         assert_eq!(other.reclaim(&reclaim()).await.len(), 2);
         let claimed = other.claim(10).await;
         assert_eq!(ids(&claimed), all[..2]);
-        // Later calls of the killed node free nothing.
+        // Later calls of the killed node release no permit.
         for job in held_by_killed {
             let late = killed.settle(job.claim.token, Outcome::Released).await;
             assert_eq!(late, Fenced::Stale);
@@ -202,7 +203,7 @@ cases! {
         let normal = node.add(at(1)).await;
         let later = node.add(at(0)).await;
         let critical = node.add(at(0).priority(Priority::Critical).queue("r")).await;
-        // 80 minutes raise the effective priority from lowest to 5.
+        // Waiting for 80 minutes raises the effective priority from the lowest to 5.
         let claimed = node.claim(10).await;
         assert_eq!(ids(&claimed), [aged, critical]);
         node.succeed(claimed[0].claim.token).await;
@@ -246,7 +247,7 @@ cases! {
         let gpu = b.request(10).capabilities([name("gpu")]).untagged(false);
         let claimed = b.claim_with(&gpu).await;
         assert_eq!(ids(&claimed), [second]);
-        // All holders count, also of kinds that this node does not claim.
+        // All holders count, including those of kinds that this node does not claim.
         let only_c = a.request(10).kinds(Selection::Only(names(["c"]).clone()));
         let taken = a.claim_with(&only_c).await;
         assert_eq!(ids(&taken), [third]);
@@ -276,7 +277,7 @@ cases! {
         let batch = [job(), job().permit("api"), job().permit("Api").idempotency_key("k")];
         assert_refused(a.jobs().enqueue(&batch).await, "permit");
         assert_eq!(a.everything().await, []);
-        // The key is not used up, and the refused jobs can be enqueued again.
+        // The refused batch has not used up its key, and its jobs can be enqueued again.
         set(&b, "Api", 1).await;
         let created = batch.iter().map(|job| Enqueued::Created(job.id()));
         assert_eq!(a.enqueue(&batch).await, created.collect::<Vec<_>>());
@@ -313,7 +314,7 @@ cases! {
         assert_eq!(ids(&claimed), all[..3]);
         assert_eq!(set(&b, "api", 1).await, Changed::Changed);
         assert_eq!(listed(&a).await, [("api".to_owned(), 1, 3)]);
-        // Running jobs continue, and none is admitted until fewer than one runs.
+        // Running jobs continue, and no job is admitted until fewer than one runs.
         for job in &claimed {
             assert_eq!(a.claim_ids(10).await, []);
             a.alive(job.claim.token).await;
@@ -347,8 +348,8 @@ cases! {
     async fn a_job_for_which_there_was_no_permit_was_not_claimed(cx: &Cx) {
         let node = cx.node().await;
         set(&node, "api", 1).await;
-        // In separate queues, so that a permit is free for each when the store looks for
-        // candidates.
+        // The jobs are in separate queues, so that a permit is free for each when the store looks
+        // for candidates.
         let first = node.add(job().permit("api")).await;
         let second = node.add(job().queue("other").permit("api")).await;
         let claimed = node.claim(2).await;
@@ -420,7 +421,7 @@ cases! {
         node.resume_queue("q").await;
         node.act(paused, JobAction::Resume).await;
         assert_eq!(node.claim_ids(10).await, []);
-        // After the head of a lane comes the next job, which has no claim to its permit.
+        // When the head of a lane ends, the next job of the lane does not inherit its permit.
         node.succeed(token).await;
         let token = node.take().await;
         assert_eq!(token.job, in_queue);
@@ -481,7 +482,7 @@ cases! {
             let (node, holders) = (nodes[racer % 4].sibling(), Arc::clone(&holders));
             async move {
                 let mut ran = Vec::new();
-                // Other racers may hold all permits for a moment: the racer only stops when all
+                // Other racers may hold all permits for a moment, so the racer stops only when all
                 // jobs have ended.
                 while held_or_waiting(&node).await {
                     let claimed = node.claim(1 + racer).await;
@@ -491,7 +492,7 @@ cases! {
                     assert!(now <= MAX, "{now} hold one of {MAX} permits");
                     let held = held(&node, "api").await;
                     assert!(held <= MAX as u64, "{held} of {MAX} permits are held");
-                    // Stops counting as a holder before the claim ends.
+                    // The racer stops counting its jobs as holders before their claims end.
                     holders.fetch_sub(own, Ordering::SeqCst);
                     if claimed.is_empty() {
                         tokio::task::yield_now().await;
@@ -536,7 +537,7 @@ cases! {
                     let now = holders.fetch_add(claimed.len(), Ordering::SeqCst) + claimed.len();
                     assert!(now <= MAX, "{now} hold one of {MAX} permits");
                     holders.fetch_sub(claimed.len(), Ordering::SeqCst);
-                    // Two of three claims succeed; the third dies with its permits.
+                    // Two of three claims succeed; the third dies and loses its permits.
                     if round % 3 != 0 {
                         for job in claimed {
                             one.succeed(job.claim.token).await;
@@ -597,7 +598,7 @@ cases! {
     }
 }
 
-/// Returns whether any job has not ended.
+/// Returns whether any job has not yet ended.
 async fn held_or_waiting(node: &TestNode) -> bool {
     let queues = node.queues().await;
     let mut counts = queues.iter().flat_map(|info| &info.counts);

@@ -1,4 +1,4 @@
-//! Imports for nearly every case.
+//! The imports that nearly every case needs.
 
 pub(super) use std::time::Duration;
 

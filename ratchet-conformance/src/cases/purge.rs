@@ -1,4 +1,4 @@
-//! Purging: only jobs that are finished, old, and asked for.
+//! Purging: only jobs that have finished, are old enough and match the request.
 
 use super::prelude::*;
 
@@ -82,7 +82,7 @@ cases! {
         let node = cx.node().await;
         let mut all = node.add_all(&jobs(5)).await;
         let mut claimed = node.claim(5).await;
-        // They finish in another order than they were created.
+        // The jobs finish in a different order than they were created in.
         claimed.rotate_left(2);
         all.rotate_left(2);
         for job in claimed {

@@ -43,7 +43,7 @@ cases! {
         assert_eq!(take(&a, "k", ten(3)).await, Granted);
         assert_eq!(take(&b, "k", ten(3)).await, Granted);
         assert_eq!(take(&a, "k", ten(3)).await, Granted);
-        // Refusals count nothing, however many.
+        // Refused requests use up no starts, however many there are.
         for _ in 0..5 {
             assert_eq!(take(&a, "k", ten(3)).await, wait(100));
             assert_eq!(take(&b, "k", ten(3)).await, wait(100));
@@ -54,7 +54,7 @@ cases! {
     #[needs(Rates, Clock)]
     async fn a_start_is_granted_when_the_wait_is_over_and_not_before(cx: &Cx) {
         let node = cx.node().await;
-        // An interval that is not a whole number of milliseconds.
+        // The interval between starts is not a whole number of milliseconds.
         let rate = Rate::new(3, SECOND).burst(2);
         assert_eq!(take_all(&node, &[("k", rate); 3]).await, [Granted, Granted, wait(334)]);
         cx.advance(333 * MILLI).await;
@@ -100,7 +100,7 @@ cases! {
                     let mut granted = 0;
                     for _ in 0..5 {
                         let (k, other) = (("k", ten(7)), ("other", ten(7)));
-                        // Two keys in different orders, so that racers conflict.
+                        // Each racer takes two keys, in different orders, so that racers conflict.
                         let both = if racer % 2 == 0 { [k, other] } else { [other, k] };
                         let answers = take_all(&node, &both).await;
                         granted += answers.iter().filter(|answer| **answer == Granted).count();

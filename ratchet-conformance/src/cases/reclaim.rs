@@ -11,7 +11,7 @@ async fn claim_on(node: &TestNode, new: NewJob) -> ClaimToken {
     token
 }
 
-/// Returns a claim whose body has started.
+/// Claims a job on the node and reports that its body has started; returns the token.
 async fn begun_on(node: &TestNode, new: NewJob) -> ClaimToken {
     let token = claim_on(node, new).await;
     node.alive(token).await;
@@ -107,7 +107,7 @@ cases! {
             .start_timeout(MINUTE)
             .overdue_after(MINUTE)
             .clock(clock);
-        // What is stored after the step ages as usual.
+        // A job stored after the step ages as usual.
         let late = cx.node().await;
         let after = begun_on(&late, job()).await;
         let passes: [(Duration, &[Reclaimed]); 4] = [
@@ -287,7 +287,7 @@ cases! {
             tokens.push(token);
         }
         cx.advance(HOUR).await;
-        // The first node to have a row again.
+        // This is the first node that has a row again.
         other.beat().await;
         assert_eq!(other.reclaim(&reclaim()).await, []);
         cx.advance(DEAD_AFTER).await;
@@ -668,7 +668,7 @@ cases! {
     async fn lost_claims_are_returned_in_order_of_their_tokens(cx: &Cx) {
         let node = cx.node().await;
         node.beat().await;
-        // The last one is claimed first.
+        // The last job is claimed first.
         for (number, new) in jobs(5).into_iter().enumerate() {
             node.add(new.priority(Priority::ALL[number])).await;
         }

@@ -198,8 +198,8 @@ cases! {
         };
         assert_eq!(hint().await, Some(20 * SECOND));
         cx.advance(20 * SECOND).await;
-        // A call gives no hint for the definitions that it claims itself; later calls hint at the
-        // end of the lease.
+        // A call gives no hint for the definitions that it claims itself; later calls give the end
+        // of the lease as their hint.
         let due = node.claim_due(10).await;
         assert_eq!((due.definitions.len(), due.next_in), (1, Some(HOUR - 20 * SECOND)));
         assert_eq!(hint().await, Some(MINUTE));
@@ -207,7 +207,7 @@ cases! {
         assert_eq!(hint().await, Some(MILLI));
         node.set_definition_paused("claimed", true).await;
         assert_eq!(hint().await, Some(HOUR - 80 * SECOND + MILLI));
-        // After resuming it is unclaimed, and its next slot is at 80 s.
+        // The resumed definition is unclaimed, and its next slot is at 80 s.
         node.set_definition_paused("claimed", false).await;
         assert_eq!(hint().await, Some(MILLI));
         for named in ["later", "claimed"] {
@@ -241,7 +241,7 @@ cases! {
         assert_eq!(node.delete_definition("n").await, Changed::Changed);
         assert_eq!(node.delete_definition("n").await, Changed::Unchanged);
         assert_eq!(ok(node.recurring().find(&name("n")).await), None);
-        // The same slot comes again, on a clock that was set back.
+        // The same slot comes again, after the clock was set back.
         cx.set_back(MINUTE).await;
         let second = node.define(minutely().named("n")).await;
         assert_ne!(second.incarnation, first.incarnation);
@@ -273,7 +273,7 @@ cases! {
         let retire = |node: NodeId| {
             RetireRecurring::new(names(["known"]).to_vec(), node, guard.clone())
         };
-        // A node without a row has no start, so it retires nothing.
+        // A node without a row has no start time, so it retires nothing.
         let nothing = retire(other.id);
         assert!(landed(ok(other.recurring().retire(&nothing).await)).is_empty());
         let retired = landed(ok(node.recurring().retire(&retire(node.id)).await));
@@ -315,7 +315,7 @@ cases! {
         cx.advance(MINUTE).await;
         cx.proving(["recurring.unreadable"]);
         let (mut claimed, mut unreadable) = (Vec::new(), 0);
-        // It may take the place of another in one claim, but not in the next.
+        // The bad definition may take the place of another in one claim, but not in the next.
         for _ in 0..4 {
             let due = node.claim_due(1).await;
             unreadable += due.unreadable;

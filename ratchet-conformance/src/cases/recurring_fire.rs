@@ -12,7 +12,7 @@ fn claimed_names(due: &DueRecurring) -> Vec<&str> {
     names.map(Name::as_str).collect()
 }
 
-/// Returns the slots that have jobs.
+/// Returns the slots for which there are jobs.
 async fn slots(node: &TestNode) -> Vec<time::Timestamp> {
     let jobs = node.everything().await;
     jobs.iter()
@@ -40,7 +40,7 @@ cases! {
         node.define(minutely().named("n")).await;
         cx.proving(["recurring.due", "recurring.hint"]);
         cx.advance(MINUTE - 140 * MILLI).await;
-        // An early timer: nothing is due, and the reply says when.
+        // A timer fired too early: nothing is due, and the reply says when the next slot comes.
         let early = node.claim_due(1).await;
         assert_eq!((early.definitions, early.next_in), (vec![], Some(140 * MILLI)));
         cx.advance(139 * MILLI).await;
@@ -68,7 +68,7 @@ cases! {
         assert_eq!(first.next_in, Some(Duration::ZERO));
         let second = node.claim_due(3).await;
         assert_eq!((claimed_names(&second), second.next_in), (vec!["c"], Some(20 * SECOND)));
-        // Claimed definitions that do not fire are due again when their lease ends.
+        // Claimed definitions that are not fired are due again when their lease ends.
         cx.advance(25 * SECOND).await;
         assert_eq!(claimed_names(&node.claim_due(3).await), ["later"]);
         assert_eq!(node.claim_due(3).await.next_in, Some(35 * SECOND));
@@ -110,7 +110,7 @@ cases! {
             let node = nodes[racer].sibling();
             async move {
                 let mut mine = Vec::new();
-                // A claim may pass over what others are claiming at the same moment, so this
+                // A claim may skip definitions that others are claiming at the same moment, so this
                 // repeats until all are claimed.
                 loop {
                     let due = node.claim_due(2).await;
@@ -199,7 +199,7 @@ cases! {
         assert_nothing(&a, &deleted).await;
         b.define(minutely().named("n")).await;
         assert_nothing(&a, &deleted).await;
-        // Also if the new definition has the same revision.
+        // The old token is also stale if the new definition has the same revision.
         cx.advance(MINUTE).await;
         let fresh = b.plan_one().await;
         let mut ghost = deleted;
@@ -316,7 +316,7 @@ cases! {
             assert!(matches!(node.fire(&one).await, Fired::Applied(_)));
             assert_eq!(slots(&node).await, [slot(1)], "{misfire:?}");
             assert_eq!(node.definition("n").await.next_fire, Some(slot(2)));
-            // Ten more pass.
+            // Ten more slots pass.
             other.advance(10 * MINUTE).await;
             let many = node.plan_one().await;
             assert!(matches!(node.fire(&many).await, Fired::Applied(_)));
@@ -335,7 +335,7 @@ cases! {
         let node = cx.node().await;
         let record = node.define(minutely().misfire(Misfire::Skip).named("n")).await;
         let slot = |number: u32| record.created_at + number * MINUTE;
-        // Of several overdue slots none runs; a single one does.
+        // If several slots are overdue, none of them runs; a single overdue slot runs.
         for (minutes, jobs, last) in [(3, 0, None), (1, 1, Some(slot(4))), (3, 0, Some(slot(4)))] {
             cx.advance(minutes * MINUTE).await;
             let firing = node.plan_one().await;
@@ -343,7 +343,7 @@ cases! {
             assert!(matches!(node.fire(&firing).await, Fired::Applied(_)));
             assert_eq!(node.definition("n").await.last_slot, last);
         }
-        // A plan made before the clock was set forward names an earlier slot.
+        // A plan made before the clock was set forward contains an earlier slot.
         cx.advance(MINUTE).await;
         let claimed = node.claim_due(1).await.definitions.remove(0);
         let mut earlier = claimed.clone();
@@ -371,7 +371,7 @@ cases! {
         assert_eq!(node.fire(&second).await, skipped);
         let moved = node.definition("n").await;
         assert_eq!((moved.next_fire, moved.last_slot), (Some(slot(3)), Some(slot(2))));
-        // Also for a job out of turn.
+        // The same holds for a job of the definition that is created outside the schedule.
         assert_eq!(node.offer(&moved.job_now()).await, Enqueued::Duplicate(running.job));
         node.succeed(running).await;
         cx.advance(MINUTE).await;
@@ -397,7 +397,7 @@ cases! {
         let due = node.claim_due(1).await;
         assert_eq!((due.definitions, due.next_in), (vec![], None));
         assert_eq!(node.definition("n").await.next_fire, None);
-        // It still exists, and can get more slots.
+        // The definition still exists, and can get more slots.
         assert_eq!(node.put(bounded.named("n")).await, PutOutcome::Changed);
         assert_eq!(node.claim_due(1).await.next_in, Some(MINUTE));
     }
@@ -415,7 +415,7 @@ cases! {
         b.set_definition_paused("b", true).await;
         b.delete_definition("d").await;
         let plans = due.definitions.iter().filter_map(|one| one.plan(due.now));
-        // The order does not matter.
+        // The order of the firings does not matter.
         let mut firings: Vec<RecurringFiring> = plans.collect();
         firings.reverse();
         let answers = ok(a.recurring().fire(&firings).await);
@@ -454,7 +454,7 @@ cases! {
         cx.proving(["recurring.atomic"]);
         assert_eq!(node.everything().await, []);
         cx.proving(["limits.batch"]);
-        // The most jobs that one definition may fire fit into one call.
+        // One call can create as many jobs as a single definition may fire.
         firings.truncate(1);
         let answers = ok(node.recurring().fire(&firings).await);
         let Fired::Applied(jobs) = &answers[0] else {
@@ -473,7 +473,7 @@ cases! {
         node.fire(&firing).await;
         cx.set_back(30 * SECOND).await;
         assert_eq!(node.claim_due(1).await.next_in, Some(90 * SECOND));
-        // Not even after an edit, a pause or a resumption.
+        // Not even an edit, a pause or a resumption makes the slot fire again.
         let twice = Recurring::every(30 * SECOND).job(job()).named("n");
         assert_eq!(node.put(twice).await, PutOutcome::Changed);
         let next = node.definition("n").await.next_fire;

@@ -1,4 +1,4 @@
-//! Reports: what a running job reports, and the reply.
+//! Reports: what a running job sends to the store, and what the store replies.
 
 use ratchet_core::limits::{MAX_MESSAGE_BYTES, MAX_RESULT_BYTES};
 

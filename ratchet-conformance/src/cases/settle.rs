@@ -1,4 +1,4 @@
-//! Settling: how a claim ends and what that writes.
+//! Settling: how a claim ends, and what the store then writes.
 
 use ratchet_core::limits::MAX_RESULT_BYTES;
 
@@ -417,7 +417,7 @@ cases! {
         assert_eq!(outcomes, [AttemptOutcome::Undelivered]);
         cx.proving(["settle.effect"]);
         let next = b.take().await;
-        // A repeat, as after a lost reply: the new claim stays.
+        // The settlement is repeated, as after a lost reply: the new claim is unchanged.
         a.settle(lost.token, Outcome::Undelivered).await;
         b.succeed(next).await;
     }

@@ -46,7 +46,7 @@ cases! {
         let had = SignalRecord::new(deadline).delivered(now, json(r#"{"by": "é"}"#));
         assert_eq!(record.signal, Some(had.clone()));
         cx.proving(["signal.wait", "signal.deliver"]);
-        // It is no longer overdue, and keeps the payload.
+        // The job is no longer overdue, and keeps the payload.
         cx.advance(HOUR).await;
         assert_eq!(node.expire().await, []);
         let token = node.take().await;
@@ -81,7 +81,7 @@ cases! {
         assert_eq!(payload(all[2]).await, Some(json("1")));
         assert_eq!(payload(all[4]).await, Some(json("2")));
         assert_eq!(payload(all[1]).await, None);
-        // A delay applies as usual.
+        // The job's delay still applies.
         assert_eq!(node.state(all[0]).await, Pending);
         assert_eq!(node.claim_ids(10).await, [plain]);
         assert_eq!(node.states([all[1], all[3]]).await, [Blocked, Blocked]);
@@ -149,7 +149,7 @@ cases! {
             waiting
         }));
         cx.proving(["signal.limit"]);
-        // The longest overdue first, and no more than the limit.
+        // The jobs that are overdue the longest expire first, and no more than the limit.
         let mut all = Vec::new();
         for seconds in [3, 1, 2] {
             all.push(node.add(waiter("t", seconds * SECOND)).await);
@@ -221,7 +221,8 @@ cases! {
             all.push(node.add(both).await);
         }
         let all: [JobId; 4] = all.try_into().expect("four");
-        // The parent first; the signal first; only the signal; the failure of the parent.
+        // For the jobs in order: the parent ends first; the signal comes first; only the signal
+        // comes; the parent fails.
         node.end(parents[0], Outcome::Succeeded { result: None }).await;
         node.end(parents[3], failed()).await;
         cx.proving(["link.wait", "link.cancel"]);
@@ -310,7 +311,7 @@ cases! {
             let selector = JobSelector::Ids(all);
             nodes[0].act_on(&selector, JobAction::Cancel).await;
         }
-        // At the deadline either the signal or the failure wins, for good.
+        // At the deadline either the signal or the timeout wins, and the result is final.
         cx.proving(["signal.late", "signal.expire", "signal.once"]);
         for round in 0..10 {
             let all = nodes[0].add_all(&[waiter("t", SECOND), waiter("t", SECOND)]).await;

@@ -46,7 +46,7 @@ cases! {
     #[proves("time.clock")]
     #[needs(Clock)]
     async fn the_nodes_clock_never_matters(cx: &Cx) {
-        // The database's clock is years away from this process's, in both directions.
+        // The database's clock differs from this process's clock by years, in both directions.
         let node = cx.node().await;
         for back in [false, true] {
             if back {

@@ -1,8 +1,8 @@
-//! Claim tokens: a write with any but the current one changes nothing.
+//! Claim tokens: a write with any token but the current one changes nothing.
 
 use super::prelude::*;
 
-/// Returns one of every outcome.
+/// Returns one value of every outcome.
 fn outcomes() -> [Outcome; 7] {
     let error = "too late".to_owned();
     let delay = SECOND;
@@ -83,7 +83,7 @@ cases! {
     async fn a_claim_of_the_same_number_by_another_node_is_stale(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
         let id = a.add(job()).await;
-        // As if the database had lost an earlier claim by node a.
+        // This is the state if the database had lost an earlier claim by node a.
         let of_a = |token: ClaimToken| ClaimToken {
             node: Some(a.id),
             ..token
@@ -108,7 +108,7 @@ cases! {
     async fn a_claim_of_the_same_number_and_node_from_another_time_is_stale(cx: &Cx) {
         let node = cx.node().await;
         let id = node.add(job()).await;
-        // As if the database had lost an earlier claim by the same node.
+        // This is the state if the database had lost an earlier claim by the same node.
         let earlier = |token: ClaimToken| ClaimToken {
             claimed_at: token.claimed_at - MINUTE,
             ..token
@@ -187,8 +187,8 @@ cases! {
 
     #[proves("settle.token")]
     async fn any_node_may_end_a_claim_whose_token_it_has(cx: &Cx) {
-        // The token grants the right, not the node's identity: a reclaiming node settles for a node
-        // that is gone.
+        // The right to settle comes with the token, not with the node's identity: a reclaiming node
+        // settles for a node that is gone.
         let (a, b) = (cx.node().await, cx.node().await);
         a.add(job()).await;
         let token = a.take().await;

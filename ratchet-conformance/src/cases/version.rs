@@ -1,4 +1,4 @@
-//! Version tokens: they only grow, on every node.
+//! Version tokens: they only grow, as seen from every node.
 
 use super::prelude::*;
 

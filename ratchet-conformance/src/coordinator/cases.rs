@@ -12,23 +12,23 @@ use crate::build::name;
 use crate::case::cases;
 use crate::runner::{caught, race};
 
-/// After this long, what has not happened counts as never happening.
+/// How long a case waits before it concludes that something will never happen.
 const NEVER: Duration = Duration::from_secs(60);
 
 fn about(queue: &str) -> Wakeup {
     Wakeup::queue(name(queue))
 }
 
-/// Sends a wakeup until it arrives: a single one may be lost.
+/// Sends a wakeup repeatedly until every stream has received it, since a single one may be lost.
 async fn deliver(from: &dyn ClusterCoordinator, wakeup: &Wakeup, to: &mut [WakeupStream]) {
     for stream in to {
         let came = until(stream, || from.notify(wakeup.clone()), |_| true).await;
-        // Copies of earlier tries may arrive, and nothing else.
+        // Copies from earlier attempts may arrive, but no other wakeup.
         assert_eq!(came, *wakeup);
     }
 }
 
-/// As [`deliver`], but ignores wakeups sent before.
+/// Does the same as [`deliver`], but ignores wakeups sent before.
 pub(crate) async fn reach(from: &dyn ClusterCoordinator, wakeup: &Wakeup, to: &mut [WakeupStream]) {
     for stream in to {
         until(
@@ -40,7 +40,7 @@ pub(crate) async fn reach(from: &dyn ClusterCoordinator, wakeup: &Wakeup, to: &m
     }
 }
 
-/// Sends repeatedly until a wakeup arrives that `is_meant` accepts.
+/// Sends repeatedly until the stream yields a wakeup that `is_meant` accepts, and returns it.
 async fn until<F: Future<Output = ()>>(
     stream: &mut WakeupStream,
     send: impl Fn() -> F,
@@ -63,7 +63,7 @@ async fn until<F: Future<Output = ()>>(
     panic!("a subscription never got its wakeup");
 }
 
-/// Sends a few wakeups, which must not block or fail, whether or not they arrive.
+/// Sends a few wakeups. The calls must not block or fail, whether or not the wakeups arrive.
 async fn send_anyhow(from: &dyn ClusterCoordinator, wakeup: &Wakeup) {
     let sending = async {
         for _ in 0..20 {
@@ -209,7 +209,7 @@ cases! {
                 ends[own].notify(sent(own)).await;
                 ends[other].notify(sent(other)).await;
             };
-            // Ignores what a client sent for the first one below.
+            // Ignores the wakeups that a client sent in an earlier round of this loop.
             let from_a_node =
                 |came: &Wakeup| came.source.is_some() && !came.is_echo_of(ids[own]);
             let came = until(stream, both, from_a_node).await;
@@ -228,7 +228,7 @@ cases! {
         let sender = NodeId::new();
         let signed = about("images").from_node(sender);
         reach(&*b, &signed.clone().to(NodeId::new()), &mut streams).await;
-        // A leader addresses itself to tell the others that it is there.
+        // A leader sends a wakeup addressed to itself to announce to the other nodes that it leads.
         reach(&*b, &signed.clone().to(sender), &mut streams).await;
         reach(&*b, &signed, &mut streams).await;
     }
@@ -309,7 +309,7 @@ cases! {
             .await;
             assert!(ended.is_ok(), "{} tasks go on", tasks() - before);
             if let Some(stream) = &mut orphan {
-                // It still yields what had arrived, and then waits.
+                // The stream still yields the wakeups that had arrived, and then stays pending.
                 let left = async { while stream.next().now_or_never().is_some() {} };
                 let waits = timeout(NEVER, left).await;
                 assert!(waits.is_ok(), "a stream without a coordinator never rests");

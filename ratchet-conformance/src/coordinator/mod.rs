@@ -20,36 +20,38 @@ use crate::runner::{self, Context, Failure, Setup};
 use crate::trials::{self, Subject};
 use crate::{Case, Power, Provision};
 
-/// A separate transport, created for one case and removed after it.
+/// A separate transport, created for one case and removed after that case.
 #[async_trait]
 pub trait CoordinatorFixture: Send + Sync + 'static {
-    /// Connects once more, as another node would. Every call returns a separate end of the same
-    /// transport.
+    /// Connects once more, as another node would. Every call returns a separate coordinator on the
+    /// same transport.
     ///
     /// # Errors
     /// Any error; it fails the case.
     async fn connect(&self) -> Result<Arc<dyn ClusterCoordinator>, BoxError>;
 
-    /// Returns how to interrupt the transport, for [`Power::Outage`]. A [`Proxy`] does it for TCP.
+    /// Returns the control that interrupts the transport, for [`Power::Outage`]. [`Proxy`]
+    /// implements it for TCP.
     fn outage(&self) -> Option<&dyn Outage> {
         None
     }
 
-    /// Removes the transport. Called once, also when the case panicked.
+    /// Removes the transport. The suite calls this once, even if the case panicked.
     async fn teardown(&self) {}
 }
 
-/// Interrupts a transport for all current and future ends, and restores it.
+/// Interrupts a transport for all its current and future connections, and restores it.
 #[async_trait]
 pub trait Outage: Send + Sync {
-    /// Interrupts it: nothing is carried and no end can connect. The ends notice.
+    /// Interrupts the transport: it carries nothing and accepts no connections. The coordinators
+    /// notice.
     async fn cut(&self);
 
-    /// Restores it: ends can connect again.
+    /// Restores the transport: coordinators can connect again.
     async fn mend(&self);
 }
 
-/// A coordinator whose clones share the transport is its own fixture.
+/// Makes a coordinator whose clones share the transport its own fixture.
 #[async_trait]
 impl<C: ClusterCoordinator + Clone> CoordinatorFixture for C {
     async fn connect(&self) -> Result<Arc<dyn ClusterCoordinator>, BoxError> {
@@ -87,9 +89,9 @@ impl fmt::Debug for CoordinatorFactory {
 
 /// The suite for coordinators.
 ///
-/// Its powers are none for a coordinator that carries nothing; otherwise [`Power::Delivery`], and
-/// [`Power::Outage`] if its fixture can cut the transport. A coordinator within one process has
-/// nothing to cut.
+/// A coordinator that carries nothing has no powers. Every other has [`Power::Delivery`], and also
+/// [`Power::Outage`] if its fixture can cut the transport. A coordinator within one process has no
+/// transport to cut.
 ///
 /// ```no_run
 /// use ratchet_conformance::{CoordinatorFactory, CoordinatorSuite, Power, Provision};
@@ -167,8 +169,8 @@ pub struct Transport {
 
 impl Transport {
     async fn new(fixture: Box<dyn CoordinatorFixture>, powers: &[Power]) -> Result<Self, BoxError> {
-        // A fixture that hides the power would skip cases; one that claims it wrongly would fail
-        // them.
+        // If the suite's list lacked the power, its cases would be skipped. If the fixture lacked
+        // it, they would fail.
         if fixture.outage().is_some() != powers.contains(&Power::Outage) {
             fixture.teardown().await;
             return Err("the suite and its fixture disagree about Outage".into());

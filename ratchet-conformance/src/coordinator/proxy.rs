@@ -13,8 +13,8 @@ use super::Outage;
 /// A TCP proxy whose connections can fail: a test connects to its [`address`](Self::address)
 /// instead of the server's.
 ///
-/// As an [`Outage`] it closes its connections and refuses new ones. Besides, it can
-/// [silence](Self::silence) the connections it has, and [lose one answer](Self::lose_answer).
+/// As an [`Outage`] the proxy closes its connections and refuses new ones. It can also
+/// [silence](Self::silence) its current connections, and [lose one answer](Self::lose_answer).
 ///
 /// ```no_run
 /// # async fn cut() -> std::io::Result<()> {
@@ -32,21 +32,21 @@ pub struct Proxy {
     faults: Arc<Faults>,
 }
 
-/// What happens to all connections.
+/// The state of the network, which applies to all connections.
 #[derive(Clone, Copy, Debug, Default)]
 struct Network {
     is_cut: bool,
     cuts: u64,
-    /// How often the connections that existed were silenced.
+    /// How many times `silence` was called. A call affects the connections that exist at that time.
     silences: u64,
 }
 
-/// What happens to single connections.
+/// Faults that affect single connections.
 #[derive(Debug, Default)]
 struct Faults {
-    /// The request whose answer is lost.
+    /// A part of the request whose answer is lost.
     lost: Mutex<Option<Vec<u8>>>,
-    /// What a connection carries before it falls silent.
+    /// What a connection must carry before it falls silent.
     swallowed: Mutex<Option<Carried>>,
     rewritten: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
     open: AtomicUsize,
@@ -55,7 +55,8 @@ struct Faults {
 type Carried = &'static [&'static [u8]];
 
 impl Proxy {
-    /// Opens a proxy to the server at `server`, a host with a port. It lasts until it is dropped.
+    /// Opens a proxy to the server at `server`, a host with a port. The proxy runs until it is
+    /// dropped.
     ///
     /// # Errors
     /// If there is no free port.
@@ -79,7 +80,7 @@ impl Proxy {
         self.address
     }
 
-    /// Silences the existing connections: they stay open and carry nothing more, as behind a router
+    /// Silences the existing connections: they stay open but carry nothing more, as behind a router
     /// that lost its state. Later connections work.
     pub fn silence(&self) {
         self.network.send_modify(|network| network.silences += 1);
@@ -91,20 +92,21 @@ impl Proxy {
         *lock(&self.faults.lost) = Some(request.into());
     }
 
-    /// Returns whether no answer waits to be lost: the one that was to be lost has been requested.
+    /// Returns whether no answer is left to lose: the request given to
+    /// [`lose_answer`](Self::lose_answer) was sent, or none was given.
     #[must_use]
     pub fn has_lost_answer(&self) -> bool {
         lock(&self.faults.lost).is_none()
     }
 
-    /// Silences the next connection that carries all of these, one after the other, in either
-    /// direction and each in a piece of its own. The server receives the last one, the client does
-    /// not receive it.
+    /// Silences the next connection that carries all of these byte strings one after the other, in
+    /// either direction and each in a separate read. The last one reaches the server if a client
+    /// sent it, but never reaches the client.
     pub fn swallow(&self, carried: &'static [&'static [u8]]) {
         *lock(&self.faults.swallowed) = Some(carried);
     }
 
-    /// Replaces these bytes in every request from now on, by others of the same length.
+    /// Replaces the bytes `sent` in every request from now on by `received`, which must be as long.
     ///
     /// # Panics
     /// If the lengths differ.
@@ -209,7 +211,7 @@ impl Connection {
         let mut network = self.network.clone();
         let began = self.began;
         let end = tokio::select! {
-            // First, so that nothing is carried after it.
+            // The network comes first, so that nothing is carried after a change.
             biased;
             changed = network.wait_for(|network| end_of(began, *network).is_some()) => {
                 changed.ok().and_then(|network| end_of(began, *network)).unwrap_or(End::Closed)
@@ -217,7 +219,7 @@ impl Connection {
             end = self.forward() => end.unwrap_or(End::Closed),
         };
         if matches!(end, End::Silent) {
-            // Until the client gives it up, or the proxy is cut or dropped.
+            // The connection stays open until the client closes it, or the proxy is cut or dropped.
             let mut sink = tokio::io::sink();
             tokio::select! {
                 _ = tokio::io::copy(&mut self.client, &mut sink) => {}
@@ -236,8 +238,8 @@ impl Connection {
                     if request.is_empty() {
                         return Ok(End::Closed);
                     }
-                    // It may have been sent after the change, which a task that is awake for
-                    // another reason has not seen.
+                    // The client may have sent this after the network changed, while this task,
+                    // awake for another reason, has not yet seen the change.
                     if let Some(end) = end_of(self.began, *self.network.borrow()) {
                         return Ok(end);
                     }
@@ -277,7 +279,8 @@ impl Connection {
         lock(&self.faults.lost).take_if(is_in).is_some()
     }
 
-    /// Whether these bytes are the last before this connection falls silent.
+    /// Returns whether these bytes are the last that this connection carries before it falls
+    /// silent.
     fn is_swallowed(&mut self, carried: &[u8]) -> bool {
         let contains = |part: &&[u8]| place_of(part, carried).is_some();
         if self.expected.is_none() {
@@ -293,7 +296,7 @@ impl Connection {
     }
 }
 
-/// How a connection ends that was made when the network was like this.
+/// Returns how a connection made when the network was in the state `began` ends, if it does.
 fn end_of(began: Network, network: Network) -> Option<End> {
     if network.cuts > began.cuts {
         Some(End::Closed)

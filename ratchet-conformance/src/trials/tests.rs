@@ -84,7 +84,7 @@ fn an_absent_database_is_missing_unless_it_is_required() {
     assert_eq!(plan(&subject(true), case(&[]), &absent), Plan::Run);
 }
 
-/// Runs one case; returns how many failed, and the result in the report.
+/// Runs one case, and returns how many cases failed and the result in the report.
 fn run_one<C: Context>(
     case: &'static Case<C>,
     exemption: Option<Exemption>,
@@ -282,7 +282,7 @@ async fn a_case_has_a_time_limit_for_each_of_its_parts() {
     let untidy = run_case(&UNTIDY, &untidy).await.outcome.unwrap_err();
     assert_eq!(untidy.cause(), Cause::Setup);
     assert!(untidy.to_string().contains("teardown"), "{untidy}");
-    // A test of nextest has 300 seconds.
+    // Nextest allows a test 300 seconds.
     assert!(began.elapsed() < 3 * std::time::Duration::from_secs(285));
 }
 
@@ -372,11 +372,11 @@ fn the_report_says_how_many_calls_were_repeated() {
     });
     let case = Suite::case("page::every_id_is_answered_in_order").unwrap();
     let (conclusion, result) = run_one(case, None, &Provision::Ready(setup));
-    // The core answers the third call, of no ids, itself.
+    // The core itself answers the third call, which has no ids.
     assert_eq!((conclusion.num_passed, result.repeated), (1, 2));
 }
 
-/// A context that reads its own report while its case runs.
+/// A context that reads the case's entry in the report while the case runs.
 struct Nosy(std::path::PathBuf, Notes);
 
 #[async_trait]

@@ -1,5 +1,5 @@
-//! Sabotages of answers in rare situations: repeated calls, claims that were given up, jobs that
-//! are duplicates in two ways.
+//! Stores that answer wrongly in rare situations: repeated calls, claims that were given up, and
+//! jobs that are duplicates in two ways.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -79,7 +79,8 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
 ];
 
 impl Sabotaged {
-    /// Returns the unfinished job with this job's unique key, if the sabotage checks that first.
+    /// Returns the unfinished job with this job's unique key, if the sabotage checks that key
+    /// first.
     pub(crate) async fn unique_holder(&self, job: &NewJob) -> Result<Option<JobId>> {
         let key = job.spec().unique_key.as_ref();
         let Some(key) = key.filter(|_| self.is(Sabotage::LooksAtUniqueKeysFirst)) else {
@@ -92,7 +93,7 @@ impl Sabotaged {
         Ok(jobs.iter().find(holds).map(|job| job.id))
     }
 
-    /// Returns whether a stored job has a key of this job.
+    /// Returns whether a stored job has one of this job's keys.
     pub(crate) async fn is_duplicate(&self, job: &NewJob) -> Result<bool> {
         let (once, unique) = (&job.spec().idempotency_key, &job.spec().unique_key);
         let jobs = self.everything().await?;
@@ -103,7 +104,7 @@ impl Sabotaged {
         }))
     }
 
-    /// Returns the answer to a settlement that the sabotage does not check.
+    /// Returns the answer of the sabotage to a repeated settlement, or `None` if the store decides.
     pub(crate) async fn repeated(&self, token: ClaimToken) -> Result<Option<Fenced>> {
         let answer = match self.how {
             Sabotage::ForgetsEndsAtTheNextClaim => Fenced::Stale,
@@ -119,7 +120,7 @@ impl Sabotaged {
         Ok((known && late).then_some(answer))
     }
 
-    /// Returns the given-up claims, if the sabotage returns them without looking for other lost
+    /// Returns the given-up claims, if the sabotage returns these without looking for other lost
     /// claims.
     pub(crate) async fn given_up(&self, limit: usize) -> Result<Option<Vec<Reclaimed>>> {
         if !self.is(Sabotage::ReturnsGivenUpClaimsFirst) {
@@ -163,7 +164,7 @@ impl Sabotaged {
         Ok(told)
     }
 
-    /// Changes the history as the sabotage shows it.
+    /// Changes a history in the way that the sabotage shows it.
     pub(crate) fn named(&self, history: &mut [Attempt]) {
         if self.is(Sabotage::NamesSomeNode) {
             for attempt in history {
@@ -172,7 +173,7 @@ impl Sabotaged {
         }
     }
 
-    /// Acts on jobs and answers wrongly, if that is the sabotage.
+    /// Acts on jobs and answers wrongly, if the sabotage does that.
     pub(crate) async fn misanswered(
         &self,
         jobs: &JobSelector,
@@ -197,7 +198,7 @@ impl Sabotaged {
         }
     }
 
-    /// Sweeps the nodes.
+    /// Sweeps the nodes, as the sabotage does it.
     pub(crate) async fn sweep(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
         if self.is(Sabotage::KeepsTheNewlyDead) {
             let mut marks = sweep.clone();

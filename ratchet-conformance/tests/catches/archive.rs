@@ -1,4 +1,4 @@
-//! Sabotages of the archive.
+//! Stores with a defect in the archive.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Sabotages of links, batches and signals.
+//! Stores with a defect in links, batches or signals.
 
 use async_trait::async_trait;
 use ratchet_core::model::*;
@@ -8,7 +8,7 @@ use ratchet_core::{BatchId, JobId, JobState, Json, NewJob, Result};
 use crate::sabotage::{Sabotage, Sabotaged};
 
 impl Sabotaged {
-    /// Stores a second job for each of these blocked jobs that was released.
+    /// Stores a second copy of each of these blocked jobs that was released.
     pub(crate) async fn double(&self, blocked: &[JobId]) -> Result<()> {
         for job in self
             .inner
@@ -33,7 +33,7 @@ impl Sabotaged {
         }
     }
 
-    /// Returns the job, moved to another batch if its own is closed.
+    /// Returns the job, moved to a new batch if its batch is closed.
     pub(crate) async fn squeezed_in(&self, job: &NewJob) -> Result<NewJob> {
         let Some(batch) = job.spec().batch else {
             return Ok(job.clone());

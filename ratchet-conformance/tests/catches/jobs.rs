@@ -1,4 +1,4 @@
-//! Sabotages of jobs.
+//! Stores with a defect in the calls on jobs.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl Sabotaged {
         Ok(self.inner.get(&[job], Detail::Whole).await?.remove(0))
     }
 
-    /// Returns the current token of the job, whatever the caller's is.
+    /// Returns the current token of the job, whichever token the caller has.
     async fn present(&self, token: ClaimToken) -> Result<ClaimToken> {
         let job = self.find(token.job).await?;
         Ok(job.map_or(token, |job| Claim::of(&job).token))
@@ -44,7 +44,7 @@ impl Sabotaged {
             Sabotage::ForgetsPayloadVersions => job.clone().payload_version(1),
             Sabotage::DeliversLateSignals => Self::patient(job),
             Sabotage::LetsClosedBatchesGrow => self.squeezed_in(job).await?,
-            // Every job gets a lane of its own.
+            // Every job gets a separate lane.
             Sabotage::IgnoresLanes if spec.lane.is_some() => job.clone().lane(&fresh()),
             Sabotage::LetsTheSecondOfALanePass if self.follows_an_idle_head(job).await? => {
                 job.clone().lane(&fresh())
@@ -103,7 +103,7 @@ impl Sabotaged {
         Ok(blocked.map(|job| job.id).collect())
     }
 
-    /// Undoes the release of these jobs, which were blocked before.
+    /// Pauses these jobs, which were blocked before the call, so that they stay unavailable.
     pub(crate) async fn hold_back(&self, blocked: Vec<JobId>) -> Result<()> {
         let selector = JobSelector::Ids(blocked);
         self.inner
@@ -120,7 +120,7 @@ impl Sabotaged {
             .collect())
     }
 
-    /// Releases excess claims.
+    /// Releases jobs that were claimed beyond the request.
     async fn give_back(&self, jobs: &[ClaimedJob]) -> Result<()> {
         let release = |job: &ClaimedJob| Settlement::new(job.claim.token, Outcome::Released);
         let released: Vec<Settlement> = jobs.iter().map(release).collect();
@@ -147,7 +147,7 @@ impl JobStore for Sabotaged {
                 answers => answers,
             };
         }
-        // Jobs may be listed before those that they wait for.
+        // Jobs may be listed before the jobs that they wait for.
         let in_one = jobs.iter().any(|job| job.spec().waits()) && jobs.len() > 1;
         if self.is(Sabotage::None) || in_one {
             return self.inner.enqueue(jobs).await;
@@ -196,7 +196,7 @@ impl JobStore for Sabotaged {
             }
             Sabotage::ClaimsFirstInFirstOut => asked.limit = 10_000,
             Sabotage::ForgetsToFillTheBatch => {
-                // Claims the first jobs of any kind, and then filters them.
+                // Claims the first jobs of any kind, and only then filters them.
                 asked = ClaimRequest::new(request.node, request.limit)
                     .capabilities(self.required_capabilities().await?);
             }

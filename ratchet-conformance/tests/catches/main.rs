@@ -1,5 +1,5 @@
-//! Tests of the suite itself: each sabotaged store must be caught by a certain case, which the
-//! honest store passes.
+//! Tests of the suite itself: for each sabotaged store there is a case that must catch it, and that
+//! the correct store passes.
 
 mod answers;
 mod archive;
@@ -17,7 +17,7 @@ use ratchet_conformance::{Factory, Failure, Power, Suite};
 
 use sabotage::{Sabotage, SabotagedFixture};
 
-/// The sabotages, each with the case that catches it; [`mutants`] has more.
+/// The sabotages, each with the case that catches it; `answers` and [`mutants`] have more.
 const CATCHES: &[(Sabotage, &str)] = &[
     (
         Sabotage::StoresPartOfABatch,
@@ -608,7 +608,7 @@ fn catches() -> impl Iterator<Item = (Sabotage, &'static str)> {
     all.into_iter().flatten().copied()
 }
 
-/// Sabotages that random histories find without a case written for them.
+/// The sabotages that random histories find although no case was written for them.
 const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::IgnoresDueTimes,
     Sabotage::NeverFreesUniqueKeys,
@@ -712,7 +712,7 @@ async fn random_histories_find_sabotages_by_themselves() {
     assert!(missed.is_empty(), "not found: {missed:?}");
 }
 
-/// A sabotage that the case only notices after a minute in which nothing comes.
+/// A sabotage that its case notices only after a minute without a wakeup.
 const SILENT: (Sabotage, &str) = (
     Sabotage::OverstatesItsReach,
     "node::wakeups_reach_every_handle_if_the_store_says_so",

@@ -1,4 +1,4 @@
-//! Tests of what a failure reports about the store.
+//! Tests of what the message of a failure says about the store.
 
 use ratchet_conformance::{Failure, Power, Suite};
 
@@ -11,7 +11,7 @@ async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {
     Suite::check(found, Power::STORE, sabotaged(sabotage)).await
 }
 
-/// Returns the message of a case's failure and the clauses that it breaks.
+/// Returns the message of a case's failure and the clauses that the store breaks.
 async fn told(sabotage: Sabotage, case: &str) -> (String, Vec<&'static str>) {
     match check(sabotage, case).await {
         Err(failure) => (failure.to_string(), failure.clauses().to_vec()),

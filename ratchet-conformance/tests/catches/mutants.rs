@@ -1,4 +1,4 @@
-//! Sabotages from independent mutants that no case had caught: the list, and how each works.
+//! Sabotages taken from independently written mutants that no case had caught.
 
 use std::collections::BTreeMap;
 
@@ -115,11 +115,11 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
     ),
 ];
 
-/// How many jobs of a stream the careless claim sorts.
+/// How many jobs of a stream the defective claim sorts.
 const CHUNK: usize = 50;
 
 impl Sabotaged {
-    /// Stores the good jobs of a refused call if another call arrives at the same time.
+    /// Stores the valid jobs of a refused call if another call arrives at the same time.
     pub(crate) async fn enqueue_in_a_group(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         self.come();
         let answers = self.inner.enqueue(jobs).await;
@@ -131,7 +131,7 @@ impl Sabotaged {
         answers
     }
 
-    /// Returns whether the only unfinished job of its lane is one that cannot be claimed now.
+    /// Returns whether the only unfinished job of this job's lane cannot be claimed now.
     pub(crate) async fn follows_an_idle_head(&self, job: &NewJob) -> Result<bool> {
         let spec = job.spec();
         let jobs = self.everything().await?;
@@ -145,7 +145,7 @@ impl Sabotaged {
         Ok(spec.lane.is_some() && idle && lane.next().is_none())
     }
 
-    /// Returns the claim with the jobs beyond each stream's first chunk moved to the end.
+    /// Returns the claimed jobs, with those beyond each stream's first chunk moved to the end.
     pub(crate) fn merged_once(claimed: Vec<ClaimedJob>) -> Vec<ClaimedJob> {
         let mut streams: BTreeMap<(Route, Priority), usize> = BTreeMap::new();
         let in_first_chunk = |job: &ClaimedJob| {
@@ -158,7 +158,7 @@ impl Sabotaged {
         first.into_iter().chain(rest).collect()
     }
 
-    /// Returns the answer to an action that the sabotage gets wrong, if any.
+    /// Acts wrongly, if the sabotage gets this action wrong, and returns the answer.
     pub(crate) async fn act_wrongly(
         &self,
         jobs: &JobSelector,
@@ -203,7 +203,7 @@ impl Sabotaged {
         )
     }
 
-    /// Returns the jobs that leave something behind when they are deleted.
+    /// Returns all jobs, if the sabotage keeps something of deleted jobs, and otherwise none.
     pub(crate) async fn mortal(&self) -> Result<Vec<JobRecord>> {
         if self.leaves_something() {
             return self.everything().await;
@@ -211,7 +211,7 @@ impl Sabotaged {
         Ok(Vec::new())
     }
 
-    /// Remembers which of these jobs are no longer stored.
+    /// Remembers those of the jobs that are no longer stored.
     pub(crate) async fn bury(&self, there: Vec<JobRecord>) -> Result<()> {
         for job in there {
             if self.find(job.id).await?.is_none() {
@@ -221,7 +221,7 @@ impl Sabotaged {
         Ok(())
     }
 
-    /// Shows on a job what an earlier one with its id left.
+    /// Adds to a job what the sabotage kept of an earlier job with the same id.
     pub(crate) fn haunt(&self, job: &mut JobRecord) {
         let memory = self.memory();
         let Some(former) = memory.former.get(&job.id) else {
@@ -234,7 +234,7 @@ impl Sabotaged {
         }
     }
 
-    /// Returns a wrong page, if that is the sabotage.
+    /// Returns a wrong page, if the sabotage lists wrongly.
     pub(crate) async fn list_wrongly(
         &self,
         filter: &JobFilter,
@@ -274,7 +274,7 @@ impl Sabotaged {
         self.inner.list(&filter, page).await.map(Some)
     }
 
-    /// Returns the items of a page and all after it, in this order.
+    /// Returns the page's items and all later ones, in its order.
     pub(crate) fn page_of<T>(
         mut all: Vec<T>,
         page: &PageRequest,
@@ -287,7 +287,7 @@ impl Sabotaged {
         all.split_off(last.map_or(0, |last| last + 1))
     }
 
-    /// Cuts up to one surplus job off the page.
+    /// Removes the surplus job that shows whether there is a next page.
     pub(crate) fn cut(mut jobs: Vec<JobRecord>, page: &PageRequest) -> JobPage {
         let next = page.cut(&mut jobs).map(|job| job.id);
         JobPage { jobs, next }
@@ -311,7 +311,8 @@ impl Sabotaged {
         }
     }
 
-    /// Puts a definition over an unreadable one, which a correct store replaces.
+    /// Puts a definition over an unreadable one; a correct store replaces it, the sabotaged one
+    /// does not.
     pub(crate) async fn put_over_spoiled(&self, put: &PutRecurring) -> Result<PutOutcome> {
         let name = put.definition.name();
         self.memory().spoiled_definitions.remove(name);
@@ -323,7 +324,7 @@ impl Sabotaged {
         Ok(PutOutcome::Changed)
     }
 
-    /// Records which definitions lose their last slot by these firings.
+    /// Records which definitions fire their last slot with these firings.
     pub(crate) fn take_last_slots(&self, firings: &[RecurringFiring]) {
         let mut memory = self.memory();
         for firing in firings {
@@ -336,7 +337,7 @@ impl Sabotaged {
         }
     }
 
-    /// Forgets keys a millisecond too early.
+    /// Forgets idle keys a millisecond too early.
     pub(crate) async fn forget_early(&self, limit: usize) -> Result<u64> {
         self.inner.forget_idle(limit).await?;
         let soon = time::to_millis(self.inner.database_time().await?) + 1;

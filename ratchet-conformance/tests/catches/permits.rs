@@ -1,4 +1,4 @@
-//! Sabotages of permits.
+//! Stores with a defect in permits.
 
 use async_trait::async_trait;
 use ratchet_core::model::*;
@@ -21,7 +21,7 @@ impl PermitStore for Sabotaged {
                     .set_permits(resource, u32::MAX, IfKnown::Change)
                     .await?;
             }
-            // Lets current holders finish before it lowers the number.
+            // The current holders finish before the number is lowered.
             Sabotage::ChangesPermitsLate if before.is_some_and(|before| before > max) => {}
             _ => return self.inner.set_permits(resource, max, IfKnown::Change).await,
         }
@@ -47,7 +47,7 @@ impl PermitStore for Sabotaged {
 }
 
 impl Sabotaged {
-    /// Refuses unknown resources for the whole batch, or accepts them.
+    /// Refuses the whole batch because of unknown resources, or accepts them, as the sabotage does.
     pub(crate) async fn look_at_permits(&self, jobs: &[NewJob]) -> Result<()> {
         let known = self.inner.permits().await?;
         let is_unknown = |resource: &&Name| known.iter().all(|info| info.resource != **resource);
@@ -70,7 +70,7 @@ impl Sabotaged {
         Ok(())
     }
 
-    /// Counts the holders of permits, and claims by that count after another call may have claimed.
+    /// Counts the holders, lets another call claim, and then claims by the old count.
     pub(crate) async fn claim_after_counting(
         &self,
         request: &ClaimRequest,
@@ -98,7 +98,7 @@ impl Sabotaged {
         Ok(claimed)
     }
 
-    /// Returns whether a job waits for a permit.
+    /// Returns whether any job waits for a permit.
     pub(crate) async fn wait_for_permits(&self) -> Result<bool> {
         let jobs = self.everything().await?;
         let waits =
@@ -106,7 +106,7 @@ impl Sabotaged {
         Ok(jobs.iter().any(waits))
     }
 
-    /// Loses returned permits, or counts them twice.
+    /// Loses returned permits, or counts them twice, as the sabotage does.
     pub(crate) async fn miscount_permits(&self, settlements: &[Settlement]) -> Result<()> {
         let by = match self.how {
             Sabotage::HoldsPermitsForEver => -1,

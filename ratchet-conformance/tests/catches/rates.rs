@@ -1,4 +1,4 @@
-//! Sabotages of rates.
+//! Stores with a defect in rates.
 
 use async_trait::async_trait;
 use ratchet_core::model::{RateAnswer, RateRequest};
@@ -67,7 +67,7 @@ impl Sabotaged {
         taken.answer()
     }
 
-    /// Decides by the state before a concurrent call took a start.
+    /// Decides by the state that it read before a concurrent call took a start.
     async fn look_and_take(&self, request: &RateRequest) -> Result<RateAnswer> {
         let now = time::to_millis(self.inner.database_time().await?);
         let known = self.memory().rates.get(&request.key).copied();

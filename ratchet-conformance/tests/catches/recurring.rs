@@ -1,4 +1,4 @@
-//! Sabotages of recurring definitions.
+//! Stores with a defect in recurring definitions.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ impl RecurringStore for Sabotaged {
         }
         let mut due = self.inner.claim_due_recurring(&request).await?;
         if self.is(Sabotage::ClaimsDefinitionsEarly) && due.definitions.is_empty() {
-            // Like a store that takes the time from its caller.
+            // This is what a store does that takes the time from its caller.
             let soon = |left: &Duration| *left <= Duration::from_millis(200);
             let left = due.next_in.filter(soon);
             let page = self.inner.definitions(None, request.limit).await?;
@@ -79,7 +79,7 @@ impl RecurringStore for Sabotaged {
             }
             Sabotage::TakesTheLastSlotOfEveryFiring => self.take_last_slots(&firings),
             Sabotage::FiresLaterSlotsFirst => {
-                // Creates only the last few of many jobs.
+                // The store creates only the last few of many jobs.
                 for firing in &mut firings {
                     let behind = firing.jobs.len() / 2;
                     firing.jobs.drain(..behind);

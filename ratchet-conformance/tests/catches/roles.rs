@@ -1,4 +1,4 @@
-//! Sabotages of queues, nodes and locks.
+//! Stores with a defect in queues, nodes or locks.
 
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ impl NodeStore for Sabotaged {
 }
 
 impl Sabotaged {
-    /// Returns the clock that the sabotaged pass assumes.
+    /// Returns the trust in the clock that the sabotaged pass assumes.
     pub(crate) fn believed(&self, clock: ClockTrust) -> ClockTrust {
         match self.how {
             Sabotage::AgesAcrossSteps => clock.stepped_back(Duration::MAX),
@@ -146,7 +146,7 @@ impl Sabotaged {
         }
     }
 
-    /// Returns what the sabotage leaves of a guard.
+    /// Returns the guard as the sabotage weakens it: `None` if the sabotage ignores guards.
     pub(crate) async fn weakened(&self, guard: Option<Guard>) -> Result<Option<Guard>> {
         let Some(mut guard) = guard.filter(|_| !self.is(Sabotage::IgnoresGuards)) else {
             return Ok(None);
@@ -159,7 +159,7 @@ impl Sabotaged {
         Ok(Some(guard))
     }
 
-    /// Returns the inner store's fence for the one that was given out.
+    /// Returns the inner store's fence for the fence that the caller was given.
     fn inner_fence(&self, name: &Name, fence: Fence) -> Fence {
         let given = self.memory().fences.get(name).copied();
         given

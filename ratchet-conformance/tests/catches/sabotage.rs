@@ -1,4 +1,4 @@
-//! A store with one defect.
+//! A memory store with one defect.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -211,7 +211,7 @@ sabotages! {
     LosesCancelledJobsNewestFirst,
 }
 
-/// The state that sabotages need; shared by the handles of one database.
+/// The state that sabotages need, shared by the handles of one database.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) keys: HashMap<Name, JobId>,
@@ -221,40 +221,40 @@ pub(crate) struct Memory {
     pub(crate) fences: HashMap<Name, Fence>,
     /// How many fences each lock has given out.
     pub(crate) fences_given: HashMap<Name, u64>,
-    /// Children of batches that were requeued.
+    /// The batches whose children were requeued.
     pub(crate) requeued: Vec<BatchId>,
     pub(crate) pages: usize,
     pub(crate) incarnations: HashMap<Name, Incarnation>,
-    /// The number of permits that callers set.
+    /// The number of permits that callers set for each resource.
     pub(crate) permits: HashMap<Name, u32>,
-    /// How many more permits each resource has than were set.
+    /// How many more permits each resource has than callers set.
     pub(crate) extra: HashMap<Name, i64>,
-    /// How often rates were forgotten.
+    /// How many times idle rates were forgotten.
     pub(crate) generation: usize,
-    /// The rates of a store that reads before it takes.
+    /// The rates of a store that reads them before it takes a start.
     pub(crate) rates: HashMap<Name, i64>,
     /// The lock that the vandal has spoiled.
     pub(crate) spoiled_lock: Option<Name>,
     pub(crate) spoiled_schema: bool,
     pub(crate) spoiled_definitions: BTreeSet<Name>,
-    /// Ended jobs that the vandal has spoiled.
+    /// How many ended jobs the vandal has spoiled.
     pub(crate) spoiled_jobs: usize,
-    /// Jobs that were deleted.
+    /// The jobs that were deleted.
     pub(crate) former: HashMap<JobId, JobRecord>,
-    /// Definitions that are shown without their last slot.
+    /// The definitions that are shown without their last slot.
     pub(crate) without_slot: BTreeSet<Name>,
-    /// How many callers have read before they write.
+    /// How many callers have read each name before they write.
     looked: HashMap<Name, usize>,
 }
 
-/// A memory store with one defect.
+/// A memory store with one defect, the sabotage.
 #[derive(Clone, Debug)]
 pub(crate) struct Sabotaged {
     pub(crate) inner: MemoryStore,
     pub(crate) how: Sabotage,
     memory: Arc<Mutex<Memory>>,
     second: Arc<Notify>,
-    /// Held by a call that must not be interleaved with others.
+    /// Held by a call that must not run at the same time as others.
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -267,8 +267,8 @@ impl Sabotaged {
         self.memory.lock().expect("no saboteur panics")
     }
 
-    /// Makes the first caller to read wait until a second one has read too: holds the race window
-    /// of a careless store open until another call is in it.
+    /// Makes the first caller wait until a second one has read too, so that both are in the race
+    /// window of the defective store.
     pub(crate) async fn let_another_look(&self, name: &Name) {
         let looked = {
             let mut memory = self.memory();
@@ -277,7 +277,7 @@ impl Sabotaged {
             *looked
         };
         match looked {
-            // A timeout, in case no second caller comes.
+            // The wait has a timeout, in case no second caller comes.
             1 => {
                 let second = self.second.notified();
                 let _ = tokio::time::timeout(Duration::from_secs(10), second).await;
@@ -294,7 +294,8 @@ impl Sabotaged {
         self.second.notify_waiters();
     }
 
-    /// Returns whether another call arrives soon. The timeout is for a caller that stays alone.
+    /// Returns whether another call arrives soon. The timeout is for a caller that remains the only
+    /// one.
     pub(crate) async fn another_comes(&self) -> bool {
         let second = self.second.notified();
         let soon = Duration::from_millis(500);
@@ -327,7 +328,7 @@ impl Store for Sabotaged {
         self
     }
 
-    /// Some sabotages wait for another call.
+    /// The deadline is long because some sabotages wait for another call.
     fn call_policy(&self) -> CallPolicy {
         CallPolicy::within(Duration::from_secs(60)).retries(0)
     }
@@ -368,7 +369,7 @@ impl Store for Sabotaged {
     }
 }
 
-/// The wakeups of one handle, said to be those of all.
+/// Delivers only the wakeups of one handle, but claims to deliver those of all.
 #[derive(Debug, Default)]
 struct Overstating(InProcessCoordinator);
 
@@ -425,7 +426,7 @@ impl Fixture for SabotagedFixture {
     }
 }
 
-/// Counts the stored rows, and those that a careless store has left.
+/// Counts the stored rows, plus those that a defective store has left.
 #[async_trait]
 impl Residue for SabotagedFixture {
     async fn rows_of_jobs(&self) -> Result<u64, BoxError> {
@@ -438,14 +439,14 @@ impl Residue for SabotagedFixture {
     }
 }
 
-/// Damages nothing: it records what is to be unreadable.
+/// Damages nothing: it only records which rows count as unreadable.
 #[async_trait]
 impl Vandal for SabotagedFixture {
     async fn spoil(&self, job: JobId) -> Result<(), BoxError> {
         Err(format!("the row of {job} is in memory").into())
     }
 
-    /// A child that is never due keeps the job where it is, as if it were unreadable.
+    /// A child that is never due keeps the job in its table, as an unreadable row would.
     async fn spoil_ended(&self, job: JobId) -> Result<(), BoxError> {
         let child = NewJob::new("child", &()).after(job, Condition::Ended);
         let never = Duration::from_secs(1_000_000_000);

@@ -5,7 +5,7 @@ use crate::model::{ArchiveFilter, ArchivePage, ArchivedJob, PageRequest};
 use crate::store::{ArchiveStore, Store};
 
 impl Client {
-    /// The archive, if the store has one.
+    /// Returns a client for the archive. `None` if the store has no archive.
     #[must_use]
     pub fn archive(&self) -> Option<ArchiveClient> {
         self.store().archive()?;
@@ -13,7 +13,7 @@ impl Client {
     }
 }
 
-/// Looks at archived jobs. Cheap to clone.
+/// Reads archived jobs. Cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -56,9 +56,10 @@ impl ArchiveClient {
     }
 }
 
-/// The archive of a store that had one when it was asked.
+/// Returns the archive of the store. Fails if the store has none.
 pub(crate) fn archive(store: &dyn Store) -> Result<&dyn ArchiveStore> {
     store.archive().ok_or_else(|| {
-        StoreError::new(StoreErrorKind::Misconfigured, "archive").with_source("there is no archive")
+        StoreError::new(StoreErrorKind::Misconfigured, "archive")
+            .with_source("the store has no archive")
     })
 }

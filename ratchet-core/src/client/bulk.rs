@@ -8,8 +8,8 @@ use crate::state::JobAction;
 use crate::time::monotonic;
 
 impl Client {
-    /// Begins an action on every job that matches the filter and can take it, at most `limit` of
-    /// them. [`Bulk::run`] does it.
+    /// Prepares an action on up to `limit` jobs that match the filter and to which the action
+    /// applies. [`Bulk::run`] performs it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -42,10 +42,11 @@ impl Client {
 
 /// An action on many jobs, from the oldest to the newest, in passes of a bounded size.
 ///
-/// It is *not* one transaction: each pass is, and each job is changed as a whole or not at all.
-/// The changes of a pass stay, even if the next one fails. A job that is enqueued, or begins to
-/// match, is found if its place is after the one reached so far. Jobs that cannot take the action,
-/// such as those that another caller changes meanwhile, are skipped and not counted.
+/// The whole is *not* one transaction: each pass is one, and each job is changed completely or not
+/// at all. The changes of a pass stay, even if the next pass fails. A job that is enqueued, or
+/// begins to match, during the run is found if its place is after the last one reached. Jobs that
+/// cannot take the action, such as those that another caller has changed in the meantime, are
+/// skipped and not counted.
 #[derive(Debug)]
 pub struct Bulk {
     client: Client,
@@ -59,18 +60,18 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// The default number of jobs in a pass: few enough that no other call waits for it long.
+    /// The default number of jobs in a pass, small enough that no other call waits long for a pass.
     const PASS: usize = 500;
 
-    /// Sets how many jobs one pass takes at most; at least 1. Default 500.
+    /// Sets the maximum number of jobs in one pass, at least 1. The default is 500.
     #[must_use]
     pub const fn pass(mut self, jobs: usize) -> Self {
         self.pass = jobs;
         self
     }
 
-    /// Takes only jobs after this one: the job that an earlier, unfinished run has
-    /// [reached](Self::reached).
+    /// Takes only jobs after this one. To continue an earlier, unfinished run, pass the job that it
+    /// has [reached](Self::reached).
     #[must_use]
     pub const fn after(mut self, job: Option<JobId>) -> Self {
         self.after = job;
@@ -81,12 +82,13 @@ impl Bulk {
     /// passes.
     ///
     /// # Errors
-    /// `Invalid`, or a failure of the store, which ends this call only: another call continues
-    /// after the last pass that is known to have been made. The failed pass may have been made.
-    /// Then it is not counted, and its jobs may be changed once more.
+    /// `Invalid`, or a failure of the store. A failure ends this call only: another call continues
+    /// after the last pass that is known to have succeeded. The failed pass may have taken effect;
+    /// then it is not counted, and its jobs may be changed once more.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the pass under way was made or not, as after an error.
+    /// If the future is dropped, the current pass may or may not have taken effect, as after an
+    /// error.
     pub async fn run(&mut self) -> Result<BulkCounts> {
         while !self.is_over() {
             self.make_pass().await?;
@@ -94,10 +96,11 @@ impl Bulk {
         Ok(self.counts)
     }
 
-    /// As [`run`](Self::run), but begins no pass once this time is over, and returns after the one
-    /// that goes on then: for callers that cannot wait for the end. Unless it is
-    /// [over](Self::is_over), at least one pass is made. Called again, it goes on; the counts say
-    /// how far it has come.
+    /// Makes passes as [`run`](Self::run) does, but begins none after `time` has passed.
+    ///
+    /// For callers that cannot wait for the end. A pass that has begun is completed. Unless the
+    /// action [is over](Self::is_over), at least one pass is made. The next call continues where
+    /// this one stopped; the returned counts are those of all passes so far.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -134,7 +137,7 @@ impl Bulk {
         Ok(self.counts)
     }
 
-    /// Whether there is no more pass to make: nothing is left, or the limit is reached.
+    /// Returns whether no more passes will be made: no job is left, or the limit is reached.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.is_complete || self.counts.total() >= self.limit
@@ -146,13 +149,14 @@ impl Bulk {
         self.counts
     }
 
-    /// The last job that was taken on, behind which the next pass goes on.
+    /// Returns the last job that was processed; the next pass begins after it.
     #[must_use]
     pub const fn reached(&self) -> Option<JobId> {
         self.after
     }
 
-    /// Returns whether no job is left. If not, the limit was reached first, or a call failed.
+    /// Returns whether no job is left. `false` if the run is unfinished, because a call failed or
+    /// the limit was reached first.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.is_complete
@@ -164,7 +168,8 @@ impl Bulk {
         let acted = (self.client)
             .act(&jobs.after(self.after), self.action)
             .await?;
-        // One that did not fill its batch may have lost a race for the rest of it.
+        // Only an empty pass is the last: a pass that was not full may have lost races for the
+        // other jobs.
         self.is_complete = acted.is_empty();
         for one in acted {
             self.after = Some(one.job);
@@ -187,14 +192,14 @@ impl Bulk {
 pub struct BulkCounts {
     /// Jobs that have another state, due time or priority now, or are deleted.
     pub changed: u64,
-    /// Running jobs whose nodes will be told to cancel them.
+    /// Running jobs whose cancellation was requested.
     pub cancel_requested: u64,
-    /// Dead letters that could not be requeued, since another job has their unique key.
+    /// Dead letters that could not be requeued because another job holds their unique key.
     pub key_taken: u64,
 }
 
 impl BulkCounts {
-    /// The jobs that were taken on.
+    /// Returns how many jobs were processed, whatever the outcome.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.changed + self.cancel_requested + self.key_taken
@@ -207,7 +212,7 @@ impl BulkCounts {
             }
             ActionOutcome::CancelRequested => self.cancel_requested += 1,
             ActionOutcome::KeyTaken(_) => self.key_taken += 1,
-            // Not among the answers to a filter.
+            // A pass over a filter never returns these.
             ActionOutcome::Refused(_) | ActionOutcome::NotFound => {}
         }
     }

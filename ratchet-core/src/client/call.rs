@@ -11,7 +11,7 @@ use crate::outage::Outage;
 use crate::store::{Checked, SharedStore, Store};
 use crate::time;
 
-/// The store, with the client's own deadline on every call and a count of the calls.
+/// A store whose calls get the client's own deadline and are counted.
 #[derive(Debug)]
 pub(crate) struct Calls {
     store: SharedStore,
@@ -20,8 +20,8 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// How much longer than the store a client waits that belongs to no node, so that the store
-    /// says why a call failed.
+    /// How much longer than the store a client without a node waits, so that the store's own error
+    /// arrives first.
     const LAST_WORDS: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(store: SharedStore, deadline: Duration) -> Self {
@@ -32,7 +32,8 @@ impl Calls {
         }
     }
 
-    /// The calls of a client that belongs to no node: the deadline is the store's.
+    /// Builds the calls of a client without a node. Their deadline is that of the store, plus a
+    /// margin.
     pub(crate) fn of_client(store: SharedStore) -> Self {
         let deadline = store.call_policy().deadline;
         Self::new(store, deadline.saturating_add(Self::LAST_WORDS))
@@ -46,8 +47,8 @@ impl Calls {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// Makes one call. A call beyond the deadline is dropped and is a `Timeout`; whether it took
-    /// effect is then unknown.
+    /// Makes one call. A call that exceeds the deadline is dropped and fails with `Timeout`;
+    /// whether it took effect is then unknown.
     pub(crate) async fn call<'a, T, F>(
         &'a self,
         operation: &'static str,
@@ -59,8 +60,8 @@ impl Calls {
         self.call_within(self.deadline, operation, call).await
     }
 
-    /// Makes one call with a deadline of its own, if that is shorter. A panic of the store counts
-    /// as a failed call and does not end the engine's loop.
+    /// Makes one call with this deadline, or the usual one if that is shorter. A panic of the store
+    /// counts as a failed call and does not end the engine's loop.
     pub(crate) async fn call_within<'a, T, F>(
         &'a self,
         deadline: Duration,
@@ -79,7 +80,7 @@ impl Calls {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => failed(StoreErrorKind::Other, "the store panicked".to_owned()),
             Err(_) => {
-                // A deadline that is much shorter says nothing about the network.
+                // A timeout after a much shorter deadline says nothing about the network.
                 if deadline == self.deadline {
                     self.store.call_timed_out();
                 }
@@ -94,12 +95,12 @@ impl Calls {
     }
 }
 
-/// Delays between tries of a failing store: doubling from 50 ms to 5 s, each cut by up to half at
-/// random so that nodes do not come back together. Logs the outage.
+/// The delays between tries while the store fails. They double from 50 ms to 5 s, and each is cut
+/// at random by up to half so that nodes do not retry together. Also logs the outage.
 #[derive(Debug, Default)]
 pub(crate) struct RetryDelays {
     tries: u32,
-    /// The outage of the store that is waited for. `None` if the wait is not for the store.
+    /// The outage of the store. `None` if the wait is not for the store.
     outage: Option<Outage>,
 }
 
@@ -115,7 +116,7 @@ impl RetryDelays {
         }
     }
 
-    /// Names the role, the pool or whatever else tells this loop from others.
+    /// Adds the role, the pool or another name that distinguishes this loop from others in the log.
     pub(crate) fn about(mut self, about: &Name) -> Self {
         self.outage = self.outage.map(|outage| outage.about(about));
         self
@@ -141,7 +142,7 @@ impl RetryDelays {
         delay
     }
 
-    /// Starts again with the shortest delay: the store works.
+    /// Starts again with the shortest delay, because the store works.
     pub(crate) fn reset(&mut self) {
         self.tries = 0;
         if let Some(outage) = &mut self.outage {

@@ -9,12 +9,12 @@ use crate::stranded;
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// How many locks are read at once in search of those of roles.
+/// How many locks one call reads when the client looks for the locks of roles.
 const ROLES: usize = 100;
 
 impl Client {
-    /// Lists the locks, also those that are free at present, by name: the first
-    /// [`MAX_LISTED_LOCKS`] of them.
+    /// Lists the first [`MAX_LISTED_LOCKS`] locks, ordered by name. Locks that are free at present
+    /// are included.
     ///
     /// # Errors
     /// A failure of the store.
@@ -26,9 +26,11 @@ impl Client {
         list.await
     }
 
-    /// Lists the roles that have ever had a leader, and who leads in them now, by role. Of `nodes`,
-    /// as they were read just before, those that have ended lead no more
-    /// ([`Leader::unless_ended`]); if it is `None`, the holder of the lock leads.
+    /// Lists the roles that have ever had a leader, ordered by role, with their present leaders.
+    ///
+    /// The holder of a role's lock is its leader, unless `nodes` shows that it has ended
+    /// ([`Leader::unless_ended`]). Pass the node records as they were read just before; with an
+    /// empty list every holder counts as a leader.
     ///
     /// # Errors
     /// A failure of the store.
@@ -47,7 +49,7 @@ impl Client {
             locks.retain(|(name, _)| name.as_str().starts_with(LEADER_PREFIX));
             let among = Leader::among(&locks).into_iter();
             leaders.extend(among.map(|leader| leader.unless_ended(nodes)));
-            // Behind the locks of roles are those of others.
+            // The locks after those of roles have other purposes.
             match locks.pop() {
                 Some((last, _)) if full && locks.len() + 1 == ROLES => after = last,
                 _ => return Ok(leaders),
@@ -55,8 +57,8 @@ impl Client {
         }
     }
 
-    /// Lists the routes of which a pending job is due, the longest overdue first. What it costs
-    /// depends on the number of routes and not on the number of jobs.
+    /// Lists the routes that have a due pending job, the longest overdue first. The cost depends on
+    /// the number of routes, not on the number of jobs.
     ///
     /// # Errors
     /// A failure of the store.
@@ -68,7 +70,8 @@ impl Client {
         list.await
     }
 
-    /// The due routes whose jobs no live node can take; see [`stranded`](stranded::stranded).
+    /// Returns the due routes whose jobs no live node can take; see
+    /// [`stranded`](stranded::stranded).
     ///
     /// # Errors
     /// A failure of the store.
@@ -80,7 +83,8 @@ impl Client {
         Ok(stranded::stranded(&due, &self.nodes().await?))
     }
 
-    /// Reads the versions of these namespaces, in their order: 0 for one that was never bumped.
+    /// Reads the versions of these namespaces, in their order; 0 for a namespace that was never
+    /// bumped.
     ///
     /// # Errors
     /// A failure of the store.

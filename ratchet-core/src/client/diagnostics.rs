@@ -3,7 +3,7 @@ use crate::error::Result;
 use crate::model::Finding;
 
 impl Client {
-    /// Returns what the store finds when it inspects its database; `None` if it cannot inspect it.
+    /// Returns the findings of the store about its database. `None` if the store cannot inspect it.
     ///
     /// # Errors
     /// A failure of the store.

@@ -6,11 +6,12 @@ use crate::error::Result;
 use crate::id::{BatchId, JobId};
 use crate::model::{BatchCondition, Condition, Enqueued, NewJob};
 
-/// Jobs that wait for each other, to be submitted together: a chain, a tree, a diamond.
+/// A set of jobs that wait for each other and are submitted together, such as a chain, a tree or a
+/// diamond.
 ///
-/// All of them are stored at once, and each becomes due when those before it have ended as it says.
-/// A failure of one cancels those that wait for its success, and theirs; what waits for its
-/// failure, or for its end in whatever way, goes on.
+/// All jobs are stored at once. Each becomes due when the jobs before it have ended as its
+/// conditions require. If a job fails, the jobs that wait for its success are cancelled, and so are
+/// the jobs that wait for theirs. Jobs that wait for its failure, or for its end in any way, run.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -34,13 +35,13 @@ use crate::model::{BatchCondition, Condition, Enqueued, NewJob};
 pub struct Workflow(Arc<Mutex<Vec<NewJob>>>);
 
 impl Workflow {
-    /// One without steps.
+    /// Creates a workflow without steps.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a job. It waits for no other until its step says so.
+    /// Adds a job. It waits for no other job until a method of the returned step adds a condition.
     pub fn add(&self, job: NewJob) -> Step {
         let id = job.id();
         let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,8 +53,8 @@ impl Workflow {
         }
     }
 
-    /// The jobs in the order in which they were added, to be enqueued by other means, such as
-    /// inside a transaction.
+    /// Returns the jobs in the order in which they were added, to enqueue them by other means, such
+    /// as inside a transaction.
     #[must_use]
     pub fn jobs(&self) -> Vec<NewJob> {
         let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,13 +94,13 @@ pub struct Step {
 }
 
 impl Step {
-    /// The id the job will have.
+    /// Returns the id that the job will have.
     #[must_use]
     pub const fn id(&self) -> JobId {
         self.id
     }
 
-    /// Runs it once that step has succeeded; if that step ends otherwise, this one is cancelled.
+    /// Runs this step once `step` has succeeded. If `step` ends otherwise, this step is cancelled.
     #[expect(
         clippy::return_self_not_must_use,
         clippy::must_use_candidate,
@@ -109,7 +110,7 @@ impl Step {
         self.when(step, Condition::Succeeded)
     }
 
-    /// Runs it once all of these have succeeded.
+    /// Runs this step once all of `steps` have succeeded.
     #[expect(
         clippy::return_self_not_must_use,
         reason = "what it changes is the workflow"
@@ -118,7 +119,8 @@ impl Step {
         steps.into_iter().fold(self, Self::after)
     }
 
-    /// Runs it if that step is a dead letter; if that step ends otherwise, this one is cancelled.
+    /// Runs this step if `step` becomes a dead letter. If `step` ends otherwise, this step is
+    /// cancelled.
     #[expect(
         clippy::return_self_not_must_use,
         clippy::must_use_candidate,
@@ -128,7 +130,7 @@ impl Step {
         self.when(step, Condition::Failed)
     }
 
-    /// Runs it once that step has ended, however.
+    /// Runs this step once `step` has ended, in any way.
     #[expect(
         clippy::return_self_not_must_use,
         clippy::must_use_candidate,
@@ -138,7 +140,8 @@ impl Step {
         self.when(step, Condition::Ended)
     }
 
-    /// Runs it once that step has ended in this way; if it ends otherwise, this one is cancelled.
+    /// Runs this step once `step` has ended as the condition requires. If `step` ends otherwise,
+    /// this step is cancelled.
     #[expect(
         clippy::return_self_not_must_use,
         clippy::must_use_candidate,
@@ -148,7 +151,7 @@ impl Step {
         self.change(|job| job.after(step.id, condition))
     }
 
-    /// Runs it once a batch has got so far.
+    /// Runs this step once a batch meets the condition.
     #[expect(
         clippy::return_self_not_must_use,
         clippy::must_use_candidate,
@@ -165,16 +168,17 @@ impl Step {
 }
 
 impl Client {
-    /// Enqueues the jobs of a workflow, all of them or none; the answers are in the order in which
+    /// Enqueues the jobs of a workflow, all of them or none. The answers are in the order in which
     /// the steps were added.
     ///
     /// # Errors
-    /// As for [`enqueue_all`](Self::enqueue_all): a workflow whose steps wait for each other in a
-    /// circle, more than [`MAX_GENERATIONS`](crate::limits::MAX_GENERATIONS) one after the other,
-    /// or for a step of another one that is not submitted, is `Invalid` and names `parent`.
+    /// As for [`enqueue_all`](Self::enqueue_all). A workflow is `Invalid`, naming `parent`, if its
+    /// steps wait for each other in a cycle, if more than
+    /// [`MAX_GENERATIONS`](crate::limits::MAX_GENERATIONS) of them wait one after the other, or if
+    /// a step waits for a step of another workflow that is not submitted.
     ///
     /// # Cancel safety
-    /// Dropped, the jobs may or may not have been enqueued.
+    /// If the future is dropped, the jobs may or may not have been enqueued.
     pub async fn submit(&self, flow: Workflow) -> Result<Vec<Enqueued>> {
         self.enqueue_all(&flow.jobs()).await
     }

@@ -1,4 +1,4 @@
-//! The client: enqueue jobs and look after them, without running any.
+//! The client: enqueues, reads and manages jobs, and runs none.
 
 mod archive;
 mod bulk;
@@ -48,9 +48,9 @@ use crate::priority::Priority;
 use crate::state::{JobAction, JobState};
 use crate::store::{AppTransaction, Changed, SharedStore};
 
-/// Enqueues jobs and looks after them. Cheap to clone.
+/// Enqueues, reads and manages jobs. Cheap to clone.
 ///
-/// Every call has a deadline; one that runs into it is a `Timeout` error and may or may not have
+/// Every call has a deadline. A call that exceeds it fails with `Timeout`, and may or may not have
 /// taken effect.
 ///
 /// ```
@@ -80,7 +80,7 @@ struct Inner {
 /// The node that a client belongs to.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnNode {
-    /// The source of its wakeups.
+    /// The id under which the node sends its wakeups.
     pub(crate) source: NodeId,
     /// Wakes its pollers.
     pub(crate) wake_queue: Arc<WakeQueue>,
@@ -118,7 +118,7 @@ impl Client {
         }))
     }
 
-    /// The same client, sending its wakeups through this coordinator.
+    /// Returns the same client, except that it sends its wakeups through this coordinator.
     #[must_use]
     pub fn with_coordinator(&self, coordinator: impl ClusterCoordinator) -> Self {
         Self(Arc::new(Inner {
@@ -127,7 +127,7 @@ impl Client {
         }))
     }
 
-    /// The same client, waking nodes for these jobs only.
+    /// Returns the same client, except that it wakes nodes only for the jobs that `wakes` selects.
     #[must_use]
     pub fn with_wakes(&self, wakes: Wakes) -> Self {
         Self(Arc::new(Inner {
@@ -136,7 +136,7 @@ impl Client {
         }))
     }
 
-    /// Returns the store that it uses.
+    /// Returns the store of this client.
     #[must_use]
     pub fn store(&self) -> &SharedStore {
         self.0.calls.store()
@@ -148,26 +148,27 @@ impl Client {
     /// As for [`enqueue_all`](Self::enqueue_all).
     ///
     /// # Cancel safety
-    /// Dropped, the job may or may not have been enqueued.
+    /// If the future is dropped, the job may or may not have been enqueued.
     pub async fn enqueue(&self, job: NewJob) -> Result<Enqueued> {
         only(self.enqueue_all(&[job]).await)
     }
 
-    /// Enqueues jobs, all of them or none, and wakes nodes for those that are due at once, unless
-    /// told otherwise ([`with_wakes`](Self::with_wakes)).
+    /// Enqueues jobs, all of them or none, and wakes nodes for those that are due at once.
+    /// [`with_wakes`](Self::with_wakes) changes which jobs wake nodes.
     ///
-    /// With the feature `otel`, jobs that have no [trace](NewJob::trace) get that of the caller
-    /// ([`TraceContext::current`](crate::TraceContext)).
+    /// With the feature `otel`, jobs that have no [trace](NewJob::trace) get the trace of the
+    /// caller ([`TraceContext::current`](crate::TraceContext)).
     ///
-    /// Transient failures are repeated a few times, which is safe since jobs carry their ids. For
-    /// the same reason the caller may repeat a failed call with the same jobs.
+    /// The client retries transient failures a few times. That is safe because each job carries its
+    /// id. For the same reason the caller may repeat a failed call with the same jobs.
     ///
     /// # Errors
-    /// `Invalid`, naming what is wrong with the first bad job; or a failure of the store, and then
-    /// whether the jobs were stored is known only if the kind is not transient: they were not.
+    /// `Invalid`, naming what is wrong with the first bad job; or a failure of the store. If the
+    /// failure is not transient, no job was stored. If it is transient, the jobs may have been
+    /// stored.
     ///
     /// # Cancel safety
-    /// Dropped, the jobs may or may not have been enqueued.
+    /// If the future is dropped, the jobs may or may not have been enqueued.
     pub async fn enqueue_all(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         #[cfg(feature = "otel")]
         let traced = crate::otel::traced(jobs);
@@ -200,8 +201,9 @@ impl Client {
         Ok(answers)
     }
 
-    /// Enqueues one job inside a transaction of the application: it exists once the transaction
-    /// commits; a rollback leaves no trace of it. See [`enqueue_all_in`](Self::enqueue_all_in).
+    /// Enqueues one job inside a transaction of the application. The job exists once the
+    /// transaction commits; a rollback leaves no trace of it. See
+    /// [`enqueue_all_in`](Self::enqueue_all_in).
     ///
     /// ```no_run
     /// # use ratchet_core::{Client, NewJob, Result, store::AppTransaction};
@@ -226,23 +228,25 @@ impl Client {
 
     /// Enqueues jobs inside a transaction of the application, all of them or none.
     ///
-    /// The transaction is one of the store's driver, in the version that Ratchet re-exports, on the
-    /// same database. The store's `TransactionStore::enqueue_on` documents what else it must be,
-    /// which nodes are woken when it commits, and what it holds up until then. The
-    /// [wakes](Self::with_wakes) of this client decide which jobs wake nodes.
+    /// The transaction must be one of the store's driver, in the version that Ratchet re-exports,
+    /// on the same database. The store's `TransactionStore::enqueue_on` documents the other
+    /// requirements, which nodes are woken after the commit, and what the transaction blocks until
+    /// then. The [wakes](Self::with_wakes) of this client decide which jobs wake nodes.
     ///
-    /// On SQLite the work is done when the method is called, on the calling thread, and the
-    /// returned future is ready. A transaction of rusqlite cannot be held across an `await` in a
-    /// task that moves between threads: there, use `SqliteStore::enqueue_in_blocking` inside
+    /// On SQLite the method itself does the work, on the calling thread, and the returned future is
+    /// ready. A transaction of rusqlite cannot be held across an `await` in a task that moves
+    /// between threads. In such a task, use `SqliteStore::enqueue_in_blocking` inside
     /// `spawn_blocking`.
     ///
     /// # Errors
-    /// `Invalid`, naming what is wrong with the first bad job, or `transaction` if that is of
-    /// another backend than the store; `Misconfigured` if the store takes no transactions, such as
-    /// [`MemoryStore`](crate::MemoryStore); otherwise as the store documents.
+    /// `Invalid`, naming what is wrong with the first bad job, or naming `transaction` if the
+    /// transaction belongs to another backend than the store; `Misconfigured` if the store takes no
+    /// transactions, as [`MemoryStore`](crate::MemoryStore) does not; otherwise as the store
+    /// documents.
     ///
     /// # Cancel safety
-    /// Dropped, a part of the jobs may be in the transaction, which must be rolled back.
+    /// If the future is dropped, some of the jobs may be in the transaction, which must be rolled
+    /// back.
     pub fn enqueue_all_in<'a, S>(
         &'a self,
         transaction: &'a mut impl AppTransaction<S>,
@@ -276,7 +280,7 @@ impl Client {
         Ok(jobs.pop().flatten())
     }
 
-    /// Reads jobs, one answer per id, in their order; `None` for one that is not stored.
+    /// Reads jobs: one answer per id, in the order of the ids; `None` for a job that is not stored.
     ///
     /// # Errors
     /// `Invalid` for more than [`MAX_BATCH`](crate::limits::MAX_BATCH) ids, or a failure of the
@@ -299,7 +303,7 @@ impl Client {
             .await
     }
 
-    /// Reads the ended claims of a job, first to last.
+    /// Reads the ended claims of a job, from the first to the last.
     ///
     /// # Errors
     /// A failure of the store.
@@ -310,8 +314,8 @@ impl Client {
             .await
     }
 
-    /// Cancels a job: at once if it waits; if it runs, its body sees the request within a
-    /// heartbeat.
+    /// Cancels a job. A waiting job ends at once; the body of a running job sees the request within
+    /// a heartbeat.
     ///
     /// # Errors
     /// A failure of the store.
@@ -327,7 +331,7 @@ impl Client {
         self.act_on(job, JobAction::Requeue).await
     }
 
-    /// Sets a pending job aside.
+    /// Pauses a pending job: no node claims it until it is resumed.
     ///
     /// # Errors
     /// A failure of the store.
@@ -359,7 +363,7 @@ impl Client {
         self.act_on(job, JobAction::SetPriority(priority)).await
     }
 
-    /// Deletes an ended job, with its history; unfinished ones are to be cancelled first.
+    /// Deletes an ended job with its history. An unfinished job is refused; cancel it first.
     ///
     /// # Errors
     /// A failure of the store.
@@ -367,8 +371,8 @@ impl Client {
         self.act_on(job, JobAction::Delete).await
     }
 
-    /// Does the action to every selected job, each by itself; [`bulk`](Self::bulk) is for more than
-    /// fit one call.
+    /// Applies the action to every selected job, each independently of the others. For more jobs
+    /// than fit in one call, use [`bulk`](Self::bulk).
     ///
     /// # Errors
     /// `Invalid` for a limit of 0, or a failure of the store.
@@ -380,7 +384,7 @@ impl Client {
             .await?;
         metrics::acted(action, &acted);
         let ended = ActionOutcome::Became(JobState::Cancelled);
-        // An end may have let others go.
+        // A cancelled job may have released its children or the next job of its lane.
         if (action.may_make_due() && !acted.is_empty())
             || acted.iter().any(|one| one.outcome == ended)
         {
@@ -396,7 +400,7 @@ impl Client {
             .map_or(ActionOutcome::NotFound, |acted| acted.outcome))
     }
 
-    /// Stops the claiming of a queue's jobs; running ones go on.
+    /// Pauses a queue: its pending jobs are no longer claimed. Running jobs continue.
     ///
     /// # Errors
     /// `Invalid` for a bad name, or a failure of the store.
@@ -408,7 +412,7 @@ impl Client {
             .await
     }
 
-    /// Lets a queue's jobs be claimed again.
+    /// Resumes a queue: its jobs can be claimed again.
     ///
     /// # Errors
     /// `Invalid` for a bad name, or a failure of the store.
@@ -434,8 +438,8 @@ impl Client {
             .await
     }
 
-    /// Counts the jobs that match the filter, by state. With a tag it reads the jobs that have it,
-    /// without one the whole table of jobs.
+    /// Counts the jobs that match the filter, by state. With a tag, the store reads only the jobs
+    /// that have the tag; without one, it reads the whole table of jobs.
     ///
     /// # Errors
     /// A failure of the store.
@@ -445,7 +449,7 @@ impl Client {
         count.await
     }
 
-    /// Lists the nodes, the newest first; also those that ended, until they are forgotten.
+    /// Lists the nodes, the newest first. Nodes that have ended are listed until they are deleted.
     ///
     /// # Errors
     /// A failure of the store.
@@ -456,7 +460,7 @@ impl Client {
             .await
     }
 
-    /// Asks a node to drain; it obeys at its next heartbeat.
+    /// Asks a node to drain; the node obeys at its next heartbeat.
     ///
     /// # Errors
     /// A failure of the store.

@@ -1,4 +1,4 @@
-//! Which nodes have free slots, as far as the last read of the nodes shows.
+//! Tracks which nodes have free slots, according to the last read of the nodes.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,28 +10,28 @@ use crate::model::{NodeProfile, NodeRecord, NodeStatus, PoolProfile};
 use crate::route::Route;
 use crate::time;
 
-/// From this age on the nodes are read again.
+/// The age from which the nodes are read again.
 const OLD: Duration = Duration::from_secs(10);
-/// From this age on the first read is repeated: nodes may have started since. The age doubles with
-/// each later read up to [`OLD`], and is [`OLD`] once a node was chosen.
+/// The age from which the first read is repeated, since nodes may have started in the meantime. It
+/// doubles with each later read, up to [`OLD`], and becomes [`OLD`] once a node was chosen.
 const YOUNG: Duration = Duration::from_secs(1);
-/// From this age on they are not used any more.
+/// The age from which the nodes that were read are no longer used.
 const TOO_OLD: Duration = Duration::from_secs(60);
 
-/// The nodes that new jobs may be offered to.
+/// The nodes to which new jobs may be offered.
 #[derive(Debug, Default)]
 pub(crate) struct Peers(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     peers: Vec<Peer>,
-    /// When they were read.
+    /// When the nodes were last read.
     read: Option<Instant>,
-    /// When they were last asked for.
+    /// When a read was last requested.
     asked: Option<Instant>,
-    /// From which age on they are asked for again.
+    /// The age from which the next read is requested.
     old: Duration,
-    /// The peer to look at next, so that all have their turn.
+    /// The peer to consider next, so that the peers take turns.
     next: usize,
 }
 
@@ -64,12 +64,12 @@ struct Peer {
 #[derive(Debug)]
 struct PeerPool {
     pool: PoolProfile,
-    /// Of its free slots, those that no job was offered since.
+    /// The free slots of the pool to which no job was offered since the read.
     unoffered: u32,
 }
 
 impl Peer {
-    /// Returns the place of the pool that takes jobs of a route.
+    /// Returns the index of the pool that takes jobs of a route.
     fn pool(&self, route: &Route) -> Option<usize> {
         let takes = |one: &PeerPool| one.pool.takes(route);
         let place = self.pools.iter().position(takes);
@@ -82,8 +82,8 @@ impl Peers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether it is time to read the nodes. The caller must then do so: no other call is
-    /// told for a while.
+    /// Returns whether the caller must now read the nodes. One caller gets `true`, and later ones
+    /// `false` until the nodes are old again.
     pub(crate) fn begin_read_if_old(&self) -> bool {
         let now = time::monotonic();
         let mut state = self.state();
@@ -95,7 +95,7 @@ impl Peers {
         is_old
     }
 
-    /// Replaces the known nodes by those of these that can take jobs.
+    /// Replaces the known nodes by the active ones among `nodes`.
     pub(crate) fn replace(&self, nodes: Vec<NodeRecord>) {
         let peers = nodes
             .into_iter()
@@ -118,14 +118,16 @@ impl Peers {
         state.next = fastrand::usize(..1_000_000);
     }
 
-    /// Returns whether the nodes were read lately enough to choose one of them.
+    /// Returns whether the nodes were read recently enough to choose one of them.
     pub(crate) fn are_known(&self) -> bool {
         self.state().is_known()
     }
 
-    /// Chooses a node other than `own` for this many jobs of a route: the next in turn that seems
-    /// to have room for them, or else one that had room when it was read, as bodies may have ended
-    /// since, or else one that is merely large enough. `None` if no known node is.
+    /// Chooses a node other than `own` for this many jobs of a route.
+    ///
+    /// Prefers a node that seems to have room for them, then one that had room when it was read,
+    /// since bodies may have ended in the meantime, then any that has enough slots; among equals
+    /// the next in turn. Returns `None` if no known node has enough slots.
     pub(crate) fn choose(&self, route: &Route, jobs: usize, own: Option<NodeId>) -> Option<NodeId> {
         let jobs = u32::try_from(jobs).unwrap_or(u32::MAX);
         let mut state = self.state();

@@ -11,13 +11,13 @@ use crate::store::{Changed, IfKnown};
 
 impl Client {
     /// Sets how many jobs with the [permit](crate::NewJob::permit) of this resource may run at once
-    /// in the cluster; the first time it also makes the resource known. 0 lets none run.
+    /// in the cluster. The first call for a resource also creates it. With 0, none may run.
     ///
-    /// Jobs that run already go on, also if there are more of them than are allowed from now on.
+    /// Jobs that already run continue, even if more of them run than the new maximum.
     ///
     /// # Errors
-    /// `Invalid` for a bad name, or if the store has no permits (`permit`); or a failure of the
-    /// store.
+    /// `Invalid` for a bad name, or naming `permit` if the store has no permits; or a failure of
+    /// the store.
     pub async fn set_permits(&self, resource: &str, max: u32) -> Result<Changed> {
         let resource = &Name::new("permit", resource)?;
         let set = self.0.calls.call("set_permits", |store| async move {
@@ -26,13 +26,13 @@ impl Client {
         });
         let changed = set.await?;
         if changed == Changed::Changed {
-            // There may be more than before, and jobs that wait for them in any queue.
+            // There may be more permits than before, and jobs in any queue may wait for them.
             self.wake(Wakeup::any()).await;
         }
         Ok(changed)
     }
 
-    /// Makes the resources known that the node's program declares, once.
+    /// Creates the resources that the node's program declares, once.
     pub(crate) async fn declare_permits(&self) -> Result<()> {
         let DeclaredPermits { permits, known } = &*self.0.permits;
         if permits.is_empty() {
@@ -46,12 +46,13 @@ impl Client {
         let listed = self.permits().await?;
         for (resource, max) in permits {
             match listed.iter().find(|info| info.resource == *resource) {
-                // Otherwise each node that joins would wait for the claims that hold the row.
+                // Writing an unchanged number would make each joining node wait for the claims that
+                // lock the row.
                 Some(info) if info.max == *max => {}
                 Some(info) => tracing::info!(
                     target: "ratchet::node",
                     %resource, known = info.max, declared = max,
-                    "a resource keeps its permits; Client::set_permits changes them"
+                    "the resource keeps its stored permits; Client::set_permits changes them"
                 ),
                 None => {
                     let declared = self.0.calls.call("set_permits", |store| async move {
@@ -65,10 +66,10 @@ impl Client {
         Ok(())
     }
 
-    /// Lists the resources, how many permits each has, and how many are held.
+    /// Lists the resources with the number of permits of each, and how many are held.
     ///
     /// # Errors
-    /// `Invalid` if the store has no permits (`permit`), or a failure of the store.
+    /// `Invalid`, naming `permit`, if the store has no permits; or a failure of the store.
     pub async fn permits(&self) -> Result<Vec<PermitInfo>> {
         self.0
             .calls
@@ -81,14 +82,14 @@ impl Client {
 }
 
 fn no_permits() -> InvalidInput {
-    InvalidInput::new("permit", "is nothing that this store has")
+    InvalidInput::new("permit", "is not supported by this store")
 }
 
 /// The permits that a program declares.
 #[derive(Debug, Default)]
 pub(super) struct DeclaredPermits {
     permits: BTreeMap<Name, u32>,
-    /// Set once the store knows them.
+    /// Set once the store has all of them.
     known: OnceCell<()>,
 }
 

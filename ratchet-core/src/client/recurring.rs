@@ -6,16 +6,16 @@ use crate::name::Name;
 use crate::store::{Changed, RecurringStore, Store};
 
 impl Client {
-    /// The recurring definitions.
+    /// Returns a client for the recurring definitions.
     #[must_use]
     pub fn recurring(&self) -> RecurringClient {
         RecurringClient(self.clone())
     }
 }
 
-/// Puts recurring definitions and looks after them. Cheap to clone.
+/// Stores and manages recurring definitions. Cheap to clone.
 ///
-/// On a store that keeps none every call fails with `Misconfigured`.
+/// On a store without recurring definitions, every call fails with `Misconfigured`.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -34,11 +34,11 @@ impl Client {
 pub struct RecurringClient(Client);
 
 impl RecurringClient {
-    /// Stores a definition under its name, in place of the one that is there: that takes effect at
-    /// once. Whether it is paused stays as it is.
+    /// Stores a definition under its name, and replaces an existing one of that name. The change
+    /// takes effect at once. A paused definition stays paused.
     ///
-    /// A definition that is also declared on the builder of a node becomes what is declared again
-    /// when such a node starts.
+    /// If the builder of a node declares a definition of the same name, the declared one replaces
+    /// this one when such a node starts.
     ///
     /// # Errors
     /// `Invalid`, naming what is wrong with the definition, and then nothing is stored; or a
@@ -81,7 +81,8 @@ impl RecurringClient {
             .await
     }
 
-    /// Reads one page of the definitions, by name, behind the given one.
+    /// Reads one page of the definitions, ordered by name. With `after`, only definitions with
+    /// greater names.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0, or a failure of the store.
@@ -96,7 +97,7 @@ impl RecurringClient {
             .await
     }
 
-    /// Fires no more slots until the definition is resumed. Jobs that exist already go on.
+    /// Pauses a definition: no more slots fire until it is resumed. Existing jobs are not affected.
     ///
     /// # Errors
     /// `Invalid` for a bad name, or a failure of the store.
@@ -104,7 +105,8 @@ impl RecurringClient {
         self.set_paused(name, true).await
     }
 
-    /// Goes on with the next slot in the future; those of the pause are gone.
+    /// Resumes a definition, which continues with the next slot in the future. The slots of the
+    /// pause are skipped.
     ///
     /// # Errors
     /// `Invalid` for a bad name, or a failure of the store.
@@ -127,15 +129,16 @@ impl RecurringClient {
             .await
     }
 
-    /// Enqueues a job of the definition now, even if it is paused, without any effect on its slots.
-    /// Returns `None` if there is no such definition. With [`Overlap::Skip`](crate::Overlap::Skip)
-    /// the answer is `Duplicate` while another job of it has not ended.
+    /// Enqueues a job of the definition now, even if the definition is paused. Its slots are not
+    /// affected. Returns `None` if there is no such definition. With
+    /// [`Overlap::Skip`](crate::Overlap::Skip) the answer is `Duplicate` while another job of the
+    /// definition has not ended.
     ///
     /// # Errors
     /// `Invalid` for a bad name, or as for [`Client::enqueue`].
     ///
     /// # Cancel safety
-    /// Dropped, the job may or may not have been enqueued.
+    /// If the future is dropped, the job may or may not have been enqueued.
     pub async fn trigger(&self, name: &str) -> Result<Option<Enqueued>> {
         match self.get(name).await? {
             Some(record) => self.0.enqueue(record.job_now()).await.map(Some),
@@ -157,7 +160,7 @@ impl RecurringClient {
             .await
     }
 
-    /// Lets nodes look again when the next slot is.
+    /// Wakes the nodes, so that they read again when the next slot is.
     async fn slots_changed(&self) {
         if let Some(own) = &self.0.0.node {
             own.wake_queue.wake_recurring();
@@ -166,13 +169,13 @@ impl RecurringClient {
     }
 }
 
-/// The recurring definitions of a store.
+/// Returns the part of the store for recurring definitions.
 pub(crate) fn recurring<'a>(
     store: &'a dyn Store,
     operation: &'static str,
 ) -> Result<&'a dyn RecurringStore> {
     store.recurring().ok_or_else(|| {
         StoreError::new(StoreErrorKind::Misconfigured, operation)
-            .with_source("the store keeps no recurring definitions")
+            .with_source("the store does not support recurring definitions")
     })
 }

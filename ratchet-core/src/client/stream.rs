@@ -6,12 +6,12 @@ use super::Client;
 use crate::error::StoreError;
 use crate::model::{Enqueued, NewJob};
 
-/// The most jobs of one call: a batch of this size costs little more per job than a larger one.
+/// The most jobs in one call. A larger batch would save little per job.
 const BATCH: usize = 1_000;
-/// The most bytes of payloads of one call, but for the last job of it.
+/// The most bytes of payloads in one call. The last job of the call may exceed it.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// The counts of an enqueued stream.
+/// The number of jobs that were enqueued from a stream.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -27,13 +27,13 @@ const BATCH_BYTES: usize = 4 * 1024 * 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamCounts {
-    /// Jobs that are stored now.
+    /// Jobs that were created.
     pub created: u64,
-    /// Jobs that were [duplicates](Enqueued::Duplicate), and are not.
+    /// Jobs that were [duplicates](Enqueued::Duplicate) and were not stored.
     pub duplicates: u64,
 }
 
-/// Why [`Client::enqueue_stream`] ended before its stream.
+/// The error of [`Client::enqueue_stream`]: a call failed before the stream ended.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -50,9 +50,9 @@ pub struct StreamCounts {
 #[error("after {} jobs: {source}", .before.created + .before.duplicates)]
 #[non_exhaustive]
 pub struct StreamError {
-    /// The jobs of the calls that succeeded. After a timeout the jobs of the failed call, which are
-    /// the next 1,000 at most, may be stored as well: with idempotency keys they can be enqueued
-    /// again.
+    /// The counts of the calls that succeeded. After a timeout the jobs of the failed call, which
+    /// are the next 1,000 at most, may be stored as well. Jobs with idempotency keys can safely be
+    /// enqueued again.
     pub before: StreamCounts,
     /// Why the call failed.
     #[source]
@@ -60,12 +60,14 @@ pub struct StreamError {
 }
 
 impl Client {
-    /// Enqueues any number of jobs, as fast as the store takes them: in calls of up to 1,000 jobs
-    /// and about 4 MiB of payloads, one after the other, so that no more than that is in memory.
+    /// Enqueues any number of jobs, as fast as the store takes them.
     ///
-    /// Each call is all or nothing where [`enqueue_all`](Self::enqueue_all) is; the whole is not. A
-    /// job with an [idempotency key](crate::NewJob::idempotency_key) can be enqueued again after a
-    /// failure.
+    /// The jobs are sent in calls of up to 1,000 jobs and about 4 MiB of payloads, one call after
+    /// the other, so that only the jobs of one call are in memory.
+    ///
+    /// Each call enqueues all of its jobs or none, as [`enqueue_all`](Self::enqueue_all) does, but
+    /// the stream as a whole may be enqueued in part. A job with an [idempotency
+    /// key](crate::NewJob::idempotency_key) can be enqueued again after a failure.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -81,12 +83,12 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`StreamError`], with how many jobs were enqueued before, at the first call that fails as
+    /// [`StreamError`], with the counts of the earlier calls, at the first call that fails as
     /// [`enqueue_all`](Self::enqueue_all) does. The rest of the stream is not read.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the jobs of earlier calls are stored, and those of the present
-    /// call all or not at all.
+    /// If the future is dropped, the jobs of earlier calls are stored. Of the current call, all
+    /// jobs are stored or none.
     pub async fn enqueue_stream(
         &self,
         jobs: impl Stream<Item = NewJob>,

@@ -6,16 +6,18 @@ use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::model::{Guard, Guarded};
 use crate::name::Name;
 
-/// How often a watch looks at its version while nothing wakes it.
+/// The interval at which a watch reads its version when no wakeup arrives.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl Client {
-    /// Says that what this namespace stands for has changed, and returns its new version. Every
-    /// [`watch`](Self::watch) of it sees that.
+    /// Raises the version of a namespace, and returns the new version.
+    ///
+    /// Call it after the data that the namespace stands for has changed. Every
+    /// [`watch`](Self::watch) of the namespace sees the new version.
     ///
     /// # Errors
-    /// `Invalid` for a bad name, or a failure of the store; whether the version changed is then
-    /// unknown, and another bump does no harm.
+    /// `Invalid` for a bad name, or a failure of the store. After a failure the version may or may
+    /// not have been raised; the call can be repeated.
     pub async fn bump(&self, namespace: &str) -> Result<u64> {
         match self.bump_guarded(namespace, None).await? {
             Guarded::Done(version) => Ok(version),
@@ -24,7 +26,8 @@ impl Client {
         }
     }
 
-    /// As [`bump`](Self::bump), but only while the tenure of the guard lasts.
+    /// Raises the version as [`bump`](Self::bump) does, but only while the tenure of the guard
+    /// lasts.
     ///
     /// # Errors
     /// As for [`bump`](Self::bump).
@@ -70,7 +73,7 @@ impl Client {
     }
 }
 
-/// The versions of a namespace, as they come. See [`Client::watch`].
+/// The successive versions of a namespace. See [`Client::watch`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -92,16 +95,17 @@ pub struct VersionWatch {
 }
 
 impl VersionWatch {
-    /// Waits for a version that this watch has not returned yet: at first the present one, 0 if
-    /// there was no bump yet. Bumps that follow each other quickly are seen as one. A bump is seen
-    /// after one second at the latest, at once where a coordinator carries it. While the database
-    /// is away it waits.
+    /// Waits for a version that this watch has not returned yet, and returns it.
     ///
-    /// Read what the version is about after this has returned, and not before: then nothing that
-    /// changed meanwhile is missed.
+    /// The first call returns the present version, or 0 if there was no bump yet. Several bumps in
+    /// quick succession may be seen as one. A bump is seen at once if a coordinator carries it, and
+    /// otherwise within one second. While the database is unavailable, the watch waits.
+    ///
+    /// Read the data that the version stands for after this method has returned, and not before.
+    /// Then no change is missed.
     ///
     /// # Cancel safety
-    /// No version is lost by dropping the future.
+    /// Dropping the future loses no version.
     pub async fn changed(&mut self) -> u64 {
         let mut backoff = RetryDelays::of("version").about(&self.namespace);
         loop {
@@ -117,7 +121,7 @@ impl VersionWatch {
                 }
                 Err(error) => backoff.failed(&error, fastrand::f64()).min(INTERVAL),
             };
-            // Wakeups about a queue are of jobs.
+            // Wakeups for one queue concern jobs and not versions.
             let woken = async { while !self.wakeups.next().await.is_for_all() {} };
             tokio::select! {
                 () = woken => {}

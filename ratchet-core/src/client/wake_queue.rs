@@ -9,8 +9,8 @@ use crate::name::Name;
 use crate::route::Route;
 
 /// Wakes the loops of a node from within its process: its pollers, and the loop that fires
-/// recurring definitions. A wakeup that comes while a loop is busy is kept for it; several are kept
-/// as one.
+/// recurring definitions. A wakeup that arrives while a loop is busy is kept for it; several are
+/// merged into one.
 #[derive(Debug)]
 pub(crate) struct WakeQueue {
     pollers: Vec<Poller>,
@@ -43,12 +43,12 @@ impl WakeQueue {
         }
     }
 
-    /// Notes the id under which the node now shows in the store.
+    /// Sets the id under which the store now lists the node.
     pub(crate) fn set_node(&self, node: NodeId) {
         *self.node.lock().unwrap_or_else(PoisonError::into_inner) = Some(node);
     }
 
-    /// Returns the id under which the node shows in the store. `None` before its first heartbeat.
+    /// Returns the id under which the store lists the node. `None` before its first heartbeat.
     pub(crate) fn node(&self) -> Option<NodeId> {
         *self.node.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -62,8 +62,8 @@ impl WakeQueue {
         }
     }
 
-    /// Reserves slots for this many jobs of a route, and returns whether a poller has them. The
-    /// reservation lasts until that poller counts its slots again.
+    /// Reserves slots for this many jobs of a route, and returns whether a poller has that many
+    /// free. The reservation lasts until that poller next counts its slots.
     pub(crate) fn reserve(&self, route: &Route, jobs: usize) -> bool {
         self.pollers.iter().any(|poller| {
             let fits = |room: usize| room.checked_sub(jobs);
@@ -75,12 +75,12 @@ impl WakeQueue {
         })
     }
 
-    /// Returns the seat of a poller, for as long as it runs.
+    /// Returns the seat of a poller. The poller keeps it while it runs.
     pub(crate) fn seat(&self, poller: usize) -> Seat<'_> {
         Seat(&self.pollers[poller])
     }
 
-    /// Wakes the loop that fires recurring definitions: their slots have changed.
+    /// Wakes the loop that fires recurring definitions, because their slots have changed.
     pub(crate) fn wake_recurring(&self) {
         self.recurring.notify_one();
     }
@@ -91,11 +91,11 @@ impl WakeQueue {
     }
 }
 
-/// The place of a running poller in the queue. It has no room after this is dropped.
+/// The place of a running poller in the queue. Dropping it sets the poller's room to 0.
 pub(crate) struct Seat<'a>(&'a Poller);
 
 impl Seat<'_> {
-    /// Notes for how many more jobs the poller has slots now.
+    /// Sets for how many more jobs the poller has free slots.
     pub(crate) fn set_room(&self, slots: usize) {
         self.0.room.store(slots, Ordering::SeqCst);
     }

@@ -1,9 +1,9 @@
-//! Which node is woken for a new job.
+//! Chooses which node is woken for a new job.
 //!
-//! One node is enough for a job that is due at once: the one of this client if it has a free slot,
-//! otherwise the next of those that looked idle when the nodes were last read. All nodes are woken
-//! for more jobs than one node can run, while the nodes are not known, and where wakeups do not
-//! reach them all. The leader finds a job whose node has died or became busy.
+//! One node is enough for a job that is due at once. That is the node of this client if it has a
+//! free slot, otherwise the next of those that looked idle when the nodes were last read. All nodes
+//! are woken if there are more jobs than one node can run, if the nodes are not known, or if
+//! wakeups do not reach all nodes. If the woken node has died or is busy, the leader finds the job.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::model::{NewJob, Parent};
 use crate::priority::Priority;
 use crate::route::Route;
 
-/// Which enqueued jobs nodes are woken up for. The rest are found by their next poll: with the
-/// defaults up to 1 s later.
+/// Selects the enqueued jobs for which nodes are woken. The next poll finds the other jobs, with
+/// the defaults up to 1 s later.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -32,18 +32,19 @@ use crate::route::Route;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wakes {
-    /// Those that are due at once.
+    /// Wakes nodes for jobs that are due at once.
     #[default]
     Due,
-    /// Those that are due at once and of priority [`Critical`](Priority::Critical): for
-    /// programs whose wakeups would cost more than they save, because many processes enqueue.
+    /// Wakes nodes for jobs that are due at once and have priority
+    /// [`Critical`](Priority::Critical). For applications with a large number of enqueueing
+    /// processes, in which waking a node for every job would cost more than it saves.
     Critical,
-    /// None.
+    /// Wakes no node.
     Never,
 }
 
 impl Wakes {
-    /// Returns whether a node is woken up for this job.
+    /// Returns whether nodes are woken for this job.
     pub(crate) fn wakes(self, job: &NewJob) -> bool {
         job.is_due_at_once()
             && match self {
@@ -55,10 +56,10 @@ impl Wakes {
 }
 
 impl Client {
-    /// How long a wakeup may hold its sender up.
+    /// How long sending a wakeup may delay its sender.
     const NOTIFY: Duration = Duration::from_millis(100);
 
-    /// Returns whether nodes are woken up for this job.
+    /// Returns whether this client wakes nodes for this job.
     pub(crate) fn wakes(&self, job: &NewJob) -> bool {
         self.0.wakes.wakes(job)
     }
@@ -68,7 +69,7 @@ impl Client {
         self.send_all(self.wakeups(jobs)).await;
     }
 
-    /// Sends a wakeup to the nodes that it is for.
+    /// Sends a wakeup to the nodes to which it is addressed.
     pub(crate) async fn send(&self, wakeup: Wakeup) {
         match &self.0.node {
             Some(own) if wakeup.to == Some(own.source) && !wakeup.is_beacon() => {
@@ -82,11 +83,13 @@ impl Client {
         }
     }
 
-    /// Wakes nodes for each route that has due jobs: all if it says so, and otherwise the next in
-    /// turn of those that take them. If none of the known nodes takes them, none is woken; if no
-    /// nodes are known, or wakeups do not reach them all, all are. This client's own node is not
-    /// preferred: what it hands back for others, such as a payload of a newer version, it would get
-    /// again.
+    /// Wakes nodes for each route that has due jobs.
+    ///
+    /// If the flag of a route is set, all nodes are woken, otherwise one: the next in turn of those
+    /// that take its jobs. If no known node takes them, none is woken. If the nodes are not known,
+    /// or wakeups do not reach all nodes, all are woken. This client's own node gets no preference:
+    /// it would receive again the jobs that it hands back for other nodes, such as those with a
+    /// newer payload version.
     pub(crate) async fn wake_for_routes(&self, due: Vec<(Route, bool)>) {
         let reaches_all = self.0.coordinator.reaches_all_nodes();
         let needs_one = reaches_all && due.iter().any(|(_, all)| !all);
@@ -105,7 +108,7 @@ impl Client {
         self.send_all(due.into_iter().filter_map(wakeup)).await;
     }
 
-    /// Sends each wakeup once, side by side.
+    /// Sends each distinct wakeup once, all concurrently.
     async fn send_all(&self, wakeups: impl Iterator<Item = Wakeup>) {
         let wakeups: HashSet<Wakeup> = wakeups.collect();
         join_all(wakeups.into_iter().map(|wakeup| self.send(wakeup))).await;
@@ -122,8 +125,9 @@ impl Client {
         for job in jobs.clone() {
             let (route, after) = (&job.spec().route, &job.spec().after);
             let jobs = routes.entry(route).or_default();
-            // One job of a lane runs at a time. Jobs of this call have not ended, so what waits for
-            // one cannot run; others may have.
+            // Of a lane, one job runs at a time. A job that waits for another job of this call
+            // cannot run yet, because that one has not ended. Parents from earlier calls may have
+            // ended.
             let lane = job.spec().lane.as_ref();
             if lane.is_none_or(|lane| lanes.insert((&route.queue, lane)))
                 && !after.iter().any(|after| here.contains(&after.parent()))
@@ -141,18 +145,18 @@ impl Client {
         })
     }
 
-    /// Chooses the node for this many jobs of a route; `None` if all are to look.
+    /// Chooses the node for this many jobs of a route. `None` if all nodes are to be woken.
     fn choose(&self, route: &Route, jobs: usize) -> Option<NodeId> {
         if let Some(own) = &self.0.node
             && own.wake_queue.reserve(route, jobs)
         {
             return Some(own.source);
         }
-        // A wakeup for a node that it does not reach would be lost, and no node be woken.
+        // A wakeup addressed to a node that it cannot reach would be lost, and no node would wake.
         if !self.0.coordinator.reaches_all_nodes() {
             return None;
         }
-        // A blocking program may enqueue without a runtime.
+        // A blocking program may enqueue outside of a runtime; then no read is started.
         if let Ok(runtime) = tokio::runtime::Handle::try_current()
             && self.0.peers.begin_read_if_old()
         {
@@ -169,8 +173,8 @@ impl Client {
         }
     }
 
-    /// Hints that there is work. The jobs are stored, so a transport that hangs must not make the
-    /// caller wait.
+    /// Sends a wakeup. The jobs are already stored, so a transport that hangs must not delay the
+    /// caller for long.
     pub(crate) async fn wake(&self, mut wakeup: Wakeup) {
         if let Some(own) = &self.0.node {
             own.wake_queue.wake(wakeup.queue.as_ref());
@@ -179,8 +183,7 @@ impl Client {
         self.notify(wakeup, Self::NOTIFY).await;
     }
 
-    /// Hints to other nodes, and not to the one this client belongs to, that there may be work of
-    /// any kind.
+    /// Sends a wakeup for all queues to the other nodes, but not to the node of this client.
     pub(crate) async fn wake_others(&self, patience: Duration) {
         let wakeup = Wakeup::any();
         let wakeup = match &self.0.node {
@@ -198,7 +201,7 @@ impl Client {
             metrics::wakeup_sent(sent);
         }
         if !sent {
-            tracing::debug!("a wakeup was given up: the coordinator hangs");
+            tracing::debug!("gave up sending a wakeup: the coordinator did not take it in time");
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::name::Name;
 use crate::state::JobAction;
 use crate::store::{Changed, SignalStore, Store, WorkflowStore};
 
-/// The store's power over links and batches.
+/// Returns the part of the store for links and batches.
 fn workflows(store: &dyn Store) -> Result<&dyn WorkflowStore> {
     let lacks = || InvalidInput::new("batch", "is not supported by this store").into();
     store.workflows().ok_or_else(lacks)
@@ -24,11 +24,13 @@ fn signals(store: &dyn Store) -> Result<&dyn SignalStore> {
 }
 
 impl Client {
-    /// Creates a batch, to which jobs are added by enqueueing them with
-    /// [`NewJob::in_batch`](crate::NewJob::in_batch), in as many calls as it takes, and which ends
-    /// once it is [closed](Self::close_batch) and all of them have ended.
+    /// Creates a batch, and returns its id.
     ///
-    /// The work to do then is a job, too, with
+    /// Jobs are added to the batch by enqueueing them with
+    /// [`NewJob::in_batch`](crate::NewJob::in_batch), in any number of calls. The batch ends once
+    /// it is [closed](Self::close_batch) and all of its jobs have ended.
+    ///
+    /// To run something at the end of the batch, enqueue a job with
     /// [`NewJob::after_batch`](crate::NewJob::after_batch).
     ///
     /// ```
@@ -50,21 +52,23 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// `Invalid`, naming `batch`, if the store has no batches, or a failure of the store: then
-    /// there may be a batch whose id was lost. With [`open_batch`](Self::open_batch) the caller
-    /// chooses the id, and can repeat the call.
+    /// `Invalid`, naming `batch`, if the store has no batches; or a failure of the store. After a
+    /// failure there may be a batch whose id is lost. [`open_batch`](Self::open_batch) avoids that:
+    /// the caller chooses the id and can repeat the call.
     pub async fn create_batch(&self) -> Result<BatchId> {
         let batch = BatchId::new();
         self.open_batch(batch).await.map(|_| batch)
     }
 
-    /// Creates the batch of this id, or takes it up as it stands: an application that chose the id
-    /// and kept it, in a file or a table of its own, goes on with its batch after a crash. Jobs
-    /// with [idempotency keys](crate::NewJob::idempotency_key) can be enqueued into it again; those
-    /// that are there are not stored twice, also once it is closed.
+    /// Creates the batch with this id, or keeps the existing one.
     ///
-    /// `Changed` if this call created it. A batch that was [purged](crate::Retention) with its jobs
-    /// is created anew.
+    /// An application that chooses the id and stores it, in a file or a table of its own, can
+    /// continue its batch after a crash. It can enqueue jobs with [idempotency
+    /// keys](crate::NewJob::idempotency_key) into the batch again: a job that is already there is
+    /// not stored twice, even once the batch is closed.
+    ///
+    /// Returns `Changed` if this call created the batch. A batch that was
+    /// [purged](crate::Retention) with its jobs is created anew.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -107,10 +111,11 @@ impl Client {
         }
     }
 
-    /// Lets no more jobs join a batch. It ends when all that are in it have, perhaps at once.
+    /// Closes a batch: no more jobs can join it. It ends when all of its jobs have ended, which may
+    /// be at once.
     ///
-    /// Repeats a transient failure, as an enqueue does. Returns `Closed` if this call may have
-    /// closed the batch.
+    /// The client retries a transient failure, as for an enqueue. Returns `Closed` if this call may
+    /// have closed the batch.
     ///
     /// # Errors
     /// `Invalid` if the store has no batches, or a failure of the store; the call can be repeated.
@@ -127,7 +132,7 @@ impl Client {
                     tries += 1;
                     tokio::time::sleep(backoff.next(0.5)).await;
                 }
-                // The try before may have closed it, and its answer was lost.
+                // The previous try may have closed the batch although its answer was lost.
                 Ok(BatchClosed::Already) if tries > 1 => break BatchClosed::Closed,
                 closed => break closed?,
             }
@@ -154,13 +159,13 @@ impl Client {
         read.await
     }
 
-    /// Closes a batch and cancels its unfinished jobs, a bounded pass at a time. Waiting jobs end
-    /// at once, and running bodies are asked to stop within a heartbeat. Jobs that wait for the
+    /// Closes a batch and cancels its unfinished jobs, in bounded passes. Waiting jobs end at once,
+    /// and running bodies are asked to stop within a heartbeat. The links of jobs that wait for the
     /// batch are decided as after every end.
     ///
     /// # Errors
-    /// `Invalid` if the store has no batches, or a failure of the store; some may have been
-    /// cancelled then, and the call can be repeated.
+    /// `Invalid` if the store has no batches; or a failure of the store. After a failure some jobs
+    /// may have been cancelled, and the call can be repeated.
     pub async fn cancel_batch(&self, batch: BatchId) -> Result<BulkCounts> {
         self.close_batch(batch).await?;
         let children = JobFilter::all().batch(batch);
@@ -168,12 +173,12 @@ impl Client {
     }
 
     /// Delivers a signal to every job that waits for one of this name; see
-    /// [`NewJob::wait_for`](crate::NewJob::wait_for). A job takes one, the first.
+    /// [`NewJob::wait_for`](crate::NewJob::wait_for). Each job receives only the first signal.
     ///
     /// # Errors
     /// `Invalid` for a bad name, a payload that does not serialize or is larger than 64 KiB, or a
-    /// store without signals; or a failure of the store. The call can be repeated: a
-    /// job that has received the signal takes no other.
+    /// store without signals; or a failure of the store. The call can be repeated, because a job
+    /// that has received a signal receives no other.
     pub async fn signal<T: Serialize + ?Sized + Sync>(
         &self,
         key: &str,
@@ -185,7 +190,7 @@ impl Client {
             .await
     }
 
-    /// Delivers a signal to this job, whatever the signal it waits for is called.
+    /// Delivers a signal to this job, whatever the name of the signal it waits for.
     ///
     /// # Errors
     /// As for [`signal`](Self::signal).
@@ -211,7 +216,8 @@ impl Client {
         Ok(delivered)
     }
 
-    /// Returns the links of a job to the parents that it waits, or waited, for.
+    /// Returns the links of a job to its parents: the jobs and batches that it waits, or waited,
+    /// for.
     ///
     /// # Errors
     /// `Invalid` if the store has no links, or a failure of the store.
@@ -223,11 +229,11 @@ impl Client {
         Ok(read.await?.pop().unwrap_or_default())
     }
 
-    /// The same for several jobs, in their order; at most
-    /// [`MAX_BATCH`](crate::limits::MAX_BATCH).
+    /// Returns the links of several jobs to their parents, in the order of `jobs`: at most
+    /// [`MAX_BATCH`](crate::limits::MAX_BATCH) jobs.
     ///
     /// # Errors
-    /// `Invalid` if there are too many or the store has no links, or a failure of the store.
+    /// `Invalid` if there are too many jobs or the store has no links, or a failure of the store.
     pub async fn parents_of_all(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
         let calls = &self.0.calls;
         let read = calls.call("parents_of", |store| async move {
@@ -236,8 +242,8 @@ impl Client {
         read.await
     }
 
-    /// Returns the links of jobs that wait, or waited, for a job or a batch: up to `limit`, in order
-    /// of child. With `after` only those of children with greater ids.
+    /// Returns up to `limit` links of the jobs that wait, or waited, for a job or a batch, ordered
+    /// by the id of the child. With `after`, only links of children with greater ids.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0, or if the store has no links; or a failure of the store.
@@ -254,7 +260,8 @@ impl Client {
         read.await
     }
 
-    /// Lists batches, the newest first: up to `limit` of those older than `before`.
+    /// Lists up to `limit` batches, the newest first. With `before`, only batches older than that
+    /// one.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0, or if the store has no batches; or a failure of the store.

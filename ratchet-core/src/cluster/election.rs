@@ -27,8 +27,8 @@ pub enum ElectionOutcome {
         /// The time left on the lock.
         remaining: Duration,
     },
-    /// This candidate's tenure has ended, or no node leads but this candidate may not campaign yet.
-    /// The next turn shows who leads.
+    /// The tenure of this candidate has ended, or this candidate may not campaign yet although no
+    /// node leads. The next turn shows who leads.
     Conflict,
 }
 
@@ -42,7 +42,8 @@ pub struct Election {
     leadership: Leadership,
     timings: LeaderTimings,
     takeover_delay: Duration,
-    /// This candidate does not campaign before this time: it resigned so that another can lead.
+    /// The time before which this candidate does not campaign, because it resigned to let another
+    /// lead.
     sitting_out: Option<Instant>,
     rival: Option<Rival>,
 }
@@ -53,7 +54,7 @@ struct Rival {
     owner: Name,
     /// The owner's term, or the term of an earlier owner if that is larger.
     fence: Fence,
-    /// When that owner's trust in its tenure ends at the latest, by this process's clock.
+    /// The latest time at which that owner stops to trust its tenure, by this process's clock.
     until: Instant,
 }
 
@@ -81,10 +82,11 @@ impl Election {
         })
     }
 
-    /// Delays the takeover from a leader that vanished, so that other candidates are preferred. Any
-    /// candidate may take a role at once after its leader resigned. The delay starts when the lock
-    /// expires, and this candidate waits for that. Where a store frees a lock earlier because its
-    /// holder's connection is gone, this candidate leaves the lock to the others until then.
+    /// Delays the takeover from a leader that vanished, so that other candidates are preferred.
+    ///
+    /// The delay starts when the lock expires. If the store frees the lock earlier, because the
+    /// connection of its holder is gone, this candidate still waits until then. The delay does not
+    /// apply after a leader has resigned: then any candidate may take the role at once.
     #[must_use]
     pub fn takeover_delay(mut self, delay: Duration) -> Self {
         self.takeover_delay = delay;
@@ -114,8 +116,8 @@ impl Election {
         &self.leadership
     }
 
-    /// Renews the lock, or tries to be elected. A candidate whose `owner` has changed first resigns
-    /// the tenure of the previous owner.
+    /// Renews the lock, or tries to be elected. If `owner` has changed, the candidate only resigns
+    /// the tenure of the previous owner in this turn.
     ///
     /// # Errors
     /// A failure of the store; `Timeout` if a call took longer than the renewal timeout. The
@@ -142,7 +144,7 @@ impl Election {
         }
     }
 
-    /// Returns whether the next turn of this `owner` resigns a tenure of an earlier owner.
+    /// Returns whether the next turn with this `owner` resigns a tenure of an earlier owner.
     pub(crate) fn is_of_another(&self, owner: NodeId) -> bool {
         let tenure = self.leadership.unreleased();
         tenure.is_some_and(|tenure| tenure.owner != owner_name(owner))
@@ -169,7 +171,7 @@ impl Election {
         self.give_back().await
     }
 
-    /// Releases the lock of the last tenure, unless that has been done.
+    /// Releases the lock of the last tenure, unless it was released before.
     async fn give_back(&self) -> Result<()> {
         let Some(tenure) = self.leadership.unreleased() else {
             return Ok(());
@@ -193,7 +195,8 @@ impl Election {
     }
 
     async fn renew(&self, owner: &Name, term: Fence) -> Result<ElectionOutcome> {
-        // Read before the call: the database counts from when it receives the call, which is later.
+        // The clock is read before the call, because the database counts from when it receives the
+        // call.
         let asked = time::monotonic();
         let lock = self.leadership.lock();
         let locks = self.store.locks();
@@ -214,8 +217,8 @@ impl Election {
     }
 
     async fn campaign(&mut self, owner: &Name) -> Result<ElectionOutcome> {
-        // A release whose answer was lost may still take effect; it must not end a new tenure with
-        // the same fence.
+        // A release whose answer was lost may still take effect. It must not end a new tenure that
+        // has the same fence.
         if self
             .leadership
             .unreleased()
@@ -253,15 +256,16 @@ impl Election {
         })
     }
 
-    /// Returns why this candidate may not try to acquire the lock yet: another node holds it, or
-    /// the database reports it as free but that cannot be trusted yet or the takeover delay has not
-    /// passed.
+    /// Returns why this candidate may not try to acquire the lock yet.
     ///
-    /// The database's clock may have stepped forward, another server with another clock may have
-    /// taken over, or the database may have been rolled back to a state without the leader's
-    /// tenure. The leader notices none of this before its next renewal. So a candidate that saw the
-    /// lock held waits until the leader's trust has ended by its own clock, unless the leader
-    /// released the lock.
+    /// Either another node holds the lock; or the database reports the lock as free, but that
+    /// cannot be trusted yet, or the takeover delay has not passed.
+    ///
+    /// The report cannot be trusted if the database's clock may have stepped forward, if another
+    /// server with another clock may have taken over, or if the database may have been rolled back
+    /// to a state without the leader's tenure. The leader notices none of this before its next
+    /// renewal. So a candidate that saw the lock held waits, by its own clock, until the leader no
+    /// longer trusts its tenure, unless the leader released the lock.
     async fn must_wait(&mut self, owner: &Name) -> Result<Option<ElectionOutcome>> {
         let rival = self.rival.clone();
         let rival = rival.filter(|rival| time::monotonic() < rival.until);
@@ -286,10 +290,11 @@ impl Election {
         })
     }
 
-    /// Notes that another owner holds the lock. That owner trusts its tenure for less than a `ttl`
-    /// from now, even if the lock lasts longer because the database's clock stepped back. This
-    /// candidate never shortens its wait: the database may have been rolled back to an earlier
-    /// holder.
+    /// Remembers that another owner holds the lock.
+    ///
+    /// That owner trusts its tenure for less than a `ttl` from now, even if the lock lasts longer
+    /// because the database's clock stepped back. This candidate never shortens its wait, because
+    /// the database may have been rolled back to an earlier holder.
     fn note_rival(&mut self, holder: HeldLock) -> ElectionOutcome {
         let trusted = holder.remaining.min(self.timings.ttl);
         let until = time::monotonic() + trusted;

@@ -23,7 +23,7 @@ pub struct InProcessCoordinator {
 }
 
 impl InProcessCoordinator {
-    /// How many wakeups a subscriber may fall behind before it gets one about any queue instead.
+    /// How many wakeups a subscriber may lag. Beyond that it receives one wakeup about any queue.
     const CAPACITY: usize = 1_024;
 
     /// Creates a transport without subscribers.

@@ -25,7 +25,7 @@ impl JobWakeups {
         jobs.iter().map(wakeup).collect()
     }
 
-    /// Returns what to send for the jobs that were created, each wakeup once.
+    /// Returns the distinct wakeups of the jobs that were created.
     #[must_use]
     pub fn of_created(self, answers: &[Enqueued]) -> HashSet<Wakeup> {
         let wakeups = self.0.into_iter().zip(answers);

@@ -8,8 +8,10 @@ use crate::store::LockInfo;
 /// The prefix of the lock names of roles.
 pub(crate) const PREFIX: &str = "leader/";
 
-/// A role and its leader, as the row of the role's lock has it. A row has one owner, who leads
-/// until the lock expires. So a role never shows two leaders, nor one whose tenure is over.
+/// A role and its leader, as shown by the row of the role's lock.
+///
+/// The row has one owner, who leads until the lock expires. So a role never shows two leaders, nor
+/// a leader whose tenure has ended.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -28,7 +30,7 @@ pub struct Leader {
     pub node: Option<NodeId>,
     /// The present term, or the last one if no node leads.
     pub term: Fence,
-    /// Time until the lock expires unless it is renewed, by the database's clock. `None` if the
+    /// The time until the lock expires unless it is renewed, by the database's clock. `None` if the
     /// lock has no holder.
     pub remaining: Option<Duration>,
 }
@@ -50,9 +52,11 @@ impl Leader {
         locks.iter().filter_map(leader).collect()
     }
 
-    /// Removes the leader if its node record shows that the node has ended: a displaced or crashed
-    /// node no longer counts as leading. Its lock still lasts until it expires, and until then so
-    /// may guarded writes of a node that does not know yet. A node without a record may lead.
+    /// Removes the leader if its node record shows that the node has ended.
+    ///
+    /// A displaced or crashed node no longer counts as leading. Its lock still lasts until it
+    /// expires. Until then a node that has not noticed its end may still make guarded writes. A
+    /// holder without a node record counts as leading.
     #[must_use]
     pub fn unless_ended(mut self, nodes: &[NodeRecord]) -> Self {
         let has_ended = |node: &NodeRecord| Some(node.node) == self.node && !node.status.is_live();

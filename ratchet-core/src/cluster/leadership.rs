@@ -9,13 +9,13 @@ use crate::model::Guard;
 use crate::name::Name;
 use crate::time;
 
-/// Whether this process leads in a role, as far as it can know. Clones share their state.
+/// Reports whether this process leads in a role, as far as it can know. Clones share their state.
 ///
 /// An [`Election`](super::Election) keeps it up to date. Reading it needs no I/O and errs on the
 /// safe side: once the last successful renewal is older than the fence timeout, this process does
-/// not lead. That holds whether or not the database can be reached, and even if the process was
-/// suspended and has not run since. A write made as the leader can still reach the database too
-/// late: give such writes the [`guard`](Self::guard).
+/// not lead. That holds even if the database cannot be reached, or if the process was suspended and
+/// has not run since. A write made as the leader can still reach the database too late: give such
+/// writes the [`guard`](Self::guard).
 ///
 /// ```
 /// # async fn example(leadership: ratchet::Leadership) {
@@ -95,9 +95,11 @@ impl Leadership {
             .map(|tenure| tenure.term)
     }
 
-    /// Returns the guard for writes that only the leader may make: the guard of this process's last
-    /// term, even after that term, since a write without a guard would succeed. `None` if this
-    /// process never led.
+    /// Returns the guard for writes that only the leader may make. `None` if this process never
+    /// led.
+    ///
+    /// After the last term of this process its guard is still returned, because the store refuses a
+    /// write with an old guard and would accept one without a guard.
     #[must_use]
     pub fn guard(&self) -> Option<Guard> {
         self.tenure().as_ref().map(|tenure| Guard {
@@ -122,7 +124,7 @@ impl Leadership {
         self.tenure().clone().filter(|tenure| now < tenure.until)
     }
 
-    /// Starts or extends a tenure that is trusted until then.
+    /// Starts or extends a tenure, which is trusted until `until`.
     pub(super) fn lead(&self, owner: &Name, term: Fence, until: Instant) {
         let mut slot = self.tenure();
         *slot = Some(Tenure {
@@ -139,19 +141,19 @@ impl Leadership {
         }
     }
 
-    /// Returns the last tenure, over or not, if its lock was not released.
+    /// Returns the last tenure, whether or not it has ended, unless its lock was released.
     pub(super) fn unreleased(&self) -> Option<Tenure> {
         self.tenure().clone().filter(|tenure| !tenure.released)
     }
 
-    /// Notes that the lock of the tenure was released.
+    /// Marks the lock of the tenure as released.
     pub(super) fn released(&self) {
         if let Some(tenure) = &mut *self.tenure() {
             tenure.released = true;
         }
     }
 
-    /// Ends the leadership. The tenure is kept for its guard.
+    /// Ends the leadership. The tenure is kept because its guard is still needed.
     pub(crate) fn step_down(&self, mut why: StepDown) {
         if let Some(tenure) = &mut *self.tenure() {
             let now = time::monotonic();
@@ -165,7 +167,8 @@ impl Leadership {
         self.announce(None, why);
     }
 
-    /// Notifies the watchers as soon as trust in a tenure has ended. Never returns. No I/O.
+    /// Notifies the watchers as soon as a tenure is no longer trusted. Never returns, and does no
+    /// I/O.
     pub async fn watchdog(&self) {
         let mut changes = self.0.changes.subscribe();
         loop {
@@ -176,7 +179,7 @@ impl Leadership {
                 .map(|t| t.until);
             match until {
                 None => {
-                    // Nothing to fence before the next change.
+                    // Nothing needs fencing before the next change.
                     let _ = changes.changed().await;
                 }
                 Some(until) if time::monotonic() >= until => {
@@ -188,7 +191,7 @@ impl Leadership {
         }
     }
 
-    /// Notifies the watchers of a change. `why` is the reason for the end of the previous tenure.
+    /// Notifies the watchers of a change. `why` is the reason why the previous tenure ended.
     fn announce(&self, term: Option<Fence>, why: StepDown) {
         self.0.changes.send_if_modified(|told| {
             let changed = *told != term;
@@ -240,11 +243,11 @@ pub struct LeadershipWatch {
 }
 
 impl LeadershipWatch {
-    /// Waits for the next change and returns the term. `None` while this process does not lead.
+    /// Waits for the next change, and returns the term. `None` while this process does not lead.
     /// Changes in quick succession may be reported as one.
     ///
     /// # Cancel safety
-    /// No change is lost by dropping the future.
+    /// Dropping the future loses no change.
     pub async fn changed(&mut self) -> Option<Fence> {
         if self.changes.changed().await.is_err() {
             // Unreachable in practice: this watch's own `leadership` keeps the sender alive.
@@ -254,10 +257,10 @@ impl LeadershipWatch {
         self.leadership.term()
     }
 
-    /// Waits until this process leads and returns the term. Returns at once if it leads already.
+    /// Waits until this process leads, and returns the term. Returns at once if it leads already.
     ///
     /// # Cancel safety
-    /// No change is lost by dropping the future.
+    /// Dropping the future loses no change.
     pub async fn elected(&mut self) -> Fence {
         loop {
             self.changes.borrow_and_update();
@@ -268,10 +271,10 @@ impl LeadershipWatch {
         }
     }
 
-    /// Waits until this process no longer leads in that term. Returns at once if it does not.
+    /// Waits until this process no longer leads in this term. Returns at once if it does not.
     ///
     /// # Cancel safety
-    /// No change is lost by dropping the future.
+    /// Dropping the future loses no change.
     pub async fn lost(&mut self, term: Fence) {
         loop {
             self.changes.borrow_and_update();

@@ -1,10 +1,10 @@
-//! Coordination between nodes: wakeups, and leadership.
+//! Coordination between nodes: wakeups and leadership.
 //!
-//! Wakeups are best-effort hints to poll now. Correctness rests on polling; wakeups only cut
-//! latency. Losing all of them costs at most one poll interval.
+//! Wakeups are best-effort hints to poll now. Polling alone ensures that every job is found;
+//! wakeups only reduce the latency. Losing all wakeups costs at most one poll interval.
 //!
 //! A role has one leader at a time: the holder of its lock, whose fence is the term. An
-//! [`Election`] campaigns for the role; a [`Leadership`] reports whether it was won.
+//! [`Election`] campaigns for the role. A [`Leadership`] reports whether this process leads.
 
 mod election;
 mod in_process;
@@ -56,8 +56,8 @@ pub struct Wakeup {
     /// The node that sent it, so that this node can ignore its own wakeups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<NodeId>,
-    /// The only node that is to look. `None` means every node. A wakeup that a node addresses to
-    /// itself asks none to look: it shows the others that wakeups arrive.
+    /// The only node that should poll. `None` means every node. A wakeup that a node addresses to
+    /// itself asks no node to poll: it only shows the other nodes that wakeups arrive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<NodeId>,
 }
@@ -90,15 +90,15 @@ impl Wakeup {
         self
     }
 
-    /// Addresses one node: the others ignore the wakeup.
+    /// Addresses the wakeup to one node; the other nodes ignore it.
     #[must_use]
     pub const fn to(mut self, node: NodeId) -> Self {
         self.to = Some(node);
         self
     }
 
-    /// Creates the message by which a node tells the others that it looks for due jobs on behalf of
-    /// all. It asks no node to look, so it is addressed to the sender.
+    /// Creates a beacon: a node sends it to tell the others that it looks for due jobs on behalf of
+    /// all. It asks no node to poll, so it is addressed to its sender.
     pub(crate) const fn beacon(node: NodeId) -> Self {
         Self::any().from_node(node).to(node)
     }
@@ -108,7 +108,7 @@ impl Wakeup {
         self.to.is_some() && self.to == self.source
     }
 
-    /// Returns whether every node is to look in all queues.
+    /// Returns whether every node should poll all queues.
     pub(crate) const fn is_for_all(&self) -> bool {
         self.queue.is_none() && self.to.is_none()
     }
@@ -120,36 +120,36 @@ impl Wakeup {
     }
 }
 
-/// Carries wakeups between nodes. Implement it over any transport: Redis, NATS, the database
-/// itself.
+/// Carries wakeups between nodes. Implement it over any transport, such as Redis, NATS or the
+/// database itself.
 ///
 /// # Contract
-/// - **[wakeup.delivery]** A wakeup sent while a subscription exists normally reaches it; any may
-///   be lost, none may be made up.
-/// - **[wakeup.everyone]** Every subscription gets its own copy, including the sender's own
-///   subscriptions: one coordinator may serve several nodes and clients of a process, and cannot
-///   know which of them subscribed.
-/// - **[wakeup.echo]** A wakeup arrives with the `source` it was sent with, or without one if it
-///   had none. So each subscriber can ignore its own echoes: [`Wakeup::is_echo_of`].
-/// - **[wakeup.to]** A wakeup arrives with the `to` it was sent with, or without one if it had
-///   none. So one enqueue wakes one node, and not all of them.
+/// - **[wakeup.delivery]** A wakeup normally reaches every subscription that exists when it is
+///   sent. A transport may lose wakeups, but never makes one up.
+/// - **[wakeup.everyone]** Every subscription gets its own copy of a wakeup, including the
+///   subscriptions of the sender. One coordinator may serve several nodes and clients of a process,
+///   and cannot know which of them subscribed.
+/// - **[wakeup.echo]** A wakeup arrives with the `source` that it was sent with, or with none if it
+///   had none. So each subscriber can ignore its own echoes ([`Wakeup::is_echo_of`]).
+/// - **[wakeup.to]** A wakeup arrives with the `to` that it was sent with, or with none if it had
+///   none. So an enqueue can wake one node instead of all.
 /// - **[wakeup.reach]** If `reaches_all_nodes` is `true`, a wakeup sent through one handle of the
-///   store normally reaches the subscriptions of every other, also of other processes.
-/// - **[wakeup.harmless]** `notify` never fails and never blocks on a slow or dead transport or
-///   subscriber: it drops the hint.
+///   store normally reaches the subscriptions of every other handle, even in other processes.
+/// - **[wakeup.harmless]** `notify` never fails, and never blocks on a slow or dead transport or
+///   subscriber: it drops the hint instead.
 /// - **[wakeup.isolated]** A subscriber that panics, falls behind or goes away does not affect the
 ///   senders or the other subscribers.
 /// - **[wakeup.outage]** While the transport is unavailable, senders and subscribers see no error:
-///   `notify` returns as always, and streams wait. When it is back, each existing subscription gets
-///   a wakeup about any queue, since others may have been lost, and then every wakeup that is sent,
-///   without subscribing again. Operators see outages by
+///   `notify` returns as always, and streams wait. When the transport is back, each existing
+///   subscription gets a wakeup for any queue, because others may have been lost, and then every
+///   wakeup that is sent, without subscribing again. Operators see outages by
 ///   [`coordinator_outage`](crate::metrics::coordinator_outage).
-/// - **[wakeup.end]** There is no close method. When the last handle (all clones) is dropped, the
-///   coordinator's background work ends, and the remaining streams wait forever.
+/// - **[wakeup.end]** After the last handle of a coordinator, including its clones, is dropped, its
+///   background work ends, and the remaining streams wait forever. There is no close method.
 ///   Handles and streams may be dropped in any order.
 ///
 /// The engine calls `notify` only after the change that the hint is about was committed, and
-/// ignores the node's own echoes.
+/// ignores the wakeups that its own node sent.
 #[async_trait]
 pub trait ClusterCoordinator: Debug + Send + Sync + 'static {
     /// Sends a wakeup to all subscribers, on a best-effort basis.
@@ -161,12 +161,13 @@ pub trait ClusterCoordinator: Debug + Send + Sync + 'static {
     /// Subscribes to the wakeups sent from now on.
     fn subscribe(&self) -> WakeupStream;
 
-    /// Returns whether a wakeup normally reaches every node that uses the same store, whatever its
-    /// process. If not, a client addresses no other node: it could be one that does not hear it.
+    /// Returns whether a wakeup normally reaches every node that uses the same store, in whatever
+    /// process. If `false`, clients do not address single nodes, because the wakeup might not reach
+    /// the chosen node.
     fn reaches_all_nodes(&self) -> bool;
 }
 
-/// A subscription's stream of wakeups.
+/// A stream of wakeups, created by a subscription.
 #[derive(Debug)]
 pub struct WakeupStream(Option<broadcast::Receiver<Wakeup>>);
 
@@ -177,13 +178,13 @@ impl WakeupStream {
         Self(None)
     }
 
-    /// Returns whether no wakeup can come any more.
+    /// Returns whether no more wakeup can arrive.
     pub(crate) const fn is_never(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Waits for the next wakeup. A stream that fell behind yields one wakeup about any queue in
-    /// place of those it missed. A stream whose sender is gone waits forever.
+    /// Waits for the next wakeup. A stream that lagged yields one wakeup about any queue in place
+    /// of those that it missed. A stream whose sender is gone waits forever.
     ///
     /// # Cancel safety
     /// Dropping the future loses no wakeup.

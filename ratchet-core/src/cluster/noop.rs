@@ -2,7 +2,7 @@ use async_trait::async_trait;
 
 use super::{ClusterCoordinator, Wakeup, WakeupStream};
 
-/// Carries no wakeups: nodes find each other's jobs by polling.
+/// A coordinator that carries no wakeups: nodes find new jobs by polling.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -2,16 +2,16 @@ use std::time::Duration;
 
 use crate::error::SettingProblem;
 
-/// The settings, as error messages name them.
+/// The names of the settings in error messages.
 const HEARTBEAT: &str = "leader_timings.heartbeat";
 const RENEW: &str = "leader_timings.renew_timeout";
 const FENCE: &str = "leader_timings.fence_timeout";
 const TEARDOWN: &str = "leader_timings.teardown";
 const TTL: &str = "leader_timings.ttl";
 
-/// The timings of leadership, with the reasons for their defaults.
+/// The timings of leadership.
 ///
-/// Two inequalities must hold, or building a node fails:
+/// Two inequalities must hold, otherwise building a node fails:
 ///
 /// - `heartbeat + renew_timeout < fence_timeout`: one renewal may fail without a demotion.
 /// - `fence_timeout + watchdog tick + teardown ≤ ttl`: a leader that cannot renew has stopped on
@@ -20,11 +20,12 @@ const TTL: &str = "leader_timings.ttl";
 ///   it.
 ///
 /// Two things can break the second guarantee. One is a store that is configured to free the locks
-/// of holders whose connection is gone; see [`LockStore`]. The other is a step forward of the
-/// database's clock: the lock expires early. Candidates that saw the lock held wait for `ttl` by
-/// their own clocks, so all nodes should have the same timings. A candidate that starts after the
-/// step does not know of the leader. Two can then lead until the old leader's next renewal is
-/// answered, one `heartbeat` later, or its `fence_timeout` ends. Guarded writes stay exclusive.
+/// of holders whose connection is gone; see [`LockStore`]. The other is a forward step of the
+/// database's clock, by which the lock expires early. Candidates that saw the lock held wait for
+/// `ttl` by their own clocks, so all nodes should have the same timings. A candidate that starts
+/// after the step does not know of the leader. Two nodes can then lead until the old leader's next
+/// renewal is answered, one `heartbeat` later, or until its `fence_timeout` ends. Guarded writes
+/// stay exclusive.
 ///
 /// [`LockStore`]: crate::store::LockStore
 ///
@@ -38,16 +39,17 @@ const TTL: &str = "leader_timings.ttl";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaderTimings {
-    /// How often a leader renews, and how often other candidates try to lead. 3 s.
+    /// How often a leader renews its lock, and how often the other candidates try to acquire it.
+    /// The default is 3 s.
     pub heartbeat: Duration,
-    /// Timeout of one renewal. 2 s.
+    /// Timeout of one renewal. The default is 2 s.
     pub renew_timeout: Duration,
-    /// How long after sending a renewal the leader still trusts its leadership. 8 s.
+    /// How long after sending a renewal the leader still trusts its leadership. The default is 8 s.
     pub fence_timeout: Duration,
-    /// How long work that depends on leadership may take to stop. 2 s.
+    /// How long work that depends on leadership may take to stop. The default is 2 s.
     pub teardown: Duration,
     /// TTL of the lock. After a crash, the role has no leader for at most this long plus one
-    /// heartbeat of another node. 12 s.
+    /// heartbeat of another node. The default is 12 s.
     pub ttl: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Draining: the graceful shutdown of a run.
+//! Drains a run: its graceful shutdown.
 //!
 //! A drain stops claiming and hands back jobs that have not begun. It waits for running bodies for
 //! up to the grace period, cancels the rest, drops bodies that do not stop, and hands their jobs
@@ -43,7 +43,7 @@ pub(super) async fn drain(run: &Run) {
                 result = "abandoned";
                 tracing::error!(
                     claims = run.claims.held(),
-                    "left without settling these claims: other nodes reclaim the jobs"
+                    "left without settling these claims; other nodes reclaim the jobs"
                 );
             }
         }
@@ -60,7 +60,7 @@ pub(super) async fn drain(run: &Run) {
     )
     .await;
     run.step_down().await;
-    // No claim call is in flight any more. So claims that the store lists but the node does not
+    // No claim call is under way any more. So claims that the store lists but the node does not
     // hold are handed back now, with their old due time, instead of waiting for a reclaim pass.
     if let Err(error) =
         undelivered::beat_and_hand_back(&run.undelivered, NodeStatus::Draining).await
@@ -73,7 +73,7 @@ pub(super) async fn drain(run: &Run) {
     }
 }
 
-/// Waits until no claim is held. Returns false if that takes longer than `patience`.
+/// Waits until no claim is held. Returns `false` if that takes longer than `patience`.
 async fn settled_within(run: &Run, patience: Duration) -> bool {
     let settled = async {
         while run.claims.held() > 0 {

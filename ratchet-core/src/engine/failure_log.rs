@@ -37,8 +37,8 @@ struct Window {
 }
 
 impl Window {
-    /// Returns the number of lines suppressed before this one if a line may be logged at `now`,
-    /// else `None`.
+    /// Returns the number of lines suppressed before this one, if a line may be logged at `now`;
+    /// otherwise `None`.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if now.duration_since(self.began) >= WINDOW {
             (self.began, self.lines) = (now, 0);
@@ -96,7 +96,7 @@ impl NodeHook for FailureLog {
         }
     }
 
-    /// Logs the suppressed counts that no later line carried.
+    /// Logs the numbers of suppressed lines that no later line has reported.
     fn node_left(&self, _node: NodeId, _label: &Name) {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         for ((kind, level), window) in windows.drain() {

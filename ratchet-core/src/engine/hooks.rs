@@ -1,4 +1,4 @@
-//! Hooks: notify the application about the jobs of a node.
+//! Hooks, which notify the application about the jobs of a node.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,25 +10,25 @@ use crate::metrics;
 use crate::model::{Claim, Settlement};
 use crate::name::Name;
 
-/// Receives the events of a node: for metrics, alerts and tests. The default of every method does
-/// nothing. See [`NodeBuilder::hook`](crate::NodeBuilder::hook).
+/// Receives the events of a node, for metrics, alerts and tests. The default implementation of each
+/// method does nothing. See [`NodeBuilder::hook`](crate::NodeBuilder::hook).
 ///
 /// # Contract
-/// - The end of a claim is reported after the store has it, once, by the node that wrote it. It is
-///   not reported if the process dies between the write and the call, or loses the answer to the
-///   call that failed a job for its crashes. Put what must not be missed into the body or into a
-///   job of its own, or read it from the store.
-/// - A body runs at least once, so the start of a job may be reported more than once. After each
-///   [`job_started`](Self::job_started) comes one [`job_ended`](Self::job_ended) or
+/// - The end of a claim is reported once, by the node that wrote it, after the store has stored it.
+///   It is not reported if the process dies between the write and the call of the hook, or if the
+///   node loses the store's answer when it fails a job for its crashes. For events that must not be
+///   missed, use the body or a job of its own, or read the store.
+/// - A body runs at least once, so the start of a job may be reported more than once. Each
+///   [`job_started`](Self::job_started) is followed by one [`job_ended`](Self::job_ended) or one
 ///   [`job_lost`](Self::job_lost), unless the process dies or the run of the node is dropped.
-/// - Only this node's actions are reported: not changes made to waiting jobs from elsewhere
-///   (cancelled, paused, purged), and not that another node reclaimed a claim.
-/// - The node does not see a cancellation that reaches the database while the body returns. Hooks
-///   then report the body's own end, while the job is `Cancelled`.
-/// - Hooks are called in the order in which they were added, between two pieces of the node's work,
-///   while no connection to the database is held. They must return at once: a hook that blocks
-///   delays settlements. For more work, send to a channel or spawn a task.
-/// - A panic in a hook is logged. It affects neither the job, nor the node, nor the other hooks.
+/// - Only actions of this node are reported. Not reported are changes that others make to waiting
+///   jobs, such as a cancellation, a pause or a purge, nor that another node reclaimed a claim.
+/// - The node does not see a cancellation that reaches the database while the body returns. Then
+///   the hooks report the outcome of the body, although the job is `Cancelled`.
+/// - Hooks are called in the order in which they were added, between two steps of the node's work,
+///   while no connection to the database is held. They must return at once, because a hook that
+///   blocks delays settlements. For longer work, send to a channel or spawn a task.
+/// - A panic in a hook is logged. It affects neither the job, the node nor the other hooks.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -68,18 +68,18 @@ pub trait NodeHook: Send + Sync + 'static {
         let _ = claim;
     }
 
-    /// Called when a claim has ended and the store has its end, `end`. A dead letter is
-    /// [`Outcome::Failed`](crate::model::Outcome::Failed).
+    /// Called when a claim has ended, after the store has stored its end. A dead letter has the
+    /// outcome [`Outcome::Failed`](crate::model::Outcome::Failed).
     ///
-    /// Called for every body that began, and for jobs that ended without a body: cancelled before
-    /// it began, with a payload that does not decode, or lost with their nodes too often. Then
-    /// `end.ran_for` is `None`.
+    /// Called for every body that began and ended, and for jobs that ended without a body: because
+    /// they were cancelled first, because their payload does not decode, or because their claims
+    /// were lost too often. For those `end.ran_for` is `None`.
     fn job_ended(&self, claim: &Claim, end: &Settlement) {
         let _ = (claim, end);
     }
 
-    /// Called when the node lost the job while its body ran: the body's outcome does not count, and
-    /// the job runs again elsewhere.
+    /// Called when the node lost the job while its body ran. The outcome of the body does not
+    /// count, and the job runs again elsewhere.
     fn job_lost(&self, claim: &Claim) {
         let _ = claim;
     }

@@ -15,10 +15,10 @@ use super::run::Run;
 use super::settle::settler;
 use super::supervisor::keep;
 
-/// How long aborted loops and bodies have to end before they are abandoned.
+/// How long aborted loops and bodies may take to end before they are abandoned.
 const LEAVE_BEHIND: Duration = Duration::from_secs(1);
 
-/// Starts the loops and the slots. Dropping the set ends them.
+/// Starts the loops and the slots. Dropping the returned set ends them.
 pub(super) fn start(run: &Run) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     keep(&mut tasks, &run.heartbeat, "heartbeat", heartbeat::run);
@@ -84,8 +84,8 @@ pub(super) fn start(run: &Run) -> JoinSet<()> {
     tasks
 }
 
-/// Ends the loops and the slots. A body that blocks its thread cannot be stopped: it is abandoned,
-/// and what it still does for its job does not count.
+/// Ends the loops and the slots. A body that blocks its thread cannot be stopped. It is abandoned,
+/// and nothing that it still reports for its job takes effect.
 pub(super) async fn end(mut tasks: JoinSet<()>) {
     tasks.abort_all();
     let ended = async { while tasks.join_next().await.is_some() {} };

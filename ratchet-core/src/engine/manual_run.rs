@@ -1,5 +1,5 @@
-//! Runs a node one job at a time, for tests of applications: with its claims, executor and settler,
-//! but without its poller and the loops that maintain the cluster.
+//! Runs a node one job at a time, for tests of applications. Uses the node's claims, executor and
+//! settler, but not its poller nor the loops that maintain the cluster.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::name::Name;
 use crate::route::{Route, Selection};
 use crate::time::{self, Timestamp};
 
-/// The most jobs that are claimed at once to find a given job among them.
+/// The most jobs that one call claims in search of a given job.
 const MAX_CLAIM: usize = 256;
 
-/// A run of a node that acts only when asked to.
+/// A run of a node that acts only when its caller asks.
 pub(crate) struct ManualRun<'a> {
     run: Run,
     _tasks: JoinSet<()>,
@@ -56,7 +56,7 @@ impl<'a> ManualRun<'a> {
         keep(&mut tasks, &run.reporter, "reporter", reporter::run);
         let hooks = &run.shared.hooks;
         hooks.tell(|hook| hook.node_joined(run.identity.node(), run.identity.label()));
-        // Definitions that wait for a permit are stored by the next run of the node.
+        // Definitions that wait for a permit are not stored here, but by the next run of the node.
         recurring::declare(&run.recurring).await;
         Ok(Self {
             run,
@@ -65,16 +65,16 @@ impl<'a> ManualRun<'a> {
         })
     }
 
-    /// Fires the slots that are due, and fails the jobs whose signal did not arrive in time.
-    /// Returns the time of the next slot, if there is one.
+    /// Fires the due slots, and fails the jobs whose signal did not arrive in time. Returns the
+    /// time of the next slot. `None` if there is none.
     pub(crate) async fn look_after(&self) -> Result<Option<Timestamp>> {
         let next = recurring::fire_due(&self.run.recurring).await?;
         reclaimer::expire_signals(&self.run.reclaimer).await?;
         Ok(next)
     }
 
-    /// Claims the next due job, of this queue if one is given, and of no kind that a rate limit
-    /// holds back.
+    /// Claims the next due job, except jobs of kinds that a rate limit holds back. With `queue`,
+    /// only a job of that queue.
     pub(crate) async fn next(&self, queue: Option<&Name>) -> Result<Option<TakenJob>> {
         for pool in &self.run.claims.pools {
             let share = pool.share();
@@ -101,8 +101,8 @@ impl<'a> ManualRun<'a> {
         Ok(None)
     }
 
-    /// Claims this job, if it is due and the node runs its route. Jobs of the route that come
-    /// before it are claimed too, and handed back.
+    /// Claims this job if it is due and the node runs its route. Jobs of the route that come before
+    /// it are claimed too, and handed back.
     pub(crate) async fn find(&self, job: &JobRecord) -> Result<Option<TakenJob>> {
         let route = &job.spec.route;
         let takes = |pool: &&RunPool| {
@@ -137,7 +137,7 @@ impl<'a> ManualRun<'a> {
         found
     }
 
-    /// Runs a claimed job to its end, and waits until the store has that end.
+    /// Runs a claimed job to its end, and waits until the store has stored the end.
     pub(crate) async fn execute(&self, taken: TakenJob) {
         let pool = &self.run.claims.pools[taken.pool];
         executor::admit(&self.run.executor, pool, taken.ready).await;
@@ -173,7 +173,7 @@ impl<'a> ManualRun<'a> {
         Ok(batch.into_iter().map(taken).collect())
     }
 
-    /// Waits until at most `held` claims are held.
+    /// Waits until the node holds at most `held` claims.
     async fn settled(&self, held: usize) {
         while self.run.claims.held() > held {
             self.run.claims.settled.notified().await;
@@ -181,7 +181,7 @@ impl<'a> ManualRun<'a> {
     }
 }
 
-/// Restricts a request to jobs of this route.
+/// Restricts a request to the jobs of this route.
 fn exactly(route: &Route, request: ClaimRequest) -> ClaimRequest {
     request
         .queues(Selection::Only(vec![route.queue.clone()]))

@@ -8,11 +8,11 @@
 //!
 //! The poller claims only as many jobs as there are free slots and prefetch places. The slots of
 //! the executor run the bodies. The settler ends claims, many in one call. Each pool has its own
-//! poller, ready queue and slots. The heartbeat keeps the node alive and receives cancel requests;
-//! the reporter writes what bodies report. The leader loops campaign for the node's roles. On the
-//! leader of the role `maintenance`, the reclaimer reclaims the claims of dead nodes, and the
-//! maintenance loop deletes old jobs. Every node fires recurring definitions. Each loop survives
-//! every failure of the store and its own panics.
+//! poller, ready queue and slots. The heartbeat shows the cluster that the node is alive, and
+//! receives cancel requests. The reporter sends what bodies report. The leader loops campaign for
+//! the node's roles. On the leader of the role `maintenance`, the reclaimer takes back the claims
+//! of dead nodes, and the maintenance loop deletes old jobs. Every node fires recurring
+//! definitions. Each loop survives every failure of the store and its own panics.
 //!
 //! # Layers
 //! A module uses only modules on lines below its own; `cargo xtask boundaries` enforces this.
@@ -33,8 +33,9 @@
 //! settings · stats · totals · panic_text
 //! ```
 //!
-//! No loop gets a whole `Run` or `Shared`, which are above all loops and hold a part of each. Each
-//! loop gets these handles, and `Common` (store, settings, jitter) where it needs that:
+//! `Run` and `Shared` are above all loops, and hold a part of each. So no loop gets a whole `Run`
+//! or `Shared`. Each loop gets the following handles, and `Common` (store, settings, jitter) if it
+//! needs that:
 //!
 //! | loop | handles |
 //! |---|---|

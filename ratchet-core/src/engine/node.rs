@@ -16,8 +16,9 @@ use crate::model::{Enqueued, NewJob, NodeStatus};
 use crate::name::Name;
 use crate::shutdown::shutdown_signal;
 
-/// A member of the cluster: runs jobs and shares the cluster's maintenance. Clones are the same
-/// node.
+/// A member of the cluster, which runs jobs and shares the maintenance of the cluster.
+///
+/// Clones refer to the same node.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -58,8 +59,8 @@ impl Node {
         }
     }
 
-    /// Returns the node's client. Jobs enqueued through it wake this node if it has a free slot for
-    /// them, and otherwise another.
+    /// Returns the node's client. A job that is enqueued through it wakes this node if this node
+    /// has a free slot for the job, and otherwise another node.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.shared.client
@@ -78,7 +79,7 @@ impl Node {
 
     /// Declares in the store the resources of
     /// [`NodeBuilder::permits`](crate::NodeBuilder::permits), as the node does when it joins. Call
-    /// it before jobs that need them are [enqueued in transactions](Client::enqueue_in).
+    /// this method before [enqueueing jobs in transactions](Client::enqueue_in) that need them.
     ///
     /// # Errors
     /// A failure of the store.
@@ -89,26 +90,26 @@ impl Node {
         self.shared.client.declare_permits().await
     }
 
-    /// Returns the kinds the node has handlers for.
+    /// Returns the kinds for which the node has handlers.
     #[must_use]
     pub fn kinds(&self) -> Vec<Name> {
         self.shared.registry.kinds()
     }
 
-    /// Returns whether this node leads in a role. `None` if it is not a candidate for the role.
+    /// Returns the node's leadership in a role. `None` if the node is not a candidate for the role.
     #[must_use]
     pub fn leadership(&self, role: &str) -> Option<Leadership> {
         self.shared.roles.leadership(role).cloned()
     }
 
-    /// Returns the node's id. It changes with each run, and when the cluster declared the node dead
-    /// during a run.
+    /// Returns the node's id. The id changes with each run, and when the cluster declares the node
+    /// dead during a run.
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.shared.node_status.identity().0
     }
 
-    /// Returns the node's label: the one it was given, or one made from its id.
+    /// Returns the node's label: the configured one, or one that is made from its id.
     #[must_use]
     pub fn label(&self) -> Name {
         let shared = &self.shared;
@@ -116,9 +117,11 @@ impl Node {
         label.unwrap_or_else(|| shared.label_of(self.id()))
     }
 
-    /// Returns the node's own view of its status: `Joining` until it has joined for the first time,
-    /// `Left` after a run that ended in order, `Dead` after one that did not. Synchronous and
-    /// without I/O, like the other getters.
+    /// Returns the node's own view of its status. Synchronous and without I/O, like the other
+    /// getters.
+    ///
+    /// The status is `Joining` until the node has joined for the first time, `Left` after a run
+    /// that ended in order, and `Dead` after a run that did not.
     #[must_use]
     pub fn status(&self) -> NodeStatus {
         self.shared.node_status.identity().1
@@ -131,7 +134,7 @@ impl Node {
         self.running.load(Ordering::Acquire)
     }
 
-    /// Returns how many bodies the node runs at present.
+    /// Returns how many bodies run on the node at present.
     #[must_use]
     pub fn running(&self) -> usize {
         self.shared.node_status.bodies()
@@ -143,28 +146,27 @@ impl Node {
         self.shared.capacity()
     }
 
-    /// Returns the roles that the node may lead in.
+    /// Returns the roles in which the node may lead.
     #[must_use]
     pub fn roles(&self) -> Vec<Name> {
         let roles = self.shared.roles.all().iter();
         roles.map(|one| one.leadership.role().clone()).collect()
     }
 
-    /// Returns the role in which the node must lead to run jobs, if it is one of an active-passive
-    /// pair.
+    /// Returns the role in which the node must lead to run jobs. `None` unless the node is
+    /// [active-passive](crate::NodeBuilder::active_passive).
     #[must_use]
     pub fn gate(&self) -> Option<&Name> {
         self.shared.active_in.as_ref()
     }
 
-    /// Returns what the node has done so far.
+    /// Returns the totals of the node since it was built.
     #[must_use]
     pub fn stats(&self) -> NodeStats {
         self.shared.stats()
     }
 
-    /// Returns the node's pools, in the order in which they select jobs, with what each has done so
-    /// far.
+    /// Returns the totals of each pool of the node, in the order in which the pools select jobs.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolStats> {
         self.shared
@@ -176,18 +178,18 @@ impl Node {
 
     /// Runs jobs until `shutdown` is ready or an operator asks the node to drain, then drains.
     ///
-    /// The drain stops claiming, waits for running bodies for up to the grace period, cancels the
-    /// rest, drops those that do not stop, hands back what has not ended at no cost to the job, and
-    /// deregisters. While the database is unavailable the node waits for it. At the end the store
-    /// is closed if the node [owns it](crate::NodeBuilder::owns_store).
+    /// A drain stops claiming and waits for running bodies, for up to the grace period. Then it
+    /// cancels the remaining bodies, drops those that do not stop, hands back their jobs at no cost
+    /// to them, and deregisters the node. While the database is unavailable, the node waits for it.
+    /// At the end the store is closed if the node [owns it](crate::NodeBuilder::owns_store).
     ///
     /// # Errors
     /// [`RunError::Store`] if the node cannot join for a reason that is not transient,
     /// [`RunError::Displaced`] if another node took its label, [`RunError::AlreadyRunning`].
     ///
     /// # Cancel safety
-    /// Dropping the future stops everything at once, as a crash of the process would: running
-    /// bodies are dropped, and the cluster reclaims their jobs once it declares the node dead.
+    /// Dropping the future stops everything at once, like a crash of the process: running bodies
+    /// are dropped, and the cluster reclaims their jobs once it declares the node dead.
     pub async fn run_until<F: Future>(&self, shutdown: F) -> Result<(), RunError> {
         let _only = OnlyRun::begin(&self.running)?;
         let ran = self.run_alone(shutdown).await;
@@ -205,7 +207,7 @@ impl Node {
         tokio::select! {
             biased;
             _ = &mut shutdown => {
-                // A dropped join may have registered the node already.
+                // The node may already be registered, although the future of the join was dropped.
                 if let Err(error) = heartbeat::beat(&run.heartbeat, NodeStatus::Left).await {
                     tracing::debug!(%error, "could not report that the node is leaving");
                 }
@@ -229,7 +231,7 @@ impl Node {
             () = drain::drain(&run) => {}
         }
         loops::end(tasks).await;
-        // Whatever stopped the node, the roles that it still leads in are free at once.
+        // Whatever stopped the node, the roles in which it still leads are released at once.
         run.step_down().await;
         hooks.tell(|hook| hook.node_left(identity.node(), identity.label()));
         tracing::info!(target: "ratchet::node", node = %identity.node(), label = %identity.label(), "node left");
@@ -257,8 +259,8 @@ impl Node {
     }
 }
 
-/// Ensures that a node that has stopped running does not believe that it leads, even if its run was
-/// dropped. The locks then expire on their own.
+/// Ensures that a node that has stopped running does not trust its leadership any more, even if its
+/// run was dropped. The locks then expire on their own.
 struct Ended<'a>(&'a Run);
 
 impl Drop for Ended<'_> {
@@ -271,7 +273,7 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Ensures that a node has one run at a time.
+/// Ensures that a node has only one run at a time.
 pub(super) struct OnlyRun<'a>(&'a AtomicBool);
 
 impl<'a> OnlyRun<'a> {
@@ -308,8 +310,8 @@ pub enum RunError {
     /// The node could not join.
     #[error("the node could not join the cluster: {0}")]
     Store(#[source] StoreError),
-    /// Another node started under the same label and took over: either it replaces this process, or
-    /// two nodes were given one [label](crate::NodeBuilder::label).
+    /// Another node started under the same label and took over. Either it replaces this process, or
+    /// two nodes were given the same [label](crate::NodeBuilder::label).
     #[error("another node runs under the label {label}")]
     Displaced {
         /// The label.

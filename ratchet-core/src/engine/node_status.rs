@@ -1,4 +1,4 @@
-//! The status of a node, for callers outside its runs.
+//! The status of a node, for callers outside of its runs.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -8,7 +8,7 @@ use crate::id::NodeId;
 use crate::model::NodeStatus;
 use crate::name::Name;
 
-/// The id and status of a node, for callers outside its runs.
+/// The id and the status of a node, for callers outside of its runs.
 #[derive(Debug)]
 pub(super) struct NodeStatusCell(Mutex<Inside>);
 
@@ -19,7 +19,7 @@ struct Inside {
     running: Weak<RunningSet>,
     /// The id and final status of the last run.
     last: (NodeId, NodeStatus),
-    /// The id reserved for the first run, until that begins.
+    /// The id that is reserved for the first run, until that run begins.
     first: Option<NodeId>,
     /// The label of the last run. `None` before the first.
     label: Option<Name>,
@@ -39,8 +39,8 @@ impl Default for NodeStatusCell {
 }
 
 impl NodeStatusCell {
-    /// Returns the id of the next run. The first run gets the id that the node already shows; every
-    /// later run gets a new one, since a node that has left does not return under its id.
+    /// Returns the id of the next run. The first run gets the id that the node already shows. Every
+    /// later run gets a new id, because a node that has left does not return under its old one.
     pub(super) fn next_id(&self) -> NodeId {
         self.inside().first.take().unwrap_or_else(NodeId::new)
     }
@@ -64,7 +64,7 @@ impl NodeStatusCell {
         self.inside().label.clone()
     }
 
-    /// Notes that a run begins.
+    /// Records that a run begins.
     pub(super) fn begin(&self, identity: &Arc<Identity>, running: &Arc<RunningSet>) {
         let mut inside = self.inside();
         inside.identity = Arc::downgrade(identity);
@@ -72,7 +72,8 @@ impl NodeStatusCell {
         inside.label = Some(identity.label().clone());
     }
 
-    /// Notes that a run ends. A run that did not leave in order has been declared dead, or will be.
+    /// Records that a run ends. A run that did not leave in order has been declared dead, or will
+    /// be.
     pub(super) fn end(&self, identity: &Identity) {
         let left = identity.status() == NodeStatus::Left;
         let status = if left {

@@ -35,8 +35,8 @@ use crate::model::NodeStatus;
 use crate::outage::Outage;
 use crate::schedule;
 
-/// One run of a node, from joining to leaving: the handles of its loops, and the signals that end
-/// them.
+/// One run of a node, from joining to leaving. It holds the handles of the loops, and the signals
+/// that end them.
 pub(super) struct Run {
     pub(super) shared: Arc<Shared>,
     pub(super) identity: Arc<Identity>,
@@ -131,14 +131,14 @@ impl Run {
         }
     }
 
-    /// Resigns every role at once, as the last thing a node does before it leaves.
+    /// Resigns every role at once, as the last step before the node leaves.
     pub(super) async fn step_down(&self) {
         self.stops.stepping_down.cancel();
         self.shared.roles.resign().await;
     }
 }
 
-/// The parts that the handles of a run's loops are built from.
+/// The parts from which the handles of a run's loops are built.
 struct Parts {
     shared: Arc<Shared>,
     identity: Arc<Identity>,

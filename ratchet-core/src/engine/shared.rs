@@ -1,4 +1,4 @@
-//! What all runs of a node share.
+//! State that all runs of a node share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(super) struct Shared {
     pub(super) roles: Arc<Roles>,
     /// Whether the node runs jobs.
     pub(super) works: bool,
-    /// The role that the node must lead in to claim.
+    /// The role in which the node must lead to claim.
     pub(super) active_in: Option<Name>,
     pub(super) daemons: Vec<Daemon>,
     /// The recurring definitions declared in the program.
@@ -50,7 +50,7 @@ pub(super) struct Shared {
     pub(super) profile: NodeProfile,
     /// The rate limits, by kind and by alias.
     pub(super) limits: Arc<BTreeMap<Name, Arc<Counted>>>,
-    /// The source of the node's own wakeups.
+    /// The id under which the node sends its wakeups.
     pub(super) source: NodeId,
     /// Wakes the pollers of the pools.
     pub(super) wake_queue: Arc<WakeQueue>,
@@ -58,7 +58,7 @@ pub(super) struct Shared {
     pub(super) totals: Arc<Totals>,
 }
 
-/// The settings of a node, checked.
+/// The checked settings of a node.
 pub(super) struct Settings {
     pub(super) store: SharedStore,
     pub(super) owns_store: bool,
@@ -72,14 +72,14 @@ pub(super) struct Settings {
     pub(super) roles: Roles,
     /// Whether the node runs jobs.
     pub(super) works: bool,
-    /// The role that the node must lead in to claim.
+    /// The role in which the node must lead to claim.
     pub(super) active_in: Option<Name>,
     pub(super) daemons: Vec<Daemon>,
     pub(super) declared: Vec<Definition>,
     pub(super) profile: NodeProfile,
     pub(super) limits: BTreeMap<Name, Limit>,
     pub(super) permits: BTreeMap<Name, u32>,
-    /// Seeds the generator of all jitter, which makes it deterministic.
+    /// The seed of all jitter, which makes the jitter deterministic.
     pub(super) seed: Option<u64>,
 }
 
@@ -125,7 +125,8 @@ impl Shared {
         }
     }
 
-    /// Returns the gate, which keeps an active-passive node from claiming while it does not lead.
+    /// Returns the gate, which prevents an active-passive node from claiming while it does not
+    /// lead.
     pub(super) fn gate(&self) -> Gate {
         let role = self.active_in.as_ref();
         Gate(role.and_then(|role| self.roles.leadership(role.as_str()).cloned()))
@@ -153,7 +154,7 @@ impl Shared {
         }
     }
 
-    /// Returns the node's label while it has this id.
+    /// Returns the label of the node while the node has this id.
     pub(super) fn label_of(&self, id: NodeId) -> Name {
         self.label.clone().unwrap_or_else(|| default_label(id))
     }
@@ -165,7 +166,7 @@ impl Shared {
     }
 }
 
-/// Makes a label that is unique to this node.
+/// Returns a label that is unique to this node.
 fn default_label(id: NodeId) -> Name {
     let text = format!("node-{id}");
     match Name::new("label", text) {
@@ -174,7 +175,7 @@ fn default_label(id: NodeId) -> Name {
     }
 }
 
-/// Returns the limits at work, keyed by every name of their kinds.
+/// Returns the rate limits with their counters, keyed by every name of their kinds.
 fn counted(
     limits: BTreeMap<Name, Limit>,
     registry: &Registry,

@@ -1,4 +1,4 @@
-//! The figures that a node reports to its program.
+//! The totals that a node reports to its program.
 
 use crate::name::Name;
 
@@ -24,32 +24,32 @@ use crate::name::Name;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeStats {
-    /// Claim calls.
+    /// The number of claim calls.
     pub claim_calls: u64,
-    /// Jobs that these calls returned.
+    /// The number of jobs that these calls returned.
     pub claimed: u64,
-    /// Claims that this node settled.
+    /// The number of claims that this node settled.
     pub settled: u64,
-    /// Jobs that these settlements brought to their end: succeeded, failed or cancelled.
+    /// The number of jobs that ended with these settlements: succeeded, failed or cancelled.
     pub finished: u64,
-    /// Claims that were settled too late: the node had lost the job.
+    /// The number of claims that were settled too late, because the node had lost the job.
     pub stale: u64,
-    /// Jobs that this node created for slots of recurring definitions.
+    /// The number of jobs that this node created for slots of recurring definitions.
     pub fired: u64,
-    /// Store calls of every kind, including those of the node's client.
+    /// The number of store calls of every kind, including those of the node's client.
     pub store_calls: u64,
-    /// Milliseconds by which the node's clock was ahead of the database's at the last heartbeat;
-    /// negative if it was behind. Affects only labels and logs.
+    /// The milliseconds by which the node's clock was ahead of the database's at the last
+    /// heartbeat. Negative if it was behind. The difference affects only labels and logs.
     pub clock_skew_millis: i64,
-    /// Finished jobs that this node deleted because they were old.
+    /// The number of finished jobs that this node deleted because they were old.
     pub deleted: u64,
-    /// Finished jobs that this node archived.
+    /// The number of finished jobs that this node archived.
     pub archived: u64,
-    /// Archived jobs that this node deleted.
+    /// The number of archived jobs that this node deleted.
     pub deleted_from_archive: u64,
 }
 
-/// A [pool](crate::Pool) of a node, and what it has done since the node was built.
+/// The totals of one [pool](crate::Pool) of a node since the node was built.
 ///
 /// ```
 /// # fn example(node: &ratchet::Node) {
@@ -61,18 +61,18 @@ pub struct NodeStats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {
-    /// The pool's name.
+    /// The name of the pool.
     pub name: Name,
-    /// The most bodies it runs at once.
+    /// The most bodies that the pool runs at once.
     pub concurrency: usize,
-    /// Claim calls.
+    /// The number of claim calls.
     pub claim_calls: u64,
-    /// Jobs that these calls returned.
+    /// The number of jobs that these calls returned.
     pub claimed: u64,
-    /// Claims that this pool settled.
+    /// The number of claims that this pool settled.
     pub settled: u64,
-    /// Jobs that these settlements brought to their end.
+    /// The number of jobs that ended with these settlements.
     pub finished: u64,
-    /// Claims that were settled too late.
+    /// The number of claims that were settled too late.
     pub stale: u64,
 }

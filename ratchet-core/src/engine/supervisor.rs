@@ -11,7 +11,8 @@ use crate::metrics;
 /// How long a loop that panicked waits before it restarts.
 const REST: Duration = Duration::from_secs(1);
 
-/// Runs a loop with its handles and restarts it whenever it panics. It ends with the set.
+/// Runs a loop with its handles, and restarts it whenever it panics. The loop ends when `tasks` is
+/// dropped.
 pub(super) fn keep<T, F>(
     tasks: &mut JoinSet<()>,
     handles: &Arc<T>,

@@ -1,4 +1,4 @@
-//! Totals of a node since it was built, for its heartbeats and its program.
+//! The totals of a node since it was built, for its heartbeats and its program.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -13,10 +13,10 @@ pub(super) struct Totals {
     succeeded: AtomicU64,
     failed: AtomicU64,
     retried: AtomicU64,
-    /// Jobs that this node created for slots of recurring definitions.
+    /// The number of jobs that this node created for slots of recurring definitions.
     pub(super) fired: AtomicU64,
     pub(super) maintained: Maintained,
-    /// Milliseconds by which the node's clock was last ahead of the database's.
+    /// The milliseconds by which the node's clock was last ahead of the database's.
     pub(super) clock_skew_millis: AtomicI64,
 }
 

@@ -21,7 +21,7 @@ use crate::priority::Priority;
 use crate::time::Timestamp;
 use crate::trace::TraceContext;
 
-/// The context of a running body: its job, the shared state, progress, cancellation. Cheap to
+/// The context of a running body: its job, the shared state, progress and cancellation. Cheap to
 /// clone.
 ///
 /// ```
@@ -47,7 +47,7 @@ use crate::trace::TraceContext;
 #[derive(Clone)]
 pub struct JobContext {
     parts: Arc<ContextParts>,
-    /// The declared state of the job's type. `None` outside of a body.
+    /// Returns the state that the job's type declares. `None` outside of a body.
     requires: Option<fn() -> Requires>,
 }
 
@@ -61,10 +61,10 @@ pub(crate) struct ContextParts {
     pub(crate) reports: Arc<dyn ReportSink>,
 }
 
-/// Where a running body's reports go.
+/// Receives the reports of a running body.
 #[async_trait]
 pub(crate) trait ReportSink: Send + Sync {
-    /// Keeps a report to be sent with others, soon.
+    /// Keeps a report, which is soon sent together with others.
     fn queue(&self, claim: &Claim, kind: ReportKind);
 
     /// Sends a report now.
@@ -79,80 +79,82 @@ impl JobContext {
         }
     }
 
-    /// The context of a body of this type.
+    /// Returns the context for a body of this type.
     pub(crate) fn of<J: Job>(mut self) -> Self {
         self.requires = Some(J::requires);
         self
     }
 
-    /// The job.
+    /// Returns the id of the job.
     #[must_use]
     pub fn job_id(&self) -> JobId {
         self.parts.claim.token.job
     }
 
-    /// Its kind.
+    /// Returns the kind of the job.
     #[must_use]
     pub fn kind(&self) -> &Name {
         &self.parts.claim.route.kind
     }
 
-    /// Its queue.
+    /// Returns the queue of the job.
     #[must_use]
     pub fn queue(&self) -> &Name {
         &self.parts.claim.route.queue
     }
 
-    /// The lane of its queue that it is the head of, if it is in one.
+    /// Returns the lane of the job, whose head it is. `None` if the job has no lane.
     #[must_use]
     pub fn lane(&self) -> Option<&Name> {
         self.parts.claim.lane.as_ref()
     }
 
-    /// Its stored priority.
+    /// Returns the stored priority of the job.
     #[must_use]
     pub fn priority(&self) -> Priority {
         self.parts.claim.priority
     }
 
-    /// When it became due, by the database's clock.
+    /// Returns when the job became due, by the database's clock.
     #[must_use]
     pub fn run_at(&self) -> Timestamp {
         self.parts.claim.run_at
     }
 
-    /// The slot that the job is for, if it is one of a recurring definition that was not made out
-    /// of turn: unlike [`run_at`](Self::run_at), it stays the same through all attempts.
+    /// Returns the slot for which a recurring definition made this job. `None` for every other job,
+    /// also for one that was triggered.
+    ///
+    /// Unlike [`run_at`](Self::run_at), the slot stays the same through all attempts.
     #[must_use]
     pub fn slot(&self) -> Option<Timestamp> {
         self.job_id().slot()
     }
 
-    /// Which attempt this is: 1 for the first.
+    /// Returns the number of this attempt, 1 for the first.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.parts.claim.attempts + 1
     }
 
-    /// Whether the policy allows no further attempt after this one.
+    /// Returns whether the retry policy allows no further attempt after this one.
     #[must_use]
     pub fn is_last_attempt(&self) -> bool {
         self.parts.claim.retry.is_exhausted(self.attempt())
     }
 
-    /// The trace the job was enqueued in.
+    /// Returns the trace in which the job was enqueued.
     #[must_use]
     pub fn trace(&self) -> Option<&TraceContext> {
         self.parts.claim.trace.as_ref()
     }
 
-    /// The shared state of this type, as given to the node's builder.
+    /// Returns the shared value of type `T` that was given to the node's builder.
     ///
     /// # Panics
-    /// In a body, if its job does not declare the type in [`Job::requires`](super::Job::requires),
-    /// whether or not the node has it: so the first run of a body finds what was forgotten, and a
-    /// node that lacks what is declared does not build. Anywhere, if the node has none. A panic
-    /// fails the attempt.
+    /// Panics in a body if its job does not declare the type in
+    /// [`Job::requires`](super::Job::requires), whether or not the node has the value. So the first
+    /// run of a body finds a missing declaration; and a node that lacks a declared type does not
+    /// build. Panics anywhere if the node has no value of the type. A panic fails the attempt.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(&self) -> &T {
         if let Some(requires) = self.requires
@@ -173,17 +175,17 @@ impl JobContext {
         }
     }
 
-    /// Enqueues another job, in the trace of this one unless it has its own.
+    /// Enqueues another job. Unless the job has a trace of its own, it gets the trace of this one.
     ///
     /// # Errors
     /// As for [`Client::enqueue`].
     ///
     /// # Cancel safety
-    /// Dropped, the job may or may not have been enqueued.
+    /// If the future is dropped, the job may or may not have been enqueued.
     pub async fn enqueue(&self, job: NewJob) -> Result<Enqueued> {
         #[cfg(not(feature = "otel"))]
         let trace = self.trace().cloned();
-        // The span of this body, which is in the trace of this job, if there is one.
+        // The span of this body is in the trace of this job, if the job has one.
         #[cfg(feature = "otel")]
         let trace = TraceContext::current().or_else(|| self.trace().cloned());
         let job = match trace {
@@ -193,14 +195,14 @@ impl JobContext {
         self.parts.client.enqueue(job).await
     }
 
-    /// Access to the store, for everything else.
+    /// Returns a client of the store, for everything else.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.parts.client
     }
 
-    /// Reports how far the body is, 0 to 100, for people who look at the job. The latest report is
-    /// sent within a second. More than 100 counts as 100, and the message is cut to 1,024 bytes.
+    /// Reports the progress of the body, 0 to 100, for display to operators. The latest report is
+    /// sent within a second. A value over 100 counts as 100, and the message is cut to 1,024 bytes.
     pub fn progress(&self, percent: u8, message: impl Into<String>) {
         let mut message = message.into().replace('\0', "\u{fffd}");
         message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
@@ -209,18 +211,18 @@ impl JobContext {
         self.parts.reports.queue(&self.parts.claim, progress);
     }
 
-    /// Gives a sign of life, for a job with a stall timeout.
+    /// Reports that the body is alive. A job with a stall timeout needs such reports.
     pub fn heartbeat(&self) {
         self.parts
             .reports
             .queue(&self.parts.claim, ReportKind::Alive);
     }
 
-    /// Saves what the next attempt should start from; it is durable when this returns.
+    /// Saves the state from which the next attempt should start. It is durable when this returns.
     ///
     /// # Errors
     /// If the value does not serialize or is larger than 64 KiB, or if the store fails. A lost
-    /// claim is no error here: [`cancelled`](Self::cancelled) shows it.
+    /// claim is not an error here; [`cancelled`](Self::cancelled) reports it.
     pub async fn save_checkpoint<T: Serialize + Sync + ?Sized>(&self, value: &T) -> Result<()> {
         let checkpoint = Json::encode("checkpoint", value)?;
         let report = ReportKind::Checkpoint(checkpoint);
@@ -237,7 +239,7 @@ impl JobContext {
         Ok(())
     }
 
-    /// The last checkpoint that an earlier attempt saved.
+    /// Returns the last checkpoint that was saved before this body began.
     ///
     /// # Errors
     /// [`InvalidInput`] if it is not the JSON of a `T`.
@@ -250,24 +252,24 @@ impl JobContext {
         self.parts.checkpoint.as_ref().map(decode).transpose()
     }
 
-    /// Waits until the body should stop; see [`CancelReason`].
+    /// Waits until the body should stop, and returns the reason; see [`CancelReason`].
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// Dropping the future loses nothing.
     pub async fn cancelled(&self) -> CancelReason {
         self.parts.cancel.cancelled().await
     }
 
-    /// Waits until there is a graver reason to stop than `reason`: for a body that goes on after
-    /// [`CancelReason::SoftTimeout`].
+    /// Waits until there is a graver reason to stop than `reason`, and returns it. A body that
+    /// continues after [`CancelReason::SoftTimeout`] uses it.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// Dropping the future loses nothing.
     pub async fn cancelled_beyond(&self, reason: CancelReason) -> CancelReason {
         self.parts.cancel.reached(|reached| reached > reason).await
     }
 
-    /// Why the body should stop, if it should.
+    /// Returns why the body should stop. `None` if it should not.
     #[must_use]
     pub fn cancel_reason(&self) -> Option<CancelReason> {
         self.parts.cancel.reason()
@@ -283,7 +285,7 @@ impl fmt::Debug for JobContext {
     }
 }
 
-/// Why a body should stop, the gravest last: a graver reason replaces a lesser one.
+/// Why a body should stop, in order of gravity. A graver reason replaces a lesser one.
 ///
 /// ```
 /// use ratchet::{CancelReason, JobContext, JobError, JobResult};
@@ -302,13 +304,14 @@ impl fmt::Debug for JobContext {
 #[repr(u8)]
 #[non_exhaustive]
 pub enum CancelReason {
-    /// 80 % of the job's timeout are over; at 100 % the body is dropped.
+    /// 80 % of the job's timeout have passed. At 100 % the body is dropped.
     SoftTimeout = 1,
-    /// The job was cancelled by a client; whatever the body returns, the job ends cancelled.
+    /// A client cancelled the job. Whatever the body returns, the job ends cancelled.
     Requested = 2,
-    /// The node shuts down; bodies that do not end now are dropped and their jobs handed back.
+    /// The node shuts down. Bodies that do not end soon are dropped, and their jobs are handed
+    /// back.
     Shutdown = 3,
-    /// The job was taken away from this node; nothing the body still does for it counts.
+    /// The node lost its claim of the job. Nothing that the body still reports takes effect.
     ClaimLost = 4,
 }
 
@@ -321,7 +324,7 @@ impl CancelReason {
     ];
 }
 
-/// Asks a body to stop, once. What is needed to wait is created by the first wait.
+/// Asks a body to stop. The first wait creates what is needed for waiting.
 #[derive(Clone, Default)]
 pub(crate) struct CancelHandle(Arc<CancelState>);
 
@@ -332,7 +335,7 @@ struct CancelState {
 }
 
 impl CancelHandle {
-    /// Gives the reason; a later one replaces an earlier one only if it is graver.
+    /// Sets the reason. A later reason replaces an earlier one only if it is graver.
     pub(crate) fn cancel(&self, reason: CancelReason) {
         self.0.reason.fetch_max(reason as u8, Ordering::SeqCst);
         if let Some(waiters) = self.0.waiters.get() {
@@ -345,12 +348,12 @@ impl CancelHandle {
         CancelReason::ALL.get(code.checked_sub(1)?).copied()
     }
 
-    /// Waits for a reason.
+    /// Waits for any reason.
     pub(crate) async fn cancelled(&self) -> CancelReason {
         self.reached(|_| true).await
     }
 
-    /// Waits for a reason that is at least as grave.
+    /// Waits for a reason that is at least as grave as `gravity`.
     pub(crate) async fn at_least(&self, gravity: CancelReason) {
         self.reached(|reason| reason >= gravity).await;
     }
@@ -369,7 +372,7 @@ impl CancelHandle {
     }
 }
 
-/// The part of a timeout after which a body is warned.
+/// Returns the part of a timeout after which the body is warned.
 pub(crate) fn soft_timeout(timeout: Duration) -> Duration {
     timeout.mul_f64(0.8)
 }

@@ -8,10 +8,10 @@ pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 /// The result of a body.
 pub type JobResult<T = ()> = Result<T, JobError>;
 
-/// Why a body did not succeed, and what is to follow.
+/// The error of a body, which also decides what happens to its job.
 ///
-/// Every error type and every text converts into a failed attempt with `?`; the constructors say
-/// something else.
+/// Every error type and every text converts with `?` into a failed attempt. The constructors make
+/// other verdicts.
 ///
 /// ```
 /// use std::time::Duration;
@@ -33,7 +33,8 @@ pub type JobResult<T = ()> = Result<T, JobError>;
 /// # assert!(charge(7).is_ok());
 /// ```
 ///
-/// It does not implement [`std::error::Error`], so that everything that does can convert into it.
+/// `JobError` does not implement [`std::error::Error`], so that every type that does can convert
+/// into it.
 pub struct JobError {
     verdict: Verdict,
     message: String,
@@ -52,15 +53,15 @@ pub struct JobError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// A failed attempt; the policy decides.
+    /// The attempt failed. The retry policy decides whether and when another follows.
     Retry,
-    /// A failed attempt; if the policy allows another, after this.
+    /// The attempt failed. If the retry policy allows another, it follows after this delay.
     RetryAfter(Duration),
-    /// No attempt; run again after this.
+    /// The job runs again after this delay. No attempt is counted.
     Snooze(Duration),
-    /// A failed attempt, and the last.
+    /// The attempt failed, and no other follows: the job becomes a dead letter.
     Discard,
-    /// The job is cancelled.
+    /// The job ends cancelled.
     Cancel,
 }
 
@@ -69,26 +70,26 @@ impl JobError {
         Self { verdict, message }
     }
 
-    /// A failed attempt; the next one, if the policy allows one, comes after `delay` whatever the
-    /// policy's backoff.
+    /// Fails the attempt. If the retry policy allows another, it follows after `delay`, whatever
+    /// the backoff of the policy.
     #[must_use]
     pub fn retry_after(delay: Duration, error: impl Into<Self>) -> Self {
         Self::new(Verdict::RetryAfter(delay), error.into().message)
     }
 
-    /// Puts the job off: it runs again after `delay`, and no attempt is counted.
+    /// Postpones the job: it runs again after `delay`, and no attempt is counted.
     #[must_use]
     pub const fn snooze(delay: Duration) -> Self {
         Self::new(Verdict::Snooze(delay), String::new())
     }
 
-    /// Pointless: the job fails now, whatever attempts are left.
+    /// Fails the job for good: it becomes a dead letter now, whatever attempts are left.
     #[must_use]
     pub fn discard(error: impl Into<Self>) -> Self {
         Self::new(Verdict::Discard, error.into().message)
     }
 
-    /// No longer wanted: the job ends cancelled.
+    /// Ends the job as cancelled, because it is no longer wanted.
     #[must_use]
     pub const fn cancel() -> Self {
         Self::new(Verdict::Cancel, String::new())
@@ -100,7 +101,7 @@ impl JobError {
         self.verdict
     }
 
-    /// The same error, followed by something else.
+    /// Returns the same error with another verdict.
     #[cfg(feature = "tower")]
     pub(crate) fn followed_by(self, verdict: Verdict) -> Self {
         Self { verdict, ..self }

@@ -1,4 +1,4 @@
-//! Layers of tower around the bodies of jobs.
+//! Tower layers around the bodies of jobs.
 
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
@@ -16,8 +16,10 @@ use super::error::{BoxError, JobError, Verdict};
 use super::registry::Body;
 use crate::json::Json;
 
-/// A job whose body is about to run, on its way through the layers. It cannot be cloned: a body
-/// runs once for each claim, and repeating it is for the job's [`RetryPolicy`](crate::RetryPolicy).
+/// A job whose body is about to run, as the layers receive it.
+///
+/// It cannot be cloned, because a body runs once for each claim; the job's
+/// [`RetryPolicy`](crate::RetryPolicy) repeats it.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -36,7 +38,7 @@ use crate::json::Json;
 pub struct JobRequest {
     context: JobContext,
     body: Body,
-    /// The layers of the kind, while the request goes through those of the node.
+    /// The layers of the kind, while the request passes through the layers of the node.
     of_kind: Option<JobService>,
 }
 
@@ -54,9 +56,9 @@ impl fmt::Debug for JobRequest {
     }
 }
 
-/// A body that succeeded, on its way back.
+/// The response of a body that succeeded, as the layers return it.
 ///
-/// [`new`](Self::new) shows a layer that responds in place of the body. This one reads results:
+/// [`new`](Self::new) shows a layer that responds in place of the body. This example reads results:
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -77,7 +79,7 @@ pub struct JobResponse {
 }
 
 impl JobResponse {
-    /// The success of a job with this result, as a layer says it that answers in place of the body.
+    /// Creates the response of a successful job, for a layer that responds in place of the body.
     ///
     /// ```
     /// # use std::future::{Ready, ready};
@@ -135,19 +137,20 @@ impl JobResponse {
         Self { result }
     }
 
-    /// The result of the job.
+    /// Returns the result of the job.
     #[must_use]
     pub const fn result(&self) -> Option<&Json> {
         self.result.as_ref()
     }
 }
 
-/// A body that did not succeed, on its way back: a [`JobError`] as a [`std::error::Error`], which
-/// is what layers expect.
+/// The error of a body that did not succeed, as the layers return it.
 ///
-/// A layer may return any other error instead, which is a failed attempt; or a `JobError` of its
-/// own, `JobError::snooze(…).into()`, which means what it says. One that wraps this error keeps its
-/// verdict.
+/// It wraps a [`JobError`] in a [`std::error::Error`], which layers expect.
+///
+/// A layer may return any other error instead, which counts as a failed attempt. It may also return
+/// a `JobError` of its own, such as `JobError::snooze(…).into()`, which keeps its verdict. An error
+/// that wraps a `ServiceError` keeps the verdict of that.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -173,13 +176,13 @@ impl ServiceError {
         self.0.verdict()
     }
 
-    /// The error of the body.
+    /// Returns the error of the body.
     #[must_use]
     pub fn into_inner(self) -> JobError {
         self.0
     }
 
-    /// The error that came out of a layer.
+    /// Converts an error that a layer returned.
     fn of_layer(error: BoxError) -> Self {
         let verdict = {
             let mut cause: Option<&(dyn StdError + 'static)> = Some(&*error);
@@ -221,7 +224,7 @@ impl StdError for ServiceError {}
 
 type Answer = BoxFuture<'static, Result<JobResponse, ServiceError>>;
 
-/// The service that a layer wraps: other layers, and at last the body.
+/// The service that a layer wraps: the next layer, or the body.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -237,7 +240,7 @@ type Answer = BoxFuture<'static, Result<JobResponse, ServiceError>>;
 /// ```
 pub struct JobService(Box<dyn Inside>);
 
-/// A service whose type is forgotten.
+/// A type-erased service.
 trait Inside: Send {
     fn another(&self) -> JobService;
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ServiceError>>;
@@ -259,7 +262,7 @@ impl Service<JobRequest> for JobService {
 }
 
 impl JobService {
-    /// Waits until the service is ready and calls it.
+    /// Waits until the service is ready, and calls it.
     async fn run(mut self, request: JobRequest) -> Result<JobResponse, ServiceError> {
         poll_fn(|cx| self.poll_ready(cx)).await?;
         self.call(request).await
@@ -278,7 +281,7 @@ impl fmt::Debug for JobService {
     }
 }
 
-/// The innermost service.
+/// The innermost service, which runs the body.
 #[derive(Clone)]
 struct Innermost;
 
@@ -304,7 +307,7 @@ impl Inside for Innermost {
     }
 }
 
-/// The service that a layer of the application made.
+/// The service that a layer of the application created.
 #[derive(Clone)]
 struct Layered<S>(S);
 
@@ -330,9 +333,10 @@ where
     }
 }
 
-/// A layer of tower that can go around the bodies of jobs: every `tower::Layer` that makes a
-/// service of [`JobRequest`] and [`JobResponse`] out of a [`JobService`], which can be cloned and
-/// sent. Its error can be any error.
+/// A tower layer that can wrap the bodies of jobs.
+///
+/// Every `tower::Layer` is one if it turns a [`JobService`] into a service from [`JobRequest`] to
+/// [`JobResponse`] that is `Clone`, `Send` and `'static`. The service may have any error type.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -349,7 +353,7 @@ where
 /// # let _ = builder;
 /// ```
 pub trait JobLayer: Send + 'static {
-    /// The layer around what is inside it.
+    /// Wraps `inside` in this layer.
     fn around(self, inside: JobService) -> JobService;
 }
 
@@ -384,10 +388,10 @@ impl Layers {
         self.by_kind.push((kind, wrap));
     }
 
-    /// Puts the layers around each other; `kinds` are those that have handlers.
+    /// Nests the layers. `kinds` are the kinds that have handlers.
     ///
     /// # Errors
-    /// Layers for another kind.
+    /// One problem for each layer of a kind without a handler.
     pub(super) fn stack(self, kinds: &[&'static str]) -> Result<Stacks, Vec<String>> {
         let around = |service: Option<JobService>, wrap: Wrap| {
             Some(wrap(service.unwrap_or(JobService(Box::new(Innermost)))))
@@ -417,7 +421,7 @@ impl Layers {
     }
 }
 
-/// The layers of a node, put around each other.
+/// The nested layers of a node.
 #[derive(Default)]
 pub(super) struct Stacks {
     all: Option<Mutex<JobService>>,
@@ -425,7 +429,7 @@ pub(super) struct Stacks {
 }
 
 impl Stacks {
-    /// The layers of the node around those of this kind around a body.
+    /// Wraps a body in the layers of its kind, and these in the layers of the node.
     pub(super) fn around(&self, kind: &str, context: &JobContext, body: Body) -> Body {
         let of_kind = self.by_kind.get(kind).map(another);
         let of_node = self.all.as_ref().map(another);
@@ -448,8 +452,8 @@ impl Stacks {
     }
 }
 
-/// A service of its own for one job. That services are cloned in here and nowhere else at the same
-/// time is why they need not be `Sync`.
+/// Clones the service for one job. The lock ensures that only one clone is made at a time, so
+/// services need not be `Sync`.
 fn another(stack: &Mutex<JobService>) -> JobService {
     let stack: MutexGuard<'_, JobService> =
         stack.lock().unwrap_or_else(|broken| broken.into_inner());

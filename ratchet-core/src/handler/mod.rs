@@ -1,4 +1,4 @@
-//! Handlers: the user's code for a kind of job.
+//! Handlers: the application's code for each kind of job.
 
 mod context;
 mod error;
@@ -27,7 +27,7 @@ pub(crate) use registry::{Registry, StateMap};
 
 use crate::model::NewJob;
 
-/// A kind of job and the code that runs it: the fields are the arguments, stored as JSON.
+/// A kind of job and the code that runs it. The fields are the arguments, stored as JSON.
 ///
 /// ```
 /// use ratchet::{Job, JobContext, JobResult};
@@ -51,15 +51,15 @@ use crate::model::NewJob;
 /// # assert!(job.validate().is_ok());
 /// ```
 pub trait Job: Serialize + DeserializeOwned + Send + 'static {
-    /// The name under which jobs of this type are stored. If you change it, keep the old one
-    /// among the [`ALIASES`](Self::ALIASES).
+    /// The name under which jobs of this type are stored. If you change it, add the old name to the
+    /// [`ALIASES`](Self::ALIASES).
     const KIND: &'static str;
 
-    /// Names that jobs of this type were stored under before: those jobs run too, and count as this
+    /// Earlier names of this job type. Jobs that are stored under them run too, and count as this
     /// kind for the [pools](crate::Pool) of a node. New jobs are stored under [`KIND`](Self::KIND).
     ///
-    /// A node whose types claim one name twice does not build. While a deploy goes on, nodes that
-    /// do not know the new name yet leave its jobs to those that do.
+    /// A node does not build if two of its types, or one type twice, claim the same name. During a
+    /// deploy, nodes that do not know the new name yet leave its jobs to those that do.
     ///
     /// ```
     /// # use ratchet::{Job, JobContext, JobResult};
@@ -73,33 +73,37 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// ```
     const ALIASES: &'static [&'static str] = &[];
 
-    /// Which form the payload has, at least 1: stored with each job, and raised when the form
-    /// changes so that what is stored does not decode any more. A new name does not begin a new
-    /// count.
+    /// The version of the payload's form, at least 1. It is stored with each job.
     ///
-    /// An older payload goes through [`upcast`](Self::upcast) first. A newer one, which a node of
-    /// the next release has enqueued, is left to such a node: it is put off, at first for a second
-    /// and by and by for up to a minute, at no attempt, and never failed.
+    /// Raise it when the form changes so that stored payloads no longer decode. A change of
+    /// [`KIND`](Self::KIND) does not restart the count.
+    ///
+    /// An older payload goes through [`upcast`](Self::upcast) first. A newer payload, enqueued by a
+    /// node of the next release, is left to such a node: the job is snoozed, for a second at first
+    /// and for up to a minute later. That uses no attempt, and the job never fails because of it.
     const VERSION: u32 = 1;
 
-    /// The result of a successful body. It is stored with the job unless it serializes to `null`, as
-    /// `()` does. At most 64 KiB of JSON.
+    /// The result of a successful body, at most 64 KiB of JSON. It is stored with the job unless it
+    /// serializes to `null`, as `()` does.
     type Output: Serialize + Send;
 
-    /// The body. It may run more than once (delivery is at least once), so its effects should bear
-    /// repetition; what it writes through the context is fenced.
+    /// Runs the job.
     ///
-    /// An `Err` is a failed attempt, unless it was made by [`JobError::snooze`],
-    /// [`JobError::discard`] or [`JobError::cancel`]. A panic is a failed attempt too.
+    /// The body may run more than once, because delivery is at least once. Make its effects safe to
+    /// repeat. What it writes through the context is fenced.
+    ///
+    /// An `Err` is a failed attempt, unless [`JobError::snooze`], [`JobError::discard`] or
+    /// [`JobError::cancel`] made it. A panic is a failed attempt too.
     ///
     /// # Cancel safety
-    /// The future is dropped at its hard timeout, when its claim is lost, and at the end of a
-    /// drain.
+    /// The future is dropped when its timeout has passed, when its claim is lost, and at the end of
+    /// a drain.
     fn run(self, ctx: JobContext) -> impl Future<Output = JobResult<Self::Output>> + Send;
 
-    /// Brings the payload of a stored job from an older `version` up to [`VERSION`](Self::VERSION).
-    /// It is called once for each time that such a job is about to run, with the version that is
-    /// stored, so it goes through all the changes since; what is stored stays as it is.
+    /// Converts the payload of a stored job from an older `version` to [`VERSION`](Self::VERSION).
+    ///
+    /// It is called each time that such a job is about to run, with the stored version, and must
+    /// apply all the changes since. The stored payload stays as it is.
     ///
     /// ```
     /// # use ratchet::{BoxError, Job, JobContext, JobResult};
@@ -142,9 +146,9 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// ```
     ///
     /// # Errors
-    /// The job then fails as one whose payload does not decode: it is a dead letter at once, at no
-    /// attempt, and can be requeued when the upcast has been mended. So it is when nothing
-    /// overrides this function, which knows no older version.
+    /// After an error the job fails like one whose payload does not decode: it becomes a dead
+    /// letter at once, without using an attempt. It can be requeued once the upcast is fixed. The
+    /// default implementation knows no older version, and always fails.
     fn upcast(version: u32, payload: serde_json::Value) -> Result<serde_json::Value, BoxError> {
         let _ = payload;
         Err(format!(
@@ -154,21 +158,22 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
         .into())
     }
 
-    /// The shared state the body takes from its context; a node that lacks some of it does not
-    /// build.
+    /// Returns the types of shared state that the body takes from its context. A node that lacks
+    /// one of them does not build.
     #[must_use]
     fn requires() -> Requires {
         Requires::nothing()
     }
 
-    /// Returns the settings of all jobs of this kind: queue, retries, timeouts.
+    /// Applies the settings that all jobs of this kind share, such as queue, retries and timeouts.
     #[must_use]
     fn defaults(job: NewJob) -> NewJob {
         job
     }
 
-    /// Adds the settings that depend on this job's arguments: its lane, keys, tags, priority. It
-    /// is applied to the [`defaults`](Self::defaults), so no caller can forget it.
+    /// Adds the settings that depend on this job's arguments, such as its lane, keys, tags or
+    /// priority. [`into_job`](Self::into_job) applies it after the [`defaults`](Self::defaults), so
+    /// no caller can forget it.
     ///
     /// ```
     /// # use ratchet::{Job, JobContext, JobResult, NewJob};
@@ -197,7 +202,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
         job
     }
 
-    /// The job to enqueue.
+    /// Converts the arguments into a job to enqueue.
     #[must_use]
     fn into_job(self) -> NewJob {
         let job = NewJob::new(Self::KIND, &self).payload_version(Self::VERSION);
@@ -205,7 +210,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     }
 }
 
-/// The types of shared state that a job needs.
+/// The types of shared state that a job type needs.
 ///
 /// ```
 /// # struct Pool; struct Mailer;
@@ -217,13 +222,13 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
 pub struct Requires(Vec<(TypeId, &'static str)>);
 
 impl Requires {
-    /// No state.
+    /// Requires no state.
     #[must_use]
     pub const fn nothing() -> Self {
         Self(Vec::new())
     }
 
-    /// A value of type `T` too.
+    /// Adds a value of type `T` to the required state.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(mut self) -> Self {
         self.0.push((TypeId::of::<T>(), type_name::<T>()));

@@ -7,7 +7,7 @@ use crate::json::{Json, misfit};
 use crate::model::{BatchRecord, Detail, JobRecord, Link, Parent};
 use crate::state::JobState;
 
-/// A job that another one waited for, as its body sees it.
+/// A job that this job waited for, as a body reads it.
 ///
 /// ```
 /// # async fn example(ctx: &ratchet::JobContext) -> Result<(), ratchet::BoxError> {
@@ -19,29 +19,29 @@ use crate::state::JobState;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ParentJob {
-    /// The job.
+    /// The id of the parent.
     pub id: JobId,
     /// The link: its condition and its state.
     pub link: Link,
-    /// Its record now; `None` if it was purged meanwhile.
+    /// The present record of the parent. `None` if it has been purged.
     pub record: Option<JobRecord>,
 }
 
 impl ParentJob {
-    /// Its state; `None` if it was purged meanwhile.
+    /// Returns the state of the parent. `None` if it has been purged.
     #[must_use]
     pub fn state(&self) -> Option<JobState> {
         self.record.as_ref().map(|job| job.state)
     }
 
-    /// Returns its result.
+    /// Returns the result of the parent.
     ///
     /// # Errors
-    /// [`InvalidInput`] if that is not the JSON of a `T`, or if it returned nothing: it has not
-    /// succeeded, its result was `null`, or it was purged.
+    /// [`InvalidInput`] if the result is not the JSON of a `T`, or if there is no result: the
+    /// parent has not succeeded, its result was `null`, or it has been purged.
     pub fn result<T: DeserializeOwned>(&self) -> Result<T, InvalidInput> {
         let result = self.record.as_ref().and_then(|job| job.result.as_ref());
-        let nothing = || InvalidInput::new("result", format!("of {} is not there", self.id));
+        let nothing = || InvalidInput::new("result", format!("of {} is not available", self.id));
         decode("result", result.ok_or_else(nothing)?)
     }
 }
@@ -51,7 +51,7 @@ fn decode<T: DeserializeOwned>(field: &'static str, json: &Json) -> Result<T, In
         .map_err(|error| InvalidInput::new(field, format!("does not decode: {}", misfit(&error))))
 }
 
-/// A batch that a job waited for, as its body sees it.
+/// A batch that this job waited for, as a body reads it.
 ///
 /// ```
 /// # async fn example(ctx: &ratchet::JobContext) -> Result<(), ratchet::BoxError> {
@@ -63,17 +63,18 @@ fn decode<T: DeserializeOwned>(field: &'static str, json: &Json) -> Result<T, In
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ParentBatch {
-    /// The batch.
+    /// The id of the batch.
     pub id: BatchId,
     /// The link: its condition and its state.
     pub link: Link,
-    /// Its record now, with its jobs counted by outcome; `None` if it was purged meanwhile.
+    /// The present record of the batch, with its jobs counted by outcome. `None` if it has been
+    /// purged.
     pub record: Option<BatchRecord>,
 }
 
 impl JobContext {
-    /// The batches that this job waited for, in the order in which they were given: what a job that
-    /// is enqueued [after a batch](crate::NewJob::after_batch) reports on.
+    /// Returns the batches that this job waited for, in the order in which they were given. A job
+    /// that is enqueued [after a batch](crate::NewJob::after_batch) can report on them.
     ///
     /// ```
     /// # use ratchet::{Job, JobContext, JobResult};
@@ -111,8 +112,8 @@ impl JobContext {
             .collect())
     }
 
-    /// The jobs that this one waited for, in the order in which they were given, with their
-    /// results.
+    /// Returns the jobs that this one waited for, with their results, in the order in which they
+    /// were given.
     ///
     /// # Errors
     /// A failure of the store.
@@ -136,10 +137,11 @@ impl JobContext {
             .collect())
     }
 
-    /// Returns the payload of the signal that the job waited for; `None` if it waited for none.
+    /// Returns the payload of the signal that the job waited for. `None` if it waited for no
+    /// signal.
     ///
     /// # Errors
-    /// `Invalid` if it is not the JSON of a `T`, or a failure of the store.
+    /// `Invalid` if the payload is not the JSON of a `T`, or a failure of the store.
     pub async fn signal<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         let job = self.client().job(self.job_id()).await?;
         let delivered = job.and_then(|job| job.signal?.delivered);

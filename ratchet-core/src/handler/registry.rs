@@ -13,22 +13,23 @@ use crate::json::{Json, misfit};
 use crate::model::check_payload_version;
 use crate::name::Name;
 
-/// The running body of a job, which yields the result to store.
+/// The body of a job, which returns the result to store.
 pub(crate) type Body = BoxFuture<'static, JobResult<Option<Json>>>;
 
-/// A handler whose job type is forgotten.
+/// A handler with its job type erased.
 trait Handler: Send + Sync {
-    /// The name under which it was registered first, and not one of its aliases.
+    /// Returns the kind of the job type, not one of its aliases.
     fn kind(&self) -> &'static str;
 
-    /// Which form its payloads have.
+    /// Returns the version of the payloads.
     fn version(&self) -> u32;
 
     fn job_type(&self) -> (TypeId, &'static str);
 
     fn requires(&self) -> Requires;
 
-    /// The body for this payload, not yet begun; or why there is none.
+    /// Returns the body for this payload, not yet started, or an error that explains why there is
+    /// none.
     fn body(&self, payload: &Json, version: u32, context: JobContext) -> Result<Body, String>;
 }
 
@@ -55,19 +56,19 @@ impl<J: Job> Handler for Typed<J> {
         let job: J = decode(payload, version)?;
         Ok(Box::pin(async move {
             let output = job.run(context.of::<J>()).await?;
-            // Another attempt would give the same.
+            // Another attempt would return the same output.
             let result = Json::encode("result", &output).map_err(JobError::discard)?;
             Ok(Some(result).filter(|json| !json.is_null()))
         }))
     }
 }
 
-/// The job of a payload of this version, or why there is none.
+/// Decodes a payload of this version into a job, or returns why it cannot.
 pub(crate) fn decode<J: Job>(payload: &Json, version: u32) -> Result<J, String> {
     let no_such = |error| format!("the payload is not a {}: {}", J::KIND, misfit(&error));
     if version > J::VERSION {
         return Err(format!(
-            "the payload has version {version}, and {} is the newest known",
+            "the payload has version {version}, but the newest known version is {}",
             J::VERSION
         ));
     }
@@ -76,11 +77,11 @@ pub(crate) fn decode<J: Job>(payload: &Json, version: u32) -> Result<J, String> 
     }
     let stored = payload.decode().map_err(no_such)?;
     let upcast = J::upcast(version, stored).map_err(|error| {
-        // Its causes too.
+        // The message includes the causes of the error.
         let error = JobError::from(error);
         format!("the payload does not upcast from version {version}: {error}")
     })?;
-    // As text, since some types decode from nothing else.
+    // Encodes to text first, because some types decode only from text.
     let upcast = Json::encode("payload", &upcast).map_err(|error| error.to_string())?;
     upcast.decode().map_err(no_such)
 }
@@ -94,10 +95,10 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Adds the handler of a job type under all its names.
+    /// Adds the handler of a job type under its kind and its aliases.
     ///
     /// # Errors
-    /// Everything that is wrong with them.
+    /// Every problem with these names and with the version.
     pub(crate) fn register<J: Job>(&mut self) -> Result<(), Vec<String>> {
         let mut problems = Vec::new();
         let handler: Arc<dyn Handler> = Arc::new(Typed::<J>(PhantomData));
@@ -140,19 +141,20 @@ impl Registry {
         }
     }
 
-    /// The names under which jobs of a type are stored: its kind and its aliases.
+    /// Returns the names under which jobs of a type are stored: its kind and its aliases.
     pub(crate) fn names_of(&self, kind: &str) -> impl Iterator<Item = &Name> {
         let named = self.handlers.iter();
         named.filter_map(move |(name, handler)| (handler.kind() == kind).then_some(name))
     }
 
-    /// Returns the payload version of a kind; `None` if there is no handler.
+    /// Returns the payload version of a kind. `None` if the kind has no handler.
     pub(crate) fn version(&self, kind: &Name) -> Option<u32> {
         Some(self.handlers.get(kind)?.version())
     }
 
-    /// The body for a payload of this kind, with the node's layers around it, not yet begun. None
-    /// if there is no handler; an error says why there is no body.
+    /// Returns the body for a payload of this kind, not yet started, wrapped in the node's layers.
+    ///
+    /// `None` if there is no handler; an error if the payload has no body, with the reason.
     pub(crate) fn body(
         &self,
         kind: &Name,
@@ -167,15 +169,15 @@ impl Registry {
         Some(body)
     }
 
-    /// The names of which jobs can run here, aliases among them.
+    /// Returns the names whose jobs can run here, including aliases.
     pub(crate) fn kinds(&self) -> Vec<Name> {
         self.handlers.keys().cloned().collect()
     }
 
-    /// Puts the layers around each other, and then around the bodies.
+    /// Nests the layers, to wrap the bodies in them later.
     ///
     /// # Errors
-    /// Layers for a kind that has no handler.
+    /// One problem for each layer of a kind that has no handler.
     #[cfg(feature = "tower")]
     pub(crate) fn stack(&mut self, layers: Layers) -> Result<(), Vec<String>> {
         let kinds: Vec<&'static str> = self.handlers.values().map(|one| one.kind()).collect();
@@ -183,7 +185,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Kinds and the state types they need and do not have.
+    /// Returns each kind with a state type that it needs and the node lacks.
     pub(crate) fn missing_state(&self, state: &StateMap) -> Vec<(Name, &'static str)> {
         let once = self
             .handlers
@@ -216,7 +218,7 @@ impl StateMap {
         self.0.get(&TypeId::of::<T>())?.downcast_ref()
     }
 
-    /// The names of those of these types of which there is no value.
+    /// Returns the names of the required types that have no value here.
     pub(crate) fn lacks(&self, requires: &Requires) -> Vec<&'static str> {
         let types = requires.types();
         let lacking = types.filter(|(id, _)| !self.0.contains_key(id));

@@ -5,11 +5,12 @@ use crate::error::Result;
 use crate::model::RateAnswer;
 use crate::rate::Rate;
 
-/// Counts what all jobs of a kind share in the database, and what only some share, such as those of
-/// one tenant, on each node by itself.
+/// Counts global keys, which all jobs of a kind share, in the database, and all other keys, such as
+/// those of tenants, in the memory of each node.
 ///
-/// Of a key that some jobs share each node allows the whole rate, and it costs no call. A key
-/// function that returns `None` for a job counts it under the global key of its kind.
+/// For a key that only some jobs share, each node allows the whole rate, and no call of the store
+/// is needed. A job for which the key function returns `None` counts under the global key of its
+/// kind.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
@@ -33,7 +34,7 @@ pub struct HybridLimiter {
 }
 
 impl HybridLimiter {
-    /// A limiter that asks `shared` about global keys.
+    /// Creates a limiter that uses `shared` for global keys.
     #[must_use]
     pub fn new(shared: StrictLimiter) -> Self {
         Self {

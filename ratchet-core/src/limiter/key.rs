@@ -2,8 +2,8 @@ use std::fmt;
 
 use crate::name::Name;
 
-/// The key under which a rate is counted: a kind of jobs, and perhaps a key that some of its jobs
-/// share, such as a tenant.
+/// The key under which starts are counted: a kind of jobs, and optionally a key that some of its
+/// jobs share, such as a tenant.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
@@ -25,17 +25,17 @@ pub struct RateKey {
     key: Option<String>,
 }
 
-/// Between a kind and a key.
+/// Separates the kind and the key.
 const SEPARATOR: char = '␟';
 
 impl RateKey {
-    /// The key of all jobs of this kind.
+    /// Creates the key of all jobs of this kind.
     #[must_use]
     pub const fn global(kind: Name) -> Self {
         Self { kind, key: None }
     }
 
-    /// The key of the jobs of this kind that share `key`.
+    /// Creates the key of the jobs of this kind that share `key`.
     #[must_use]
     pub fn of(kind: Name, key: impl Into<String>) -> Self {
         Self {
@@ -44,20 +44,20 @@ impl RateKey {
         }
     }
 
-    /// The kind.
+    /// Returns the kind.
     #[must_use]
     pub const fn kind(&self) -> &Name {
         &self.kind
     }
 
-    /// What some jobs of the kind share; `None` for all jobs of the kind.
+    /// Returns the key that some jobs of the kind share; `None` for the key of all jobs.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
 
-    /// Returns the key as a store keeps it: kind and key in one name. Keys that are too long are
-    /// cut, and a hash distinguishes them.
+    /// Returns the key as stores keep it: kind and key in one name. A key that is too long is cut,
+    /// and a hash keeps it distinct.
     #[must_use]
     pub fn name(&self) -> Name {
         let Some(key) = &self.key else {
@@ -74,7 +74,8 @@ impl fmt::Display for RateKey {
     }
 }
 
-/// As much of a text as a name can have, and a hash of all of it.
+/// Returns the beginning of a text, as much as a name can hold, followed by a hash of the whole
+/// text.
 fn folded(whole: &str) -> Name {
     let hash = format!("{SEPARATOR}{:016x}", fnv1a(whole.as_bytes()));
     let mut text = String::with_capacity(Name::MAX_BYTES);
@@ -95,7 +96,7 @@ fn folded(whole: &str) -> Name {
     }
 }
 
-/// The 64-bit FNV-1a hash, which is the same in every version of this program.
+/// Returns the 64-bit FNV-1a hash, which is the same in every version of this program.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

@@ -9,12 +9,12 @@ use crate::json::Json;
 use crate::name::Name;
 use crate::rate::Rate;
 
-/// How many bodies of a kind of jobs begin in a time, for
+/// Limits how many bodies of a kind begin per interval, for
 /// [`NodeBuilder::rate_limit`](crate::NodeBuilder::rate_limit).
 ///
-/// By default each node counts for itself. See [`strict`](Self::strict), [`hybrid`](Self::hybrid),
-/// [`limiter`](Self::limiter). All jobs of the kind share the rate, unless they have keys
-/// ([`by`](Self::by)).
+/// By default, each node counts separately. To count elsewhere, see [`strict`](Self::strict),
+/// [`hybrid`](Self::hybrid) and [`limiter`](Self::limiter). All jobs of the kind share the rate,
+/// unless they have keys ([`by`](Self::by)).
 ///
 /// ```
 /// # use ratchet::{Job, JobContext, JobResult};
@@ -28,9 +28,9 @@ use crate::rate::Rate;
 /// # }
 /// use ratchet::RateLimit;
 ///
-/// // All nodes together begin 10 a second, and 20 at once after a quiet time.
+/// // All nodes together begin 10 per second, and 20 at once after a quiet time.
 /// let all = RateLimit::<Mail>::per_second(10).burst(20).strict();
-/// // Each node begins 100 a minute for each tenant.
+/// // Each node begins 100 per minute for each tenant.
 /// let each = RateLimit::per_minute(100).by(|mail: &Mail| mail.tenant.clone());
 /// # let _ = (all, each);
 /// ```
@@ -53,7 +53,7 @@ pub(crate) enum Strategy {
 }
 
 impl Strategy {
-    /// Whether the store must be able to keep rates.
+    /// Returns whether the store must support rates.
     pub(crate) const fn needs_store(&self) -> bool {
         matches!(self, Self::Strict | Self::Hybrid)
     }
@@ -70,7 +70,7 @@ impl Strategy {
 }
 
 impl<J: Job> RateLimit<J> {
-    /// At this rate.
+    /// Creates a limit with this rate.
     pub const fn new(rate: Rate) -> Self {
         Self {
             rate,
@@ -79,52 +79,53 @@ impl<J: Job> RateLimit<J> {
         }
     }
 
-    /// Limits starts to this many a second.
+    /// Limits starts to this many per second.
     pub const fn per_second(starts: u32) -> Self {
         Self::new(Rate::new(starts, Duration::from_secs(1)))
     }
 
-    /// Limits starts to this many a minute.
+    /// Limits starts to this many per minute.
     pub const fn per_minute(starts: u32) -> Self {
         Self::new(Rate::new(starts, Duration::from_secs(60)))
     }
 
-    /// Limits starts to this many an hour.
+    /// Limits starts to this many per hour.
     pub const fn per_hour(starts: u32) -> Self {
         Self::new(Rate::new(starts, Duration::from_secs(3_600)))
     }
 
-    /// Sets how many may begin at once after a time without any. Default: as many as in a second,
-    /// minute or hour, whichever was chosen.
+    /// Sets how many bodies may begin at once after a time without any. The default is the number
+    /// of starts per second, minute or hour, whichever was chosen.
     pub const fn burst(mut self, starts: u32) -> Self {
         self.rate = self.rate.burst(starts);
         self
     }
 
-    /// Counts in the database, exactly, for the whole cluster: a call of the store for each body.
+    /// Counts exactly, for the whole cluster, in the database. Each body costs one call of the
+    /// store.
     pub fn strict(mut self) -> Self {
         self.strategy = Strategy::Strict;
         self
     }
 
-    /// Counts jobs with a key on each node by itself and those without one in the database; see
-    /// [`HybridLimiter`].
+    /// Counts jobs that have a key on each node separately, and jobs without a key in the database;
+    /// see [`HybridLimiter`].
     pub fn hybrid(mut self) -> Self {
         self.strategy = Strategy::Hybrid;
         self
     }
 
-    /// Lets this limiter count.
+    /// Sets the limiter that counts.
     pub fn limiter(mut self, limiter: impl RateLimiter) -> Self {
         self.strategy = Strategy::Own(Arc::new(limiter));
         self
     }
 
-    /// Gives each key its own rate: jobs for which `key` returns the same text share it, and those
-    /// for which it returns `None` share the global key of their kind.
+    /// Gives each key its own rate. Jobs for which `key` returns the same text share a rate, and
+    /// jobs for which it returns `None` share the global key of their kind.
     ///
-    /// A job whose key has to wait is put off for that time, at no cost to it but its place in the
-    /// claim order among jobs of its priority.
+    /// A job whose key has to wait is put off for that time. This counts as no attempt, but the job
+    /// loses its place in the claim order among jobs of its priority.
     pub fn by<K: Into<Option<String>>>(
         mut self,
         key: impl Fn(&J) -> K + Send + Sync + 'static,
@@ -133,7 +134,7 @@ impl<J: Job> RateLimit<J> {
         self
     }
 
-    /// The same with its job type forgotten.
+    /// Returns the limit with its job type erased.
     pub(crate) fn erased(self) -> Limit {
         let key_of = self.key.map(|key| {
             let of_payload = move |payload: &Json, version| {
@@ -170,7 +171,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// The limit at work.
+    /// Creates the running limit for this kind.
     pub(crate) fn counted(self, kind: Name, calls: &Arc<Calls>) -> Counted {
         Counted {
             limiter: self.strategy.limiter(calls),
@@ -187,7 +188,7 @@ impl fmt::Debug for Limit {
     }
 }
 
-/// The rate limit of a kind, at work.
+/// The running rate limit of a kind.
 pub(crate) struct Counted {
     pub(crate) limiter: Arc<dyn RateLimiter>,
     pub(crate) rate: Rate,
@@ -196,13 +197,13 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Whether it is not the same for all jobs of the kind.
+    /// Returns whether jobs of the kind may count under different keys.
     pub(crate) fn has_keys(&self) -> bool {
         self.key_of.is_some()
     }
 
     /// Returns the key under which a job with a payload of this version counts. `None` if the
-    /// payload cannot be read, which will fail its handler as well.
+    /// payload cannot be read; the handler fails for the same reason.
     pub(crate) fn key(&self, payload: &Json, version: u32) -> Option<RateKey> {
         let kind = self.kind.clone();
         let Some(key_of) = &self.key_of else {

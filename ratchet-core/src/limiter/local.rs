@@ -12,11 +12,12 @@ use crate::model::RateAnswer;
 use crate::rate::{Rate, Taken};
 use crate::time;
 
-/// The number of starts between two sweeps, which forget the keys that are as if never used.
+/// The number of starts between two sweeps. A sweep deletes keys whose state is the same as if they
+/// had never been used.
 const SWEEP_AFTER: u32 = 4_096;
 
-/// Counts in the memory of this process, each node by itself: a cluster of `n` nodes makes up to
-/// `n` times as many starts.
+/// Counts in the memory of this process. Each node counts separately, so a cluster of `n` nodes
+/// makes up to `n` times as many starts.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
@@ -33,7 +34,7 @@ const SWEEP_AFTER: u32 = 4_096;
 /// # Ok(()) }
 /// ```
 pub struct LocalLimiter {
-    /// Times of keys are microseconds since then, on the process's monotonic clock.
+    /// The times of keys are microseconds since then, on the process's monotonic clock.
     began: Instant,
     counts: Mutex<Counts>,
 }
@@ -47,7 +48,7 @@ struct Counts {
 }
 
 impl LocalLimiter {
-    /// A limiter that has counted nothing yet.
+    /// Creates a limiter that has counted nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -106,7 +107,8 @@ impl fmt::Debug for LocalLimiter {
 impl RateLimiter for LocalLimiter {
     async fn take(&self, key: &RateKey, rate: &Rate) -> Result<RateAnswer> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        // Read under the lock, so that no start is counted at a time before the last one.
+        // The clock is read under the lock, so that no start is counted at a time before the last
+        // one.
         let now = time::duration_micros(time::monotonic().saturating_duration_since(self.began));
         counts.take(key, rate, now)
     }

@@ -1,8 +1,9 @@
-//! Rate limits: how many bodies of a kind begin in a time.
+//! Rate limits: how many bodies of a kind begin per interval.
 //!
-//! A [`RateLimit`] says how many, and who counts them: each node by itself ([`LocalLimiter`]), the
-//! database for all of them ([`StrictLimiter`]), or one or the other as the key asks for
-//! ([`HybridLimiter`]). Others can be brought: a [`RateLimiter`] is one method.
+//! A [`RateLimit`] defines the rate and where starts are counted: on each node separately
+//! ([`LocalLimiter`]), in the database for the whole cluster ([`StrictLimiter`]), or in either,
+//! depending on the key ([`HybridLimiter`]). You can also implement your own [`RateLimiter`], which
+//! has one method.
 
 mod hybrid;
 mod key;
@@ -48,11 +49,11 @@ use crate::rate::Rate;
 /// ```
 #[async_trait]
 pub trait RateLimiter: Debug + Send + Sync + 'static {
-    /// Asks for one start of this key, at this rate, and counts it if it is granted.
+    /// Requests one start of this key, at this rate, and counts it if it is granted.
     ///
     /// # Errors
-    /// A failure of the limiter. It does not count against the job: the job is handed back at no
-    /// cost, and its kind is not claimed for a moment.
+    /// A failure of the limiter. It does not count against the job: the job is given back without
+    /// an attempt, and its kind is not claimed for a moment.
     ///
     /// # Cancel safety
     /// If the future is dropped, the start may or may not have been counted.

@@ -9,7 +9,7 @@ use crate::model::{RateAnswer, RateRequest};
 use crate::rate::Rate;
 use crate::store::SharedStore;
 
-/// Counts in the database, exactly, for the whole cluster: one call for each start.
+/// Counts exactly, for the whole cluster, in the database: one call of the store per start.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
@@ -31,7 +31,7 @@ pub struct StrictLimiter {
 }
 
 impl StrictLimiter {
-    /// A limiter that counts in this store.
+    /// Creates a limiter that counts in this store.
     ///
     /// # Errors
     /// [`InvalidInput`] if the store cannot keep rates.
@@ -42,7 +42,7 @@ impl StrictLimiter {
         }
     }
 
-    /// One that shares the calls of a node.
+    /// Creates a limiter that shares the calls of a node.
     pub(crate) const fn over(calls: Arc<Calls>) -> Self {
         Self { calls }
     }

@@ -5,7 +5,7 @@ use crate::json::Json;
 use crate::model::{After, BatchRecord, LinkState, Parent};
 use crate::state::JobState;
 
-/// Computes what the end of jobs does to other jobs, step by step.
+/// Computes, step by step, how the ends of jobs affect other jobs.
 ///
 /// ```text
 /// while let Some(ask) = cascade.next() {
@@ -17,20 +17,20 @@ use crate::state::JobState;
 /// }
 /// ```
 ///
-/// Everything asked for is done inside the transaction in which the jobs ended, in the order in
-/// which it is asked for: the next question counts on it. Jobs come before batches, so that a batch
-/// on which many jobs end at once is locked for as short as can be.
+/// The store performs each [`Ask`] inside the transaction in which the jobs ended, in the order of
+/// the asks, because each ask relies on those before it. Jobs come before batches, so that a batch
+/// in which many jobs end at once is locked as briefly as possible.
 #[derive(Debug, Default)]
 pub struct Cascade {
-    /// The ends that are known.
+    /// The ended jobs that are known, with their states and results.
     ends: HashMap<JobId, (JobState, Option<Json>)>,
-    /// The batches that are known, as they stood last.
+    /// The batches that are known, with their latest records.
     batches: BTreeMap<BatchId, BatchRecord>,
-    /// Ended jobs whose children have not been looked at.
+    /// Ended jobs whose children have not been read yet.
     parents: Vec<Parent>,
-    /// Ended jobs that have not been counted.
+    /// Ended jobs that have not been counted yet.
     uncounted: Vec<(JobId, JobState)>,
-    /// Batches that changed, whose links have not been looked at.
+    /// Changed batches whose links have not been read yet.
     changed: BTreeSet<BatchId>,
     changes: Changes,
 }
@@ -40,12 +40,12 @@ pub struct Cascade {
 pub enum Ask {
     /// Write all of these decisions.
     Write(Changes),
-    /// Read the jobs that have open links on these parents, each with all its open links, and tell
-    /// [`Cascade::children`]. They are locked before they and their links are read, so that of two
-    /// parents that end at once the second sees what the first decided.
+    /// Read the jobs that have open links to these parents, each with all of its open links, and
+    /// pass them to [`Cascade::children`]. Lock the jobs before reading them and their links, so
+    /// that of two parents that end at once the second sees the decisions of the first.
     Children(Vec<Parent>),
-    /// Count these jobs, each with its terminal state, in the batches they are in, unless they were
-    /// counted before, and tell [`Cascade::counted`] how these batches stand then. They stay
+    /// Count these jobs, each with its terminal state, in their batches, unless they were counted
+    /// before. Pass the resulting records of the batches to [`Cascade::counted`]. The batches stay
     /// locked.
     Count(Vec<(JobId, JobState)>),
 }
@@ -54,13 +54,14 @@ pub enum Ask {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Changes {
-    /// Links that are decided: the child, the place among its links, and how.
+    /// The decided links: the child, the position among its links, and the decision.
     pub links: Vec<(JobId, u32, LinkState)>,
-    /// Blocked jobs that become `Cancelled` now, and give up what ended jobs give up.
+    /// Blocked jobs that become `Cancelled` now, and release what ended jobs release.
     pub cancelled: Vec<JobId>,
-    /// Blocked jobs that become `Pending`, due when they were or now, whichever is later.
+    /// Blocked jobs that become `Pending`. Each is due at its old due time or now, whichever is
+    /// later.
     pub released: Vec<JobId>,
-    /// Batches that have ended now.
+    /// Batches that end now.
     pub ended: Vec<BatchId>,
 }
 
@@ -79,55 +80,56 @@ impl Changes {
 /// A job that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedJob {
-    /// The job.
+    /// The id of the job.
     pub job: JobId,
-    /// Its terminal state.
+    /// The terminal state of the job.
     pub state: JobState,
-    /// Its result.
+    /// The result of the job.
     pub result: Option<Json>,
-    /// Whether others may be linked to it.
+    /// Whether other jobs may be linked to this one.
     pub has_children: bool,
-    /// Whether it is in a batch.
+    /// Whether the job is in a batch.
     pub in_batch: bool,
 }
 
 /// A job that has open links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingJob {
-    /// The job.
+    /// The id of the job.
     pub job: JobId,
-    /// Its state: `Blocked`, unless it has ended otherwise or was requeued.
+    /// The state of the job: `Blocked`, unless the job has already ended or was requeued.
     pub state: JobState,
-    /// Whether it still waits for its signal.
+    /// Whether the job still waits for its signal.
     pub awaits_signal: bool,
-    /// Whether others may be linked to it.
+    /// Whether other jobs may be linked to this one.
     pub has_children: bool,
-    /// Whether it is in a batch.
+    /// Whether the job is in a batch.
     pub in_batch: bool,
-    /// All its open links.
+    /// All open links of the job.
     pub open: Vec<OpenLink>,
 }
 
-/// A link that is not decided.
+/// A link that is not decided yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenLink {
-    /// Its place among the links of its child, from 0.
+    /// The position among the links of its child, from 0.
     pub place: u32,
-    /// The parent that it waits for.
+    /// The parent that the child waits for.
     pub parent: Parent,
-    /// The condition; `None` if the stored one cannot be read, which nothing meets.
+    /// The condition. `None` if the stored condition cannot be read; then the link can never be
+    /// met.
     pub after: Option<After>,
 }
 
 impl Cascade {
-    /// A cascade that nothing has set off.
+    /// Creates a cascade without any ended job.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Notes a job that has ended, now or before its children were stored. One that is known
-    /// already is not noted again: it may be the parent of many.
+    /// Adds a job that has ended, now or before its children were stored. A job that is already
+    /// known is ignored, since several children may name the same parent.
     pub fn ended(&mut self, job: EndedJob) {
         debug_assert!(job.state.is_terminal(), "{job:?}");
         if self.ends.contains_key(&job.job) {
@@ -142,7 +144,7 @@ impl Cascade {
         self.ends.insert(job.job, (job.state, job.result));
     }
 
-    /// Notes how a batch stands that was closed, or that jobs wait for from now on. It is locked.
+    /// Adds a batch that was closed, or that jobs begin to wait for. Its row must be locked.
     pub fn batch(&mut self, batch: BatchRecord) {
         if batch.is_complete() && batch.ended_at.is_none() {
             self.changes.ended.push(batch.id);
@@ -151,10 +153,10 @@ impl Cascade {
         self.batches.insert(batch.id, batch);
     }
 
-    /// Returns the next thing to do; `None` when all is done.
+    /// Returns the next step for the store. `None` when nothing is left to do.
     #[expect(
         clippy::should_implement_trait,
-        reason = "between two calls the answer is given, which no iterator allows"
+        reason = "the caller passes the answer between two calls, which an iterator does not allow"
     )]
     pub fn next(&mut self) -> Option<Ask> {
         if !self.changes.is_empty() {
@@ -175,7 +177,7 @@ impl Cascade {
         ))
     }
 
-    /// Answers [`Ask::Children`].
+    /// Accepts the answer to [`Ask::Children`].
     pub fn children(&mut self, children: Vec<WaitingJob>) {
         for child in children {
             self.child(&child);
@@ -212,7 +214,7 @@ impl Cascade {
         }
     }
 
-    /// Returns the state of a link, as far as its known parents decide it.
+    /// Returns the state of a link, as far as the known parents decide it.
     fn decide(&self, link: &OpenLink) -> LinkState {
         let met = |met: bool| {
             if met {
@@ -237,7 +239,7 @@ impl Cascade {
         }
     }
 
-    /// Answers [`Ask::Count`].
+    /// Accepts the answer to [`Ask::Count`].
     pub fn counted(&mut self, batches: Vec<BatchRecord>) {
         for batch in batches {
             self.batch(batch);

@@ -1,4 +1,4 @@
-//! Who waits for whom inside one enqueue.
+//! Checks which jobs wait for which other jobs inside one enqueue.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +7,13 @@ use crate::id::JobId;
 use crate::limits::MAX_GENERATIONS;
 use crate::model::{After, Enqueued, NewJob, Parent};
 
-/// Returns the parents of each new job of an enqueue. `new` has the places of the new jobs, and
-/// `answers` the answer for every job. A parent that turned out to be a duplicate is replaced by
-/// the job that it duplicates.
+/// Returns the parents of each new job of an enqueue. `new` has the indexes of the new jobs, and
+/// `answers` the answer for every job. A parent that is a duplicate is replaced by the stored job
+/// that it duplicates.
 ///
 /// # Errors
-/// [`InvalidInput`], naming `parent`, if jobs would wait for each other in a circle, or too many
-/// one after the other, as duplicates can make them do.
+/// [`InvalidInput`], naming `parent`, if the replacement of duplicates makes jobs wait for each
+/// other in a cycle, or makes too many jobs wait one after the other.
 pub(super) fn resolve(
     jobs: &[NewJob],
     answers: &[Enqueued],
@@ -43,9 +43,9 @@ pub(super) fn resolve(
     Ok(resolved)
 }
 
-/// Refuses jobs that wait for each other, or for themselves, directly or over the batches that they
-/// are in, since none of them could ever run; and more than [`MAX_GENERATIONS`] one after the
-/// other.
+/// Refuses jobs that wait for each other or for themselves, directly or through their batches,
+/// because none of them could ever run. Also refuses more than [`MAX_GENERATIONS`] jobs that wait
+/// one after the other.
 pub(crate) fn refuse_cycles(jobs: &[NewJob]) -> Result<(), InvalidInput> {
     if jobs.iter().all(|job| job.spec().after.is_empty()) {
         return Ok(());
@@ -72,7 +72,7 @@ impl Graph {
     }
 
     fn refuse_cycles(mut self) -> Result<(), InvalidInput> {
-        // A job that is not part of this enqueue waits for none of it.
+        // A parent outside of this enqueue waits for no job of the enqueue.
         let known: BTreeSet<Parent> = self.0.keys().copied().collect();
         let mut waiting: BTreeMap<Parent, Vec<Parent>> = BTreeMap::new();
         for (child, parents) in &mut self.0 {
@@ -105,15 +105,16 @@ impl Graph {
         }
         if generations > MAX_GENERATIONS {
             let problem = format!(
-                "has one in turn, and so on: {generations} one after the other, \
-                 {MAX_GENERATIONS} are allowed"
+                "chain is too long: {generations} jobs wait one after the other, \
+                 and {MAX_GENERATIONS} are allowed"
             );
             return Err(InvalidInput::new("parent", problem));
         }
         Ok(())
     }
 
-    /// Returns a job that waits for itself; each job that is left waits for another that is left.
+    /// Returns a job on a cycle. There is one, because each remaining job waits for another that
+    /// remains.
     fn on_a_cycle(&self) -> Option<Parent> {
         let mut at = *self.0.keys().next()?;
         let mut seen = BTreeSet::new();

@@ -1,8 +1,8 @@
-//! What the end of jobs does to those that wait for them: pure, without I/O.
+//! Decides how the ends of jobs affect the jobs that wait for them. Pure, without I/O.
 //!
-//! [`Cascade`] is the one place where links are decided. A store feeds it the jobs that ended in a
-//! call, does what it asks for until it asks for nothing more, and commits all of it together with
-//! the ends themselves. [`NewLinks`] says what the jobs of an enqueue wait for.
+//! Links are decided only by [`Cascade`]. A store passes it the jobs that ended in a call, performs
+//! each step that it returns until there are no more, and commits everything together with the
+//! ends. [`NewLinks`] holds what the jobs of an enqueue wait for.
 
 mod cascade;
 mod graph;
@@ -17,8 +17,7 @@ use crate::id::JobId;
 use crate::model::{Enqueued, Parent};
 use crate::state::JobState;
 
-/// Returns the error of an enqueue that waits for a job which does not exist, or joins a batch
-/// which does not.
+/// Returns the error of an enqueue whose parent job, or whose batch, does not exist.
 fn missing(parent: Parent) -> InvalidInput {
     match parent {
         Parent::Job(job) => InvalidInput::new(
@@ -29,21 +28,21 @@ fn missing(parent: Parent) -> InvalidInput {
     }
 }
 
-/// Returns the error of an enqueue one of whose parents is not stored, given its answers.
+/// Returns the error of an enqueue with a parent that is not stored, given the answers to its jobs.
 #[must_use]
 pub fn missing_parent(parent: JobId, answers: &[Enqueued]) -> InvalidInput {
     if !answers.contains(&Enqueued::Duplicate(parent)) {
         return missing(Parent::Job(parent));
     }
     let problem = format!(
-        "{parent} is gone: an earlier job that has the idempotency key of one in this enqueue, stands \
-         for it and was purged"
+        "{parent} was purged: it is the earlier job with the idempotency key of a job in this \
+         enqueue"
     );
     InvalidInput::new("parent", problem)
 }
 
-/// The state in which a job waits that has open links or not, and whose signal has still to come or
-/// not: at its enqueue, and when it is requeued.
+/// Returns the state of a job that is enqueued or requeued: `Blocked` if it has open links or still
+/// waits for a signal, otherwise `Pending`.
 #[must_use]
 pub const fn waiting_state(has_open_links: bool, awaits_signal: bool) -> JobState {
     if has_open_links || awaits_signal {
@@ -53,7 +52,7 @@ pub const fn waiting_state(has_open_links: bool, awaits_signal: bool) -> JobStat
     }
 }
 
-/// Whether it is too late for a signal. Times are milliseconds.
+/// Returns whether it is too late for a signal. Times are in milliseconds.
 #[must_use]
 pub const fn is_too_late(deadline: i64, now: i64) -> bool {
     deadline <= now

@@ -1,4 +1,4 @@
-//! What the new jobs of one enqueue wait for, and which batches they join.
+//! Collects what the new jobs of one enqueue wait for, and which batches they join.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,31 +9,31 @@ use crate::model::{After, Enqueued, NewJob, Parent, SignalWait};
 
 /// The links of the new jobs of one enqueue, and the batches they join.
 ///
-/// A store reads the stored parents and the batches that are named here, refuses the enqueue if one
-/// is missing, and stores the links, the signals and the members.
+/// A store reads the parents and batches that are named here, refuses the enqueue if one of them is
+/// missing, and stores the links, the signals and the batch members.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct NewLinks<'a> {
-    /// The jobs that wait for others, each with what it waits for, in the order of its links.
+    /// The jobs that wait for others, each with its parents and conditions, in the order of its
+    /// links.
     pub after: Vec<(JobId, Vec<After>)>,
     /// The jobs that wait for a signal.
     pub signals: Vec<(JobId, &'a SignalWait)>,
     /// The jobs that join a batch.
     pub members: Vec<(JobId, BatchId)>,
-    /// The jobs that others of the enqueue wait for.
+    /// The jobs that other jobs of the enqueue wait for.
     parents: BTreeSet<JobId>,
-    /// Those of them that are not new.
+    /// Those of `parents` that are not new.
     stored_parents: BTreeSet<JobId>,
 }
 
 impl<'a> NewLinks<'a> {
-    /// Returns the links of an enqueue: `answers` has the answer for each job, `new` the places of
-    /// the new ones. A parent that turned out to be a duplicate is replaced by the job that stands
-    /// for it.
+    /// Returns the links of an enqueue. `answers` has the answer for each job, `new` the indexes of
+    /// the new jobs. A parent that is a duplicate is replaced by the stored job that it duplicates.
     ///
     /// # Errors
-    /// [`InvalidInput`], naming `parent`, if jobs would wait for each other in a circle, or too
-    /// many one after the other, as duplicates can make them do.
+    /// [`InvalidInput`], naming `parent`, if the replacement of duplicates makes jobs wait for each
+    /// other in a cycle, or makes too many jobs wait one after the other.
     pub fn of(
         jobs: &'a [NewJob],
         answers: &[Enqueued],
@@ -61,13 +61,13 @@ impl<'a> NewLinks<'a> {
         Ok(links)
     }
 
-    /// Whether a new job waits for this one.
+    /// Returns whether a new job waits for this one.
     #[must_use]
     pub fn is_parent(&self, job: JobId) -> bool {
         self.parents.contains(&job)
     }
 
-    /// Returns the jobs that new ones wait for and that are not new themselves.
+    /// Returns the jobs that new jobs wait for and that are not new themselves.
     #[must_use]
     pub const fn stored_parents(&self) -> &BTreeSet<JobId> {
         &self.stored_parents
@@ -102,8 +102,9 @@ impl<'a> NewLinks<'a> {
         batches
     }
 
-    /// Refuses an enqueue if one of its batches is missing, or closed and to be joined. `closed`
-    /// says whether a batch is closed; `None` if it is not stored. `[batch.join]` `[link.missing]`
+    /// Refuses an enqueue if one of its batches is missing, or if a job would join a closed batch.
+    /// `closed` returns whether a batch is closed, or `None` if it is not stored. `[batch.join]`
+    /// `[link.missing]`
     ///
     /// # Errors
     /// [`InvalidInput`], naming `batch`.

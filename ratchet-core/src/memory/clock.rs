@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use crate::time::{self, Timestamp};
 
-/// A clock for tests of anything that depends on time. It stands still, or runs, and can be moved
-/// either way. Clones are the same clock.
+/// A clock for tests of code that depends on time. It stands still or runs, and can be moved
+/// forward and back. Clones share the same time.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
@@ -29,14 +29,14 @@ pub struct ManualClock(Arc<Inside>);
 
 #[derive(Debug)]
 struct Inside {
-    /// The time of the clock when it was made, plus its moves since then. Milliseconds.
+    /// The initial time of the clock plus all its moves, in milliseconds.
     set_to: AtomicI64,
-    /// Since when it runs; `None` while it stands still.
+    /// When the clock began to run; `None` if it stands still.
     running_since: Option<Instant>,
 }
 
 impl ManualClock {
-    /// A clock that shows `start`, and only moves when told to.
+    /// Creates a clock that shows `start` and moves only when a test moves it.
     ///
     /// ```
     /// use ratchet::ManualClock;
@@ -50,8 +50,8 @@ impl ManualClock {
         Self::made(start, None)
     }
 
-    /// A clock that shows `start` and runs with tokio's clock, also while that is paused. Moved, it
-    /// steps, as the clock of a database does when its host's is set.
+    /// Creates a clock that shows `start` and runs with tokio's clock, paused or not. When it is
+    /// moved, it steps, as a database's clock does when its host's clock is set.
     #[must_use]
     pub fn running(start: Timestamp) -> Self {
         Self::made(start, Some(time::monotonic()))
@@ -64,31 +64,31 @@ impl ManualClock {
         }))
     }
 
-    /// Moves it forward.
+    /// Moves the clock forward.
     pub fn advance(&self, by: Duration) {
         let by = time::duration_millis(by);
         self.0.set_to.fetch_add(by, Ordering::SeqCst);
     }
 
-    /// Moves it back, as an operator or a bad time server may.
+    /// Moves the clock back, as an operator or a faulty time server may.
     pub fn set_back(&self, by: Duration) {
         let by = time::duration_millis(by);
         self.0.set_to.fetch_sub(by, Ordering::SeqCst);
     }
 
-    /// Sets it, forward or back.
+    /// Sets the clock, forward or back.
     pub fn set(&self, to: Timestamp) {
         let set_to = time::to_millis(to).saturating_sub(self.ran_for());
         self.0.set_to.store(set_to, Ordering::SeqCst);
     }
 
-    /// Returns its time.
+    /// Returns the time of the clock.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         time::from_millis(self.now_millis())
     }
 
-    /// Returns its time, in milliseconds since the Unix epoch.
+    /// Returns the time of the clock in milliseconds since the Unix epoch.
     #[must_use]
     pub fn now_millis(&self) -> i64 {
         let set_to = self.0.set_to.load(Ordering::SeqCst);

@@ -8,7 +8,7 @@ use crate::state::JobState;
 use crate::time::from_millis;
 
 impl Tables {
-    /// Stores the jobs of one call; on an error nothing has changed.
+    /// Stores the jobs of one call. On an error nothing has changed.
     pub(super) fn enqueue(&mut self, jobs: &[NewJob], now: i64) -> Result<Vec<Enqueued>> {
         self.require_permits(jobs)?;
         let (answers, new) = self.resolve_keys(jobs);
@@ -25,7 +25,7 @@ impl Tables {
         Ok(answers)
     }
 
-    /// Returns the answer for each job, and the places of the jobs that are to be stored.
+    /// Returns the answer for each job, and the indexes of the jobs that must be stored.
     fn resolve_keys(&self, jobs: &[NewJob]) -> (Vec<Enqueued>, Vec<usize>) {
         let mut taken = TakenKeys::default();
         for job in jobs {
@@ -46,7 +46,7 @@ impl Tables {
         taken.resolve(jobs)
     }
 
-    /// Refuses parents that do not exist, and batches that nothing can join.
+    /// Refuses parents that do not exist, and batches that cannot be joined.
     fn check_parents(
         &self,
         links: &NewLinks<'_>,
@@ -80,7 +80,8 @@ impl Tables {
         self.insert(job);
     }
 
-    /// Links a new job to its parents, and has those looked at that have ended already.
+    /// Links a new job to its parents. Parents that have already ended are checked at the end of
+    /// the call.
     fn link(&mut self, child: JobId, after: Vec<After>) {
         for one in &after {
             match one.parent() {

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use crate::error::{Result, StoreError, StoreErrorKind};
 
-/// A fault of one call of a [`MemoryStore`](super::MemoryStore).
+/// The fault of one call of a [`MemoryStore`](super::MemoryStore).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -25,18 +25,18 @@ use crate::error::{Result, StoreError, StoreErrorKind};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     #[default]
     None,
-    /// The call takes this long, then works.
+    /// The call takes effect after this delay.
     Delay(Duration),
-    /// The call works, and its answer takes this long.
+    /// The call takes effect at once, and its answer comes after this delay.
     DelayedAnswer(Duration),
-    /// The call fails in this way and has changed nothing.
+    /// The call fails with this kind of error and has changed nothing.
     Failure(StoreErrorKind),
-    /// The call fails and has changed nothing, as with a lost connection.
+    /// The call fails and has changed nothing, as after a lost connection.
     ErrorBeforeCommit,
-    /// The call fails although it took effect: what a connection lost during the commit looks like.
+    /// The call fails although it took effect, as when the connection is lost during the commit.
     ErrorAfterCommit,
 }
 
@@ -51,7 +51,7 @@ impl FaultPlan {
         Self(Some(Arc::new(plan)))
     }
 
-    /// Runs `work` as the plan says.
+    /// Runs `work` with the fault that the plan returns for the operation.
     pub(super) async fn around<T: Send>(
         &self,
         operation: &'static str,

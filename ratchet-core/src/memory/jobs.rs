@@ -152,7 +152,7 @@ impl JobStore for MemoryStore {
 }
 
 impl Tables {
-    /// The jobs that a purge is meant for.
+    /// Returns the jobs that a purge with this request deletes.
     pub(super) fn old(&self, request: &PurgeRequest, now: i64) -> Vec<JobId> {
         let cutoff = now.saturating_sub(duration_millis(request.older_than));
         self.finished()

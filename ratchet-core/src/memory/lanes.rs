@@ -5,8 +5,8 @@ use crate::model::{JobRecord, LanePlace};
 use crate::name::Name;
 use crate::state::JobState;
 
-/// The unfinished jobs of each lane, by sequence; the first is the head. A lane without any is
-/// forgotten.
+/// The unfinished jobs of each lane by sequence number; the first is the head. A lane without
+/// unfinished jobs is removed.
 #[derive(Clone, Default)]
 pub(super) struct Lanes(HashMap<Lane, BTreeMap<i64, JobId>>);
 
@@ -19,8 +19,8 @@ fn lane_of(job: &JobRecord) -> Option<Lane> {
 }
 
 impl Lanes {
-    /// Gives a job that is to wait the last place in its lane, if it has one, and says in which
-    /// state it waits.
+    /// Adds a job at the end of its lane, and returns the state in which it waits. A job without a
+    /// lane is `Pending`.
     pub(super) fn enter(&mut self, job: &JobRecord) -> JobState {
         let Some(lane) = lane_of(job) else {
             return JobState::Pending;
@@ -32,7 +32,7 @@ impl Lanes {
         place.state
     }
 
-    /// Takes a job that has ended out of its lane, and returns the new head.
+    /// Removes a job that has ended from its lane, and returns the new head.
     pub(super) fn leave(&mut self, job: &JobRecord) -> Option<JobId> {
         let lane = lane_of(job)?;
         let members = self.0.get_mut(&lane)?;

@@ -7,7 +7,7 @@ use crate::model::{After, BatchRecord, LinkState, Parent, SignalRecord, Tally};
 use crate::state::JobState;
 use crate::time::{self, Timestamp, from_millis};
 
-/// The links and batches, and the jobs that ended since the last look at them.
+/// The links and batches, and the jobs and batches to check at the end of the call.
 #[derive(Clone, Default)]
 pub(super) struct Links {
     /// The links of each child, in the order in which they were given.
@@ -15,26 +15,26 @@ pub(super) struct Links {
     /// The children of each parent.
     pub(super) children: HashMap<Parent, BTreeSet<JobId>>,
     pub(super) batches: BTreeMap<BatchId, BatchRecord>,
-    /// The children of batches that were counted.
+    /// The children of batches that were already counted.
     counted: BTreeSet<JobId>,
-    /// Jobs that ended in this call, or whose end has to be looked at again.
+    /// Jobs that ended in this call, and jobs to which a link was added.
     ended: BTreeSet<JobId>,
-    /// Batches that are to be looked at.
+    /// Batches to check at the end of the call.
     changed: BTreeSet<BatchId>,
 }
 
 impl Links {
-    /// Notes that a job has ended.
+    /// Records that a job has ended.
     pub(super) fn ended(&mut self, job: JobId) {
         self.ended.insert(job);
     }
 
-    /// Notes that a batch was closed, or that a job waits for it.
+    /// Records that a batch was closed, or that a job now waits for it.
     pub(super) fn changed(&mut self, batch: BatchId) {
         self.changed.insert(batch);
     }
 
-    /// Makes links from a child to its parents.
+    /// Adds links from a child to its parents.
     pub(super) fn link(&mut self, child: JobId, after: Vec<After>) {
         for one in &after {
             let children = self.children.entry(one.parent()).or_default();
@@ -44,7 +44,7 @@ impl Links {
         self.parents.insert(child, open.collect());
     }
 
-    /// Forgets a job that is purged, but not that others waited for it.
+    /// Removes the links of a job that is deleted. The links of its children on it stay.
     pub(super) fn forget(&mut self, job: JobId) {
         for (after, _) in self.parents.remove(&job).unwrap_or_default() {
             if let Some(children) = self.children.get_mut(&after.parent()) {
@@ -64,7 +64,7 @@ impl Links {
 }
 
 impl Tables {
-    /// Whether a child of this job has not ended.
+    /// Returns whether a child of this job has not ended.
     pub(super) fn is_awaited(&self, job: JobId) -> bool {
         let children = self.links.children.get(&Parent::Job(job));
         let unfinished = |row: &Row| !row.job.state.is_terminal();
@@ -74,7 +74,8 @@ impl Tables {
         })
     }
 
-    /// Does to others what the ends of this call do; the last thing of every call.
+    /// Applies the effects that the ends of this call have on other jobs. Runs at the end of every
+    /// call.
     pub(super) fn follow_ends(&mut self, now: i64) {
         let mut cascade = Cascade::new();
         for id in std::mem::take(&mut self.links.ended) {
@@ -100,7 +101,7 @@ impl Tables {
                 Ask::Count(ended) => cascade.counted(self.count(&ended)),
             }
         }
-        // The cascade has followed what it ended itself.
+        // The cascade has already handled the jobs that it ended itself.
         self.links.ended.clear();
     }
 
@@ -172,7 +173,7 @@ impl Tables {
         }
     }
 
-    /// Lets a job be claimed that waits for nothing any more.
+    /// Makes a job pending that no longer waits for anything.
     pub(super) fn release(&mut self, id: JobId, now: i64) {
         self.change(id, |row| {
             row.enter(JobState::Pending, from_millis(now));
@@ -181,7 +182,7 @@ impl Tables {
     }
 }
 
-/// Waits for a signal for this long from now on.
+/// Creates the record of a wait for a signal that ends after `timeout` from now.
 pub(super) fn awaited(timeout: std::time::Duration, now: i64) -> SignalRecord {
     let deadline: Timestamp = from_millis(now.saturating_add(time::duration_millis(timeout)));
     SignalRecord::new(deadline)

@@ -13,7 +13,7 @@ use crate::store::{Acquired, LockInfo, LockStore, StoredLock, renewed_end};
 use crate::time::duration_millis;
 
 impl Tables {
-    /// Whether the tenure lasts that a write is made in; without a guard, always.
+    /// Returns whether the tenure of the guard lasts; true if there is no guard.
     pub(super) fn is_tenure(&self, guard: Option<&Guard>, now: i64) -> bool {
         guard.is_none_or(|guard| {
             let lock = self.locks.get(&guard.lock);

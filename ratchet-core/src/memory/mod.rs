@@ -1,7 +1,7 @@
-//! The in-memory store: the executable specification of the store traits, and what tests run on.
+//! The in-memory store: the executable specification of the store traits, and a store for tests.
 //!
 //! It applies the pure rules to plain maps under one lock, so it shows what every other store must
-//! do. It has a clock that tests can set, and it can be told to fail.
+//! do. Tests can set its clock and make its calls fail.
 
 mod archive;
 mod clock;
@@ -40,8 +40,8 @@ use crate::time;
 use faults::FaultPlan;
 use tables::Tables;
 
-/// A store that lives and dies with the process. Clones share the data, so each clone can play a
-/// node of a cluster.
+/// A store in the memory of the process, which is lost when the process ends. Clones share the
+/// data, so each clone can serve a node of a test cluster.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -63,7 +63,7 @@ pub struct MemoryStore {
     coordinator: InProcessCoordinator,
 }
 
-/// Everything that a [`MemoryStore`] had stored at one moment.
+/// A copy of everything that a [`MemoryStore`] had stored at one moment.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -88,20 +88,20 @@ impl fmt::Debug for Snapshot {
 }
 
 impl MemoryStore {
-    /// An empty store on the real clock (tokio's, so that paused time works).
+    /// Creates an empty store on the real clock. It is tokio's clock, so paused time works.
     #[must_use]
     pub fn new() -> Self {
         Self {
             tables: Arc::default(),
             clock: ManualClock::running(time::wall_clock()),
             faults: FaultPlan::default(),
-            // Calls contend only where a test says so, and it means their caller.
+            // Calls meet contention only if a test injects it, and that test wants to see it.
             policy: CallPolicy::default().retries(0),
             coordinator: InProcessCoordinator::of_only_process(),
         }
     }
 
-    /// An empty store on this clock.
+    /// Creates an empty store on this clock.
     #[must_use]
     pub fn with_clock(clock: ManualClock) -> Self {
         Self {
@@ -110,9 +110,8 @@ impl MemoryStore {
         }
     }
 
-    /// Asks `plan`, at every call, what shall go wrong; it is given the name of the operation, as
-    /// errors have it.
-    /// The clones that exist already are not affected.
+    /// Injects faults: calls `plan` at every call, with the name of the operation as in errors.
+    /// Clones that already exist are not affected.
     #[must_use]
     pub fn with_faults(
         mut self,
@@ -122,28 +121,27 @@ impl MemoryStore {
         self
     }
 
-    /// Sets how long a call may take; 10 s otherwise. The clones that exist already are not
-    /// affected.
+    /// Sets the deadline of a call, 10 s by default. Clones that already exist are not affected.
     #[must_use]
     pub const fn with_deadline(mut self, deadline: Duration) -> Self {
         self.policy.deadline = deadline;
         self
     }
 
-    /// Empties the registry of nodes, as a restore that leaves it out would. Nodes that run
-    /// register again with their next heartbeat.
+    /// Deletes all nodes, as a restore without them would. Running nodes register again with their
+    /// next heartbeat.
     pub fn lose_nodes(&self) {
         self.tables().nodes.clear();
     }
 
-    /// Returns a copy of everything that is stored, to [rewind](Self::rewind) to.
+    /// Returns a copy of everything that is stored. [`rewind`](Self::rewind) restores it.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot(self.tables().clone())
     }
 
-    /// Goes back to an earlier state, as a failover to a copy that lags does, or a restore. Nodes
-    /// that run go on; the clock does not go back.
+    /// Restores an earlier state, as a failover to a lagging copy or a restore would. Running nodes
+    /// continue, and the clock is not set back.
     pub fn rewind(&self, to: &Snapshot) {
         *self.tables() = to.0.clone();
     }
@@ -154,7 +152,7 @@ impl MemoryStore {
             .unwrap_or_else(|broken| broken.into_inner())
     }
 
-    /// Runs one call on the tables at the store's present time, with the faults planned for it.
+    /// Runs one call on the tables at the current time of the store, with the fault planned for it.
     async fn call<T: Send>(
         &self,
         operation: &'static str,

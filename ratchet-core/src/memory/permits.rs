@@ -44,7 +44,7 @@ impl Tables {
         }
     }
 
-    /// Every resource and how many jobs run that need it.
+    /// Returns every resource, with the number of running jobs that hold its permits.
     pub(super) fn held_permits(&self) -> Vec<PermitInfo> {
         let held = |resource: &Name| {
             self.running()

@@ -12,11 +12,11 @@ use crate::state::JobState;
 use crate::store::StoredLock;
 use crate::time::{self, Timestamp};
 
-/// Everything a memory store remembers.
+/// All data of a memory store.
 #[derive(Clone, Default)]
 pub(super) struct Tables {
     jobs: BTreeMap<JobId, Row>,
-    /// Pending jobs, per route and priority level, in claim order within the level.
+    /// The pending jobs by route and priority level, in claim order within a level.
     pending: HashMap<Route, [Level; Priority::ALL.len()]>,
     running: BTreeSet<JobId>,
     finished: BTreeSet<(i64, JobId)>,
@@ -29,54 +29,54 @@ pub(super) struct Tables {
     pub(super) links: Links,
     pub(super) paused_queues: BTreeSet<Name>,
     pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
-    /// They outlive their tenures, since their fences must.
+    /// Locks are kept after their tenures, because their fences must never repeat.
     pub(super) locks: BTreeMap<Name, StoredLock>,
     pub(super) versions: HashMap<Name, u64>,
     pub(super) recurring: BTreeMap<Name, RecurringRecord>,
     pub(super) archive: BTreeMap<JobId, Archived>,
     /// How many permits each resource has.
     pub(super) permits: BTreeMap<Name, u32>,
-    /// The theoretical arrival time of each rate's next taker, in microseconds.
+    /// The theoretical arrival time of each rate key, in microseconds.
     pub(super) rates: BTreeMap<Name, i64>,
 }
 
-/// Pending jobs of one route and priority, in claim order.
+/// The pending jobs of one route and priority, in claim order.
 type Level = BTreeSet<(i64, JobId)>;
 
-/// A job with what only the store needs to know.
+/// A job with the data that only the store needs.
 #[derive(Clone)]
 pub(super) struct Row {
     pub(super) job: JobRecord,
-    /// When the claim last gave a sign of life; `None` until its body has begun.
+    /// When the claim last gave a sign of life; `None` if its body has not begun.
     pub(super) last_report: Option<i64>,
-    /// The claim that was settled last.
+    /// The token of the claim that was settled last.
     pub(super) settled: Option<ClaimToken>,
-    /// Whether others were linked to it.
+    /// Whether other jobs were linked to it.
     pub(super) has_children: bool,
     pub(super) history: Vec<Attempt>,
 }
 
 impl Row {
-    /// The token of the present claim.
+    /// Returns the token of the current claim.
     pub(super) fn token(&self) -> ClaimToken {
         let job = &self.job;
         let claimed_at = job.claimed_at.unwrap_or(Timestamp::UNIX_EPOCH);
         ClaimToken::new(job.id, job.claim_seq, job.node, claimed_at)
     }
 
-    /// Whether this is the token of the job's present claim.
+    /// Returns whether this is the token of the job's current claim.
     pub(super) fn holds(&self, token: ClaimToken) -> bool {
         self.job.state == JobState::Running && self.token() == token
     }
 
-    /// Whether its signal has still to come.
+    /// Returns whether the job still waits for its signal.
     pub(super) fn awaits_signal(&self) -> bool {
         let signal = self.job.signal.as_ref();
         self.job.state == JobState::Blocked
             && signal.is_some_and(|signal| signal.delivered.is_none())
     }
 
-    /// Ends the present claim: history, ownership, and the state it leads to.
+    /// Ends the current claim: writes the history, clears the owner, and sets the new state.
     pub(super) fn end_claim(&mut self, state: JobState, outcome: AttemptOutcome, now: i64) {
         let ended_at = time::from_millis(now);
         let claimed_at = self.job.claimed_at.unwrap_or(ended_at);
@@ -94,7 +94,7 @@ impl Row {
         self.enter(state, ended_at);
     }
 
-    /// Puts the job into a state.
+    /// Sets the state of the job.
     pub(super) fn enter(&mut self, state: JobState, now: Timestamp) {
         debug_assert_eq!(self.job.state.transition(state), Ok(state));
         self.job.state = state;
@@ -127,8 +127,8 @@ impl Tables {
         self.jobs.insert(row.job.id, row);
     }
 
-    /// Changes a job and keeps the indexes, the unique key and the lane in step with it. Its end is
-    /// noted for those that wait for it.
+    /// Changes a job, and updates the indexes, the unique key and the lane. If the job ends, this
+    /// is recorded for the jobs that wait for it.
     pub(super) fn change<T>(&mut self, id: JobId, change: impl FnOnce(&mut Row) -> T) -> Option<T> {
         let mut row = self.jobs.remove(&id)?;
         self.unindex(&row.job);
@@ -149,7 +149,7 @@ impl Tables {
         Some(changed)
     }
 
-    /// Lets a job be claimed that has become the head of its lane.
+    /// Makes a job pending that has become the head of its lane.
     fn promote(&mut self, id: JobId) {
         if let Some(mut row) = self.jobs.remove(&id) {
             if row.job.state == JobState::Blocked {
@@ -168,7 +168,7 @@ impl Tables {
         }
     }
 
-    /// The ordered stream of each level of each route that `matches`.
+    /// Returns the ordered jobs of each level of each route for which `matches` returns true.
     pub(super) fn pending_levels(
         &self,
         matches: impl Fn(&Route) -> bool,
@@ -184,7 +184,7 @@ impl Tables {
             .collect()
     }
 
-    /// The terminal jobs, the longest finished first.
+    /// Returns the terminal jobs, the longest finished first.
     pub(super) fn finished(&self) -> impl Iterator<Item = (i64, &Row)> {
         self.finished
             .iter()

@@ -14,15 +14,15 @@ use ::metrics::Unit;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows.
+    /// A count that only grows.
     Counter,
-    /// Goes up and down.
+    /// A value that goes up and down.
     Gauge,
-    /// Divides what it is given into buckets.
+    /// Values that are sorted into buckets.
     Histogram,
 }
 
-/// A metric.
+/// The definition of a metric.
 ///
 /// ```
 /// use ratchet::metrics::CATALOG;
@@ -35,15 +35,15 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Metric {
-    /// Its name, as Prometheus wants it.
+    /// The name, in the form that Prometheus requires.
     pub name: &'static str,
-    /// Its type.
+    /// The type of the metric.
     pub kind: Kind,
-    /// Its unit.
+    /// The unit of the values.
     pub unit: Option<Unit>,
-    /// Its labels, each of which it always has.
+    /// The labels. Every series of the metric has all of them.
     pub labels: &'static [Label],
-    /// Its description.
+    /// The description for operators.
     pub description: &'static str,
 }
 
@@ -53,13 +53,13 @@ pub struct Metric {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Label {
-    /// Its name.
+    /// The name of the label.
     pub name: &'static str,
-    /// Which values it may have.
+    /// The values that the label may have.
     pub values: Values,
 }
 
-/// Which values a label may have: what bounds the number of time series.
+/// The possible values of a label. They bound the number of time series.
 ///
 /// ```
 /// use ratchet::metrics::{JOBS_ENQUEUED, Values};
@@ -76,26 +76,26 @@ pub struct Label {
 pub enum Values {
     /// One of these.
     OneOf(&'static [&'static str]),
-    /// A kind that is registered at the node; of enqueued jobs, one of the first [`MAX_KINDS`]
-    /// kinds that the process enqueues. Every other kind is [`OTHER`].
+    /// A kind that is registered with the node. For enqueued jobs: one of the first [`MAX_KINDS`]
+    /// kinds that the process enqueues. All other kinds are [`OTHER`].
     Kinds,
     /// A pool of the node.
     Pools,
     /// A role for which this process is a candidate.
     Roles,
-    /// A queue that [`NodeBuilder::measured_queues`](crate::NodeBuilder::measured_queues) names, of
-    /// which there are at most 50.
+    /// A queue named with [`NodeBuilder::measured_queues`](crate::NodeBuilder::measured_queues);
+    /// there are at most 50.
     Queues,
-    /// A call of the store, as the code of the engine and its clients names it: about sixty.
+    /// A call of the store, by the name that the engine and the clients use; about sixty.
     Operations,
 }
 
-/// The kind that stands for all that have no value of their own.
+/// The label value of all kinds that have no value of their own.
 pub const OTHER: &str = "other";
-/// How many kinds of enqueued jobs a process tells apart.
+/// The maximum number of kinds of enqueued jobs that a process distinguishes.
 pub const MAX_KINDS: usize = 200;
 
-/// Kinds of failures of a store, as labels have them.
+/// The label values for kinds of store failures.
 const ERRORS: &[&str] = &[
     "unavailable",
     "timeout",
@@ -144,7 +144,7 @@ const fn ends_in(name: &str, end: &str) -> bool {
     true
 }
 
-/// Declares the metrics as constants, and all of them as [`CATALOG`].
+/// Declares each metric as a constant, and all of them as [`CATALOG`].
 macro_rules! catalog {
     ($($id:ident: $kind:ident $name:literal [$($label:expr),*] $description:literal;)*) => {
         $(
@@ -157,7 +157,7 @@ macro_rules! catalog {
                 description: $description,
             };
         )*
-        /// Every metric there is.
+        /// Every metric.
         pub const CATALOG: &[Metric] = &[$($id),*];
     };
 }
@@ -166,28 +166,28 @@ catalog! {
     // Enqueueing and acting.
     JOBS_ENQUEUED: Counter "ratchet_jobs_enqueued_total"
         [KIND, one_of("outcome", &["created", "duplicate"])]
-        "Jobs that clients and nodes enqueued. Not those inside a transaction of the application, nor those of recurring definitions.";
+        "Jobs that clients and nodes enqueued, without those inside a transaction of the application and those of recurring definitions.";
     JOB_ACTIONS: Counter "ratchet_job_actions_total"
         [
             one_of("action", &["cancel", "requeue", "pause", "resume", "reschedule", "set_priority", "delete"]),
             one_of("outcome", &["became", "cancel_requested", "changed", "deleted", "key_taken", "refused", "not_found"])
         ]
-        "Jobs to which a client of this process did something, such as cancelling them.";
+        "Jobs to which a client of this process applied an action, such as cancelling them.";
 
     // Claiming.
     CLAIM_CALLS: Counter "ratchet_claim_calls_total"
         [POOL, one_of("result", &["full", "partial", "empty", "failed"])]
-        "Polls: calls that asked for jobs, by whether they brought as many as were asked for.";
+        "Polls: calls that claim jobs, by whether they returned as many jobs as requested.";
     JOBS_CLAIMED: Counter "ratchet_jobs_claimed_total" [POOL]
         "Jobs that were claimed.";
     POLL_DELAY: Histogram "ratchet_poll_delay_seconds" [POOL]
-        "How long a poller that found too little, or no database, intends to wait before the next poll. While a leader looks for due jobs on its behalf, it waits longer.";
+        "Planned delay before the next poll of a poller that found too few jobs or no database. While a leader watches for due jobs on its behalf, the actual delay is longer.";
     CLAIMS_WAITING: Gauge "ratchet_claims_waiting" [POOL]
-        "Claims that were prefetched and wait for a slot, as of the last poll or look at them.";
+        "Prefetched claims that wait for a slot, as of the last poll or check.";
     PREFETCH_EXPIRED: Counter "ratchet_prefetch_expired_total" [POOL]
-        "Prefetched claims that were handed back because no slot was free for too long.";
+        "Prefetched claims that were given back because no slot was free for too long.";
     CLAIMS_HANDED_BACK: Counter "ratchet_claims_handed_back_total" [POOL]
-        "Claims that were handed back before their bodies began: at a drain, on standby, or prefetched too early.";
+        "Claims that were given back before their bodies began: at a drain, on standby, or because they were prefetched too early.";
     CLAIMS_LOST: Counter "ratchet_claims_lost_total"
         [POOL, one_of("during", &["wait", "run"])]
         "Claims that were taken away from this node before they ended, while they waited or while their bodies ran.";
@@ -199,70 +199,70 @@ catalog! {
     JOBS_BEGUN: Counter "ratchet_jobs_begun_total" [KIND, POOL]
         "Bodies that began.";
     JOB_WAIT: Histogram "ratchet_job_wait_seconds" [KIND, POOL]
-        "From when a job was due until its body began: by the database's clock until it was claimed, then by the node's monotonic one.";
+        "Time from the due time of a job until its body began: by the database's clock until the claim, then by the node's monotonic clock.";
     BODY: Histogram "ratchet_body_seconds" [KIND, POOL]
-        "How long bodies ran, however they ended.";
+        "Run time of bodies, whatever their outcome.";
     JOBS_RUNNING: Gauge "ratchet_jobs_running" [POOL]
-        "Bodies that run.";
+        "Bodies that are running.";
     SLOTS: Gauge "ratchet_slots" [POOL]
-        "How many bodies can run at once.";
+        "Number of bodies that can run at once.";
     JOB_PANICS: Counter "ratchet_job_panics_total" [KIND, POOL]
         "Bodies that panicked.";
     JOB_TIMEOUTS: Counter "ratchet_job_timeouts_total" [KIND, POOL]
         "Bodies that were dropped at their timeout.";
     JOB_STALLS: Counter "ratchet_job_stalls_total" [KIND, POOL]
-        "Bodies that were dropped because they gave no sign of life; their claims count as lost, too.";
+        "Bodies that were dropped because they gave no sign of life. Their claims also count as lost.";
     JOBS_UNREADABLE: Counter "ratchet_jobs_unreadable_total" [KIND, POOL]
-        "Jobs without a body, since their payload could not be decoded: dead letters.";
+        "Jobs whose payload could not be decoded, so that no body ran. They are dead letters.";
     SUSPECTS_BEGUN: Counter "ratchet_suspects_begun_total" [POOL]
-        "Jobs that were announced to begin since they had been lost with a node before.";
+        "Jobs that were reported before their body began, because an earlier claim of them was lost with its node.";
     RATE_LIMIT_WAIT: Histogram "ratchet_rate_limit_wait_seconds" [KIND]
-        "What a rate limiter said a job has to wait.";
+        "Waiting time that a rate limiter imposed on a job.";
     PERMIT_WAIT: Histogram "ratchet_permit_wait_seconds" [POOL]
-        "As ratchet_job_wait_seconds, for jobs that needed a permit.";
+        "Same as ratchet_job_wait_seconds, for jobs that needed a permit.";
     PERMIT_RESTS: Counter "ratchet_permit_rests_total" [POOL]
-        "Rests of pollers so that other nodes get at permits that this one freed.";
+        "Pauses of pollers that let other nodes take permits which this node just released.";
 
     // Ending.
     JOBS_SETTLED: Counter "ratchet_jobs_settled_total"
         [KIND, POOL, one_of("outcome", &["succeeded", "retried", "failed", "snoozed", "released", "cancelled"])]
-        "Claims that this node ended; `failed` are dead letters, `retried` failed attempts that are followed by another.";
+        "Claims that this node ended. `failed` are dead letters, `retried` are failed attempts that will be retried.";
     SETTLE_BATCH: Histogram "ratchet_settle_batch_jobs" []
-        "How many claims were ended by one call.";
+        "Number of claims that one settle call ended.";
     SETTLE: Histogram "ratchet_settle_seconds" []
-        "How long these calls took.";
+        "Duration of settle calls.";
     SETTLE_RETRIES: Counter "ratchet_settle_retries_total" [one_of("error", ERRORS)]
-        "Calls that failed to end claims; each is tried again until the store has taken it.";
+        "Settle calls that failed. Each is retried until it succeeds.";
     SETTLEMENTS_STALE: Counter "ratchet_settlements_stale_total" [POOL]
-        "Ends that came too late: the job had been taken away, and what its body did runs a second time.";
+        "Settlements that came too late: the job had been taken away, so its body runs a second time.";
     SETTLEMENTS_REFUSED: Counter "ratchet_settlements_refused_total" []
-        "Ends that the store refused for good though it took others.";
+        "Settlements that the store refused permanently although it applied others.";
     REPORTS: Counter "ratchet_reports_total"
         [one_of("outcome", &["applied", "stale", "failed"])]
-        "Progress, checkpoints and signs of life of bodies; `stale`: the claim was no longer this node's; `failed`: the call did.";
+        "Progress, checkpoints and signs of life of bodies. `stale`: the node no longer held the claim. `failed`: the call failed.";
 
     // The node.
     NODES: Gauge "ratchet_nodes"
         [one_of("status", &["joining", "active", "draining", "left", "dead"])]
-        "Nodes of this process, by status; those that run no more are not counted.";
+        "Nodes of this process, by status, without those that no longer run.";
     HEARTBEATS: Counter "ratchet_heartbeats_total" [one_of("outcome", &["ok", "failed"])]
-        "Signs of life that were sent.";
+        "Heartbeats that were sent.";
     HEARTBEAT: Histogram "ratchet_heartbeat_seconds" []
-        "How long a heartbeat took, also if it failed.";
+        "Duration of heartbeats, including those that failed.";
     CLOCK_SKEW: Gauge "ratchet_clock_skew_seconds" []
-        "By how much the node's clock is ahead of the database's; negative: behind.";
+        "How far the node's clock is ahead of the database's; negative if it is behind.";
     TAKEN_FOR_DEAD: Counter "ratchet_taken_for_dead_total"
         [one_of("result", &["renewed", "displaced"])]
-        "Times this node found that it was taken for dead, and went on under a new id or was displaced by another of its label.";
+        "Times that this node found itself declared dead. It then continued under a new id, or another node with its label had replaced it.";
     DRAIN: Histogram "ratchet_drain_seconds"
         [one_of("result", &["clean", "interrupted", "abandoned"])]
-        "How long drains took until no claim was held; `interrupted`: bodies were told to stop; `abandoned`: claims were left for others to take back.";
+        "Duration of drains, until no claim was held. `interrupted`: bodies were told to stop. `abandoned`: claims were left for other nodes to reclaim.";
     LOOP_PANICS: Counter "ratchet_loop_panics_total"
         [one_of("loop", &[
             "heartbeat", "reclaimer", "settler", "reporter", "prefetch", "maintenance", "backlog", "due_watch", "recurring",
             "leader", "watchdog", "daemon", "gate", "slot", "poller"
         ])]
-        "Loops of the engine that panicked and were begun again: a defect.";
+        "Loops of the engine that panicked and were restarted. This is a defect of Ratchet.";
     HOOK_PANICS: Counter "ratchet_hook_panics_total" []
         "Hooks of the application that panicked.";
 
@@ -270,29 +270,29 @@ catalog! {
     CLOCK_STEPS: Counter "ratchet_clock_steps_total" [one_of("direction", &["forward", "back"])]
         "Steps of the database's clock that this node saw between two of its heartbeats.";
     DATABASE_REWINDS: Counter "ratchet_database_rewinds_total" []
-        "Times this node found that the database had gone back to an earlier state: it failed over to a copy that lacked writes, or was restored.";
+        "Times that this node found the database in an earlier state, after a failover to a copy that lacked writes, or after a restore.";
     NODES_DIED: Counter "ratchet_nodes_died_total" []
-        "Silent nodes that this one ended.";
+        "Silent nodes that this node marked as dead or left.";
     CLAIMS_RECLAIMED: Counter "ratchet_claims_reclaimed_total"
         [one_of("reason", &["owner_lost", "owner_left", "not_started", "stalled", "overdue"])]
-        "Claims that this node took back, so that their jobs run again.";
+        "Claims that this node reclaimed, so that their jobs run again.";
     CLAIMS_UNDELIVERED: Counter "ratchet_claims_undelivered_total" []
-        "Claims that this node handed back because the store's answer to them never arrived.";
+        "Claims that this node gave back because the store's reply to them never arrived.";
     CLAIMS_UNHELD: Gauge "ratchet_claims_unheld" []
-        "Claims that the store listed under the node at its last two heartbeats and the node does not hold: their jobs wait.";
+        "Claims that the store listed under the node at its last two heartbeats although the node does not hold them. Their jobs wait.";
     JOBS_EXHAUSTED: Counter "ratchet_jobs_exhausted_total" []
-        "Jobs that were lost with their node too often and failed for it: dead letters.";
+        "Jobs that failed because they were lost with their node too often. They are dead letters.";
     SIGNALS_EXPIRED: Counter "ratchet_signals_expired_total" []
-        "Jobs that failed since their signal did not come in time: dead letters.";
+        "Jobs that failed because their signal did not come in time. They are dead letters.";
     RECLAIM: Histogram "ratchet_reclaim_seconds" []
-        "How long a pass for dead nodes, lost claims and late signals took.";
+        "Duration of a pass that looks for dead nodes, lost claims and late signals.";
     MAINTENANCE_ROWS: Counter "ratchet_maintenance_rows_total"
         [one_of("what", &["jobs_deleted", "jobs_archived", "archive_deleted", "batches_deleted", "rates_forgotten", "nodes_forgotten"])]
-        "What was done away with since it was old.";
+        "Old rows that maintenance deleted or archived.";
     MAINTENANCE: Histogram "ratchet_maintenance_seconds" []
-        "How long a pass for old jobs, batches and rates took.";
+        "Duration of a maintenance pass for old jobs, batches and rates.";
     NOTHING_RUNS: Gauge "ratchet_nothing_runs" []
-        "1 while jobs are due and no node is live, 0 otherwise. Set by processes that serve the HTTP interface, `ratchet serve` among them, at most 10 s old.";
+        "1 while jobs are due and no node is live, otherwise 0. Set by processes that serve the HTTP interface, such as `ratchet serve`; at most 10 s old.";
 
     // Backlog.
     QUEUE_DUE: Gauge "ratchet_queue_due_jobs" [QUEUE]
@@ -303,32 +303,32 @@ catalog! {
     // Leadership.
     ELECTION_TURNS: Counter "ratchet_election_turns_total"
         [ROLE, one_of("outcome", &["elected", "renewed", "other_leader", "conflict", "failed"])]
-        "Turns in the election of a role.";
+        "Turns of candidates in the election of a role.";
     STEP_DOWNS: Counter "ratchet_step_downs_total"
         [ROLE, one_of("reason", &["resigned", "fenced", "superseded"])]
-        "Ends of leadership: given up, fenced by the node itself since it could not renew, or found to be another's.";
+        "Ends of leadership. `resigned`: the leader gave it up. `fenced`: the leader could not renew its lock in time. `superseded`: another owner held the lock.";
     LEADER: Gauge "ratchet_leader" [ROLE]
-        "Whether this process leads in the role.";
+        "1 if this process leads in the role, otherwise 0.";
     LEADER_TERM: Gauge "ratchet_leader_term" [ROLE]
         "The last term in which this process led.";
     GUARDED_WRITES_STALE: Counter "ratchet_guarded_writes_stale_total"
         [one_of("write", &["maintenance", "sweep"])]
-        "Writes of a leader that the store refused since the term was over.";
+        "Writes of a leader that the store refused because the term was over.";
     DAEMON_STARTS: Counter "ratchet_daemon_starts_total" [ROLE]
-        "Daemons that were started here, again or for the first time.";
+        "Daemons that this process started, including restarts.";
     DAEMON_FAILURES: Counter "ratchet_daemon_failures_total" [ROLE]
-        "Daemons that failed or panicked here.";
+        "Daemons of this process that failed or panicked.";
 
     // Wakeups.
     WAKEUPS_SENT: Counter "ratchet_wakeups_sent_total" [one_of("outcome", &["sent", "given_up"])]
         "Hints to other nodes that were handed to the coordinator; `given_up`: it hung. A node with a \
          free slot wakes itself and sends none.";
     WAKEUPS_RECEIVED: Counter "ratchet_wakeups_received_total" [POOL]
-        "Hints of others that cut the wait of a poller.";
+        "Wakeups from other nodes and clients that ended the wait of a poller.";
     WAKEUPS_LOST: Counter "ratchet_wakeups_lost_total" []
-        "Hints that came faster than they were taken, and were replaced by one to look everywhere.";
+        "Wakeups that came faster than they were read, and were replaced by one that makes all pollers look.";
     COORDINATOR_OUTAGES: Counter "ratchet_coordinator_outages_total" []
-        "Times the transport of wakeups was lost: meanwhile jobs wait for a poll.";
+        "Times that the transport of wakeups was lost. Until it is back, jobs wait for the next poll.";
 
     // The store.
     STORE_CALLS: Counter "ratchet_store_calls_total"
@@ -336,24 +336,24 @@ catalog! {
             "ok", "unavailable", "timeout", "contention", "full", "read_only", "invalid",
             "misconfigured", "schema_mismatch", "corrupt", "other"
         ])]
-        "Calls of the store that were answered, failed or ran out of time.";
+        "Calls of the store, by result.";
     STORE_CALL: Histogram "ratchet_store_call_seconds" [label("operation", Values::Operations)]
-        "How long these calls took.";
+        "Duration of calls of the store.";
     STORE_BACKOFF: Histogram "ratchet_store_backoff_seconds"
         [one_of("loop", &[
             "poller", "heartbeat", "join", "executor", "settler", "leader", "recurring", "limiter",
             "enqueue", "batch", "version"
         ])]
-        "How long a caller waits before it tries a store again that has failed.";
+        "Delay before a failed store call is retried, by loop.";
 
     // Recurring definitions.
     RECURRING_FIRED: Counter "ratchet_recurring_fired_total"
         [one_of("outcome", &["created", "skipped", "stale"])]
-        "Slots of recurring definitions: a job was made, was left out since one of them runs, or another node had fired it.";
+        "Slots of recurring definitions. `created`: a job was made. `skipped`: a job of an earlier slot had not ended. `stale`: another node had fired the slot.";
     RECURRING_MISSED: Counter "ratchet_recurring_missed_total" []
-        "Times a definition was fired while slots of it had been missed that do not run.";
+        "Firings of definitions that had missed slots which do not run.";
     RECURRING_LATENESS: Histogram "ratchet_recurring_lateness_seconds" []
-        "How long after a slot of a definition a node set out to fire it, by the database's clock.";
+        "Time from a slot of a definition until a node began to fire it, by the database's clock.";
     RECURRING_UNREADABLE: Counter "ratchet_recurring_unreadable_total" []
-        "Due definitions that this node cannot read, perhaps of a newer release.";
+        "Due definitions that this node cannot read, perhaps because a newer release wrote them.";
 }

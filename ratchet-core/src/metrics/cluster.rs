@@ -1,4 +1,4 @@
-//! Leadership and wakeups.
+//! Metrics of leadership and wakeups.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::id::Fence;
 use crate::name::Name;
 
-/// A candidate made a turn in the election of this role.
+/// Counts a turn of a candidate in the election of this role.
 pub(crate) fn election_turn(role: &Name, outcome: &Result<ElectionOutcome>) {
     let outcome = match outcome {
         Ok(ElectionOutcome::Elected(_)) => "elected",
@@ -28,28 +28,28 @@ pub(crate) fn election_turn(role: &Name, outcome: &Result<ElectionOutcome>) {
 /// The reason why a leadership ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StepDown {
-    /// It was given up.
+    /// The leader resigned.
     Resigned,
-    /// It could not be renewed in time.
+    /// The leader could not renew its lock in time.
     Fenced,
-    /// Counts a lock that another owner turned out to hold.
+    /// Another owner holds the lock.
     Superseded,
 }
 
-/// Notes a candidate for this role that does not lead yet.
+/// Prepares the metrics of a candidate for this role that does not lead yet.
 pub(crate) fn candidate(role: &Name) {
     LEADER.gauge([role.shared()]).increment(0.0);
     STEP_DOWNS.begin(&[role.shared()]);
 }
 
-/// The leadership of this process in one role, as long as it lasts.
+/// Shows that this process leads in a role, until it is dropped.
 pub(crate) struct LeaderAmount {
     role: Name,
     _leads: Amount,
 }
 
 impl LeaderAmount {
-    /// It begins with this term.
+    /// Begins with this term.
     pub(crate) fn new(role: &Name, term: Fence) -> Self {
         let leads = Amount::new(LEADER.gauge([role.shared()]));
         leads.set(1);
@@ -61,7 +61,7 @@ impl LeaderAmount {
         }
     }
 
-    /// It ends for this reason.
+    /// Counts the end of the leadership and its reason.
     pub(crate) fn steps_down(self, why: StepDown) {
         let why = match why {
             StepDown::Resigned => "resigned",
@@ -79,7 +79,7 @@ impl std::fmt::Debug for LeaderAmount {
     }
 }
 
-/// The backlog of one measured queue, as long as this process leads.
+/// The backlog of one measured queue, until this process no longer leads.
 pub(crate) struct QueueMetrics {
     due: Amount,
     oldest: Amount,
@@ -100,12 +100,12 @@ impl QueueMetrics {
     }
 }
 
-/// The store refused what a leader wrote after its term.
+/// Counts a write of a leader that the store refused because its term was over.
 pub(crate) fn stale_guarded_write(write: &'static str) {
     GUARDED_WRITES_STALE.counter([write.into()]).increment(1);
 }
 
-/// A hint was handed to the coordinator, unless that hung.
+/// Counts a wakeup that was sent, or given up because the coordinator did not respond.
 pub(crate) fn wakeup_sent(sent: bool) {
     let outcome = if sent { "sent" } else { "given_up" };
     WAKEUPS_SENT.counter([outcome.into()]).increment(1);
@@ -121,7 +121,7 @@ pub(crate) fn wakeup_lost(count: u64) {
     WAKEUPS_LOST.counter([]).increment(count);
 }
 
-/// Sets the gauge `ratchet_nothing_runs`. The HTTP interface calls this after each reading of the
+/// Sets the gauge `ratchet_nothing_runs`. The HTTP interface calls this each time it has read the
 /// cluster.
 pub fn nothing_runs(nothing_runs: bool) {
     NOTHING_RUNS
@@ -129,9 +129,8 @@ pub fn nothing_runs(nothing_runs: bool) {
         .set(f64::from(u8::from(nothing_runs)));
 }
 
-/// Counts that a coordinator lost its transport: for the implementations of
-/// [`ClusterCoordinator`](crate::cluster::ClusterCoordinator), which call this once for each
-/// outage.
+/// Counts an outage of a coordinator's transport. Implementations of
+/// [`ClusterCoordinator`](crate::cluster::ClusterCoordinator) call this once per outage.
 pub fn coordinator_outage() {
     COORDINATOR_OUTAGES.counter([]).increment(1);
 }

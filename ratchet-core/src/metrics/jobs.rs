@@ -1,5 +1,5 @@
-//! What is counted with every job. The handles are looked up once a run, or when a kind is first
-//! seen in a pool, since a look-up costs more than the counting.
+//! Metrics of single jobs. Each run looks the handles up once, or when a kind first occurs in a
+//! pool, because a look-up costs more than the counting.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use crate::time::{millis_between, to_millis};
 /// The metrics of one pool during one run.
 pub(crate) struct PoolMetrics {
     pool: SharedString,
-    /// In order.
+    /// The registered kinds, sorted.
     kinds: Vec<Name>,
-    /// Those of each kind, and last those of all others.
+    /// The metrics of each kind, in the same order, and last those of all other kinds.
     by_kind: Box<[OnceLock<JobMetrics>]>,
     claimed: Counter,
     poll_delay: Histogram,
@@ -40,7 +40,7 @@ struct JobMetrics {
     settled: [Counter; 6],
 }
 
-/// Which kind of a pool a job is of.
+/// The index of the metrics of a job's kind in its pool.
 #[derive(Clone, Copy)]
 pub(crate) struct JobPlace(usize);
 
@@ -147,7 +147,7 @@ impl PoolMetrics {
         self.stale.increment(settlements as u64);
     }
 
-    /// Returns the place where jobs of this kind are counted.
+    /// Returns the index of the metrics for jobs of this kind.
     pub(crate) fn place(&self, kind: &Name) -> JobPlace {
         JobPlace(self.kinds.binary_search(kind).unwrap_or(self.kinds.len()))
     }
@@ -164,7 +164,7 @@ impl PoolMetrics {
         }
     }
 
-    /// A body that began has ended.
+    /// Records how long a body ran.
     pub(crate) fn ran(&self, kind: &Name, ran_for: Duration) {
         self.of(self.place(kind)).body.record(ran_for);
     }
@@ -185,14 +185,14 @@ impl PoolMetrics {
         self.count_kind(&JOBS_UNREADABLE, kind);
     }
 
-    /// The store has the end of a claim.
+    /// Counts a settlement that the store applied.
     pub(crate) fn settled(&self, place: JobPlace, outcome: &Outcome) {
         let outcome = match outcome {
             Outcome::Succeeded { .. } => 0,
             Outcome::Retry { .. } => 1,
             Outcome::Failed { .. } => 2,
             Outcome::Snoozed { .. } => 3,
-            // No pool ever had an undelivered claim; `claims_undelivered` counts those.
+            // A pool never has an undelivered claim; `claims_undelivered` counts those.
             Outcome::Released | Outcome::Undelivered => 4,
             Outcome::Cancelled => 5,
         };

@@ -1,5 +1,5 @@
-//! Jobs as they are enqueued. Who enqueues need not have registered anything, so the kinds that are
-//! told apart are bounded by their number.
+//! Metrics of enqueued jobs. A process may enqueue kinds that are not registered, so the number of
+//! distinguished kinds is bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use super::catalog::{JOBS_ENQUEUED, MAX_KINDS, OTHER};
 use crate::model::{Enqueued, NewJob};
 use crate::name::Name;
 
-/// Kinds that have a label of their own.
+/// The kinds that have a label value of their own.
 #[derive(Debug, Default)]
 struct Kinds(BTreeSet<Name>);
 
@@ -19,7 +19,7 @@ impl Kinds {
         Self(BTreeSet::new())
     }
 
-    /// The label of this kind.
+    /// Returns the label value of this kind.
     fn label(&mut self, kind: &Name) -> SharedString {
         if !self.0.contains(kind) {
             if self.0.len() >= MAX_KINDS {
@@ -31,10 +31,10 @@ impl Kinds {
     }
 }
 
-/// Those of this process.
+/// The kinds that this process has enqueued.
 static KINDS: Mutex<Kinds> = Mutex::new(Kinds::new());
 
-/// These jobs were enqueued, with these answers.
+/// Counts enqueued jobs by kind and outcome.
 pub(crate) fn enqueued(jobs: &[NewJob], answers: &[Enqueued]) {
     let mut counts: BTreeMap<(&Name, &'static str), u64> = BTreeMap::new();
     for (job, answer) in jobs.iter().zip(answers) {

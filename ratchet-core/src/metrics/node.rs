@@ -1,4 +1,4 @@
-//! The node and what it does for the cluster.
+//! Metrics of a node and of its work for the cluster.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -19,15 +19,15 @@ use crate::name::Name;
 use crate::state::JobAction;
 use crate::time::{Timestamp, millis_between, to_millis};
 
-/// The metrics of a node as a whole, for one run.
+/// The metrics of one node during one run.
 pub(crate) struct NodeMetrics {
-    /// Its share of the gauge of nodes by status; `None` before it joins.
+    /// The node's share in the gauge of nodes by status; `None` before it joins.
     presence: Mutex<Option<Amount>>,
     unheld_claims: Amount,
 }
 
 impl NodeMetrics {
-    /// Of a run that begins.
+    /// Creates the metrics of a run that begins.
     pub(crate) fn new() -> Self {
         super::describe();
         super::begin();
@@ -42,7 +42,7 @@ impl NodeMetrics {
         self.unheld_claims.set(claims);
     }
 
-    /// The node has this status now.
+    /// Sets the status of the node.
     pub(crate) fn status(&self, status: NodeStatus) {
         let name = match status {
             NodeStatus::Joining => "joining",
@@ -53,19 +53,19 @@ impl NodeMetrics {
         };
         let amount = Amount::new(NODES.gauge([name.into()]));
         amount.set(usize::from(status.is_live()));
-        // The part in the last status goes with it.
+        // Replacing the share removes the one in the previous status.
         *self.presence.lock().unwrap_or_else(PoisonError::into_inner) = Some(amount);
     }
 }
 
-/// Records how long a heartbeat took.
+/// Counts a heartbeat and records how long it took.
 pub(crate) fn heartbeat(took: Duration, came_through: bool) {
     let outcome = if came_through { "ok" } else { "failed" };
     HEARTBEATS.counter([outcome.into()]).increment(1);
     HEARTBEAT.histogram([]).record(took);
 }
 
-/// Sets how many milliseconds the node's clock is ahead of the database's.
+/// Sets by how many milliseconds the node's clock is ahead of the database's.
 pub(crate) fn clock_skew(milliseconds: i64) {
     #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
     CLOCK_SKEW.gauge([]).set(milliseconds as f64 / 1_000.0);
@@ -82,13 +82,13 @@ pub(crate) fn clock_stepped(forward: bool) {
     CLOCK_STEPS.counter([direction.into()]).increment(1);
 }
 
-/// The node was taken for dead.
+/// Counts that the node was declared dead while it was running.
 pub(crate) fn taken_for_dead(displaced: bool) {
     let result = if displaced { "displaced" } else { "renewed" };
     TAKEN_FOR_DEAD.counter([result.into()]).increment(1);
 }
 
-/// A drain ended in this way: `clean`, `interrupted` or `abandoned`.
+/// Records a drain and its result: `clean`, `interrupted` or `abandoned`.
 pub(crate) fn drained(result: &'static str, took: Duration) {
     DRAIN.histogram([result.into()]).record(took);
 }
@@ -128,12 +128,13 @@ pub(crate) fn nodes_died(count: usize) {
     }
 }
 
-/// Counts claims that were handed back because the node never received them.
+/// Counts claims that were given back because the node never received them.
 pub(crate) fn claims_undelivered(count: usize) {
     CLAIMS_UNDELIVERED.counter([]).increment(count as u64);
 }
 
-/// Claims were taken back. Those of jobs beyond their crash budget are still there.
+/// Counts reclaimed claims, except those of jobs beyond their crash budget, which are not pending
+/// again.
 pub(crate) fn claims_reclaimed(reclaimed: &[Reclaimed]) {
     for lost in reclaimed.iter().filter(|lost| !lost.exhausted) {
         let reason = match lost.reason {
@@ -147,7 +148,7 @@ pub(crate) fn claims_reclaimed(reclaimed: &[Reclaimed]) {
     }
 }
 
-/// Jobs beyond their crash budget were failed.
+/// Counts jobs that failed because they exceeded their crash budget.
 pub(crate) fn exhausted(jobs: usize) {
     if jobs > 0 {
         JOBS_EXHAUSTED.counter([]).increment(jobs as u64);
@@ -202,7 +203,7 @@ pub(crate) fn daemon_failed(role: &Name) {
     DAEMON_FAILURES.counter([role.shared()]).increment(1);
 }
 
-/// Counts a firing, with how many jobs it made and how many it left out.
+/// Counts a firing, with the numbers of jobs that it created and skipped.
 pub(crate) fn fired(firing: &RecurringFiring, created: usize, skipped: usize) {
     for (outcome, count) in [("created", created), ("skipped", skipped)] {
         if count > 0 {
@@ -216,7 +217,7 @@ pub(crate) fn fired(firing: &RecurringFiring, created: usize, skipped: usize) {
     }
 }
 
-/// This node sets out to fire slots at this time.
+/// Records how late this node fires each slot.
 pub(crate) fn late(firing: &RecurringFiring, now: Timestamp) {
     let lateness = RECURRING_LATENESS.histogram([]);
     for slot in firing.jobs.iter().filter_map(|job| job.id().slot()) {

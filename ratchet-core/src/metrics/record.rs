@@ -1,4 +1,4 @@
-//! From a metric of the catalog to the recorder's handle of it.
+//! Looks up the recorder's handles for the metrics of the catalog.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -6,31 +6,32 @@ use ::metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, SharedSt
 
 use super::catalog::{Kind, Metric, Values};
 
-/// Every metric is for operators.
+/// All metrics have the level `INFO`, because all of them are for operators.
 static METADATA: Metadata<'static> = Metadata::new("ratchet", Level::INFO, Some("ratchet"));
 
 impl Metric {
-    /// The counter with these values of the metric's labels, in their order.
+    /// Returns the counter with these label values, in the order of the metric's labels.
     pub(super) fn counter<const N: usize>(&self, values: [SharedString; N]) -> Counter {
         let key = self.key(values);
         ::metrics::with_recorder(|recorder| recorder.register_counter(&key, &METADATA))
     }
 
-    /// The gauge with these values of the labels.
+    /// Returns the gauge with these label values.
     pub(super) fn gauge<const N: usize>(&self, values: [SharedString; N]) -> Gauge {
         let key = self.key(values);
         ::metrics::with_recorder(|recorder| recorder.register_gauge(&key, &METADATA))
     }
 
-    /// The histogram with these values of the labels.
+    /// Returns the histogram with these label values.
     pub(super) fn histogram<const N: usize>(&self, values: [SharedString; N]) -> Histogram {
         let key = self.key(values);
         ::metrics::with_recorder(|recorder| recorder.register_histogram(&key, &METADATA))
     }
 
-    /// Lets the counter begin at 0 with every value that its labels can have, and these values of
-    /// the labels that are not bounded by the catalog. Nothing begins if any of those is left out.
-    /// A counter that does not exist before its first event shows no increase when that comes.
+    /// Starts the counter at 0 with every combination of label values. `unbounded` has the values
+    /// of the labels that the catalog does not bound, in order; if one is missing, no series is
+    /// started. A counter that does not exist before its first event would not show that event as
+    /// an increase.
     pub(super) fn begin(&self, unbounded: &[SharedString]) {
         let mut unbounded = unbounded.iter();
         let mut series: Vec<Vec<Label>> = vec![Vec::new()];
@@ -78,8 +79,8 @@ impl Metric {
     }
 }
 
-/// The part of one owner in a gauge. Owners add up, such as several nodes of one process, and what
-/// is left of a part goes when its owner does.
+/// The share of one owner in a gauge. The shares of all owners, such as several nodes of one
+/// process, add up. Dropping an owner's share subtracts it from the gauge.
 pub(crate) struct Amount {
     gauge: Gauge,
     told: AtomicI64,
@@ -93,13 +94,13 @@ impl Amount {
         }
     }
 
-    /// Sets the part.
+    /// Sets the share.
     pub(crate) fn set(&self, now: usize) {
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         self.add(now - self.told.swap(now, Ordering::Relaxed));
     }
 
-    /// Makes the part one larger until the answer is dropped.
+    /// Increases the share by one until the returned value is dropped.
     pub(crate) fn enter(&self) -> impl Drop + '_ {
         struct Entered<'a>(&'a Amount);
         impl Drop for Entered<'_> {

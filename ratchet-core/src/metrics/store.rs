@@ -19,24 +19,24 @@ pub(crate) fn store_call<T>(operation: &'static str, took: Duration, answer: &Re
     STORE_CALL.histogram([operation.into()]).record(took);
 }
 
-/// Records how long a caller waits before it tries again.
+/// Records how long a caller waits before it retries.
 pub(crate) fn store_backoff(who: &'static str, delay: Duration) {
     STORE_BACKOFF.histogram([who.into()]).record(delay);
 }
 
-/// Counts the settlements that the store applied.
+/// Records the size and the duration of a settle call that succeeded.
 pub(crate) fn settled(batch: usize, took: Duration) {
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
     SETTLE_BATCH.histogram([]).record(batch as f64);
     SETTLE.histogram([]).record(took);
 }
 
-/// The store did not take them.
+/// Counts a settle call that failed.
 pub(crate) fn settle_failed(why: StoreErrorKind) {
     SETTLE_RETRIES.counter([name_of(why).into()]).increment(1);
 }
 
-/// The store refuses an end for good.
+/// Counts a settlement that the store refused permanently.
 pub(crate) fn settlement_refused() {
     SETTLEMENTS_REFUSED.counter([]).increment(1);
 }

@@ -1,10 +1,10 @@
 use super::JobFilter;
 use crate::state::JobState;
 
-/// Where a database store looks for the jobs of a listing: what is rare, not among all jobs.
+/// Which jobs a database store searches for a listing: the smallest set that contains the result.
 ///
-/// Of the jobs of a busy system nearly all have succeeded. Those that have not are found by the
-/// indexes that other statements need, whatever is in front of them.
+/// In a busy system, nearly all jobs have succeeded. The others are found by indexes that other
+/// statements need anyway, however many jobs have succeeded.
 ///
 /// ```
 /// use ratchet::JobState;
@@ -22,14 +22,14 @@ pub enum Among {
     Tagged,
     /// The unfinished jobs.
     Unfinished,
-    /// The jobs that have failed or were cancelled.
+    /// The jobs that failed or were cancelled.
     Ended,
-    /// All jobs; also what stands for a place that a later version adds.
+    /// All jobs. A store also uses this for a variant that a later version adds.
     All,
 }
 
 impl Among {
-    /// Returns where to look for jobs that match this filter.
+    /// Returns the set of jobs to search for matches of this filter.
     #[must_use]
     pub fn of(filter: &JobFilter) -> Self {
         let states = filter.wanted_states();
@@ -47,8 +47,9 @@ impl Among {
         }
     }
 
-    /// Among how many jobs, in the order of the listing, to look for `wanted` unfinished ones
-    /// before all unfinished ones are read: where most jobs are unfinished these are enough.
+    /// Returns how many jobs to read first, in the order of the listing, when looking for `wanted`
+    /// unfinished ones. If most jobs are unfinished, this finds enough of them, and the index of
+    /// all unfinished jobs need not be read.
     #[must_use]
     pub const fn front(wanted: usize) -> usize {
         wanted.saturating_mul(4).saturating_add(1_000)

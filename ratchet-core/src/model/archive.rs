@@ -1,4 +1,4 @@
-//! The archive: what is in it, and what is asked of it.
+//! The archive: archived jobs, and requests to read or delete them.
 
 mod document;
 
@@ -29,38 +29,42 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArchivedJob {
-    /// The job as it was.
+    /// The job as it was when it was archived.
     pub job: JobRecord,
-    /// Its ended claims, first to last.
+    /// The ended claims of the job, first to last.
     pub history: Vec<Attempt>,
     /// When it was archived, by the database's clock.
     pub archived_at: Timestamp,
 }
 
 impl ArchivedJob {
-    /// The document in which stores keep a finished job and its history.
+    /// Returns the document in which stores keep a finished job and its history.
     ///
-    /// A JSON object. `v` is the version of the form, 1. Of the job there are `id`, `queue`,
-    /// `kind`, `capability`, `permit`, `payload`, `payload_version`, `priority`, `retry`,
-    /// `timeout`, `stall_timeout`, `unique_key`, `idempotency_key`, `lane`, `traceparent`,
-    /// `tracestate`, `tags`, `state`, `run_at`, `created_at`, `finished_at`, `attempts`,
-    /// `crash_count`, `claim_seq`, `progress`, `checkpoint`, `result`, `last_error`, `recurring`
-    /// (the definition, `name` and `slot`), `after` (links, each with the `kind` of the parent, 0 a
-    /// job and 1 a batch, its id as `parent`, and `condition`), `batch`, `signal` (`key` and
-    /// `timeout`), `signal_deadline` and `delivered` (`at` and `payload`); and `history`, a list of
-    /// objects with `seq`, `node`, `claimed_at`, `ended_at`, `ran_for_us`, `outcome` and `error`.
-    /// Times are milliseconds since 1970, durations milliseconds, states, priorities and outcomes
-    /// their numbers. Payload, checkpoint and result are the *texts* of their JSON, since that of a
-    /// damaged job may be none. What is absent or at its default is left out, and a reader ignores
-    /// what it does not know.
+    /// The document is a JSON object:
+    /// - `v` is the version of the format, 1.
+    /// - The job has the fields `id`, `queue`, `kind`, `capability`, `permit`, `payload`,
+    ///   `payload_version`, `priority`, `retry`, `timeout`, `stall_timeout`, `unique_key`,
+    ///   `idempotency_key`, `lane`, `traceparent`, `tracestate`, `tags`, `state`, `run_at`,
+    ///   `created_at`, `finished_at`, `attempts`, `crash_count`, `claim_seq`, `progress`,
+    ///   `checkpoint`, `result`, `last_error`, `recurring` (`name` of the definition and `slot`),
+    ///   `after` (links, each with the `kind` of the parent, 0 for a job and 1 for a batch, its id
+    ///   as `parent`, and `condition`), `batch`, `signal` (`key` and `timeout`), `signal_deadline`
+    ///   and `delivered` (`at` and `payload`).
+    /// - `history` is a list of objects with `seq`, `node`, `claimed_at`, `ended_at`, `ran_for_us`,
+    ///   `outcome` and `error`.
+    ///
+    /// Times are milliseconds since 1970, durations are milliseconds, and states, priorities and
+    /// outcomes are their stored numbers. Payload, checkpoint and result are strings that contain
+    /// JSON text, because the text of a damaged job may not be valid JSON. A field may be left out
+    /// if its value is absent or the default. A reader ignores unknown fields.
     ///
     /// # Errors
-    /// [`InvalidInput`] if it cannot be written as text.
+    /// [`InvalidInput`] if the document cannot be written as text.
     pub fn encode(job: &JobRecord, history: &[Attempt]) -> Result<String, InvalidInput> {
         document::encode(job, history)
     }
 
-    /// Reads a document that [`encode`](Self::encode) made, in this version or an earlier one.
+    /// Reads a document that [`encode`](Self::encode) returned in this version or an earlier one.
     ///
     /// # Errors
     /// [`InvalidInput`] on `document` if it is not such a document.
@@ -74,7 +78,7 @@ impl ArchivedJob {
     }
 }
 
-/// Which archived jobs: all that match every given part.
+/// A filter for archived jobs. A job matches if it matches every part that is set.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -93,41 +97,42 @@ impl ArchivedJob {
 pub struct ArchiveFilter {
     /// Only jobs that ended in one of these states; empty means any.
     pub states: Vec<JobState>,
-    /// Only jobs of this queue.
+    /// Only jobs that were in this queue; `None` for any.
     pub queue: Option<Name>,
-    /// Of this kind.
+    /// Only jobs of this kind; `None` for any.
     pub kind: Option<Name>,
 }
 
 impl ArchiveFilter {
-    /// Every archived job.
+    /// Creates a filter that every archived job matches.
     #[must_use]
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// Only jobs that ended in this state; called again, in any of the given ones.
+    /// Selects only jobs that ended in this state. Several calls select jobs in any of the given
+    /// states.
     #[must_use]
     pub fn state(mut self, state: JobState) -> Self {
         self.states.push(state);
         self
     }
 
-    /// Only jobs that were in this queue.
+    /// Selects only jobs that were in this queue.
     #[must_use]
     pub fn queue(mut self, queue: Name) -> Self {
         self.queue = Some(queue);
         self
     }
 
-    /// Only jobs of this kind.
+    /// Selects only jobs of this kind.
     #[must_use]
     pub fn kind(mut self, kind: Name) -> Self {
         self.kind = Some(kind);
         self
     }
 
-    /// Returns the states that it lets through.
+    /// Returns the states that match.
     #[must_use]
     pub fn wanted_states(&self) -> &[JobState] {
         if self.states.is_empty() {
@@ -165,13 +170,13 @@ impl ArchiveFilter {
 pub struct ArchivePage {
     /// The jobs, in order.
     pub jobs: Vec<ArchivedJob>,
-    /// The last job of this page, after which the next page begins; `None` on the last page.
+    /// The last job of this page, after which the next page begins. `None` on the last page.
     pub next: Option<JobId>,
 }
 
 impl ArchivePage {
-    /// Builds the page of the rows that [`PageRequest::read_limit`] read: the id of each, and the
-    /// job unless its document cannot be read.
+    /// Creates a page from the rows that [`PageRequest::read_limit`] asked for. Each row has the id
+    /// of a job, and the job itself unless its document cannot be read.
     #[must_use]
     pub fn cut(mut rows: Vec<(JobId, Option<ArchivedJob>)>, page: &PageRequest) -> Self {
         let next = page.cut(&mut rows).map(|(id, _)| *id);
@@ -180,20 +185,20 @@ impl ArchivePage {
     }
 }
 
-/// Which archived jobs to delete.
+/// A request to delete archived jobs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ArchivePurge {
-    /// Those that finished longer ago than this, by the database's clock.
+    /// Only jobs that finished longer ago than this, by the database's clock.
     pub older_than: Duration,
-    /// The most in one pass; at least 1.
+    /// The maximum number of jobs in one pass; at least 1.
     pub limit: usize,
     /// The tenure in which the pass is valid. `None` if any caller may make it.
     pub guard: Option<Guard>,
 }
 
 impl ArchivePurge {
-    /// Up to `limit` archived jobs that finished more than `older_than` ago.
+    /// Selects up to `limit` archived jobs that finished more than `older_than` ago.
     #[must_use]
     pub const fn new(older_than: Duration, limit: usize) -> Self {
         Self {

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 /// A stored batch.
 ///
-/// It is created open; jobs join it at their enqueue while it is open. Closed, it has ended once
-/// all of them have. A child counts once, by the state in which it first ended: a dead letter that
-/// is requeued stays counted as failed.
+/// A batch is created open. While it is open, jobs join it at their enqueue. After it is closed, it
+/// ends as soon as all its children have ended. A child counts once, by the state in which it first
+/// ended: a dead letter that is requeued stays counted as failed.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, batch: ratchet::BatchId) -> Result<(), ratchet::BoxError> {
@@ -27,24 +27,24 @@ use std::time::Duration;
 pub struct BatchRecord {
     /// The batch.
     pub id: BatchId,
-    /// Its children.
+    /// The number of its children.
     pub total: u64,
-    /// Those that succeeded.
+    /// The number of children that succeeded.
     pub succeeded: u64,
-    /// Those that became dead letters.
+    /// The number of children that became dead letters.
     pub failed: u64,
-    /// Those that were cancelled.
+    /// The number of children that were cancelled.
     pub cancelled: u64,
-    /// Whether no more children come.
+    /// Whether no more children can join.
     pub closed: bool,
     /// When it was created, by the database's clock.
     pub created_at: Timestamp,
-    /// When it ended.
+    /// When it ended, by the database's clock.
     pub ended_at: Option<Timestamp>,
 }
 
 impl BatchRecord {
-    /// An open batch without children; the other fields are public.
+    /// Creates the record of an open batch without children; set the other fields directly.
     #[must_use]
     pub const fn new(id: BatchId, created_at: Timestamp) -> Self {
         Self {
@@ -59,13 +59,13 @@ impl BatchRecord {
         }
     }
 
-    /// The children that ended otherwise than well.
+    /// Returns the number of children that failed or were cancelled.
     #[must_use]
     pub const fn failures(&self) -> u64 {
         self.failed + self.cancelled
     }
 
-    /// The children that have not ended.
+    /// Returns the number of children that have not ended.
     #[must_use]
     pub const fn unfinished(&self) -> u64 {
         self.total
@@ -73,13 +73,15 @@ impl BatchRecord {
             .saturating_sub(self.failures())
     }
 
-    /// Whether it is closed and all its children have ended, as it has then itself.
+    /// Returns whether the batch is closed and all its children have ended, so that it has ended
+    /// too.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.closed && self.unfinished() == 0
     }
 
-    /// The part of its children that have ended, 0 to 100; 100 for one without children.
+    /// Returns the percentage of the children that have ended, 0 to 100; 100 for a batch without
+    /// children.
     #[must_use]
     pub fn percent(&self) -> u8 {
         let ended = u128::from(self.total - self.unfinished());
@@ -89,7 +91,7 @@ impl BatchRecord {
             .unwrap_or(100)
     }
 
-    /// Adds children that have ended.
+    /// Adds the counts of children that have ended.
     pub(crate) const fn add(&mut self, tally: Tally) {
         self.succeeded += tally.succeeded;
         self.failed += tally.failed;
@@ -97,20 +99,20 @@ impl BatchRecord {
     }
 }
 
-/// How many children of a batch have ended, by how.
+/// The number of ended children of a batch, by the way they ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
-    /// Those that succeeded.
+    /// The number of children that succeeded.
     pub succeeded: u64,
-    /// Those that became dead letters.
+    /// The number of children that became dead letters.
     pub failed: u64,
-    /// Those that were cancelled.
+    /// The number of children that were cancelled.
     pub cancelled: u64,
 }
 
 impl Tally {
-    /// Counts a child that ended in this state, which is terminal. `[batch.count]`
+    /// Counts a child that ended in this terminal state. `[batch.count]`
     pub const fn count(&mut self, state: JobState) {
         match state {
             JobState::Succeeded => self.succeeded += 1,
@@ -135,28 +137,28 @@ impl Tally {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BatchClosed {
-    /// No more jobs join it from now on.
+    /// The batch is closed: no more jobs can join it.
     Closed,
-    /// It was closed before; nothing changed.
+    /// The batch was already closed; nothing changed.
     Already,
     /// There is no such batch.
     NotFound,
 }
 
-/// Which ended batches to delete.
+/// A request to delete ended batches.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BatchPurge {
-    /// Ended longer ago than this, by the database's clock.
+    /// Only batches that ended longer ago than this, by the database's clock.
     pub older_than: Duration,
-    /// The most to delete in one pass; at least 1.
+    /// The maximum number of batches to delete in one pass; at least 1.
     pub limit: usize,
     /// The tenure in which the pass is valid. `None` if any caller may make it.
     pub guard: Option<Guard>,
 }
 
 impl BatchPurge {
-    /// Up to `limit` batches that ended more than `older_than` ago.
+    /// Selects up to `limit` batches that ended more than `older_than` ago.
     #[must_use]
     pub const fn new(older_than: Duration, limit: usize) -> Self {
         Self {

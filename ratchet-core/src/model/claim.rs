@@ -1,4 +1,4 @@
-//! Claims: what a node asks for and what it gets.
+//! Claims: the request of a node, and the claimed jobs.
 
 use std::time::Duration;
 
@@ -33,25 +33,25 @@ use crate::trace::TraceContext;
 pub struct ClaimRequest {
     /// The node that will hold the claims.
     pub node: NodeId,
-    /// The most jobs to return; 0 returns none without asking the database.
+    /// The maximum number of jobs to return; 0 returns none without calling the database.
     pub limit: usize,
-    /// The queues to take from.
+    /// The queues from which jobs are claimed.
     pub queues: Selection,
-    /// The kinds the node has handlers for; others are left to other nodes.
+    /// The kinds for which the node has handlers. Jobs of other kinds are not claimed.
     pub kinds: Selection,
     /// The capabilities the node advertises.
     pub capabilities: Vec<Name>,
-    /// Whether jobs that require no capability are taken.
+    /// Whether jobs that require no capability are claimed.
     pub untagged: bool,
-    /// How waiting raises priority.
+    /// How waiting raises the priority.
     pub aging: Aging,
-    /// Whether the payloads and checkpoints come along.
+    /// Whether payloads and checkpoints are returned with the jobs.
     pub payloads: bool,
 }
 
 impl ClaimRequest {
-    /// Up to `limit` jobs for `node`: of all queues and kinds, those that require no capability,
-    /// with the default aging and with payloads.
+    /// Requests up to `limit` jobs for `node`: from all queues, of all kinds, only those that
+    /// require no capability, with the default aging and with payloads.
     #[must_use]
     pub fn new(node: NodeId, limit: usize) -> Self {
         Self {
@@ -66,59 +66,59 @@ impl ClaimRequest {
         }
     }
 
-    /// Sets the most jobs to return.
+    /// Sets the maximum number of jobs to return.
     #[must_use]
     pub const fn limit(mut self, limit: usize) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Takes from these queues.
+    /// Sets the queues from which jobs are claimed.
     #[must_use]
     pub fn queues(mut self, queues: Selection) -> Self {
         self.queues = queues;
         self
     }
 
-    /// Takes these kinds.
+    /// Sets the kinds that are claimed.
     #[must_use]
     pub fn kinds(mut self, kinds: Selection) -> Self {
         self.kinds = kinds;
         self
     }
 
-    /// Advertises these capabilities and no others.
+    /// Sets the capabilities that the node advertises.
     #[must_use]
     pub fn capabilities(mut self, capabilities: impl IntoIterator<Item = Name>) -> Self {
         self.capabilities = capabilities.into_iter().collect();
         self
     }
 
-    /// Sets whether jobs that require no capability are taken too; they are by default.
+    /// Sets whether jobs that require no capability are claimed; true by default.
     #[must_use]
     pub const fn untagged(mut self, taken: bool) -> Self {
         self.untagged = taken;
         self
     }
 
-    /// Sets how waiting raises priority.
+    /// Sets how waiting raises the priority.
     #[must_use]
     pub const fn aging(mut self, aging: Aging) -> Self {
         self.aging = aging;
         self
     }
 
-    /// Sets whether the payloads and checkpoints come along; they do by default.
+    /// Sets whether payloads and checkpoints are returned with the jobs; true by default.
     #[must_use]
     pub const fn payloads(mut self, payloads: bool) -> Self {
         self.payloads = payloads;
         self
     }
 
-    /// Refuses a limit that no store has to serve.
+    /// Refuses a limit above [`limits::MAX_BATCH`], which no store has to support.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Invalid`] if the limit is above [`limits::MAX_BATCH`].
+    /// [`StoreErrorKind::Invalid`].
     pub fn validate(&self) -> Result<(), StoreError> {
         limits::check_batch("limit", self.limit).map_err(|problem| {
             StoreError::new(StoreErrorKind::Invalid, "claim").with_source(problem)
@@ -149,32 +149,32 @@ pub struct Claim {
     pub route: Route,
     /// The stored priority.
     pub priority: Priority,
-    /// When it became due.
+    /// When the job became due.
     pub run_at: Timestamp,
-    /// Bodies that ended before this claim.
+    /// The attempts before this claim: bodies that ended, except those that snoozed.
     pub attempts: u32,
-    /// Claims lost with their node before this one.
+    /// Claims that were lost with their node before this one.
     pub crash_count: u32,
-    /// Which form the payload has.
+    /// The version of the payload.
     pub payload_version: u32,
-    /// When a failed attempt is followed by another.
+    /// How often and after which delays a failed attempt is retried.
     pub retry: RetryPolicy,
     /// How long the body may run.
     pub timeout: Option<Duration>,
-    /// How long the body may be silent.
+    /// How long the body may run without a sign of life.
     pub stall_timeout: Option<Duration>,
     /// The lane whose head the job is.
     pub lane: Option<Name>,
-    /// Whether other jobs may wait for its end: jobs linked to it, or to the batch it is in. Jobs
-    /// that are linked to it while it runs do not count, and a store may say so although none
-    /// waits.
+    /// Whether other jobs may wait for the end of this job, because they are linked to it or to its
+    /// batch. Jobs that are linked to it while it runs are not considered. A store may set this
+    /// although no job waits.
     pub awaited: bool,
-    /// The trace the job was enqueued in.
+    /// The trace in which the job was enqueued.
     pub trace: Option<TraceContext>,
 }
 
 impl Claim {
-    /// A claim with these required parts; the rest is public and at its defaults.
+    /// Creates a claim with these required parts and defaults for the rest, which you set directly.
     #[must_use]
     pub fn new(token: ClaimToken, route: Route, priority: Priority, run_at: Timestamp) -> Self {
         Self {
@@ -194,7 +194,7 @@ impl Claim {
         }
     }
 
-    /// The claim that a job has at present, or had last.
+    /// Returns the current claim of a job, or its last one.
     #[must_use]
     pub fn of(job: &JobRecord) -> Self {
         let spec = &job.spec;
@@ -217,10 +217,10 @@ impl Claim {
     }
 }
 
-/// The input of a body: the payload, and the last checkpoint of an earlier attempt.
+/// The input of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobInput {
-    /// The arguments.
+    /// The payload: the arguments.
     pub payload: Json,
     /// The last checkpoint of an earlier attempt.
     pub checkpoint: Option<Json>,
@@ -231,13 +231,14 @@ pub struct JobInput {
 pub struct ClaimedJob {
     /// The claim.
     pub claim: Claim,
-    /// What the body is given; `None` if [`ClaimRequest::payloads`] leaves it to
-    /// [`JobStore::load_inputs`](crate::store::JobStore::load_inputs).
+    /// The input of the body. `None` if the request asked for no
+    /// [payloads](ClaimRequest::payloads);
+    /// [`JobStore::load_inputs`](crate::store::JobStore::load_inputs) loads it later.
     pub input: Option<JobInput>,
 }
 
 impl ClaimedJob {
-    /// Sorts jobs into claim order at this time of the database, in milliseconds.
+    /// Sorts jobs into claim order at the database time `now`, in milliseconds.
     pub fn sort(jobs: &mut [Self], aging: Aging, now: i64) {
         jobs.sort_by_cached_key(|job| {
             let claim = &job.claim;
@@ -271,7 +272,7 @@ mod tests {
         let order = [2, 3, 1, 0].map(|place: usize| jobs[place].clone());
         ClaimedJob::sort(&mut jobs, Aging::OFF, 200);
         assert_eq!(jobs, order);
-        // By then the job that waits since 0 has overtaken the others.
+        // By then, the job that has waited since 0 has overtaken the others.
         let aging = Aging::every(Duration::from_millis(60));
         ClaimedJob::sort(&mut jobs, aging, 200);
         assert_eq!(jobs[0].claim.priority, Priority::Low);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::time::{Timestamp, duration_millis, to_millis};
 
-/// The most steps that are kept apart. Earlier ones count as one, at the time of the latest of
-/// them.
+/// The maximum number of steps that are kept separately. When there are more, the two earliest are
+/// merged into one, at the later of their times.
 const MAX_STEPS: usize = 16;
 
 /// How far a pass trusts the ages that it computes on the database's clock.
@@ -28,29 +28,29 @@ const MAX_STEPS: usize = 16;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockTrust {
-    /// In the order in which they happened.
+    /// The steps, in the order in which they happened.
     steps: Vec<ForwardStep>,
-    /// The latest time that the clock can show during the pass without another step.
+    /// The latest time that the clock can show during the pass unless it steps again.
     latest: Timestamp,
 }
 
-/// One step forward.
+/// A step forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ForwardStep {
     /// An upper bound of the times that were stored before the step.
     at: Timestamp,
-    /// An upper bound of its size.
+    /// An upper bound of the size of the step.
     by: Duration,
 }
 
 impl ClockTrust {
-    /// Trusts every age: the clock never stepped.
+    /// Trusts every age: the clock has never stepped.
     pub const FULL: Self = Self {
         steps: Vec::new(),
         latest: Timestamp::MAX_UTC,
     };
 
-    /// Adds a step forward: times stored up to `at` are younger by `by` than they look.
+    /// Adds a step forward. What was stored at `at` or earlier is younger by `by` than it seems.
     #[must_use]
     pub fn stepped(mut self, at: Timestamp, by: Duration) -> Self {
         self.steps.push(ForwardStep { at, by });
@@ -61,7 +61,7 @@ impl ClockTrust {
         self
     }
 
-    /// Adds a step back, by at least `by`: it takes back what the latest steps forward added.
+    /// Adds a step back by at least `by`. It cancels as much of the latest steps forward.
     #[must_use]
     pub fn stepped_back(mut self, by: Duration) -> Self {
         let mut left = by;
@@ -74,19 +74,19 @@ impl ClockTrust {
         self
     }
 
-    /// Sets the latest time that the clock can show during the pass without another step.
+    /// Sets the latest time that the clock can show during the pass unless it steps again.
     #[must_use]
     pub fn until(mut self, latest: Timestamp) -> Self {
         self.latest = latest;
         self
     }
 
-    /// Whether the clock can show `now`, in milliseconds, without another step.
+    /// Returns whether the clock can show `now`, in milliseconds, without another step.
     pub(crate) fn allows(&self, now: i64) -> bool {
         now <= to_millis(self.latest)
     }
 
-    /// The present time from which a stored time is aged. Both are milliseconds.
+    /// Returns the time from which the age of a stored time is measured. Both are milliseconds.
     pub(crate) fn now_for(&self, stored: i64, now: i64) -> i64 {
         let since = self.steps.iter().rev();
         let since = since.take_while(|step| stored <= to_millis(step.at));

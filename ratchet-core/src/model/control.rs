@@ -1,4 +1,4 @@
-//! Acting on jobs from outside: which ones, and what became of it.
+//! Actions on jobs: the selection of the jobs, and the outcome for each.
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::id::JobId;
@@ -6,7 +6,7 @@ use crate::limits;
 use crate::model::JobFilter;
 use crate::state::{JobAction, JobState};
 
-/// The jobs an action is meant for.
+/// The jobs that an action applies to.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,21 +23,21 @@ use crate::state::{JobAction, JobState};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum JobSelector {
-    /// Exactly these.
+    /// Exactly these jobs.
     Ids(Vec<JobId>),
-    /// The oldest `limit` jobs that match the filter and can take the action.
+    /// The oldest `limit` jobs that match the filter and to which the action applies.
     Matching {
-        /// Which jobs.
+        /// The filter.
         filter: JobFilter,
-        /// Only jobs after this one, so that a pass continues where the last one ended.
+        /// Only jobs after this one, so that a pass can continue where the last one ended.
         after: Option<JobId>,
-        /// The most to act on; at least 1.
+        /// The maximum number of jobs; at least 1.
         limit: usize,
     },
 }
 
 impl JobSelector {
-    /// The oldest `limit` jobs that match the filter and can take the action.
+    /// Selects the oldest `limit` jobs that match the filter and to which the action applies.
     #[must_use]
     pub const fn matching(filter: JobFilter, limit: usize) -> Self {
         Self::Matching {
@@ -47,7 +47,7 @@ impl JobSelector {
         }
     }
 
-    /// Selects only those jobs that match the filter and come after this one. Ids stay as they are.
+    /// Selects only matching jobs that come after this one. Has no effect on a selection by ids.
     #[must_use]
     pub fn after(mut self, job: Option<JobId>) -> Self {
         if let Self::Matching { after, .. } = &mut self {
@@ -90,7 +90,7 @@ pub struct Acted {
     pub outcome: ActionOutcome,
 }
 
-/// See [`Acted`].
+/// What an action did to a job.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -107,15 +107,15 @@ pub struct Acted {
 pub enum ActionOutcome {
     /// The job now has this state.
     Became(JobState),
-    /// The job runs; its node will be told to cancel it.
+    /// The job runs; its node is asked to cancel it.
     CancelRequested,
-    /// The job was changed, and its state stayed the same.
+    /// The job was changed and kept its state.
     Changed,
-    /// The job is gone.
+    /// The job was deleted.
     Deleted,
-    /// The action has no meaning in the job's state, this one; nothing changed.
+    /// The action does not apply to a job in this state; nothing changed.
     Refused(JobState),
-    /// This other unfinished job has taken the unique key meanwhile; nothing changed.
+    /// This other unfinished job now has the unique key; nothing changed.
     KeyTaken(JobId),
     /// There is no such job.
     NotFound,

@@ -3,7 +3,7 @@ use std::time::Duration;
 use crate::route::Route;
 use crate::time::millis_between;
 
-/// A route of which a pending job is due, or comes due soon.
+/// A route with a pending job that is due or will be due soon.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -19,16 +19,16 @@ pub struct DueRoute {
     pub route: Route,
     /// Whether its queue is paused, so that its jobs cannot be claimed.
     pub paused: bool,
-    /// For how long its longest-due pending job has been due, by the database's clock; zero if
-    /// none is due yet.
+    /// For how long its longest-due pending job has been due, by the database's clock; zero if none
+    /// is due.
     pub overdue: Duration,
-    /// The time until its first pending job comes due; zero if one is due.
+    /// The time until its first pending job is due; zero if one is due.
     pub due_in: Duration,
 }
 
 impl DueRoute {
-    /// Creates a route whose first pending job is due at `run_at`, by a clock that shows `now`;
-    /// both in milliseconds.
+    /// Creates a route whose first pending job is due at `run_at`, when the clock shows `now`. Both
+    /// are in milliseconds.
     #[must_use]
     pub fn at(route: Route, paused: bool, run_at: i64, now: i64) -> Self {
         Self {
@@ -39,8 +39,8 @@ impl DueRoute {
         }
     }
 
-    /// Brings routes into the order in which stores list them: the longest overdue first, then
-    /// those that come due first, and then by route.
+    /// Sorts routes into the order in which stores list them: the longest overdue first, then those
+    /// that are due first, then by route.
     pub fn sort(routes: &mut [Self]) {
         routes.sort_by(|a, b| {
             let longest_first = b.overdue.cmp(&a.overdue);

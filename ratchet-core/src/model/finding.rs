@@ -1,5 +1,5 @@
-//! What a store finds when it looks at itself: stores say what they see, and how bad it is, is said
-//! here once for all of them.
+//! What stores report about their databases. The severity of each problem is decided here, once for
+//! all stores.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -22,16 +22,16 @@ use crate::error::StoreErrorKind;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Good to know.
+    /// For information only.
     Info,
-    /// It works, and will get slow, or less safe than it could be.
+    /// The store works, but will become slow, or is less safe than it could be.
     Warning,
-    /// Something is missing or wrong that the store relies on.
+    /// Something that the store relies on is missing or wrong.
     Error,
 }
 
 impl Severity {
-    /// In small letters, for labels and reports.
+    /// Returns the name in lower case, for labels and reports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -42,7 +42,7 @@ impl Severity {
     }
 }
 
-/// Something that a store has found out about its database.
+/// A fact or a problem that a store has found in its database.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -58,34 +58,34 @@ impl Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// Its code: small letters and underscores, the same in every version.
+    /// The code: lower-case letters and underscores, the same in every version.
     pub code: &'static str,
     /// How bad it is.
     pub severity: Severity,
     /// The problem, in one sentence without a full stop.
     pub summary: String,
-    /// Names and numbers that help to find it.
+    /// Names and numbers that help to locate the problem.
     pub detail: Option<String>,
-    /// The remedy.
+    /// What to do about it.
     pub remedy: Option<String>,
 }
 
-/// A session that keeps the database from cleaning up.
+/// A session that keeps the database from removing old row versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// Who, as the database's own tools call it: a session, a prepared transaction, a slot.
+    /// The holder, as the database's own tools name it: a session, a prepared transaction, a slot.
     pub who: String,
-    /// For how long; `None` if the database does not tell.
+    /// For how long it has held them; `None` if the database does not report it.
     pub held_for: Option<Duration>,
-    /// How many transactions have begun since; `None` if the database does not tell.
+    /// How many transactions have begun since; `None` if the database does not report it.
     pub transactions: Option<u64>,
-    /// How to end it.
+    /// How to end the holder.
     pub remedy: String,
 }
 
 impl Holder {
-    /// This one, held for a time that is not known.
+    /// Creates a holder that has held them for an unknown time.
     #[must_use]
     pub fn new(who: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
@@ -97,17 +97,17 @@ impl Holder {
     }
 }
 
-/// The findings of a store so far, one check after the other (`[diag.poison]`).
+/// Collects the findings of a store, one check after the other (`[diag.poison]`).
 #[derive(Clone, Debug, Default)]
 pub struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// Adds what a look at `what` has found. A look that failed is a finding itself and keeps no
-    /// other away, unless its kind says that all of them may come out otherwise when they are
-    /// repeated.
+    /// Adds the findings of one check. `what` is what it checked. A failed check becomes a finding
+    /// itself and does not prevent other checks, unless the error is transient: then a repetition
+    /// of all checks may succeed.
     ///
     /// # Errors
-    /// The error of the look, if its kind is [transient](StoreErrorKind::is_transient).
+    /// The error of the check, if its kind is [transient](StoreErrorKind::is_transient).
     pub fn add<E: fmt::Display>(
         &mut self,
         what: &str,
@@ -122,7 +122,7 @@ impl Findings {
         Ok(())
     }
 
-    /// All of them, in the order in which stores list them.
+    /// Returns all findings, in the order in which stores list them.
     #[must_use]
     pub fn into_sorted(mut self) -> Vec<Finding> {
         Finding::sort(&mut self.0);
@@ -131,19 +131,18 @@ impl Findings {
 }
 
 impl Finding {
-    /// From which age on what holds the clean-up back is worth a warning.
+    /// A snapshot that is held for this long is worth a warning.
     pub const HELD_LONG: Duration = Duration::from_secs(5 * 60);
-    /// From which age on it is an error: a busy queue gets slow.
+    /// A snapshot that is held for this long is an error, because a busy queue becomes slow.
     pub const HELD_TOO_LONG: Duration = Duration::from_secs(60 * 60);
-    /// From how many transactions on it is worth a warning, where no age is known.
+    /// If the age of a snapshot is unknown, this many transactions since are worth a warning.
     pub const HELD_FOR_MANY: u64 = 100_000;
-    /// From which size on, in bytes, a write-ahead log that does not shrink is worth a warning:
-    /// 256 MiB.
+    /// A write-ahead log of this many bytes that does not shrink is worth a warning: 256 MiB.
     pub const LARGE_LOG: u64 = 256 << 20;
-    /// How many jobs without a route a store counts.
+    /// Up to how many jobs without a route a store counts.
     pub const LOST_COUNTED: u64 = 1_000;
 
-    /// A finding of this kind.
+    /// Creates a finding with this code, severity and summary.
     #[must_use]
     pub fn new(code: &'static str, severity: Severity, summary: impl Into<String>) -> Self {
         Self {
@@ -162,14 +161,15 @@ impl Finding {
         self
     }
 
-    /// Says what to do.
+    /// Adds what to do about the problem.
     #[must_use]
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
     }
 
-    /// The worst first, and then by code, summary and detail: the order in which stores list them.
+    /// Sorts findings into the order in which stores list them: the worst first, then by code,
+    /// summary and detail.
     pub fn sort(findings: &mut [Self]) {
         findings.sort_by(|a, b| {
             b.severity
@@ -178,38 +178,41 @@ impl Finding {
         });
     }
 
-    /// `schema_version`: the schema has this many of the migrations that the program knows.
+    /// `schema_version`: the number of applied migrations, out of those that the program knows.
     #[must_use]
     pub fn schema(applied: u64, known: u64) -> Self {
         let of = |severity, summary: String| Self::new("schema_version", severity, summary);
         if applied < known {
-            let behind = format!("the schema has version {applied}, and {known} is needed");
+            let behind = format!("the schema has version {applied}; version {known} is needed");
             return of(Severity::Error, behind).remedy("run `ratchet migrate`");
         }
         if applied > known {
-            let ahead = format!("the schema has version {applied}, newer than {known}");
-            return of(Severity::Warning, ahead).remedy("deploy the program that goes with it");
+            let ahead =
+                format!("the schema has version {applied}, newer than the program's {known}");
+            return of(Severity::Warning, ahead)
+                .remedy("deploy the version of the program that migrated it");
         }
         of(Severity::Info, format!("the schema has version {applied}"))
     }
 
-    /// `missing_object`: a table or an index that the schema should have is not there.
+    /// `missing_object`: a table or an index of the schema is missing.
     #[must_use]
     pub fn missing(object: &str) -> Self {
         let summary = format!("{object} is missing");
-        Self::new("missing_object", Severity::Error, summary)
-            .remedy("make it again as the migrations do; without an index, claims read the backlog")
+        Self::new("missing_object", Severity::Error, summary).remedy(
+            "create it as the migrations do; without an index, claims read the whole backlog",
+        )
     }
 
-    /// `invalid_index`: an index is there and the database does not use it.
+    /// `invalid_index`: an index exists, but the database does not use it.
     #[must_use]
     pub fn invalid_index(index: &str, remedy: impl Into<String>) -> Self {
         let summary = format!("the index {index} is not valid");
         Self::new("invalid_index", Severity::Error, summary).remedy(remedy)
     }
 
-    /// `held_snapshot`: a session keeps the database from removing rows that no other can see. None
-    /// while that is no problem yet.
+    /// `held_snapshot`: a session keeps the database from removing row versions that nothing else
+    /// needs. `None` while that is not a problem.
     #[must_use]
     pub fn held(holder: &Holder) -> Option<Self> {
         let severity = match (holder.held_for, holder.transactions) {
@@ -230,7 +233,7 @@ impl Finding {
         Some(finding.detail(parts.join(", ")).remedy(&*holder.remedy))
     }
 
-    /// `large_log`: the write-ahead log has this many bytes. None while that is no problem.
+    /// `large_log`: the write-ahead log has this many bytes. `None` while that is not a problem.
     #[must_use]
     pub fn log_size(bytes: u64) -> Option<Self> {
         (bytes >= Self::LARGE_LOG).then(|| {
@@ -241,10 +244,10 @@ impl Finding {
         })
     }
 
-    /// `lost_route`: waiting jobs name numbers of queues and kinds that do not exist, so no node
-    /// runs or lists them. `lost` has these numbers and how many jobs name each, of
-    /// [`LOST_COUNTED`](Self::LOST_COUNTED) jobs at most; `repair` gives the jobs of one number,
-    /// there called `N`, another. `None` if `lost` is empty.
+    /// `lost_route`: waiting jobs refer to route numbers that do not exist, so no node runs or
+    /// lists them. `lost` contains these numbers, each with the number of jobs that refer to it; up
+    /// to [`LOST_COUNTED`](Self::LOST_COUNTED) jobs are counted. `repair` is a statement that gives
+    /// another number to the jobs with the number `N`. Returns `None` if `lost` is empty.
     #[must_use]
     pub fn lost_routes(lost: &[(i64, u64)], repair: &str) -> Option<Self> {
         lost.first()?;
@@ -266,7 +269,7 @@ impl Finding {
         )))
     }
 
-    /// `plaintext`: statements and payloads reach `host` unencrypted. `None` when `host` is this
+    /// `plaintext`: statements and payloads reach `host` unencrypted. `None` if `host` is this
     /// machine: `localhost`, a loopback address or the path of a socket.
     #[must_use]
     pub fn plaintext(host: &str, remedy: impl Into<String>) -> Option<Self> {
@@ -285,7 +288,7 @@ impl Finding {
         })
     }
 
-    /// `not_seen`: something could not be looked at, for want of a right as a rule.
+    /// `not_seen`: a check was not possible, usually because a privilege is missing.
     #[must_use]
     pub fn not_seen(what: &str, why: impl Into<String>) -> Self {
         let summary = format!("{what} could not be looked at");

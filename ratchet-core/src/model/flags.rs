@@ -1,11 +1,11 @@
-//! The bits by which a stored job says what else is stored of it.
+//! Bits of a stored job that tell which other data is stored for it.
 
 use super::JobSpec;
 
-/// Says of a stored job which other tables have rows of it, a bit for each.
+/// Which other tables have rows of a stored job: one bit per table or property.
 ///
-/// A store keeps the bits beside the state of the job, so that it looks nothing up that is not
-/// there.
+/// A store keeps the bits next to the state of the job, so that it does not look up rows that do
+/// not exist.
 ///
 /// ```
 /// use ratchet::NewJob;
@@ -36,14 +36,14 @@ impl JobFlags {
     pub const TAGS: Self = Self(64);
     /// The route of the job names a permit.
     pub const PERMIT: Self = Self(128);
-    /// The end of the job may concern others: its lane, its children or its batch.
+    /// The end of the job may concern other jobs: those in its lane, its children or its batch.
     pub const AWAITED: Self = Self::LANE.or(Self::FOLLOWED);
-    /// The end of the job may concern its children or its batch, whatever its lane is.
+    /// The end of the job may concern its children or its batch.
     pub const FOLLOWED: Self = Self::CHILDREN.or(Self::BATCH);
-    /// The job has links, a signal or a batch of its own.
+    /// The job waits, or waited, or is in a batch.
     pub const LINKED: Self = Self::WAITS.or(Self::BATCH);
 
-    /// The flags, each with the word that stands for it in the texts of statements.
+    /// The flags, each with its name in the texts of statements.
     pub const WORDS: [(&'static str, Self); 9] = [
         ("unique_key", Self::UNIQUE_KEY),
         ("timeouts", Self::TIMEOUTS),
@@ -56,7 +56,7 @@ impl JobFlags {
         ("awaited", Self::AWAITED),
     ];
 
-    /// Returns the flags of a new job. Nothing was linked to it yet.
+    /// Returns the flags of a new job, to which no other job is linked yet.
     #[must_use]
     pub fn of(spec: &JobSpec) -> Self {
         let has = [
@@ -75,13 +75,13 @@ impl JobFlags {
         flags.fold(Self::default(), |flags, (_, flag)| flags.or(flag))
     }
 
-    /// Returns the flags of both.
+    /// Returns the flags that are set in either of the two.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether one of these flags is set.
+    /// Returns whether at least one of these flags is set.
     #[must_use]
     pub const fn has_any(self, of: Self) -> bool {
         self.0 & of.0 != 0

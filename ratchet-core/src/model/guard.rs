@@ -1,11 +1,11 @@
 use crate::id::Fence;
 use crate::name::Name;
 
-/// The tenure that a write is made in: it lands only while that tenure lasts.
+/// The tenure in which a leader makes a write. The write takes effect only while that tenure lasts.
 ///
-/// A leader that was deposed without noticing, because it was suspended or cut off, still has the
-/// guard of its own term; the store compares it with the lock in the write itself, so such a write
-/// changes nothing.
+/// A leader that was suspended or cut off may have lost its role without noticing. It still has the
+/// guard of its own term. The store compares the guard with the lock in the write itself, so such a
+/// write changes nothing.
 ///
 /// ```
 /// # async fn example(leadership: ratchet::Leadership) {
@@ -20,11 +20,11 @@ use crate::name::Name;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guard {
-    /// The lock.
+    /// The name of the lock.
     pub lock: Name,
     /// The owner that must hold it.
     pub owner: Name,
-    /// With which token: the term.
+    /// The fence that the lock must have: the term.
     pub fence: Fence,
 }
 
@@ -38,7 +38,7 @@ pub struct Guard {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guarded<T> {
-    /// It took effect.
+    /// The write took effect.
     Done(T),
     /// The tenure was over; nothing changed.
     Stale,

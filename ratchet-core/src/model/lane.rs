@@ -1,4 +1,4 @@
-//! Places in lanes: in which order the jobs of a lane run.
+//! The places of jobs in lanes: the order in which the jobs of a lane run.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::state::JobState;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LanePlace {
-    /// The sequence: the jobs of a lane run in the order of theirs.
+    /// The sequence number. The jobs of a lane run in the order of these numbers.
     pub seq: i64,
     /// The state of a job that takes the place: `Pending` for the head of the lane, otherwise
     /// `Blocked`.
@@ -26,7 +26,7 @@ pub struct LanePlace {
 }
 
 impl LanePlace {
-    /// Returns the place after the last sequence of a lane, which is 0 if the lane has no
+    /// Returns the place after the last sequence number of a lane, which is 0 if the lane has no
     /// unfinished job. `[lane.head]` `[lane.sequence]`
     #[must_use]
     pub const fn after(last: i64) -> Self {
@@ -41,15 +41,16 @@ impl LanePlace {
     }
 }
 
-/// The places that the jobs of one call take in lanes. `L` is what a store tells lanes apart by.
+/// The places in lanes that the jobs of one call take. `L` is the type by which a store identifies
+/// lanes.
 #[derive(Debug)]
 pub struct LanePlaces<L>(BTreeMap<L, Counter>);
 
-/// How far the sequence of a lane is.
+/// The last sequence number of a lane.
 #[derive(Debug)]
 struct Counter {
     last: i64,
-    /// How many places were taken.
+    /// How many places were taken in this call.
     taken: i64,
 }
 
@@ -60,12 +61,13 @@ impl<L> Default for LanePlaces<L> {
 }
 
 impl<L: Ord> LanePlaces<L> {
-    /// Notes the last sequence of a lane before the call; 0 if the lane has no unfinished job.
+    /// Adds a lane with its last sequence number before the call; 0 if the lane has no unfinished
+    /// job.
     pub fn enter(&mut self, lane: L, last: i64) {
         self.0.insert(lane, Counter { last, taken: 0 });
     }
 
-    /// Takes the next place in a lane. `None` if the lane was not entered.
+    /// Takes the next place in a lane. Returns `None` if the lane was not entered.
     pub fn take<Q>(&mut self, lane: &Q) -> Option<LanePlace>
     where
         L: Borrow<Q>,
@@ -83,13 +85,14 @@ impl<L: Ord> LanePlaces<L> {
         self.0.keys()
     }
 
-    /// Whether a lane was entered that has no unfinished job still.
+    /// Returns whether a lane was entered that still has no unfinished job.
     #[must_use]
     pub fn has_empty(&self) -> bool {
         self.0.values().any(|counter| counter.last == 0)
     }
 
-    /// Returns the lanes in which places were taken, in order, each with how many.
+    /// Returns the lanes in which places were taken, in order, each with the number of these
+    /// places.
     pub fn taken(self) -> impl Iterator<Item = (L, i64)> {
         let lanes = self.0.into_iter();
         let taken = lanes.map(|(lane, counter)| (lane, counter.taken));

@@ -1,4 +1,4 @@
-//! Links: what a job waits for before it may run.
+//! Links: the parents that a job waits for before it may run.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::limits::MAX_CONDITION_BYTES;
 use crate::model::BatchRecord;
 use crate::state::JobState;
 
-/// How a job must have ended for those that wait for it.
+/// How a parent job must end before its children may run.
 ///
 /// ```
 /// use ratchet::Condition;
@@ -28,15 +28,15 @@ use crate::state::JobState;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Condition {
-    /// It succeeded.
+    /// The parent succeeded.
     Succeeded,
-    /// It is a dead letter. A cancelled job has not failed.
+    /// The parent is a dead letter. A cancelled job has not failed.
     Failed,
-    /// It has ended, however.
+    /// The parent has ended in any way.
     Ended,
-    /// It succeeded, and its result has this value at this place.
+    /// The parent succeeded, and its result has this value at this place.
     ResultIs {
-        /// A JSON pointer, `/items/0/size`; empty: the whole result.
+        /// A JSON pointer, such as `/items/0/size`. An empty one points to the whole result.
         pointer: String,
         /// The expected value. Numbers are compared as they are written: 1 is not 1.0.
         value: Json,
@@ -44,8 +44,8 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// A result with this value at this JSON pointer. A value that does not serialize is refused by
-    /// the enqueue.
+    /// Creates the condition that the result has this value at this JSON pointer. The enqueue
+    /// refuses a value that does not serialize.
     #[must_use]
     pub fn result_is<T: serde::Serialize + ?Sized>(pointer: &str, value: &T) -> Self {
         let value = Json::encode("parent", value).unwrap_or_else(|_| Json::from_stored(""));
@@ -55,7 +55,7 @@ impl Condition {
         }
     }
 
-    /// Whether a job that ended in this state with this result meets it.
+    /// Returns whether a job that ended in this state with this result meets the condition.
     #[must_use]
     pub fn met_by(&self, state: JobState, result: Option<&Json>) -> bool {
         match self {
@@ -69,7 +69,7 @@ impl Condition {
     }
 }
 
-/// Whether a result, which is `null` if there is none, has a value at a place.
+/// Returns whether a result has a value at a place. A missing result counts as `null`.
 fn has_value(result: Option<&Json>, pointer: &str, value: &Json) -> bool {
     let result = result.map_or(Ok(Value::Null), Json::decode::<Value>);
     match (result, value.decode::<Value>()) {
@@ -78,8 +78,8 @@ fn has_value(result: Option<&Json>, pointer: &str, value: &Json) -> bool {
     }
 }
 
-/// How a batch must stand for the jobs that wait for it. A child that failed or was cancelled did
-/// not succeed.
+/// Which state of a batch its callbacks wait for. A child that failed or was cancelled has not
+/// succeeded.
 ///
 /// ```
 /// use ratchet::{BatchCondition, BatchId, NewJob};
@@ -92,29 +92,31 @@ fn has_value(result: Option<&Json>, pointer: &str, value: &Json) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BatchCondition {
-    /// It has ended.
+    /// The batch has ended.
     Ended,
-    /// It has ended and every child succeeded, also if there was none.
+    /// The batch has ended and every child succeeded. A batch without children meets this.
     Succeeded,
-    /// It has ended and some child did not succeed.
+    /// The batch has ended and at least one child did not succeed.
     Failed,
-    /// At least this many children did not succeed; the batch need not have ended. At least 1.
+    /// At least this many children did not succeed. The batch need not have ended. Must be at least
+    /// 1.
     FailuresReach(u64),
-    /// It has ended and at least this percentage of its children succeeded; up to 100.
+    /// The batch has ended and at least this percentage of its children succeeded. At most 100.
     SucceededAtLeast {
-        /// Of a hundred.
+        /// The percentage, 0 to 100.
         percent: u8,
     },
 }
 
 impl BatchCondition {
-    /// Returns the state of a link with this condition on a batch with these counts: `Open` while
-    /// both outcomes are possible.
+    /// Returns the state of a link with this condition on a batch with these counts. The state is
+    /// `Open` while both outcomes are possible.
     #[must_use]
     pub fn decide(self, batch: &BatchRecord) -> LinkState {
         let failures = batch.failures();
         let over = batch.is_complete();
-        // All children that may still succeed: an open batch may get any number of them.
+        // Even if every unfinished child succeeds, the percentage cannot be reached. An open batch
+        // may still get more children, so it is never hopeless.
         let hopeless = |percent: u8| {
             let percent = u128::from(percent);
             batch.closed
@@ -158,7 +160,7 @@ pub enum Parent {
 }
 
 impl Parent {
-    /// The number a store keeps for the kind of parent.
+    /// Returns the number that stores keep for the kind of parent.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -167,7 +169,7 @@ impl Parent {
         }
     }
 
-    /// The parent of a stored kind and its 16 bytes.
+    /// Returns the parent with this stored kind and these 16 bytes of its id.
     ///
     /// # Errors
     /// [`InvalidInput`] if there is no such kind.
@@ -182,7 +184,7 @@ impl Parent {
         }
     }
 
-    /// The 16 bytes of its id, for a store to keep.
+    /// Returns the 16 bytes of the id, for a store to keep.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         match self {
@@ -223,13 +225,13 @@ pub enum After {
     Batch {
         /// The batch.
         batch: BatchId,
-        /// How it must stand.
+        /// The state that the batch must reach.
         condition: BatchCondition,
     },
 }
 
 impl After {
-    /// Returns the parent that it waits for.
+    /// Returns the parent that the job waits for.
     #[must_use]
     pub const fn parent(&self) -> Parent {
         match self {
@@ -238,7 +240,7 @@ impl After {
         }
     }
 
-    /// The same, waiting for the job that stands for the parent.
+    /// Replaces the parent by the job that `stands_for` returns for it.
     #[must_use]
     pub(crate) fn resolved(&self, stands_for: impl FnOnce(JobId) -> JobId) -> Self {
         match self {
@@ -250,7 +252,7 @@ impl After {
         }
     }
 
-    /// The text of the condition that a store keeps.
+    /// Returns the text that stores keep for the condition.
     #[must_use]
     pub fn to_stored(&self) -> String {
         match self {
@@ -275,12 +277,12 @@ impl After {
         }
     }
 
-    /// Reads back a link on this parent.
+    /// Reads the link on this parent from a stored text.
     ///
     /// # Errors
-    /// [`InvalidInput`] if the text is no condition on such a parent.
+    /// [`InvalidInput`] if the text is not a condition on such a parent.
     pub fn from_stored(parent: Parent, text: &str) -> Result<Self, InvalidInput> {
-        let unknown = || InvalidInput::new("condition", "is not one");
+        let unknown = || InvalidInput::new("condition", "is not a known condition");
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         Ok(match parent {
             Parent::Job(parent) => {
@@ -316,7 +318,7 @@ impl After {
         })
     }
 
-    /// Refuses a condition that nothing could meet or no store could keep.
+    /// Refuses a condition that can never be met or cannot be stored.
     pub(crate) fn validate(&self) -> Result<(), InvalidInput> {
         let refuse = |problem: String| Err(InvalidInput::new("condition", problem));
         match self {
@@ -333,7 +335,7 @@ impl After {
                 let bytes = pointer.len() + value.as_str().len();
                 if bytes > MAX_CONDITION_BYTES {
                     return refuse(format!(
-                        "has {bytes} bytes of pointer and value, {MAX_CONDITION_BYTES} are allowed"
+                        "has {bytes} bytes of pointer and value; at most {MAX_CONDITION_BYTES} are allowed"
                     ));
                 }
                 Ok(())
@@ -345,7 +347,7 @@ impl After {
             Self::Batch {
                 condition: BatchCondition::SucceededAtLeast { percent },
                 ..
-            } if *percent > 100 => refuse(format!("asks for {percent} of 100")),
+            } if *percent > 100 => refuse(format!("asks for {percent} %; the maximum is 100 %")),
             _ => Ok(()),
         }
     }
@@ -367,18 +369,18 @@ struct ResultIs(String, Box<RawValue>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum LinkState {
-    /// It is not decided yet.
+    /// The condition may still be met or become impossible.
     Open = 0,
     /// The condition is met.
     Met = 1,
-    /// It can no longer come.
+    /// The condition can no longer be met.
     Unmet = 2,
 }
 
 impl LinkState {
     const ALL: [Self; 3] = [Self::Open, Self::Met, Self::Unmet];
 
-    /// The number a store keeps.
+    /// Returns the number that stores keep for the state.
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8
@@ -396,7 +398,7 @@ impl LinkState {
     }
 }
 
-/// A stored link: who waits, for what, and what became of it.
+/// A stored link: the job that waits, what it waits for, and the state of the link.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
@@ -412,12 +414,12 @@ pub struct Link {
     pub child: JobId,
     /// The parent and the condition.
     pub after: After,
-    /// Its state. Once decided it stays, whatever happens to the parent.
+    /// The state of the link. Once decided, it stays the same, whatever happens to the parent.
     pub state: LinkState,
 }
 
 impl Link {
-    /// A link.
+    /// Creates a link.
     #[must_use]
     pub const fn new(child: JobId, after: After, state: LinkState) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What is stored, asked and answered: the types the store traits speak.
+//! The types of the store traits: stored values, requests and results.
 
 mod among;
 mod archive;

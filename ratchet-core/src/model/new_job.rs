@@ -1,4 +1,4 @@
-//! A job that is to be enqueued.
+//! The description of a job that is to be enqueued.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::route::Route;
 use crate::time::{self, Timestamp};
 use crate::trace::TraceContext;
 
-/// Everything about a job that is fixed when it is enqueued.
+/// The properties of a job that are fixed when it is enqueued.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
@@ -40,39 +40,39 @@ pub struct JobSpec {
     pub route: Route,
     /// The arguments of the handler.
     pub payload: Json,
-    /// Which form the payload has; see [`Job::VERSION`](crate::Job::VERSION).
+    /// The version of the payload; see [`Job::VERSION`](crate::Job::VERSION).
     pub payload_version: u32,
     /// The stored priority.
     pub priority: Priority,
-    /// When a failed attempt is followed by another.
+    /// How often and after which delays a failed attempt is retried.
     pub retry: RetryPolicy,
-    /// How long one body may run; `None` for any time.
+    /// How long one body may run; `None` for no limit.
     pub timeout: Option<Duration>,
-    /// How long a body may run without a sign of life; `None` for any time.
+    /// How long a body may run without a sign of life; `None` for no limit.
     pub stall_timeout: Option<Duration>,
     /// At most one unfinished job has this key.
     pub unique_key: Option<Name>,
     /// At most one job ever has this key.
     pub idempotency_key: Option<Name>,
-    /// The lane of its queue that it goes through; `None` if it is in none.
+    /// The lane of the queue that the job is in; `None` if it is in none.
     pub lane: Option<Name>,
-    /// The conditions that must all be met before it may run.
+    /// The conditions that must all be met before the job may run.
     pub after: Vec<After>,
-    /// The batch that it is a child of.
+    /// The batch that the job is a child of.
     pub batch: Option<BatchId>,
-    /// The signal it waits for.
+    /// The signal that the job waits for.
     pub signal: Option<SignalWait>,
-    /// The trace it was enqueued in.
+    /// The trace in which the job was enqueued.
     pub trace: Option<TraceContext>,
-    /// The recurring definition that made it; `None` if a client enqueued it.
+    /// The recurring definition that made the job; `None` if a client enqueued it.
     pub recurring: Option<RecurringOrigin>,
-    /// The names by which it can be found.
+    /// The tags by which the job can be found.
     pub tags: BTreeSet<Name>,
 }
 
 impl JobSpec {
-    /// A spec with the defaults: payload version 1, normal priority, default retries, no timeouts,
-    /// no keys, no lane, no tags.
+    /// Creates a spec with the defaults: payload version 1, normal priority, default retries, no
+    /// timeouts, no keys, no lane, no tags.
     #[must_use]
     pub fn new(route: Route, payload: Json) -> Self {
         Self {
@@ -95,39 +95,39 @@ impl JobSpec {
         }
     }
 
-    /// Whether the job waits for others or for a signal before it may run.
+    /// Returns whether the job waits for other jobs, for batches or for a signal before it may run.
     #[must_use]
     pub const fn waits(&self) -> bool {
         !self.after.is_empty() || self.signal.is_some()
     }
 
-    /// Whether the job has a unique key or an idempotency key.
+    /// Returns whether the job has a unique key or an idempotency key.
     #[must_use]
     pub const fn has_keys(&self) -> bool {
         self.unique_key.is_some() || self.idempotency_key.is_some()
     }
 
-    /// Whether the job waits for others or for a signal, or is in a batch.
+    /// Returns whether the job waits for other jobs, for batches or for a signal, or is in a batch.
     #[must_use]
     pub const fn is_linked(&self) -> bool {
         self.waits() || self.batch.is_some()
     }
 
-    /// Whether an enqueue of the job reads or changes what it shares with others: its lane, its
-    /// parents or its batch. A store does that in a transaction.
+    /// Returns whether an enqueue of the job reads or changes what it shares with other jobs: its
+    /// lane, its parents or its batch. A store does that in a transaction.
     #[must_use]
     pub const fn needs_transaction(&self) -> bool {
         self.lane.is_some() || self.is_linked()
     }
 }
 
-/// A job that is to be enqueued: made by `into_job()` of a typed job or by [`NewJob::new`], then
-/// refined by the builder methods.
+/// A job that is to be enqueued. It is created by `into_job()` of a typed job or by
+/// [`NewJob::new`], then refined by the builder methods.
 ///
-/// A setter never fails; the enqueue reports what is wrong with a job, and then changes
-/// nothing. The id is chosen here, so that an enqueue whose outcome is unknown can be repeated
-/// with the same `NewJob` and still leaves one job. A clone is therefore the *same* job; for
-/// another like it there is [`another`](Self::another).
+/// The setters never fail. If a job is invalid, the enqueue reports the problem and changes
+/// nothing. The id is chosen when the `NewJob` is created, so an enqueue whose outcome is unknown
+/// can be repeated with the same `NewJob`, and there is still only one job. A clone is therefore
+/// the *same* job; [`another`](Self::another) creates a different job like it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -148,10 +148,10 @@ pub struct NewJob {
 }
 
 impl NewJob {
-    /// The queue of jobs that name none.
+    /// The queue of jobs that set no queue.
     pub const DEFAULT_QUEUE: &'static str = "default";
 
-    /// A job of this kind with this payload, in the queue [`NewJob::DEFAULT_QUEUE`].
+    /// Creates a job of this kind with this payload, in the queue [`NewJob::DEFAULT_QUEUE`].
     #[must_use]
     pub fn new<T: Serialize + ?Sized>(kind: &str, payload: &T) -> Self {
         let mut problem = None;
@@ -180,7 +180,7 @@ impl NewJob {
         }
     }
 
-    /// A job that was decided on elsewhere in the core.
+    /// Creates a job from a spec that the core has already checked.
     pub(crate) const fn of_spec(id: JobId, spec: JobSpec, run_at: RunAt) -> Self {
         Self {
             id,
@@ -190,7 +190,7 @@ impl NewJob {
         }
     }
 
-    /// Another job like this one: the same but for its id.
+    /// Creates another job with the same properties and a new id.
     #[must_use]
     pub fn another(&self) -> Self {
         Self {
@@ -199,7 +199,7 @@ impl NewJob {
         }
     }
 
-    /// Puts it into this queue.
+    /// Sets the queue of the job.
     #[must_use]
     pub fn queue(mut self, queue: &str) -> Self {
         if let Some(queue) = keep(&mut self.problem, Name::new("queue", queue)) {
@@ -208,15 +208,15 @@ impl NewJob {
         self
     }
 
-    /// Lets only nodes run it that advertise this capability.
+    /// Restricts the job to nodes that advertise this capability.
     #[must_use]
     pub fn capability(mut self, capability: &str) -> Self {
         self.spec.route.capability = keep(&mut self.problem, Name::new("capability", capability));
         self
     }
 
-    /// Says which form the payload has, for who upcasts it later; 1 unless set. A typed job does
-    /// this by itself, see [`Job::VERSION`](crate::Job::VERSION).
+    /// Sets the version of the payload, by which a handler upcasts it later; 1 by default. A typed
+    /// job sets it from [`Job::VERSION`](crate::Job::VERSION).
     #[must_use]
     pub fn payload_version(mut self, version: u32) -> Self {
         keep(&mut self.problem, check_payload_version(version));
@@ -224,28 +224,28 @@ impl NewJob {
         self
     }
 
-    /// Sets its priority.
+    /// Sets the priority of the job.
     #[must_use]
     pub const fn priority(mut self, priority: Priority) -> Self {
         self.spec.priority = priority;
         self
     }
 
-    /// Makes it due this long after the enqueue.
+    /// Makes the job due this long after the enqueue.
     #[must_use]
     pub const fn delay(mut self, delay: Duration) -> Self {
         self.run_at = RunAt::In(delay);
         self
     }
 
-    /// Makes it due at this time.
+    /// Makes the job due at this time.
     #[must_use]
     pub const fn run_at(mut self, at: Timestamp) -> Self {
         self.run_at = RunAt::At(at);
         self
     }
 
-    /// Sets when a failed attempt is followed by another.
+    /// Sets how often and after which delays a failed attempt is retried.
     #[must_use]
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
         keep(&mut self.problem, retry.validate());
@@ -253,8 +253,8 @@ impl NewJob {
         self
     }
 
-    /// Bounds one body: its token is cancelled at 80 % of this, and at 100 % the body is dropped,
-    /// which is a failed attempt.
+    /// Limits the run time of one body. At 80 % of `timeout` its token is cancelled. At 100 % the
+    /// body is dropped, and the attempt has failed.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         keep(&mut self.problem, positive("timeout", timeout));
@@ -262,8 +262,8 @@ impl NewJob {
         self
     }
 
-    /// Lets the cluster take the job back when its body gives no sign of life (progress, checkpoint
-    /// or `ctx.heartbeat()`) for this long.
+    /// Lets the cluster reclaim the job if its body gives no sign of life (progress, checkpoint or
+    /// `ctx.heartbeat()`) for this long.
     #[must_use]
     pub fn stall_timeout(mut self, timeout: Duration) -> Self {
         keep(&mut self.problem, positive("stall_timeout", timeout));
@@ -271,8 +271,9 @@ impl NewJob {
         self
     }
 
-    /// Lets at most one unfinished job have this key; a second enqueue returns the first's id. Keys
-    /// that begin with `recurring/` belong to recurring definitions and are refused.
+    /// Sets a key that at most one unfinished job may have. Another enqueue with the key returns
+    /// the id of that job. Keys that begin with `recurring/` belong to recurring definitions and
+    /// are refused.
     #[must_use]
     pub fn unique_key(mut self, key: &str) -> Self {
         let checked = if key.starts_with(Definition::KEY_PREFIX) {
@@ -288,25 +289,25 @@ impl NewJob {
         self
     }
 
-    /// Lets at most one job ever have this key; every later enqueue returns the first's id, also
-    /// after the first was purged.
+    /// Sets a key that at most one job may ever have. Every later enqueue with the key returns the
+    /// id of the first job, even after that job was purged.
     #[must_use]
     pub fn idempotency_key(mut self, key: &str) -> Self {
         self.spec.idempotency_key = keep(&mut self.problem, Name::new("idempotency_key", key));
         self
     }
 
-    /// Puts it into this lane of its queue: the jobs of a lane run one at a time, in the order in
-    /// which the database took them in.
+    /// Puts the job into this lane of its queue. The jobs of a lane run one at a time, in the order
+    /// in which the database stored them.
     ///
-    /// The first unfinished job of a lane is its head; the others are `Blocked` until it has ended,
-    /// well or badly. A head that is delayed, backs off, is paused, or waits for a node that may
-    /// take it holds up its lane, and only its lane. Priorities order the heads of different lanes,
-    /// never the jobs of one. The same name in another queue is another lane.
+    /// The first unfinished job of a lane is its head. The others are `Blocked` until the head has
+    /// ended, with or without success. A head that is delayed, backs off, is paused, or waits for a
+    /// suitable node holds up its lane, and only its lane. Priorities order the heads of different
+    /// lanes, never the jobs of one lane. The same name in another queue is another lane.
     ///
-    /// A job in a lane may wait for nothing else: with a parent ([`after`](Self::after)) or a
-    /// signal ([`wait_for`](Self::wait_for)) it is refused. What is to come before it can enqueue
-    /// it as its last act.
+    /// A job in a lane cannot also wait for a parent ([`after`](Self::after)) or a signal
+    /// ([`wait_for`](Self::wait_for)); the enqueue refuses it. Instead, let the job that has to
+    /// come first enqueue it as its last step.
     ///
     /// ```
     /// use ratchet::NewJob;
@@ -321,10 +322,10 @@ impl NewJob {
         self
     }
 
-    /// Gives it a tag by which it can be found; called again, another one. At most [`MAX_TAGS`].
+    /// Adds a tag by which the job can be found. A job may have up to [`MAX_TAGS`] tags.
     ///
-    /// Tags are a set, kept to the letter like every [`Name`]: `tenant:a` and `tenant:A` are two.
-    /// They never change, and decide nothing about when and where the job runs.
+    /// Tags are a set and are compared exactly, like every [`Name`]: `tenant:a` and `tenant:A` are
+    /// two tags. They never change, and have no influence on when and where the job runs.
     ///
     /// ```
     /// use ratchet::NewJob;
@@ -340,13 +341,14 @@ impl NewJob {
         self
     }
 
-    /// Lets it run only while it holds a permit of this resource, of which there are as many as
-    /// [`Client::set_permits`](crate::Client::set_permits) says, in the whole cluster. Other jobs
-    /// are claimed meanwhile, also of the same queue. A job has one permit at most.
+    /// Lets the job run only while it holds a permit of this resource.
+    /// [`Client::set_permits`](crate::Client::set_permits) sets how many permits the resource has
+    /// in the whole cluster. While none is free, other jobs are still claimed, even from the same
+    /// queue. A job has at most one permit.
     ///
-    /// A claim takes the permit and the end of the claim frees it, however it ends. The enqueue is
-    /// refused if its number was never set. A few hundred resources are fine; for one job
-    /// at a time of each of many customers there are [lanes](Self::lane).
+    /// A claim takes the permit, and the end of the claim frees it, however the claim ends. The
+    /// enqueue is refused if the number of permits was never set. A few hundred resources are fine.
+    /// To run one job at a time for each of many customers, use [lanes](Self::lane).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -365,12 +367,13 @@ impl NewJob {
         self
     }
 
-    /// Lets it run only after this job has ended in this way. Called again, it waits for all of
-    /// them.
+    /// Lets the job run only after this parent has ended as the condition requires. A job with
+    /// several parents waits for all of them.
     ///
-    /// The parent is in the same enqueue or stored already; if it has ended, the link is decided at
-    /// once. Until then the job is `Blocked`. As soon as one of its links can no longer be met, it
-    /// is `Cancelled`, which is an end like any other for those that wait for it.
+    /// The parent must be in the same enqueue or already stored; if it has ended, the link is
+    /// decided at once. Until all its links are met, the job is `Blocked`. As soon as one of them
+    /// can no longer be met, the job is `Cancelled`, and that is an end like any other for the jobs
+    /// that wait for it.
     ///
     /// ```
     /// use ratchet::{Condition, NewJob};
@@ -385,8 +388,8 @@ impl NewJob {
         self.waiting_for(After::Job { parent, condition })
     }
 
-    /// Lets it run only after this batch has got so far: a callback, of which a batch may have any
-    /// number, stored at any time before or after.
+    /// Lets the job run only after this batch meets the condition: a callback. A batch may have any
+    /// number of callbacks, which may be enqueued at any time, even after it has ended.
     #[must_use]
     pub fn after_batch(self, batch: BatchId, condition: BatchCondition) -> Self {
         self.waiting_for(After::Batch { batch, condition })
@@ -398,17 +401,17 @@ impl NewJob {
         self
     }
 
-    /// Makes it a child of this batch, which must be open at the enqueue.
+    /// Makes the job a child of this batch, which must be open at the enqueue.
     #[must_use]
     pub const fn in_batch(mut self, batch: BatchId) -> Self {
         self.spec.batch = Some(batch);
         self
     }
 
-    /// Lets it run only after a signal of this name has come for it. If none comes within `timeout`
-    /// after the enqueue, the job fails; so it does if it waits for other jobs for longer.
+    /// Lets the job run only after a signal of this name has come for it. If none comes within
+    /// `timeout` after the enqueue, the job fails, even if it still waits for other jobs.
     ///
-    /// Only what comes after the enqueue counts: signals are not kept for those who wait later.
+    /// Only a signal sent after the enqueue counts: signals are not kept for later jobs.
     #[must_use]
     pub fn wait_for(mut self, key: &str, timeout: Duration) -> Self {
         keep(&mut self.problem, positive("timeout", timeout));
@@ -422,14 +425,14 @@ impl NewJob {
         self
     }
 
-    /// Carries this trace to the handler.
+    /// Sets the trace that is passed on to the handler.
     #[must_use]
     pub fn trace(mut self, trace: TraceContext) -> Self {
         self.spec.trace = Some(trace);
         self
     }
 
-    /// The id it will have.
+    /// Returns the id that the job will have.
     #[must_use]
     pub const fn id(&self) -> JobId {
         self.id
@@ -441,20 +444,20 @@ impl NewJob {
         &self.spec
     }
 
-    /// When it will be due.
+    /// Returns when the job will be due.
     #[must_use]
     pub const fn due(&self) -> RunAt {
         self.run_at
     }
 
-    /// Returns whether it is due when it is enqueued. Other jobs for which it waits may have ended
-    /// by then, so they do not count.
+    /// Returns whether the job is due as soon as it is enqueued. Parents are not considered,
+    /// because they may have ended by then.
     #[must_use]
     pub const fn is_due_at_once(&self) -> bool {
         matches!(self.run_at, RunAt::Now | RunAt::In(Duration::ZERO)) && self.spec.signal.is_none()
     }
 
-    /// Whether a setter was given something that cannot be stored.
+    /// Checks that every value given to a setter can be stored.
     ///
     /// # Errors
     /// The first [`InvalidInput`], naming the field.
@@ -463,34 +466,36 @@ impl NewJob {
             Some(problem) => Err(problem.clone()),
             None if self.spec.tags.len() > MAX_TAGS => {
                 let tags = self.spec.tags.len();
-                let problem = format!("is one of {tags}, {MAX_TAGS} are allowed");
+                let problem = format!("is one of {tags}; at most {MAX_TAGS} are allowed");
                 Err(InvalidInput::new("tag", problem))
             }
             None => self.check_waits().and_then(|()| self.run_at.validate()),
         }
     }
 
-    /// Refuses what a job cannot wait for.
+    /// Refuses a job that waits for too much, or waits although it is in a lane.
     fn check_waits(&self) -> Result<(), InvalidInput> {
         let spec = &self.spec;
         if spec.after.len() > MAX_PARENTS {
-            let problem = format!("are {}, {MAX_PARENTS} are allowed", spec.after.len());
+            let problem = format!(
+                "count is {}; at most {MAX_PARENTS} are allowed",
+                spec.after.len()
+            );
             return Err(InvalidInput::new("parent", problem));
         }
         if spec.lane.is_some() && spec.waits() {
-            let problem = "is an order already: a job in it waits for no other and for no signal";
+            let problem = "cannot be combined with a parent or a signal";
             return Err(InvalidInput::new("lane", problem));
         }
         Ok(())
     }
 
-    /// Refuses jobs that need more than plain jobs do, for stores that have no
-    /// [`WorkflowStore`](crate::store::WorkflowStore), no
-    /// [`SignalStore`](crate::store::SignalStore) or no
-    /// [`PermitStore`](crate::store::PermitStore).
+    /// Refuses jobs that need an optional trait that the store lacks:
+    /// [`WorkflowStore`](crate::store::WorkflowStore), [`SignalStore`](crate::store::SignalStore)
+    /// or [`PermitStore`](crate::store::PermitStore).
     ///
     /// # Errors
-    /// [`StoreErrorKind::Invalid`], naming what is not to be had.
+    /// [`StoreErrorKind::Invalid`], naming the field that the store does not support.
     pub(crate) fn refuse_beyond(
         jobs: &[Self],
         workflows: bool,
@@ -520,7 +525,7 @@ impl NewJob {
         }
     }
 
-    /// Checks a whole enqueue.
+    /// Checks all jobs of an enqueue.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`] with the first problem found.
@@ -535,7 +540,8 @@ impl NewJob {
     }
 }
 
-/// Refuses a batch that has a job twice: surely a clone where [`NewJob::another`] was meant.
+/// Refuses a batch that contains a job twice: such a clone was surely meant to be
+/// [`NewJob::another`].
 fn refuse_repeated(jobs: &[NewJob]) -> Result<(), InvalidInput> {
     // Ids grow as jobs are made, so most batches need no set.
     if jobs.is_sorted_by(|earlier, later| earlier.id < later.id) {
@@ -582,14 +588,14 @@ fn keep<T>(problem: &mut Option<InvalidInput>, checked: Result<T, InvalidInput>)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enqueued {
-    /// It is stored under this id.
+    /// The job was stored under this id.
     Created(JobId),
-    /// Nothing was stored: this earlier job has its key.
+    /// Nothing was stored, because this earlier job has the key.
     Duplicate(JobId),
 }
 
 impl Enqueued {
-    /// Returns the job that stands for the request: the new one, or the earlier one it duplicates.
+    /// Returns the id of the new job, or of the earlier job with its key.
     #[must_use]
     pub const fn id(self) -> JobId {
         match self {

@@ -1,4 +1,4 @@
-//! Nodes: what their heartbeats report, and what the store answers.
+//! Nodes: the content of their heartbeats, and the reply of the store.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::route::Route;
 use crate::schedule::ZoneData;
 use crate::time::{self, Timestamp, duration_millis, to_millis, whole_millis};
 
-/// The life of a node.
+/// The status of a node.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -28,15 +28,15 @@ use crate::time::{self, Timestamp, duration_millis, to_millis, whole_millis};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum NodeStatus {
-    /// Starting; does not claim yet.
+    /// The node starts and does not claim yet.
     Joining = 0,
-    /// Claiming.
+    /// The node claims jobs.
     Active = 1,
-    /// Finishing what it has; claims no more.
+    /// The node finishes its jobs and claims no more.
     Draining = 2,
-    /// Ended in order.
+    /// The node has shut down, or fell silent while it was draining.
     Left = 3,
-    /// Silent for too long, or displaced by a newer node with its label.
+    /// The node was silent for too long, or a newer node with its label has replaced it.
     Dead = 4,
 }
 
@@ -50,13 +50,13 @@ impl NodeStatus {
         Self::Dead,
     ];
 
-    /// The number a store keeps.
+    /// Returns the number that stores keep for the status.
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The status of a stored number.
+    /// Returns the status with this stored number.
     ///
     /// # Errors
     /// [`InvalidInput`] if no status has it.
@@ -67,13 +67,13 @@ impl NodeStatus {
             .ok_or_else(|| InvalidInput::new("status", format!("{code} is not a node status")))
     }
 
-    /// Whether the node may hold claims: it has not ended.
+    /// Returns whether the node has not ended, so that it may hold claims.
     #[must_use]
     pub const fn is_live(self) -> bool {
         matches!(self, Self::Joining | Self::Active | Self::Draining)
     }
 
-    /// Returns the status of a node that fell silent, or whose label another node took: `Left` if it
+    /// Returns the status of a node that fell silent or whose label another node took: `Left` if it
     /// was draining or had left, otherwise `Dead`.
     #[must_use]
     pub const fn when_lost(self) -> Self {
@@ -85,8 +85,8 @@ impl NodeStatus {
 
     /// Returns the stored status after a heartbeat with the status `said`.
     ///
-    /// An end is final: a node that was declared dead or has left stays so, and the reply shows it.
-    /// An order to drain stays until the node reports that it has left.
+    /// An end is final: a node that was declared dead or has left keeps that status, and the reply
+    /// shows it. An order to drain stays until the node reports that it has left.
     #[must_use]
     pub fn after_heartbeat(self, said: Self) -> Self {
         match self {
@@ -115,26 +115,27 @@ impl NodeStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeLoad {
-    /// Bodies running.
+    /// The number of bodies that run.
     pub running: u32,
-    /// Bodies that may run at once.
+    /// The number of bodies that may run at once.
     pub capacity: u32,
-    /// Open connections to the database; `None` if the store does not tell.
+    /// Open connections to the database; `None` if the store does not report them.
     pub connections: Option<u32>,
-    /// Processor time that the process used since the heartbeat before, in percent of one
-    /// processor. `None` if it is not known.
+    /// Processor time that the process used since its previous heartbeat, in percent of one
+    /// processor; `None` if unknown.
     pub cpu_percent: Option<u32>,
-    /// Memory that the process uses, in bytes; `None` if it is not known.
+    /// Memory that the process uses, in bytes; `None` if unknown.
     pub memory_bytes: Option<u64>,
-    /// Its totals since it was built; `None` for a node of an earlier version.
+    /// The totals of the node since it was built; `None` for a node of an earlier version.
     pub totals: Option<NodeTotals>,
-    /// Claims that the store lists under the node, at two heartbeats in a row, and the node does
-    /// not hold: their jobs wait. `None` for a node of an earlier version, which does not say.
+    /// The number of claims that the store listed under the node at two heartbeats in a row,
+    /// although the node does not hold them. Their jobs wait. `None` for a node of an earlier
+    /// version, which does not report this.
     pub unheld_claims: Option<u32>,
 }
 
 impl NodeLoad {
-    /// `running` of `capacity` bodies.
+    /// Creates the load of a node that runs `running` of at most `capacity` bodies.
     #[must_use]
     pub const fn new(running: u32, capacity: u32) -> Self {
         Self {
@@ -149,7 +150,7 @@ impl NodeLoad {
     }
 }
 
-/// The purpose of a node.
+/// The work that a node takes: its roles, its capabilities, the kinds that it runs, and its pools.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -167,23 +168,23 @@ impl NodeLoad {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeProfile {
-    /// Its roles: `worker` if it runs jobs, and those it may lead in.
+    /// The roles of the node: `worker` if it runs jobs, and the roles in which it may lead.
     pub roles: Vec<Name>,
-    /// The capabilities that its jobs may require.
+    /// The capabilities that jobs on the node may require.
     pub capabilities: Vec<Name>,
-    /// The kinds whose jobs it runs, aliases among them: empty if it runs none. None: a node of an
-    /// earlier version, which does not say.
+    /// The kinds whose jobs the node runs, with their aliases; empty if it runs none. `None` for a
+    /// node of an earlier version, which does not report them.
     pub kinds: Option<Vec<Name>>,
-    /// The time-zone data by which the node computes the slots of recurring jobs. `None` for a node
-    /// of an earlier version, which does not say.
+    /// The time-zone data with which the node computes the slots of recurring jobs. `None` for a
+    /// node of an earlier version, which does not report it.
     pub zone_data: Option<ZoneData>,
-    /// Its pools that claim at present: none while it waits to become the active node of a pair.
-    /// `None` for a node of an earlier version, which does not say.
+    /// The pools of the node that currently claim; empty while it waits to become the active node
+    /// of a pair. `None` for a node of an earlier version, which does not report them.
     pub pools: Option<Vec<PoolProfile>>,
 }
 
 impl NodeProfile {
-    /// These roles and capabilities, and no word about kinds.
+    /// Creates a profile with these roles and capabilities, and with unknown kinds.
     #[must_use]
     pub const fn new(roles: Vec<Name>, capabilities: Vec<Name>) -> Self {
         Self {
@@ -195,15 +196,15 @@ impl NodeProfile {
         }
     }
 
-    /// Says whose jobs the node runs.
+    /// Sets the kinds whose jobs the node runs.
     #[must_use]
     pub fn kinds(mut self, kinds: Vec<Name>) -> Self {
         self.kinds = Some(kinds);
         self
     }
 
-    /// Whether it says that the node runs jobs of this kind and has the capability that they
-    /// require.
+    /// Returns whether the node reports that it runs jobs of this kind, and has the capability that
+    /// they require.
     #[must_use]
     pub fn takes(&self, route: &Route) -> bool {
         let runs = self.kinds.as_ref();
@@ -215,27 +216,28 @@ impl NodeProfile {
     }
 }
 
-/// A node's sign of life.
+/// The heartbeat of a node: its sign of life.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Heartbeat {
-    /// Who.
+    /// The node.
     pub node: NodeId,
-    /// Its label, a name for people. A node that joins ends every other node with its label: so a
-    /// restarted process takes back its own jobs.
+    /// The label of the node, a name for operators. A node that joins ends every other node with
+    /// its label, so a restarted process takes back its own jobs.
     pub label: Name,
     /// Its status.
     pub status: NodeStatus,
-    /// When the next heartbeat is due, at the latest. The node is dead only after three of these.
+    /// The longest time until the next heartbeat. A node counts as dead only after at least three
+    /// intervals of silence.
     pub interval: Duration,
     /// How busy it is.
     pub load: NodeLoad,
-    /// Its purpose.
+    /// The work that the node takes.
     pub profile: NodeProfile,
 }
 
 impl Heartbeat {
-    /// A heartbeat of an idle node.
+    /// Creates the heartbeat of an idle node.
     #[must_use]
     pub fn new(node: NodeId, label: Name, status: NodeStatus, interval: Duration) -> Self {
         Self {
@@ -248,14 +250,14 @@ impl Heartbeat {
         }
     }
 
-    /// Says what the node is there for.
+    /// Sets the work that the node takes.
     #[must_use]
     pub fn profile(mut self, profile: NodeProfile) -> Self {
         self.profile = profile;
         self
     }
 
-    /// Says how busy the node is.
+    /// Sets how busy the node is.
     #[must_use]
     pub const fn load(mut self, load: NodeLoad) -> Self {
         self.load = load;
@@ -267,13 +269,14 @@ impl Heartbeat {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeartbeatReply {
-    /// The database's clock.
+    /// The time of the database's clock.
     pub database_time: Timestamp,
-    /// The stored status: an operator may have asked the node to drain, or another took it for
-    /// dead.
+    /// The stored status of the node. It differs from the reported one if an operator asked the
+    /// node to drain, or if another node declared it dead.
     pub status: NodeStatus,
-    /// When the node was last seen before this heartbeat, as its row said; `None` if it had no row.
-    /// Earlier than what the last reply said: the database went back to an earlier state.
+    /// When the node was last seen before this heartbeat, according to its row; `None` if it had no
+    /// row. If this is earlier than the time in the previous reply, the database was reset to an
+    /// earlier state.
     pub previous: Option<Timestamp>,
     /// The claims that the store lists under this node, in order of their tokens.
     pub claims: Vec<OwnedClaim>,
@@ -281,17 +284,17 @@ pub struct HeartbeatReply {
     pub others: Others,
 }
 
-/// The live nodes other than the one that asks: enough to see that one came or went.
+/// The live nodes except the one that asks. This is enough to notice that a node came or went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Others {
-    /// How many there are.
+    /// The number of these nodes.
     pub live: u32,
-    /// When the newest of them began; `None` if there is none.
+    /// The start of the node that started last; `None` if there are no such nodes.
     pub newest: Option<Timestamp>,
 }
 
 impl HeartbeatReply {
-    /// A reply with these parts.
+    /// Creates a reply from its parts.
     #[must_use]
     pub const fn new(
         database_time: Timestamp,
@@ -329,7 +332,7 @@ pub struct OwnedClaim {
 }
 
 impl OwnedClaim {
-    /// Builds the entry of one claim.
+    /// Creates the entry of one claim.
     #[must_use]
     pub const fn new(token: ClaimToken, cancel_requested: bool) -> Self {
         Self {
@@ -339,7 +342,7 @@ impl OwnedClaim {
     }
 }
 
-/// A stored node. Times are the database's.
+/// A stored node. All times are of the database's clock.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -357,17 +360,17 @@ impl OwnedClaim {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeRecord {
-    /// Who.
+    /// The node.
     pub node: NodeId,
-    /// Its name for people.
+    /// The label of the node, a name for operators.
     pub label: Name,
-    /// Its status.
+    /// The status of the node.
     pub status: NodeStatus,
-    /// How busy it said it is.
+    /// How busy the node is, according to its last heartbeat.
     pub load: NodeLoad,
-    /// Its purpose.
+    /// The work that the node takes.
     pub profile: NodeProfile,
-    /// The interval it published.
+    /// The interval of its heartbeats, as the node reported it.
     pub interval: Duration,
     /// When its first heartbeat came.
     pub started_at: Timestamp,
@@ -376,11 +379,10 @@ pub struct NodeRecord {
 }
 
 impl NodeRecord {
-    /// How long a node must be silent to count as dead, at least, unless it was set otherwise: 15
-    /// s.
+    /// The default for how long a node must at least be silent to count as dead: 15 s.
     pub const DEAD_AFTER: Duration = Duration::from_secs(15);
 
-    /// The record of a node after its first heartbeat at `now`.
+    /// Creates the record of a node after its first heartbeat at `now`.
     #[must_use]
     pub fn joined(heartbeat: &Heartbeat, now: Timestamp) -> Self {
         Self {
@@ -395,20 +397,22 @@ impl NodeRecord {
         }
     }
 
-    /// How long a node with this published interval must be silent to count as dead: the longer of
-    /// `dead_after` and three intervals.
+    /// Returns how long a node with this reported interval must be silent to count as dead:
+    /// `dead_after` or three intervals, whichever is longer.
     #[must_use]
     pub fn patience(interval: Duration, dead_after: Duration) -> Duration {
         dead_after.max(interval.saturating_mul(3))
     }
 
-    /// Whether the node has been silent for longer than [`patience`](Self::patience) at `now`.
+    /// Returns whether, at `now`, the node has been silent for longer than
+    /// [`patience`](Self::patience).
     #[must_use]
     pub fn is_silent(&self, dead_after: Duration, now: Timestamp) -> bool {
         self.is_silent_by(dead_after, &ClockTrust::FULL, to_millis(now))
     }
 
-    /// The same on a clock that may have stepped; `now` is in milliseconds.
+    /// Works as [`is_silent`](Self::is_silent) on a clock that may have stepped. `now` is in
+    /// milliseconds.
     pub(crate) fn is_silent_by(&self, dead_after: Duration, clock: &ClockTrust, now: i64) -> bool {
         let patience = duration_millis(Self::patience(self.interval, dead_after));
         let seen = to_millis(self.last_seen);
@@ -416,22 +420,22 @@ impl NodeRecord {
     }
 }
 
-/// A pass over the node table.
+/// A pass over the stored nodes: it marks silent nodes dead and deletes old ended ones.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeSweep {
-    /// How long a node must be silent to be marked dead, at least.
+    /// How long a node must at least be silent to be marked dead.
     pub dead_after: Duration,
-    /// How long after its last heartbeat an ended node is forgotten.
+    /// How long after its last heartbeat an ended node is deleted.
     pub forget_after: Duration,
     /// The tenure in which the pass is valid. `None` if any caller may make it.
     pub guard: Option<Guard>,
-    /// What is known about steps of the database's clock.
+    /// The known steps of the database's clock.
     pub clock: ClockTrust,
 }
 
 impl NodeSweep {
-    /// A pass with these durations, measured on the database's clock.
+    /// Creates a pass with these durations, measured on the database's clock.
     #[must_use]
     pub const fn new(dead_after: Duration, forget_after: Duration) -> Self {
         Self {
@@ -449,7 +453,7 @@ impl NodeSweep {
         self
     }
 
-    /// Whether the pass marks this node dead at `now`.
+    /// Returns whether the pass marks this node dead at `now`.
     #[must_use]
     pub fn marks_dead(&self, node: &NodeRecord, now: Timestamp) -> bool {
         let now = to_millis(now);
@@ -458,8 +462,9 @@ impl NodeSweep {
             && node.is_silent_by(self.dead_after, &self.clock, now)
     }
 
-    /// Returns whether the pass deletes this node at `now` unless it still owns claims: it ended,
-    /// or is among `died`, which this pass marked dead, and its last heartbeat is old enough.
+    /// Returns whether the pass deletes this node at `now`, provided that it owns no claims. The
+    /// node must have ended, or be among `died`, which this pass marked dead; and its last
+    /// heartbeat must be old enough.
     #[must_use]
     pub fn forgets(&self, node: &NodeRecord, died: &[NodeId], now: Timestamp) -> bool {
         let ended = !node.status.is_live() || died.contains(&node.node);
@@ -477,9 +482,9 @@ impl NodeSweep {
 /// The result of a pass over the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SweptNodes {
-    /// The nodes that this pass ended, dead or left, in order of their ids.
+    /// The nodes that this pass marked dead or left, in order of their ids.
     pub died: Vec<NodeId>,
-    /// How many ended nodes it deleted; some of them may be among those that died.
+    /// How many ended nodes the pass deleted. Some of them may also be in `died`.
     pub forgotten: u64,
 }
 

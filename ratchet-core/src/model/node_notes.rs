@@ -1,5 +1,5 @@
-//! What a node says in its heartbeat and no store looks at: one JSON text in its row, so that a
-//! store keeps a later addition without a new column.
+//! The parts of a heartbeat that no store reads. They are kept as one JSON text in the node's row,
+//! so that a new part needs no new column.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::model::{Heartbeat, NodeRecord, NodeTotals, PoolProfile};
 use crate::schedule::ZoneData;
 
-/// The key of the zone data; the keys of the totals are beside it.
+/// The key of the zone data. The keys of the totals are at the same level.
 const ZONE_DATA: &str = "zone_data";
 /// The key of the number of claims that the node does not hold.
 const UNHELD_CLAIMS: &str = "unheld_claims";
@@ -69,9 +69,9 @@ impl Heartbeat {
 }
 
 impl NodeRecord {
-    /// Takes what [`Heartbeat::notes`] wrote into a text, in this version or another. A missing
-    /// number is 0, an unknown key is ignored, and an unreadable value is `None`, so that the node
-    /// itself can still be read.
+    /// Reads the text that [`Heartbeat::notes`] returned, in this version or another. A missing
+    /// number becomes 0, an unknown key is ignored, and an unreadable value becomes `None`, so that
+    /// the node itself can still be read.
     pub fn read_notes(&mut self, notes: Option<&str>) {
         let read = |text| serde_json::from_str::<Map<String, Value>>(text).ok();
         let mut notes = notes.and_then(read).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The owners of claims, as a pass looks them up.
+//! Finds the owners of claims for a pass.
 
 use std::collections::HashMap;
 
@@ -6,16 +6,16 @@ use crate::id::NodeId;
 use crate::model::{NodeRecord, Owner};
 use crate::time::to_millis;
 
-/// The nodes that have a row, by their ids.
+/// The nodes that have a row, by id.
 #[derive(Clone, Debug)]
 pub struct NodeRegistry<'a> {
     nodes: HashMap<NodeId, &'a NodeRecord>,
-    /// When the first of them began, in milliseconds.
+    /// When the first of them started, in milliseconds.
     since: Option<i64>,
 }
 
 impl<'a> NodeRegistry<'a> {
-    /// Builds the registry of all nodes that the store can read.
+    /// Creates the registry of all nodes that the store can read.
     #[must_use]
     pub fn new(nodes: impl IntoIterator<Item = &'a NodeRecord>) -> Self {
         let nodes: HashMap<NodeId, &NodeRecord> =
@@ -27,7 +27,7 @@ impl<'a> NodeRegistry<'a> {
         }
     }
 
-    /// Returns the owner of a claim that is stored under this node. A node without a readable row
+    /// Returns the owner of a claim that is stored under this node. A node that has no readable row
     /// is unknown.
     #[must_use]
     pub fn owner(&self, node: Option<NodeId>) -> Owner<'a> {

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
-/// What a node has done since it was built. None of the numbers ever shrinks, also when the node
-/// goes on under a new id after it was taken for dead.
+/// What a node has done since it was built. The numbers never decrease, even if the node continues
+/// under a new id after it was declared dead.
 ///
 /// Rates are differences between two readings of one node, divided by the time between them:
 /// [`Meter`](crate::throughput::Meter).
@@ -21,19 +21,19 @@ use serde::{Deserialize, Serialize};
 pub struct NodeTotals {
     /// Bodies that began.
     pub begun: u64,
-    /// How long the jobs of these bodies had been due when they were claimed, added up:
+    /// The sum of the times that the jobs of these bodies had been due when they were claimed, in
     /// milliseconds, by the database's clock.
     pub waited_ms: u64,
     /// Claims that ended in success.
     pub succeeded: u64,
     /// Claims that made a dead letter.
     pub failed: u64,
-    /// Failed attempts that another is to follow.
+    /// Failed attempts that will be retried.
     pub retried: u64,
 }
 
 impl NodeTotals {
-    /// These numbers, in the order of the fields.
+    /// Creates the totals from these numbers, in the order of the fields.
     #[must_use]
     pub const fn new(
         begun: u64,

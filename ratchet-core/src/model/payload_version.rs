@@ -3,20 +3,20 @@
 use crate::error::InvalidInput;
 use crate::limits::MAX_PAYLOAD_VERSION;
 
-/// The version of payloads whose type says nothing of versions.
+/// The version of payloads whose type sets none.
 pub(crate) const FIRST: u32 = 1;
 
-/// Returns the stored form of a payload's version: `None` for 1, which most have.
+/// Returns the stored form of a payload's version: `None` for 1, which most payloads have.
 #[must_use]
 pub fn payload_version_to_stored(version: u32) -> Option<i32> {
     let stored = i32::try_from(version).unwrap_or(i32::MAX);
     (version != FIRST).then_some(stored)
 }
 
-/// The version that a store kept.
+/// Returns the version of a payload from its stored form.
 ///
 /// # Errors
-/// [`InvalidInput`] if no payload has it.
+/// [`InvalidInput`] if no payload can have this version.
 pub fn payload_version_from_stored(stored: Option<i64>) -> Result<u32, InvalidInput> {
     let Some(stored) = stored else {
         return Ok(FIRST);
@@ -34,7 +34,7 @@ pub(crate) fn check(version: u32) -> Result<(), InvalidInput> {
         0 => Err(InvalidInput::new("payload_version", "is 0")),
         _ => Err(InvalidInput::new(
             "payload_version",
-            format!("is {version}, {MAX_PAYLOAD_VERSION} is the highest"),
+            format!("is {version}; the highest allowed is {MAX_PAYLOAD_VERSION}"),
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! Permits, as an operator sees them.
+//! The permits of a resource, as an operator sees them.
 
 use crate::name::Name;
 
@@ -16,14 +16,14 @@ use crate::name::Name;
 pub struct PermitInfo {
     /// The resource.
     pub resource: Name,
-    /// How many jobs may hold a permit of it at once.
+    /// How many jobs may hold a permit of the resource at once.
     pub max: u32,
-    /// How many running jobs hold one; more than `max` after that was lowered.
+    /// How many running jobs hold a permit. This can exceed `max` after `max` was lowered.
     pub held: u64,
 }
 
 impl PermitInfo {
-    /// A resource with `max` permits of which `held` are held.
+    /// Creates the entry of a resource with `max` permits, of which `held` are held.
     #[must_use]
     pub const fn new(resource: Name, max: u32, held: u64) -> Self {
         Self {

@@ -3,11 +3,11 @@ use serde::{Deserialize, Serialize};
 use crate::name::Name;
 use crate::route::{Route, Selection};
 
-/// Describes which jobs a pool of a node takes, and how many slots it has: enough to choose the
-/// node that is woken for a new job.
+/// The jobs that a pool of a node takes, and the number of its slots. From these, a client chooses
+/// the node to wake for a new job.
 ///
 /// Nodes of different versions read each other's profiles, as JSON in the nodes' rows. So fields
-/// may be added and none renamed; of a list that cannot be read nothing is known.
+/// may be added, but never renamed. A list of profiles that cannot be read counts as unknown.
 ///
 /// ```
 /// use ratchet::{Name, PoolProfile, Selection};
@@ -21,23 +21,23 @@ use crate::route::{Route, Selection};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PoolProfile {
-    /// The queues that it takes from.
+    /// The queues from which the pool claims.
     pub queues: Selection,
-    /// The kinds that it takes; [`Selection::All`] means all that the node runs.
+    /// The kinds that the pool claims; [`Selection::All`] means all that the node runs.
     pub kinds: Selection,
-    /// The capabilities that its jobs may require.
+    /// The capabilities that jobs in the pool may require.
     pub capabilities: Vec<Name>,
-    /// Whether it takes jobs that require no capability.
+    /// Whether the pool claims jobs that require no capability.
     pub untagged: bool,
-    /// How many bodies it may run at once.
+    /// The number of slots: how many bodies the pool may run at once.
     pub slots: u32,
-    /// For how many more it had slots at the heartbeat.
+    /// The number of slots that were free at the heartbeat.
     pub free: u32,
 }
 
 impl PoolProfile {
-    /// Creates a pool for every job that requires no capability, with these slots, `free` of them
-    /// free.
+    /// Creates the profile of a pool that claims every job that requires no capability. Of its
+    /// `slots`, `free` are free.
     #[must_use]
     pub const fn new(slots: u32, free: u32) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl PoolProfile {
         }
     }
 
-    /// Returns whether it takes jobs of this route, if the node runs their kind.
+    /// Returns whether the pool claims jobs of this route, provided that the node runs their kind.
     #[must_use]
     pub fn takes(&self, route: &Route) -> bool {
         route.is_selected(&self.queues, &self.kinds, &self.capabilities, self.untagged)

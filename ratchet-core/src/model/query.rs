@@ -1,4 +1,4 @@
-//! Reading: filters, pages, counts; and purges.
+//! Requests that read jobs (filters, pages, counts) or purge them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::name::Name;
 use crate::route::Route;
 use crate::state::JobState;
 
-/// Which jobs: all that match every given part.
+/// A filter for jobs. A job matches if it matches every part that is set.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,61 +28,61 @@ use crate::state::JobState;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobFilter {
-    /// In one of these states; empty: any.
+    /// The states; empty for any state.
     pub states: Vec<JobState>,
-    /// In this queue.
+    /// The queue; `None` for any.
     pub queue: Option<Name>,
-    /// Of this kind.
+    /// The kind; `None` for any.
     pub kind: Option<Name>,
-    /// With this tag.
+    /// A tag that the job must have; `None` for any job.
     pub tag: Option<Name>,
-    /// In this batch.
+    /// The batch that the job must be in; `None` for any job.
     pub batch: Option<BatchId>,
 }
 
 impl JobFilter {
-    /// Every job.
+    /// Creates a filter that every job matches.
     #[must_use]
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// Only jobs in this state; called again, in any of the given ones.
+    /// Selects only jobs in this state. Several calls select jobs in any of the given states.
     #[must_use]
     pub fn state(mut self, state: JobState) -> Self {
         self.states.push(state);
         self
     }
 
-    /// Only jobs in this queue.
+    /// Selects only jobs in this queue.
     #[must_use]
     pub fn queue(mut self, queue: Name) -> Self {
         self.queue = Some(queue);
         self
     }
 
-    /// Only jobs of this kind.
+    /// Selects only jobs of this kind.
     #[must_use]
     pub fn kind(mut self, kind: Name) -> Self {
         self.kind = Some(kind);
         self
     }
 
-    /// Only jobs with this tag.
+    /// Selects only jobs with this tag.
     #[must_use]
     pub fn tag(mut self, tag: Name) -> Self {
         self.tag = Some(tag);
         self
     }
 
-    /// Only jobs in this batch.
+    /// Selects only jobs in this batch.
     #[must_use]
     pub const fn batch(mut self, batch: BatchId) -> Self {
         self.batch = Some(batch);
         self
     }
 
-    /// The states that it lets through.
+    /// Returns the states that match.
     #[must_use]
     pub fn wanted_states(&self) -> Vec<JobState> {
         if self.states.is_empty() {
@@ -110,7 +110,7 @@ impl JobFilter {
     }
 }
 
-/// The order of a listing: by id, which is the order of creation.
+/// The order of a listing. Jobs are sorted by id, which is the order of their creation.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -144,15 +144,16 @@ pub enum JobOrder {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
-    /// Everything known about it.
+    /// Everything.
     #[default]
     Whole,
-    /// All but what may be large, which is enough for lists: its [outline](JobRecord::outline).
+    /// Everything except what may be large; see [`JobRecord::outline`]. This is enough for lists.
     Outline,
 }
 
-/// One page of a listing. Pages are cut by key, not by offset: walking to the end visits every job
-/// that exists all the while exactly once, whatever is added or removed meanwhile.
+/// A request for one page of a listing. The next page begins after a job and not at an offset. So
+/// reading all pages returns every job that exists during the whole time exactly once, whatever is
+/// added or removed in the meantime.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -175,9 +176,9 @@ pub enum Detail {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PageRequest {
-    /// The most jobs on the page; at least 1.
+    /// The maximum number of jobs on the page; at least 1.
     pub limit: usize,
-    /// Only jobs after this one: [`JobPage::next`] of the page before.
+    /// Only jobs after this one: [`JobPage::next`] of the previous page.
     pub after: Option<JobId>,
     /// The order.
     pub order: JobOrder,
@@ -186,7 +187,7 @@ pub struct PageRequest {
 }
 
 impl PageRequest {
-    /// The first `limit` jobs, newest first.
+    /// Requests the first `limit` jobs, newest first.
     #[must_use]
     pub const fn first(limit: usize) -> Self {
         Self {
@@ -197,7 +198,7 @@ impl PageRequest {
         }
     }
 
-    /// Returns the page after this job.
+    /// Requests the page after this job.
     #[must_use]
     pub const fn after(mut self, job: Option<JobId>) -> Self {
         self.after = job;
@@ -218,15 +219,15 @@ impl PageRequest {
         self
     }
 
-    /// Returns how many rows a store reads for the page: one more than it shows, which tells
-    /// whether there is a next page.
+    /// Returns how many rows a store reads for the page: one more than the page shows. The extra
+    /// row shows whether there is a next page.
     #[must_use]
     pub const fn read_limit(&self) -> usize {
         self.limit.saturating_add(1)
     }
 
-    /// Cuts the rows that were read down to the page. Returns the last row of the page if there is
-    /// a next one, which begins after it.
+    /// Cuts the rows down to the page. If there is a next page, returns the last row of this one,
+    /// after which the next begins.
     pub fn cut<'r, T>(&self, rows: &'r mut Vec<T>) -> Option<&'r T> {
         let more = rows.len() > self.limit;
         rows.truncate(self.limit);
@@ -260,11 +261,11 @@ impl PageRequest {
 pub struct JobPage {
     /// The jobs, in order.
     pub jobs: Vec<JobRecord>,
-    /// The last job of this page, after which the next page begins; `None` on the last page.
+    /// The last job of this page, after which the next page begins. `None` on the last page.
     pub next: Option<JobId>,
 }
 
-/// How many jobs are in each state; states without jobs are absent.
+/// The number of jobs in each state; states without jobs are absent.
 pub type StateCounts = BTreeMap<JobState, u64>;
 
 /// A queue as an operator sees it.
@@ -283,15 +284,15 @@ pub type StateCounts = BTreeMap<JobState, u64>;
 pub struct QueueInfo {
     /// Its name.
     pub name: Name,
-    /// Whether its jobs are not claimed at present.
+    /// Whether the queue is paused, so that its jobs are not claimed.
     pub paused: bool,
-    /// Its jobs.
+    /// The number of its jobs in each state.
     pub counts: StateCounts,
 }
 
 impl QueueInfo {
-    /// Collects the queues that are paused or have jobs, in order of name. Adds up all counts of
-    /// the same queue and state.
+    /// Collects the queues that are paused or have jobs, in order of name. Adds up the counts of
+    /// each queue and state.
     #[must_use]
     pub fn collect(
         paused: &BTreeSet<Name>,
@@ -312,22 +313,22 @@ impl QueueInfo {
     }
 }
 
-/// Which finished jobs to delete, or to move into the archive.
+/// A request to delete finished jobs, or to move them into the archive.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PurgeRequest {
-    /// Of this terminal state.
+    /// The terminal state of the jobs.
     pub state: JobState,
-    /// Finished longer ago than this, by the database's clock.
+    /// Only jobs that finished longer ago than this, by the database's clock.
     pub older_than: Duration,
-    /// The most in one pass; at least 1.
+    /// The maximum number of jobs in one pass; at least 1.
     pub limit: usize,
     /// The tenure in which the pass is valid. `None` if any caller may make it.
     pub guard: Option<Guard>,
 }
 
 impl PurgeRequest {
-    /// Up to `limit` jobs that reached `state` more than `older_than` ago.
+    /// Selects up to `limit` jobs that reached `state` more than `older_than` ago.
     #[must_use]
     pub const fn new(state: JobState, older_than: Duration, limit: usize) -> Self {
         Self {

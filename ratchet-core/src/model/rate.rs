@@ -1,4 +1,4 @@
-//! Rates: what a limiter asks a store for.
+//! Rates: the requests of a limiter to a store.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use crate::limits;
 use crate::name::Name;
 use crate::rate::Rate;
 
-/// Asks for one start under a key.
+/// A request for one start under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RateRequest {
-    /// The limited key: all starts under one key share its rate.
+    /// The limited key. All starts under one key share its rate.
     pub key: Name,
-    /// How many may start in a time.
+    /// The maximum number of starts per interval.
     pub rate: Rate,
 }
 
 impl RateRequest {
-    /// One start under `key`, at this rate.
+    /// Creates a request for one start under `key`, at this rate.
     #[must_use]
     pub const fn new(key: Name, rate: Rate) -> Self {
         Self { key, rate }
     }
 
-    /// Checks a whole call.
+    /// Checks all requests of a call.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`] with the first problem found.
@@ -37,7 +37,7 @@ impl RateRequest {
     }
 }
 
-/// Whether one more may start now.
+/// The answer to a request for one start.
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,8 +50,9 @@ impl RateRequest {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateAnswer {
-    /// It may, and was counted.
+    /// The start may be made, and was counted.
     Granted,
-    /// Not yet: nothing was counted. It may begin this long from now, if no other comes first.
+    /// The start must wait, and was not counted. It may be made after this time, if no other start
+    /// comes first.
     Wait(Duration),
 }

@@ -1,4 +1,4 @@
-//! Reclaiming: taking back claims whose node or body is gone.
+//! Reclaiming: taking back claims whose node or body has stopped.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::model::{ClockTrust, NodeRecord, NodeStatus};
 use crate::state::JobState;
 use crate::time::duration_millis;
 
-/// Which claims to take back. All durations are measured on the database's clock.
+/// A request to take back claims. All durations are measured on the database's clock.
 ///
 /// ```
 /// use ratchet_core::model::{HeldClaim, Owner, ReclaimReason, ReclaimRequest};
@@ -32,30 +32,29 @@ use crate::time::duration_millis;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReclaimRequest {
-    /// How long a node must be silent to count as dead, at least: the rule is
-    /// [`NodeRecord::is_silent`](super::NodeRecord::is_silent). A claim whose owner has no row at
-    /// all is an orphan when both it and the registry of nodes are older than this.
+    /// How long a node must at least be silent to count as dead; see
+    /// [`NodeRecord::is_silent`](super::NodeRecord::is_silent). A claim whose node has no row is an
+    /// orphan when both the claim and the node registry are older than this.
     pub dead_after: Duration,
-    /// How long a claim may wait for its body to begin.
+    /// How long a claim may wait until its body begins.
     pub start_timeout: Duration,
-    /// How far a body may be beyond its own timeout before the cluster stops trusting its node to
+    /// How far a body may exceed its own timeout before the cluster no longer relies on its node to
     /// end it.
     pub overdue_after: Duration,
-    /// How many lost claims a job survives: one more makes it a dead letter. With 3, the fourth
-    /// does.
+    /// How many lost claims a job survives. With 3, the fourth lost claim makes it a dead letter.
     pub max_crashes: u32,
-    /// The most claims to take back in one pass; at least 1.
+    /// The maximum number of claims to take back in one pass; at least 1.
     pub limit: usize,
-    /// Whether a live node may lose claims at all. `false` after an outage of the database or a
-    /// step of its clock: then silence, and the age of a claim, prove nothing.
+    /// Whether a live node may lose claims. `false` after an outage of the database or a step of
+    /// its clock: silence and the age of a claim then prove nothing.
     pub silence_counts: bool,
-    /// What is known about steps of the database's clock.
+    /// The known steps of the database's clock.
     pub clock: ClockTrust,
 }
 
 impl ReclaimRequest {
-    /// The defaults: dead after 15 s, start within 5 min, 30 s beyond the timeout, 3 crashes, 500
-    /// claims a pass.
+    /// Creates a request with the defaults: dead after 15 s, start within 5 min, 30 s beyond the
+    /// timeout, 3 crashes, 500 claims per pass.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -118,8 +117,8 @@ impl ReclaimRequest {
         self
     }
 
-    /// Returns what the pass does to a running job's claim at `now`, in milliseconds. `None` if it
-    /// leaves the claim with its owner.
+    /// Returns what the pass does to the claim of a running job at `now`, in milliseconds; `None`
+    /// if the owner keeps the claim.
     #[must_use]
     pub fn judge(&self, claim: &HeldClaim<'_>, now: i64) -> Option<ReclaimEffect> {
         let reason = self.lost(claim, now)?;
@@ -136,7 +135,8 @@ impl ReclaimRequest {
             Owner::Known(node) if !node.status.is_live() => true,
             _ if !self.silence_counts || !self.clock.allows(now) => return None,
             Owner::Unknown { registry_since } => {
-                // A node that survived the loss of all rows sends a heartbeat within this time.
+                // If all rows were lost, a node that still lives sends a heartbeat within this
+                // time.
                 let since = registry_since.map_or(claimed_at, |at| at.max(claimed_at));
                 passed(since, self.dead_after)
             }
@@ -165,15 +165,17 @@ impl ReclaimRequest {
             .then_some(ReclaimReason::Overdue)
     }
 
-    /// A claim without an owner was given up by an earlier pass. It stays so, with the crashes that
-    /// were counted then, even if this pass allows more.
+    /// Computes the effect on a lost claim.
     ///
-    /// The first loss of a job counts in any case. After that only bodies that had begun count: the
-    /// engine begins no body of a job that was lost before without having reported it, so the
-    /// others cannot have been what killed the node.
+    /// A claim without an owner was given up by an earlier pass. It stays given up, with the crash
+    /// count of that time, even if this pass allows more crashes.
+    ///
+    /// The first loss of a job always counts as a crash. Later losses count only if the body had
+    /// begun. The engine reports the beginning of the body before it runs a job that was lost
+    /// before, so a body that was not reported cannot have crashed the node.
     fn effect(&self, claim: &HeldClaim<'_>, reason: ReclaimReason) -> ReclaimEffect {
         let beyond_budget = |count| count > self.max_crashes;
-        // A job that is beyond its budget waits to be settled; it does not crash once more.
+        // A job beyond its crash budget waits to be settled; another loss is not a crash.
         let given_up =
             matches!(claim.owner, Owner::Nobody) || claim.crash_count.is_none_or(beyond_budget);
         let before = claim.crash_count.unwrap_or(u32::MAX);
@@ -181,7 +183,7 @@ impl ReclaimRequest {
         let crashed = reason.is_crash() && !given_up && (begun || before == 0);
         let crash_count = before.saturating_add(crashed.into());
         let exhausted = given_up || beyond_budget(crash_count);
-        // An unreadable count stays unreadable: a later pass could not decide either, so the job
+        // An unreadable count stays unreadable, and no later pass could decide either. So the job
         // ends now.
         let counts = reason.is_crash() || claim.crash_count.is_none();
         let state = if counts && exhausted {
@@ -215,63 +217,63 @@ impl Default for ReclaimRequest {
     }
 }
 
-/// A running job's claim, as [`ReclaimRequest::judge`] takes it. Times are milliseconds.
+/// The claim of a running job, as the input of [`ReclaimRequest::judge`]. Times are milliseconds.
 ///
 /// See [`ReclaimRequest`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct HeldClaim<'a> {
-    /// Its holder.
+    /// The owner of the claim.
     pub owner: Owner<'a>,
-    /// When it was made. `None` if the store does not say: the claim then has no age.
+    /// When the claim was made. `None` if the store does not know: the claim then has no age.
     pub claimed_at: Option<i64>,
-    /// When its body gave the last sign of life; `None` until it has begun.
+    /// When the body last gave a sign of life; `None` if it has not begun.
     pub last_report: Option<i64>,
-    /// The job's timeout. A store passes `None` for one that it cannot read, so that a damaged job
-    /// does not hold up the pass.
+    /// The timeout of the job. A store passes `None` for an unreadable timeout, so that a damaged
+    /// job does not block the pass.
     pub timeout: Option<Duration>,
-    /// The job's stall timeout, like [`timeout`](Self::timeout).
+    /// The stall timeout of the job. `None` if it is unreadable, as for [`timeout`](Self::timeout).
     pub stall_timeout: Option<Duration>,
-    /// How many claims the job lost before. `None` if the store cannot read it: the crash budget
-    /// then counts as used up, and the job ends as a dead letter.
+    /// How many claims the job has lost before. `None` if the store cannot read it: the crash
+    /// budget then counts as used up, and the job ends as a dead letter.
     pub crash_count: Option<u32>,
     /// Whether the job's cancellation was requested.
     pub cancel_requested: bool,
 }
 
-/// The holder of a claim.
+/// The owner of a claim.
 #[derive(Clone, Copy, Debug)]
 pub enum Owner<'a> {
     /// No owner: an earlier pass gave the claim up.
     Nobody,
     /// A node that has no row.
     Unknown {
-        /// When the node of the oldest row began, in milliseconds; `None` if there are no rows.
+        /// When the node of the oldest row started, in milliseconds; `None` if there are no rows.
         registry_since: Option<i64>,
     },
     /// This node.
     Known(&'a NodeRecord),
 }
 
-/// The changes of taking a claim back; see [`ReclaimRequest::judge`].
+/// The effect of taking a claim back; see [`ReclaimRequest::judge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReclaimEffect {
     /// Why the claim is taken back.
     pub reason: ReclaimReason,
-    /// The job's crashes from now on.
+    /// The new crash count of the job.
     pub crash_count: u32,
-    /// The job's state from now on. `Running`: the crash budget is used up; the claim loses its
-    /// owner and waits to be settled.
+    /// The new state of the job. `Running` means that the crash budget is used up: the claim loses
+    /// its owner and waits to be settled.
     pub state: JobState,
 }
 
 impl ReclaimEffect {
-    /// Whether the crash budget is used up.
+    /// Returns whether the crash budget is used up.
     #[must_use]
     pub const fn is_exhausted(&self) -> bool {
         matches!(self.state, JobState::Running)
     }
 
-    /// Returns the answer of the pass for the claim that had the token `lost`.
+    /// Returns the result of the pass for the claim that had the token `lost`.
     #[must_use]
     pub const fn reclaimed(&self, lost: ClaimToken) -> Reclaimed {
         Reclaimed::new(lost, self.reason, self.crash_count, self.is_exhausted())
@@ -282,21 +284,21 @@ impl ReclaimEffect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReclaimReason {
-    /// Its node is dead, gone, or was restarted, without having drained. Counts as a crash.
+    /// The node is dead, gone, or was restarted, and did not drain. Counts as a crash.
     OwnerLost,
-    /// Its node had said that it drains, and ended without handing the job back. Costs nothing:
-    /// such a node was asked to end, and its end says nothing about the job.
+    /// The node reported that it drains, and ended without giving the job back. This is not a
+    /// crash: the node was asked to end, so its end has nothing to do with the job.
     OwnerLeft,
-    /// Its body did not begin in time. Costs nothing.
+    /// The body did not begin in time. This is not a crash.
     NotStarted,
-    /// Its body gave no sign of life within the job's stall timeout. Counts as a crash.
+    /// The body gave no sign of life within the job's stall timeout. Counts as a crash.
     Stalled,
-    /// Its body ran far beyond the job's timeout. Counts as a crash.
+    /// The body ran far beyond the job's timeout. Counts as a crash.
     Overdue,
 }
 
 impl ReclaimReason {
-    /// Whether the loss counts against the job's crash budget.
+    /// Returns whether the loss counts against the job's crash budget.
     #[must_use]
     pub const fn is_crash(self) -> bool {
         !matches!(self, Self::OwnerLeft | Self::NotStarted)
@@ -307,20 +309,20 @@ impl ReclaimReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reclaimed {
-    /// The token of the lost claim; if [`exhausted`](Self::exhausted), without its node.
+    /// The token of the lost claim. It names no node if [`exhausted`](Self::exhausted) is true.
     pub token: ClaimToken,
     /// Why it was taken back.
     pub reason: ReclaimReason,
-    /// The job's crashes, this one included.
+    /// The crash count of the job, with this loss.
     pub crash_count: u32,
-    /// False: the job is pending again and the token is stale. True: the crash budget is used up;
-    /// the job stays running without an owner, this token is the only valid one, and the caller
-    /// must settle it as failed. Until then every further pass returns it again.
+    /// If false, the job is pending again and the token is stale. If true, the crash budget is used
+    /// up. The job then stays running without an owner, this token is the only valid one, and the
+    /// caller must settle it as failed. Until then every further pass returns it again.
     pub exhausted: bool,
 }
 
 impl Reclaimed {
-    /// A claim with the token `lost` that was taken back for this reason.
+    /// Creates the result for a claim with the token `lost` that was taken back for this reason.
     #[must_use]
     pub const fn new(
         lost: ClaimToken,
@@ -461,7 +463,7 @@ mod tests {
         held.stall_timeout = None;
         held.timeout = Some(60 * SECOND);
         assert_eq!(lost(&held, 915_000), None);
-        // A node that stopped before the step is dead as soon as without it.
+        // A node that stopped before the step dies at the same time as without the step.
         let silent = Some(ReclaimReason::OwnerLost);
         assert_eq!(lost(&claim(Owner::Known(&resting), None), 916_000), None);
         assert_eq!(lost(&claim(Owner::Known(&resting), None), 916_001), silent);

@@ -1,12 +1,12 @@
-//! Which of the lost claims a limited pass takes back.
+//! Selects the lost claims that a limited pass takes back.
 
 use crate::id::JobId;
 use crate::model::ReclaimRequest;
 
-/// Chooses the claims of one pass, at most as many as its limit.
+/// Selects the claims of one pass, up to its limit.
 ///
-/// Claims that have an owner go before those that earlier passes gave up. The latter come back in
-/// every pass until they are settled, and would otherwise keep all others waiting.
+/// Claims with an owner go before those that earlier passes gave up. Claims that were given up
+/// return in every pass until they are settled, and would otherwise block all others.
 #[derive(Clone, Debug)]
 pub struct ReclaimPass<T> {
     limit: usize,
@@ -15,7 +15,7 @@ pub struct ReclaimPass<T> {
 }
 
 impl<T> ReclaimPass<T> {
-    /// Begins the choice for a pass with this limit.
+    /// Begins the selection for a pass with this limit.
     #[must_use]
     pub const fn new(limit: usize) -> Self {
         Self {
@@ -25,13 +25,13 @@ impl<T> ReclaimPass<T> {
         }
     }
 
-    /// Begins the choice for this request.
+    /// Begins the selection for this request.
     #[must_use]
     pub const fn of(request: &ReclaimRequest) -> Self {
         Self::new(request.limit)
     }
 
-    /// Returns whether claims of later jobs would change nothing.
+    /// Returns whether claims of jobs with greater ids can no longer be selected.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.owned.len() >= self.limit
@@ -47,7 +47,8 @@ impl<T> ReclaimPass<T> {
         claims.push((job, claim));
     }
 
-    /// Returns the claims of the first jobs of each sort, in order of their jobs.
+    /// Returns the selected claims, in order of their jobs: those of the first jobs with an owner,
+    /// then those of the first jobs without one, up to the limit.
     #[must_use]
     pub fn chosen(mut self) -> Vec<T> {
         for claims in [&mut self.owned, &mut self.given_up] {

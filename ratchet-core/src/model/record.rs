@@ -1,4 +1,4 @@
-//! A job as it is stored, and its history.
+//! A stored job and its history.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub struct JobRecord {
     pub id: JobId,
     /// Its specification, fixed at the enqueue.
     pub spec: JobSpec,
-    /// Where it stands.
+    /// The state of the job.
     pub state: JobState,
     /// When it is, or was, due.
     pub run_at: Timestamp,
@@ -37,32 +37,32 @@ pub struct JobRecord {
     pub created_at: Timestamp,
     /// When it reached a terminal state.
     pub finished_at: Option<Timestamp>,
-    /// Bodies that ended.
+    /// The attempts so far: bodies that ended, except those that snoozed.
     pub attempts: u32,
-    /// Claims lost with their node since the job was enqueued or requeued.
+    /// Claims that were lost with their node since the job was enqueued or requeued.
     pub crash_count: u32,
-    /// Claims.
+    /// How often the job was claimed.
     pub claim_seq: u64,
-    /// The node that holds the claim, while it runs.
+    /// The node that holds the claim, while the job runs.
     pub node: Option<NodeId>,
-    /// When it was claimed, while it runs.
+    /// When the job was claimed, while it runs.
     pub claimed_at: Option<Timestamp>,
-    /// Whether it runs and a client asked to cancel it.
+    /// Whether the job runs and its cancellation was requested.
     pub cancel_requested: bool,
-    /// How far the body said it is.
+    /// The progress that the body last reported.
     pub progress: Option<Progress>,
     /// The checkpoint from which the next attempt starts.
     pub checkpoint: Option<Json>,
     /// The result of the body.
     pub result: Option<Json>,
-    /// Why the last failed attempt failed.
+    /// The error of the last failed attempt.
     pub last_error: Option<String>,
-    /// How its waiting for a signal stands, if it is one that waits for a signal.
+    /// The wait for a signal, if the job has one.
     pub signal: Option<SignalRecord>,
 }
 
 impl JobRecord {
-    /// A pending job that was never claimed; the other fields are public.
+    /// Creates the record of a pending job that was never claimed; set the other fields directly.
     #[must_use]
     pub const fn new(id: JobId, spec: JobSpec, run_at: Timestamp, created_at: Timestamp) -> Self {
         Self {
@@ -86,8 +86,8 @@ impl JobRecord {
         }
     }
 
-    /// The same without what may be large: the payload is `null`, as is that of a signal that came,
-    /// and there is no checkpoint and no result.
+    /// Removes what may be large. The payload becomes `null`, and so does the payload of a
+    /// delivered signal; the checkpoint and the result become `None`.
     #[must_use]
     pub fn outline(mut self) -> Self {
         self.spec.payload = Json::null();
@@ -100,7 +100,7 @@ impl JobRecord {
     }
 }
 
-/// How far a body said it is.
+/// The progress that a body reported.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
@@ -114,9 +114,9 @@ impl JobRecord {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// 0 to 100.
+    /// The percentage, 0 to 100.
     pub percent: u8,
-    /// For people.
+    /// A message for operators.
     pub message: String,
 }
 
@@ -136,7 +136,7 @@ pub struct Progress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// The claim's number.
+    /// The number of the claim.
     pub seq: u64,
     /// The node that held it.
     pub node: Option<NodeId>,
@@ -148,12 +148,12 @@ pub struct Attempt {
     pub ran_for: Option<Duration>,
     /// How it ended.
     pub outcome: AttemptOutcome,
-    /// Why it failed.
+    /// The error, if it failed.
     pub error: Option<String>,
 }
 
 impl Attempt {
-    /// An ended claim without a measured body and without an error; these are public.
+    /// Creates the entry of an ended claim. Set `ran_for` and `error` directly.
     #[must_use]
     pub const fn new(
         seq: u64,
@@ -193,19 +193,19 @@ impl Attempt {
 pub enum AttemptOutcome {
     /// The body succeeded.
     Succeeded = 0,
-    /// It failed and was to be retried.
+    /// The attempt failed and was to be retried.
     Retried = 1,
-    /// It failed for good.
+    /// The attempt failed and was not to be retried.
     Failed = 2,
-    /// It asked to be run later.
+    /// The body asked to be run later.
     Snoozed = 3,
-    /// The claim was handed back.
+    /// The node gave the claim back.
     Released = 4,
     /// The job was cancelled.
     Cancelled = 5,
-    /// The claim was taken back.
+    /// The claim was taken away from the node.
     Lost = 6,
-    /// The claim was handed back because the store's answer to it never reached the node.
+    /// The node gave the claim back because the store's reply to it never reached the node.
     Undelivered = 7,
 }
 
@@ -221,13 +221,13 @@ impl AttemptOutcome {
         Self::Undelivered,
     ];
 
-    /// The number a store keeps.
+    /// Returns the number that stores keep for the outcome.
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The outcome of a stored number.
+    /// Returns the outcome with this stored number.
     ///
     /// # Errors
     /// [`InvalidInput`] if no outcome has it.

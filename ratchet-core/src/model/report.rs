@@ -1,4 +1,4 @@
-//! Reports: what a running body tells about itself.
+//! Reports: the progress, the checkpoints and the signs of life of a running body.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +17,17 @@ pub struct Report {
     pub kind: ReportKind,
 }
 
-/// The content of a report. Each also shows that the body has begun and is alive.
+/// The content of a report. Every report also shows that the body has begun and is alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReportKind {
     /// The body runs.
     Alive,
-    /// How far it is.
+    /// The progress of the body.
     Progress {
-        /// 0 to 100.
+        /// The percentage, 0 to 100.
         percent: u8,
-        /// For people.
+        /// A message for operators.
         message: String,
     },
     /// A checkpoint from which the next attempt should start.
@@ -35,13 +35,14 @@ pub enum ReportKind {
 }
 
 impl Report {
-    /// A report on the claim with this token.
+    /// Creates a report on the claim with this token.
     #[must_use]
     pub const fn new(token: ClaimToken, kind: ReportKind) -> Self {
         Self { token, kind }
     }
 
-    /// Returns what a batch leaves of each claim: its last progress and its last checkpoint.
+    /// Returns what a store has to keep of a batch: the last progress and the last checkpoint of
+    /// each claim.
     #[must_use]
     pub fn last_of_each(batch: &[Self]) -> BTreeMap<ClaimToken, LastReport<'_>> {
         let mut last: BTreeMap<ClaimToken, LastReport<'_>> = BTreeMap::new();
@@ -58,8 +59,8 @@ impl Report {
         last
     }
 
-    /// Returns the answers to a batch. `held` says whether a client asked to cancel the job of a
-    /// claim; `None` if the claim is no longer held.
+    /// Returns the outcomes of a batch, in order. `held` returns `None` if the claim is no longer
+    /// held, otherwise whether a client asked to cancel its job.
     #[must_use]
     pub fn answers(batch: &[Self], held: impl Fn(ClaimToken) -> Option<bool>) -> Vec<Reported> {
         let answer = |report: &Self| match held(report.token) {
@@ -69,7 +70,7 @@ impl Report {
         batch.iter().map(answer).collect()
     }
 
-    /// Refuses what cannot be stored.
+    /// Refuses a report that cannot be stored.
     ///
     /// # Errors
     /// [`InvalidInput`] if the percentage is above 100, the message has a NUL or is longer than
@@ -78,7 +79,7 @@ impl Report {
         match &self.kind {
             ReportKind::Progress { percent, .. } if *percent > 100 => Err(InvalidInput::new(
                 "progress",
-                format!("is {percent} %, more than 100"),
+                format!("is {percent} %; at most 100 % are allowed"),
             )),
             ReportKind::Progress { message, .. }
                 if message.len() > MAX_MESSAGE_BYTES || message.contains('\0') =>
@@ -93,7 +94,7 @@ impl Report {
         }
     }
 
-    /// Checks a whole batch.
+    /// Checks all reports of a batch.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`] with the first problem found.
@@ -106,7 +107,7 @@ impl Report {
     }
 }
 
-/// The last of each kind of report on one claim.
+/// The last report of each kind on one claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LastReport<'a> {
@@ -119,12 +120,12 @@ pub struct LastReport<'a> {
 /// The outcome of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reported {
-    /// It is stored.
+    /// The report was stored.
     Applied {
         /// Whether a client asked to cancel the job.
         cancel_requested: bool,
     },
-    /// The claim is no longer this node's; nothing changed.
+    /// The node no longer holds the claim; nothing changed.
     Stale,
 }
 

@@ -1,17 +1,17 @@
-//! Reading what is left of a damaged job.
+//! Reading the readable parts of a damaged job.
 
 use crate::error::InvalidInput;
 use crate::model::JobRecord;
 
-/// Reads a stored job as far as it can be read, since an operator must be able to look at it. Keeps
-/// the first problem.
+/// Reads as much of a stored job as can be read, because an operator must be able to see it.
+/// Remembers the first problem.
 #[derive(Debug, Default)]
 pub struct Salvage {
     problem: Option<InvalidInput>,
 }
 
 impl Salvage {
-    /// Returns what was read, or `default` if it cannot be read.
+    /// Returns what was read, or `default` if that failed.
     pub fn keep<T>(&mut self, read: Result<T, InvalidInput>, default: T) -> T {
         read.unwrap_or_else(|problem| {
             self.problem.get_or_insert(problem);
@@ -19,8 +19,8 @@ impl Salvage {
         })
     }
 
-    /// Names the first problem in the last error of the job, unless that says something else
-    /// already.
+    /// Puts the first problem into the last error of the job, unless the job already has a last
+    /// error.
     pub fn finish(self, job: &mut JobRecord) {
         if job.last_error.is_none() {
             job.last_error = self.problem.map(|problem| problem.of_stored_job());
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!((job.attempts, job.crash_count), (0, 7));
         let text = "the stored job cannot be read: attempts is spoiled";
         assert_eq!(job.last_error.as_deref(), Some(text));
-        // What the job says already is not replaced.
+        // An existing error of the job is not replaced.
         salvage(&mut job, Ok(3));
         assert_eq!((job.attempts, job.last_error.as_deref()), (3, Some(text)));
     }

@@ -1,4 +1,4 @@
-//! Settling: how a claim ends, and what that does to the job.
+//! Settling: how a claim ends, and how that changes the job.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -30,32 +30,33 @@ use crate::time::whole_millis;
 pub enum Outcome {
     /// The body succeeded.
     Succeeded {
-        /// Its result, if it is to be kept.
+        /// The result, if it is to be kept.
         result: Option<Json>,
     },
-    /// The attempt failed and there will be another.
+    /// The attempt failed and will be retried.
     Retry {
-        /// How long from now.
+        /// The delay until the job is due again.
         delay: Duration,
-        /// Why it failed.
+        /// The reason for the failure.
         error: String,
     },
-    /// The attempt failed and it was the last: the job is a dead letter.
+    /// The attempt failed and is not retried: the job is a dead letter.
     Failed {
-        /// Why it failed.
+        /// The reason for the failure.
         error: String,
     },
-    /// The body asked to be run later; that costs no attempt.
+    /// The body asked to be run later. This counts as no attempt.
     Snoozed {
-        /// How long from now.
+        /// The delay until the job is due again.
         delay: Duration,
     },
-    /// The claim is handed back untouched: no attempt, and the job keeps its place in the order.
+    /// The claim is given back unused: no attempt is counted, and the job keeps its place in the
+    /// claim order.
     Released,
-    /// The claim is handed back because the store's answer to it never reached the node. Like
-    /// [`Released`](Self::Released), but for the word in the history.
+    /// The claim is given back because the store's reply to it never reached the node. This has the
+    /// same effect as [`Released`](Self::Released), but another entry in the history.
     Undelivered,
-    /// The body ended because the job was cancelled, or asked for that itself.
+    /// The body ended because the job was cancelled, or the body itself asked for the cancellation.
     Cancelled,
 }
 
@@ -81,15 +82,15 @@ pub struct Settlement {
     pub token: ClaimToken,
     /// How it ended.
     pub outcome: Outcome,
-    /// How long its body ran, by the node's monotonic clock; `None` if no body ran. Kept in the
-    /// history.
+    /// How long the body ran, by the node's monotonic clock; `None` if no body ran. It is kept in
+    /// the history.
     pub ran_for: Option<Duration>,
-    /// Whether an ended body is counted as an attempt.
+    /// Whether the end of the claim counts as an attempt.
     counts_attempt: bool,
 }
 
 impl Settlement {
-    /// The end of the claim with this token. Error texts are made storable
+    /// Creates the settlement of the claim with this token. Error texts are made storable
     /// ([`storable_error`]).
     #[must_use]
     pub fn new(token: ClaimToken, outcome: Outcome) -> Self {
@@ -115,32 +116,32 @@ impl Settlement {
         }
     }
 
-    /// Ends the claim of a job that cannot be read: it is a dead letter without an attempt, and the
-    /// problem is its error.
+    /// Creates the settlement of a job that cannot be read: a dead letter without an attempt, with
+    /// the problem as its error.
     #[must_use]
     pub fn unreadable(token: ClaimToken, problem: &InvalidInput) -> Self {
         let error = problem.of_stored_job();
         Self::new(token, Outcome::Failed { error }).without_attempt()
     }
 
-    /// Says how long the body ran.
+    /// Sets how long the body ran.
     #[must_use]
     pub fn ran_for(mut self, duration: Duration) -> Self {
         self.ran_for = Some(whole_millis(duration));
         self
     }
 
-    /// Says that no body ended, so that no attempt is counted: for jobs that never ran.
+    /// Counts no attempt. For jobs whose body never ran.
     #[must_use]
     pub const fn without_attempt(mut self) -> Self {
         self.counts_attempt = false;
         self
     }
 
-    /// Computes the changes to the job; every store applies exactly these.
+    /// Returns the changes to the job. Every store applies exactly these.
     ///
-    /// A job whose cancellation was requested ends `Cancelled` whatever its body made of it, and a
-    /// result is then dropped.
+    /// A job whose cancellation was requested ends `Cancelled`, whatever the outcome of its body,
+    /// and a result is dropped.
     #[must_use]
     pub fn effect(&self, cancel_requested: bool) -> Effect<'_> {
         let effect = |state, record| Effect {
@@ -176,11 +177,11 @@ impl Settlement {
         }
     }
 
-    /// Returns the places of the settlements, dealt out so that no turn has a job twice: nearly
-    /// always one turn.
+    /// Divides the batch into turns, none of which contains a job twice, and returns the indexes of
+    /// the settlements of each turn. There is nearly always one turn.
     ///
-    /// For stores that settle many jobs with one statement, which ends one claim of each job. A job
-    /// that is settled several times in a batch is settled in the order of the batch.
+    /// This is for stores that settle many jobs with one statement, which can end only one claim
+    /// per job. If a batch settles a job several times, it does so in the order of the batch.
     #[must_use]
     pub fn turns(batch: &[Self]) -> Vec<Vec<usize>> {
         let mut turns: Vec<Vec<usize>> = Vec::new();
@@ -196,7 +197,7 @@ impl Settlement {
         turns
     }
 
-    /// Checks a whole batch.
+    /// Checks all settlements of a batch.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`] if a result is larger than [`MAX_RESULT_BYTES`] or the batch
@@ -216,12 +217,12 @@ impl Settlement {
     }
 }
 
-/// When a job that goes back to pending is due.
+/// The due time of a job that becomes pending again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NextRun {
-    /// When it was due before.
+    /// The due time stays the same.
     Unchanged,
-    /// This long after now, by the database's clock.
+    /// The job is due this long after now, by the database's clock.
     In(Duration),
 }
 
@@ -246,9 +247,9 @@ pub struct Effect<'a> {
     pub state: JobState,
     /// Its due time, if it is pending again.
     pub next_run: NextRun,
-    /// 1 if a body ended, 0 if not.
+    /// 1 if the end of the claim counts as an attempt, otherwise 0.
     pub attempts_added: u32,
-    /// The new last error; `None` leaves the old one.
+    /// The new last error; `None` keeps the old one.
     pub error: Option<&'a str>,
     /// The result to keep.
     pub result: Option<&'a Json>,
@@ -259,7 +260,7 @@ pub struct Effect<'a> {
 /// The outcome of a write with a token or a fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fenced {
-    /// It took effect.
+    /// The write took effect.
     Applied,
     /// The token was no longer the current one; nothing changed.
     Stale,

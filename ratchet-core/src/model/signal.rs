@@ -1,4 +1,4 @@
-//! Signals: something from outside that a job waits for.
+//! Signals: external events that a job waits for.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::name::Name;
 use crate::state::JobState;
 use crate::time::Timestamp;
 
-/// The signal that a job waits for, and for how long.
+/// The signal that a job waits for, and the timeout.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,20 +25,20 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SignalWait {
-    /// Its name; several jobs may wait for the same.
+    /// The name of the signal. Several jobs may wait for the same name.
     pub key: Name,
-    /// How long after the enqueue, or the requeue, it may come.
+    /// How long after the enqueue or requeue the signal may come.
     pub timeout: Duration,
 }
 
 impl SignalWait {
-    /// Creates a wait for a signal that may come for this long.
+    /// Creates a wait for the signal `key` with this timeout.
     #[must_use]
     pub const fn new(key: Name, timeout: Duration) -> Self {
         Self { key, timeout }
     }
 
-    /// The last error of a job whose signal did not come.
+    /// Returns the last error of a job whose signal did not come in time.
     #[must_use]
     pub fn missed(&self) -> String {
         format!(
@@ -48,7 +48,7 @@ impl SignalWait {
     }
 }
 
-/// How a job's waiting for its signal stands.
+/// The state of a job's wait for its signal.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
@@ -60,14 +60,14 @@ impl SignalWait {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SignalRecord {
-    /// The deadline, by the database's clock; at this time it is too late.
+    /// The deadline, by the database's clock. A signal at exactly this time is too late.
     pub deadline: Timestamp,
     /// The delivered signal, if it has come.
     pub delivered: Option<Delivery>,
 }
 
 impl SignalRecord {
-    /// A signal that may come until then.
+    /// Creates the record of a signal that has not come, with this deadline.
     #[must_use]
     pub const fn new(deadline: Timestamp) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl SignalRecord {
         }
     }
 
-    /// The same with what came.
+    /// Adds the delivered signal.
     #[must_use]
     pub fn delivered(mut self, at: Timestamp, payload: Json) -> Self {
         self.delivered = Some(Delivery { at, payload });
@@ -84,7 +84,7 @@ impl SignalRecord {
     }
 }
 
-/// A signal that came.
+/// A delivered signal.
 ///
 /// ```
 /// # use ratchet::{BoxError, Client, JobId};
@@ -99,19 +99,19 @@ impl SignalRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Delivery {
-    /// When, by the database's clock.
+    /// When it was delivered, by the database's clock.
     pub at: Timestamp,
-    /// Its payload.
+    /// The payload of the signal.
     pub payload: Json,
 }
 
-/// The target of a signal.
+/// The jobs that a signal is sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SignalTarget {
-    /// Every job that waits for a signal of this name now.
+    /// Every job that currently waits for a signal of this name.
     Key(Name),
-    /// This job, whatever its signal is called.
+    /// This job, whatever the name of its signal.
     Job(JobId),
 }
 
@@ -119,20 +119,20 @@ pub enum SignalTarget {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Signal {
-    /// Its target.
+    /// The jobs that the signal is sent to.
     pub target: SignalTarget,
-    /// The payload that the job can read when it runs: up to 64 KiB of JSON.
+    /// The payload, which the job can read when it runs. Up to 64 KiB of JSON.
     pub payload: Json,
 }
 
 impl Signal {
-    /// A signal with this payload.
+    /// Creates a signal with this payload.
     #[must_use]
     pub const fn new(target: SignalTarget, payload: Json) -> Self {
         Self { target, payload }
     }
 
-    /// Refuses a payload that is too large.
+    /// Refuses a payload of more than [`MAX_RESULT_BYTES`].
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`].
@@ -160,14 +160,14 @@ impl Signal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delivered {
-    /// It came to these jobs, in order of id, and to no other.
+    /// The signal was delivered to these jobs, in order of id, and to no others.
     To(Vec<JobId>),
-    /// The job has received its signal already; or all jobs that waited for the name have. Nothing
+    /// The job already received its signal, or all jobs that waited for the name did. Nothing
     /// changed.
     Already,
-    /// The job is in this state and waits for no signal: it never did, has ended, or it is too
-    /// late.
+    /// The job is in this state and waits for no signal: it never did, it has ended, or the
+    /// deadline has passed.
     NotWaiting(JobState),
-    /// There is no such job; or no job waits or has waited for the name.
+    /// There is no such job, or no job ever waited for the name.
     NotFound,
 }

@@ -1,4 +1,4 @@
-//! The JSON form of what is fixed about a job, as archives and recurring definitions keep it.
+//! The JSON format of a [`JobSpec`], as archives and recurring definitions keep it.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::route::Route;
 use crate::time::{duration_millis, from_millis, to_millis};
 use crate::trace::TraceContext;
 
-/// A [`JobSpec`] in JSON. What is missing is at its default, so that older documents stay readable.
+/// A [`JobSpec`] in JSON. A missing field has its default, so older documents stay readable.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SpecDocument {
     queue: String,
@@ -92,7 +92,7 @@ fn usual_priority() -> u8 {
 
 impl SpecDocument {
     pub(super) fn of(spec: &JobSpec) -> Self {
-        // Every field is named, so that one that is added is thought of here.
+        // Every field is listed, so that a new field does not compile before it is handled here.
         let JobSpec {
             route,
             payload,
@@ -149,7 +149,7 @@ impl SpecDocument {
     }
 
     /// # Errors
-    /// Which part cannot be what it says.
+    /// [`InvalidInput`] naming the invalid part.
     pub(super) fn into_spec(self) -> Result<JobSpec, InvalidInput> {
         let name =
             |field, text: Option<String>| text.map(|text| Name::new(field, text)).transpose();

@@ -1,4 +1,4 @@
-//! Which jobs of an enqueue are new.
+//! Finding out which jobs of an enqueue are new.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,7 +6,7 @@ use super::{Enqueued, NewJob};
 use crate::id::JobId;
 use crate::name::Name;
 
-/// The ids and the keys of an enqueue that stored jobs have.
+/// The ids and keys of an enqueue that stored jobs already have.
 ///
 /// ```
 /// use ratchet_core::model::{Enqueued, TakenKeys};
@@ -28,26 +28,26 @@ pub struct TakenKeys<'a> {
 }
 
 impl<'a> TakenKeys<'a> {
-    /// Notes that a job of the enqueue is stored already.
+    /// Records that a job of the enqueue is already stored.
     pub fn stored(&mut self, job: JobId) {
         self.stored.insert(job);
     }
 
-    /// Notes the first job that was enqueued with this idempotency key.
+    /// Records the first job that was enqueued with this idempotency key.
     pub fn idempotency_key(&mut self, key: &'a str, first: JobId) {
         self.idempotency_keys.insert(key, first);
     }
 
-    /// Notes the unfinished job that has this unique key.
+    /// Records the unfinished job that has this unique key.
     pub fn unique_key(&mut self, key: &'a str, holder: JobId) {
         self.unique_keys.insert(key, holder);
     }
 
-    /// Returns the answer for each job of the enqueue, and the places of the jobs that the store
+    /// Returns the answer for each job of the enqueue, and the indexes of the jobs that the store
     /// has to store, in order.
     ///
-    /// A job that is stored already was created by an earlier try of the same call. A key that a
-    /// job of the enqueue takes is taken for the jobs after it. `[keys.idempotency]`
+    /// A job that is already stored was created by an earlier try of the same call. If a job of the
+    /// enqueue takes a key, the key is taken for the jobs after it. `[keys.idempotency]`
     /// `[keys.unique]` `[enqueue.repeat]`
     #[must_use]
     pub fn resolve(mut self, jobs: &'a [NewJob]) -> (Vec<Enqueued>, Vec<usize>) {
@@ -93,7 +93,7 @@ mod tests {
             job().idempotency_key("i"),
             job().unique_key("u"),
             job().idempotency_key("i").unique_key("u"),
-            // The keys of the two kinds are apart.
+            // Keys of different types are independent.
             job().idempotency_key("u").unique_key("i"),
         ];
         let (answers, new) = taken.resolve(&jobs);

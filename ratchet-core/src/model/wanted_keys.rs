@@ -1,11 +1,11 @@
-//! Which jobs get their unique keys back when they are requeued.
+//! Unique keys of requeued jobs: which jobs get their key back.
 
 use std::collections::HashMap;
 
 use crate::id::JobId;
 use crate::state::{JobAction, JobState, Response};
 
-/// The unique keys that the jobs of a [`Requeue`](JobAction::Requeue) want back.
+/// The unique keys that the jobs of a [`Requeue`](JobAction::Requeue) need again.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -23,33 +23,33 @@ use crate::state::{JobAction, JobState, Response};
 pub struct WantedKeys<'a>(Vec<(&'a str, JobId)>);
 
 impl<'a> WantedKeys<'a> {
-    /// Notes the unique key that a job gave up when it ended, if its state can be requeued. Jobs
-    /// are noted in the order of the call.
+    /// Adds the unique key that a job lost when it ended, if the job can be requeued in this state.
+    /// Call it for the jobs in the order of the request.
     pub fn want(&mut self, job: JobId, state: JobState, key: Option<&'a str>) {
         if state.respond(JobAction::Requeue) != Response::Refuse {
             self.0.extend(key.map(|key| (key, job)));
         }
     }
 
-    /// Whether no job wants a key.
+    /// Returns whether no job needs a key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the keys, in the order in which they were noted.
+    /// Returns the keys, in the order in which they were added.
     #[must_use]
     pub fn keys(&self) -> Vec<&'a str> {
         self.0.iter().map(|(key, _)| *key).collect()
     }
 
-    /// Returns the jobs that want the [keys](Self::keys), in the same order.
+    /// Returns the jobs that need the [keys](Self::keys), in the same order.
     pub fn jobs(&self) -> impl Iterator<Item = JobId> {
         self.0.iter().map(|(_, job)| *job)
     }
 
-    /// Returns the jobs that do not get their key, each with the unfinished job that has it. Of
-    /// several that want a free key, the first gets it. `[requeue.key]`
+    /// Returns the jobs that do not get their key, each with the unfinished job that has the key.
+    /// If several jobs need the same free key, the first one gets it. `[requeue.key]`
     #[must_use]
     pub fn refused(self, holders: &HashMap<String, JobId>) -> HashMap<JobId, JobId> {
         let mut taken: HashMap<&str, JobId> = HashMap::new();

@@ -1,4 +1,4 @@
-//! Cron expressions in a zone: the slots of a pattern on a clock that is set forward and back.
+//! Cron expressions in a zone: the slots of a pattern on a clock that may be set forward and back.
 
 use std::iter;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use super::zone::{Shown, Zone};
 use super::zones::{ZONES, Zones};
 use crate::error::InvalidInput;
 
-/// The most bytes of an expression.
+/// The maximum length of an expression in bytes.
 const MAX_BYTES: usize = 256;
 
-/// The most days that a search tries. A day is passed over where a clock skips its time, which
-/// happens at most once a year, and calendars repeat after 400 years.
+/// The maximum number of days that a search visits. A search skips a day only if the clock skips
+/// its time, which happens at most once a year, and calendars repeat after 400 years.
 const MOST_DAYS: usize = 400;
 
-/// An expression and the zone whose wall clock it is about.
+/// An expression, and the zone whose wall clock it refers to.
 #[derive(Clone)]
 pub(super) struct Cron {
     expression: Arc<str>,
@@ -70,7 +70,7 @@ impl Cron {
         self.zone.name()
     }
 
-    /// The first slot after a time, in milliseconds.
+    /// Returns the first slot after a time. Both are in milliseconds.
     pub(super) fn next_after(&self, after: i64) -> Option<i64> {
         let after = after.div_euclid(1_000);
         let next = if self.pattern.once_a_day {
@@ -82,13 +82,13 @@ impl Cron {
         next?.checked_mul(1_000)
     }
 
-    /// The first slot after a time, one on each day that matches.
+    /// Returns the first slot after a time, for an expression with one slot per matching day.
     fn next_day_after(&self, after: i64) -> Option<i64> {
         let mut slots = self.days_around(after).filter_map(|day| self.slot_of(day));
         slots.find(|slot| *slot > after)
     }
 
-    /// The days that match, from the day before this time on, as many as a search may try.
+    /// Returns the matching days from the day before this time on, up to [`MOST_DAYS`].
     fn days_around(&self, time: i64) -> impl Iterator<Item = i64> {
         let shown = time + self.zone.stretch(time).offset;
         // The clock may have been set back to the day before.
@@ -97,9 +97,9 @@ impl Cron {
         days.take(MOST_DAYS)
     }
 
-    /// The slot of a day: the first time at which the clock shows the time of day. If the clock
-    /// skips that time, the end of the gap, unless the whole day is in the gap or the gap ends on a
-    /// day that does not match.
+    /// Returns the slot of a day: the first time at which the clock shows the time of day. If the
+    /// clock skips that time, the slot is the end of the gap, unless the gap contains the whole day
+    /// or ends on a day that does not match.
     fn slot_of(&self, day: i64) -> Option<i64> {
         let begin = day * DAY;
         match self.zone.first_shown(begin + self.pattern.first_second()) {
@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    /// A time that is always in a gap has no slot, and finding that out is bounded.
+    /// A time that is always skipped has no slot, and the search for one is bounded.
     #[test]
     fn a_time_that_every_clock_skips_never_matches() {
         let zones = Zones::open(&["/nowhere"]);

@@ -1,16 +1,17 @@
-//! What becomes of slots that were missed.
+//! What happens to missed slots.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::InvalidInput;
 use crate::time::Timestamp;
 
-/// The most slots that [`Misfire::CatchUp`] may make up for.
+/// The maximum number of slots for [`Misfire::CatchUp`].
 pub const MAX_CATCH_UP: u32 = 1_000;
 
-/// The policy for slots that passed and were not fired, because no node ran or the database was
-/// away. It applies from two overdue slots on: a single one always runs, however late. Whatever
-/// the policy, the next slot is the first one in the future.
+/// The policy for missed slots: those that passed without being fired, because no node was running
+/// or the database could not be reached. It applies if at least two slots are overdue: a single
+/// overdue slot always runs, however late. With every policy, the next slot is the first one in the
+/// future.
 ///
 /// ```
 /// use std::time::Duration;
@@ -24,17 +25,17 @@ pub const MAX_CATCH_UP: u32 = 1_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Misfire {
-    /// None of them run.
+    /// No missed slot runs.
     Skip,
-    /// The oldest runs.
+    /// Only the oldest missed slot runs.
     #[default]
     FireOnce,
-    /// This many run, the oldest first; 1 to [`MAX_CATCH_UP`].
+    /// Up to this many missed slots run, the oldest first; 1 to [`MAX_CATCH_UP`].
     CatchUp(u32),
 }
 
 impl Misfire {
-    /// Refuses a number of slots that makes no sense.
+    /// Refuses 0 slots and more than [`MAX_CATCH_UP`].
     ///
     /// # Errors
     /// [`InvalidInput`] naming `misfire`.
@@ -43,13 +44,13 @@ impl Misfire {
             Self::CatchUp(0) => Err(InvalidInput::new("misfire", "catches up with 0 slots")),
             Self::CatchUp(slots) if slots > MAX_CATCH_UP => Err(InvalidInput::new(
                 "misfire",
-                format!("catches up with {slots} slots, {MAX_CATCH_UP} are allowed"),
+                format!("catches up with {slots} slots; at most {MAX_CATCH_UP} are allowed"),
             )),
             Self::Skip | Self::FireOnce | Self::CatchUp(_) => Ok(()),
         }
     }
 
-    /// How many of several overdue slots run.
+    /// Returns how many of several overdue slots run.
     const fn runs(self) -> u32 {
         match self {
             Self::Skip => 0,
@@ -59,7 +60,7 @@ impl Misfire {
     }
 }
 
-/// Whether the job of a slot may run beside one of an earlier slot.
+/// Whether the job of a slot may run at the same time as a job of an earlier slot.
 ///
 /// ```
 /// use std::time::Duration;
@@ -73,19 +74,20 @@ impl Misfire {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
-    /// It may.
+    /// The jobs may run at the same time.
     #[default]
     Allow,
-    /// A slot is skipped while a job of an earlier one has not ended, be it running, waiting, or
-    /// set aside. Only jobs that were made under this policy count, also those of an earlier
-    /// definition of the same name: they have the unique key `recurring/<name>`.
+    /// A slot is skipped while a job of an earlier slot has not ended, whether it runs, waits or is
+    /// paused. Only jobs that were made under this policy count, including those of an earlier
+    /// definition with the same name: they have the unique key `recurring/<name>`.
     Skip,
 }
 
-/// The slots to make jobs for, the oldest first, and whether others were missed for good.
+/// Returns the slots to make jobs for, the oldest first, and whether other missed slots are
+/// dropped.
 ///
-/// `first` is the first overdue slot, `next_after` the schedule. Only as many slots are looked at
-/// as run, however many were missed.
+/// `first` is the first overdue slot, and `next_after` the schedule. The function looks only at as
+/// many slots as run, however many were missed.
 pub(crate) fn slots_to_fire(
     misfire: Misfire,
     first: Timestamp,

@@ -1,14 +1,15 @@
-//! Schedules: when the slots of a recurring job are, as a pure function of the time.
+//! Schedules compute the slots of a recurring job, as a pure function of the time.
 //!
-//! A slot is a time at which a recurring job is to run. A [`Schedule`] says which slots there are,
-//! a [`Misfire`] what becomes of those that were missed, an [`Overlap`] whether the job of a slot
-//! may run beside that of an earlier one.
+//! A slot is a time at which a recurring job is to run. A [`Schedule`] defines the slots, a
+//! [`Misfire`] decides what happens to missed slots, and an [`Overlap`] decides whether the job of
+//! a slot may run at the same time as the job of an earlier slot.
 //!
 //! # Expressions
-//! An expression has 5 fields (minute, hour, day of month, month, day of week), 6 with the second
-//! in front, or 7 with the year at the end. Spaces or tabs separate the fields, any number of them;
-//! a comma separates the items of a list, with no space. Letters may be large or small. Or it is
-//! `@hourly`, `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly` or `@annually`.
+//! An expression has 5 fields: minute, hour, day of month, month, day of week. With 6 fields, the
+//! first is the second; with 7 fields, the last is the year. Any number of spaces or tabs separates
+//! the fields. Commas, without spaces, separate the items of a list. Upper and lower case are
+//! equivalent. Instead of fields, an expression may be `@hourly`, `@daily`, `@midnight`, `@weekly`,
+//! `@monthly`, `@yearly` or `@annually`.
 //!
 //! | field | values | also |
 //! |---|---|---|
@@ -19,17 +20,18 @@
 //! | day of week | 0-7, `sun`-`sat`; 0 and 7 are Sunday | `?` `fri#2` `mon-fri#1` `friL` |
 //! | year | 1970-9999; 9999 is also the last year of `*` | |
 //!
-//! - `*` is every value, `9-17` a range, `1,5` a list, `*/5` and `9-17/2` every fifth and second
-//!   value from the first on. `5/15` is `5-59/15`: a step without an end goes on to the last value
-//!   of the field, which is Saturday for days of the week.
-//! - A range that ends before it begins wraps: `22-6`, `nov-mar`, `fri-mon`, also with a step
-//!   (`22-6/2` is 22, 0, 2, 4, 6). Days of the month and years do not wrap: `25-5` is refused,
-//!   because months have different lengths; `25-31,1-5` says the same.
-//! - `L` is the last day of the month and `LW` its last day from Monday to Friday. `15W` is the day
-//!   from Monday to Friday nearest the 15th, in the same month: `1W` is the 3rd if the 1st is a
-//!   Saturday. A month without the day has no match, so `31W` matches in seven months of the year.
-//! - `fri#2` is the second Friday of the month, `friL` and `fri#L` the last one. `mon-fri#1` is the
-//!   first Monday, the first Tuesday and so on to the first Friday, in all five days.
+//! - `*` is every value, `9-17` a range, and `1,5` a list. `*/5` is every fifth value and `9-17/2`
+//!   every second value, from the first one on. `5/15` is `5-59/15`: a step without an end
+//!   continues to the last value of the field, which is Saturday for days of the week.
+//! - A range that ends before it begins wraps around: `22-6`, `nov-mar`, `fri-mon`, also with a
+//!   step (`22-6/2` is 22, 0, 2, 4, 6). Days of the month and years do not wrap. `25-5` is refused
+//!   because months have different lengths; write `25-31,1-5`.
+//! - `L` is the last day of the month, and `LW` its last day from Monday to Friday. `15W` is the
+//!   day from Monday to Friday that is nearest to the 15th and in the same month: `1W` is the 3rd
+//!   if the 1st is a Saturday. A month without that day has no match, so `31W` matches in seven
+//!   months of the year.
+//! - `fri#2` is the second Friday of the month; `friL` and `fri#L` are the last one. `mon-fri#1` is
+//!   the first Monday, the first Tuesday and so on to the first Friday: five days in total.
 //! - `?` is the same as `*`.
 //!
 //! The two day fields follow crontab(5). A day matches if either field matches: `0 0 13 * 5` is
@@ -37,24 +39,27 @@
 //! with `+`, a day must match both: `0 0 13 * +5` is each Friday the 13th, and `1 1 1-7 * */7` the
 //! first Sunday.
 //!
-//! # Clocks that are changed
-//! A cron expression is about the wall clock of a zone, which is set forward and back. There are
-//! two kinds of expressions, told apart by their fields for second, minute and hour:
+//! # Clock changes
+//! A cron expression refers to the wall clock of a zone, which may be set forward and back. There
+//! are two kinds of expressions. Their fields for second, minute and hour distinguish them:
 //!
-//! - *One time of day*: each of the three fields allows one value and does not begin with `*`
-//!   (`30 2 * * *`, also as `30 2-2 * * *` or `30 2,2 * * *`). There is one slot for each day that
-//!   matches. If the clock skips that time, the slot is the first moment after the gap, however
-//!   long the gap is, unless that is on a day that does not match. If the clock shows the time
-//!   twice, the slot is the first of the two. A day that the clock skips whole has no slot.
-//! - *Everything else* (`*/30 * * * *`, `0 9,21 * * *`): a slot whenever the clock shows a time
-//!   that matches. Times that it skips have no slot, times that it shows twice have two.
+//! - *One time of day*: each of the three fields allows one value and does not begin with `*`.
+//!   Examples are `30 2 * * *`, `30 2-2 * * *` and `30 2,2 * * *`. There is one slot for each
+//!   matching day. If the clock skips that time, the slot is the first moment after the gap,
+//!   however long the gap is, unless that moment is on a day that does not match. If the clock
+//!   shows the time twice, the slot is the first of the two. A day that the clock skips entirely
+//!   has no slot.
+//! - *All other expressions* (`*/30 * * * *`, `0 9,21 * * *`): there is a slot whenever the clock
+//!   shows a matching time. Times that the clock skips have no slot; times that it shows twice have
+//!   two.
 //!
-//! [`ZoneData`] tells where the rules of the zones come from. The next slot of a definition is
-//! computed when the slot before it is fired, so new rules apply from the slot after the next.
+//! [`ZoneData`] describes where the rules of the zones come from. The next slot of a definition is
+//! computed when the previous slot is fired, so new rules apply from the slot after the next one.
 //!
-//! Intervals know no zones: they are always equally long.
+//! Intervals do not depend on zones: they always have the same length.
 //!
-//! Expressions and zones need the Cargo feature `cron`; without it [`Schedule::cron`] is an error.
+//! Expressions and zones need the Cargo feature `cron`; without it, [`Schedule::cron`] returns an
+//! error.
 
 #[cfg(feature = "cron")]
 mod cron;
@@ -95,9 +100,9 @@ pub(crate) fn zone_data_in_use() -> Option<ZoneData> {
     None
 }
 
-/// When a recurring job runs: by a cron expression in a zone, or at a fixed interval.
+/// The times at which a recurring job runs: a cron expression in a zone, or a fixed interval.
 ///
-/// It is checked when it is made, so every `Schedule` has a meaning.
+/// A `Schedule` is checked when it is created, so every `Schedule` is valid.
 ///
 /// ```
 /// # fn main() -> Result<(), ratchet::InvalidInput> {
@@ -121,18 +126,18 @@ enum Kind {
 }
 
 impl Schedule {
-    /// The zone of a cron expression for which none is named.
+    /// The zone of a cron expression for which no zone is set.
     pub const DEFAULT_ZONE: &'static str = "UTC";
 
-    /// Returns the schedule of a cron expression on the wall clock of a zone of the IANA database.
+    /// Creates the schedule of a cron expression on the wall clock of a zone of the IANA database.
     ///
-    /// The [module](self) describes expressions, and what happens when the clock is changed. Names
-    /// of zones are spelled as in the database: `Europe/Berlin`.
+    /// The [module](self) describes expressions, and what happens when the clock changes. The name
+    /// of a zone is spelled as in the database, such as `Europe/Berlin`.
     ///
     /// # Errors
-    /// [`InvalidInput`] naming `cron`, with the field, the value and what is allowed there, or
-    /// saying that the expression never matches; or naming `zone`. Without the Cargo feature
-    /// `cron`, always.
+    /// [`InvalidInput`] naming `cron`: the message has the field, its value and the allowed values,
+    /// or reports that the expression never matches. [`InvalidInput`] naming `zone` if the zone is
+    /// unknown. Without the Cargo feature `cron`, the result is always an error.
     ///
     /// ```
     /// # fn main() -> Result<(), ratchet::InvalidInput> {
@@ -150,8 +155,8 @@ impl Schedule {
         Cron::new(expression, zone).map(|cron| Self(Kind::Cron(cron)))
     }
 
-    /// Again and again after this time, counted from an anchor and not from when it ran last, so
-    /// that the slots do not drift.
+    /// Creates the schedule of a fixed interval. Slots are counted from an anchor and not from the
+    /// last run, so they do not drift.
     ///
     /// # Errors
     /// [`InvalidInput`] naming `interval` if it is shorter than one second or longer than 1,000
@@ -167,15 +172,15 @@ impl Schedule {
         Err(InvalidInput::new("interval", problem))
     }
 
-    /// The same expression in another zone.
+    /// Returns the same expression in another zone.
     ///
     /// # Errors
-    /// [`InvalidInput`] naming `zone` if there is none of this name, or for an interval, to which a
-    /// zone means nothing.
+    /// [`InvalidInput`] naming `zone` if there is no such zone, or if the schedule is an interval,
+    /// which has no zone.
     pub fn in_zone(&self, zone: &str) -> Result<Self, InvalidInput> {
         match &self.0 {
             Kind::Cron(cron) => Self::cron(cron.expression(), zone),
-            Kind::Every(_) => Err(InvalidInput::new("zone", "means nothing to an interval")),
+            Kind::Every(_) => Err(InvalidInput::new("zone", "does not apply to an interval")),
         }
     }
 
@@ -206,8 +211,8 @@ impl Schedule {
         }
     }
 
-    /// Returns the first slot after a time; `None` if there is no more. The anchor is a slot of an
-    /// interval; a cron expression needs none.
+    /// Returns the first slot after a time; `None` if there are no more. The anchor is one slot of
+    /// an interval; cron expressions ignore it.
     #[must_use]
     pub fn next_after(&self, after: Timestamp, anchor: Timestamp) -> Option<Timestamp> {
         let (after, anchor) = (time::to_millis(after), time::to_millis(anchor));
@@ -247,7 +252,7 @@ impl fmt::Debug for Schedule {
     }
 }
 
-/// A schedule as stores keep it.
+/// The form in which stores keep a schedule.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Stored {

@@ -1,8 +1,8 @@
-//! Cron expressions without the feature `cron`: there are none.
+//! Replaces cron expressions if the feature `cron` is off: none can be created.
 
 use crate::error::InvalidInput;
 
-/// Has no value.
+/// A type without values.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Cron {}
 

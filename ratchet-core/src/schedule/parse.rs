@@ -1,4 +1,5 @@
-//! Reads expressions. Every refusal names the field, the value and what the field may have.
+//! Parses expressions. Every refusal names the field, the value, and the values that the field
+//! allows.
 
 use super::pattern::{Days, FIRST_YEAR, LAST_YEAR, Pattern, Weekdays};
 
@@ -13,14 +14,14 @@ const SHORT: [(&str, &str); 7] = [
     ("@hourly", "0 * * * *"),
 ];
 
-/// A field: its name, its values, and what else it may have.
+/// A field: its name, its values, and special items.
 struct Field {
     name: &'static str,
     first: u32,
     last: u32,
-    /// The names of its values, from the first on.
+    /// The names of the values, starting with the first.
     names: &'static [&'static str],
-    /// What a refusal says that it expected.
+    /// What a refusal lists as expected.
     expected: &'static str,
 }
 
@@ -73,9 +74,9 @@ const YEAR: Field = Field {
     expected: "1970-9999",
 };
 
-/// Reads an expression of 5 to 7 fields, or a short form.
+/// Parses an expression of 5 to 7 fields, or a short form.
 ///
-/// The problem is the end of a sentence that begins with `cron`.
+/// An error is the end of a sentence that begins with `cron`.
 pub(super) fn parse(expression: &str) -> Result<Pattern, String> {
     let mut fields: Vec<&str> = expression.split_whitespace().collect();
     if let [short] = fields[..]
@@ -166,7 +167,7 @@ fn weekdays(text: &str) -> Result<Weekdays, String> {
     Ok(weekdays)
 }
 
-/// `?` is `*` in the day fields.
+/// Replaces `?` by `*`, which means the same in the day fields.
 fn open(item: &str) -> String {
     match item.strip_prefix('?') {
         Some(rest) => format!("*{rest}"),
@@ -193,7 +194,7 @@ fn years(text: &str) -> Result<Option<Vec<u32>>, String> {
 }
 
 impl Field {
-    /// The values of a list.
+    /// Returns the values of a list.
     fn values(&self, text: &str) -> Result<u64, String> {
         let mut bits = 0;
         for item in text.split(',') {
@@ -207,7 +208,7 @@ impl Field {
         Ok(values.into_iter().fold(0, |bits, value| bits | 1 << value))
     }
 
-    /// The values of an item: `*`, a value or a range, and a step.
+    /// Returns the values of an item: `*`, a value or a range, with an optional step.
     fn items(&self, written: &str, item: &str) -> Result<Vec<u32>, String> {
         let (base, step) = match item.split_once('/') {
             Some((base, step)) => (base, Some(self.step(written, step)?)),
@@ -222,7 +223,8 @@ impl Field {
             None => {
                 let first = self.value(written, base)?;
                 match step {
-                    // A step without a range goes on to the end of the field, from Sunday as 7 too.
+                    // A step without a range continues to the end of the field. If it starts at
+                    // Sunday as 7, it starts at 0.
                     Some(_) if first > self.last => (self.first, self.last),
                     Some(_) => (first, self.last),
                     None => (first, first),
@@ -230,7 +232,7 @@ impl Field {
             }
         };
         let values = (first..=last).step_by(step.unwrap_or(1));
-        // What is beyond the end of the field begins at its start again.
+        // Values after the end of the field wrap around to its start.
         let wrap = |value| match value > self.last {
             true => value - (self.last - self.first + 1),
             false => value,
@@ -238,12 +240,13 @@ impl Field {
         Ok(values.map(wrap).collect())
     }
 
-    /// The end of a range, counted on beyond the last value of the field if the range wraps.
+    /// Returns the end of a range. If the range wraps, the end is counted on after the last value
+    /// of the field.
     fn end_of_range(&self, written: &str, first: u32, last: u32) -> Result<u32, String> {
         if first <= last {
             return Ok(last);
         }
-        // Months have different lengths, and years do not come again.
+        // Days of the month cannot wrap because months have different lengths; years do not repeat.
         if self.last == DAY_OF_MONTH.last || self.last == YEAR.last {
             let problem = format!("{first} is more than {last}");
             return Err(self.refusal(written, &problem));
@@ -258,7 +261,7 @@ impl Field {
             .ok_or_else(|| self.refusal(written, &format!("the step `{step}` is not 1 or more")))
     }
 
-    /// A number or a name. Sunday may be 7.
+    /// Parses a number or a name. Sunday may be 7.
     fn value(&self, written: &str, text: &str) -> Result<u32, String> {
         let named = self.names.iter().position(|name| *name == text);
         if let Some(value) = named.and_then(|position| u32::try_from(position).ok()) {
@@ -280,7 +283,7 @@ impl Field {
     }
 }
 
-/// A number of digits only; what is too large is the largest.
+/// Parses a number that consists of digits only. A number that is too large becomes the maximum.
 fn number(text: &str) -> Option<u32> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u32::MAX))

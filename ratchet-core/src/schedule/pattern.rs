@@ -1,17 +1,16 @@
-//! The times and days that an expression allows, on a clock and a calendar without a zone.
+//! The times and days that an expression matches, on a clock and a calendar without a zone.
 //!
-//! Each field is a set of bits, and the days of a month come from one bit operation, so no search
-//! looks at single days. A search is bounded by construction: it looks at each of the 14 kinds of
-//! years (leap or not, and the weekday of 1 January) at most once, whether the expression ever
-//! matches or not.
+//! Each field is a set of bits, and one bit operation computes the days of a month, so no search
+//! visits single days. A search is always bounded: it visits each of the 14 kinds of years (leap
+//! year or not, and the weekday of 1 January) at most once, whether the expression matches or not.
 
 use chrono::{Datelike, Month, NaiveDate};
 
-/// The seconds of a day of the calendar.
+/// The seconds of a calendar day.
 pub(super) const DAY: i64 = 86_400;
-/// The first year of an expression.
+/// The first year that an expression can match.
 pub(super) const FIRST_YEAR: u32 = 1970;
-/// The last year of an expression: the last in which a job may be due.
+/// The last year that an expression can match, which is the last year in which a job may be due.
 pub(super) const LAST_YEAR: u32 = 9999;
 
 /// Days 1, 8, 15, 22 and 29 of a month that begins with day 0.
@@ -19,7 +18,7 @@ const EVERY_SEVENTH: u64 = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28;
 const SATURDAY: u32 = 6;
 const SUNDAY: u32 = 0;
 
-/// The values that each field allows: bit `n` stands for the value `n`.
+/// The values that each field matches: bit `n` stands for the value `n`.
 #[derive(Debug)]
 pub(super) struct Pattern {
     pub(super) seconds: u64,
@@ -28,11 +27,12 @@ pub(super) struct Pattern {
     pub(super) days: Days,
     pub(super) months: u64,
     pub(super) weekdays: Weekdays,
-    /// In ascending order; `None` allows every year.
+    /// The matching years in ascending order; `None` matches every year.
     pub(super) years: Option<Vec<u32>>,
-    /// Whether a day must match both day fields, or either.
+    /// Whether a day must match both day fields; otherwise either is enough.
     pub(super) both: bool,
-    /// Whether the three fields of the time of day allow one time, and are written as numbers.
+    /// Whether the three fields of the time of day match exactly one time, and none begins with
+    /// `*`.
     pub(super) once_a_day: bool,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Weekdays {
     pub(super) last: u64,
 }
 
-/// A month of the calendar: how many days it has and on which weekday it begins.
+/// The shape of a month: its number of days, and the weekday on which it begins.
 #[derive(Clone, Copy)]
 struct MonthShape {
     length: u32,
@@ -66,8 +66,8 @@ struct MonthShape {
 }
 
 impl Pattern {
-    /// The first match at this time or later. Times are seconds since 1970 of a clock without a
-    /// zone.
+    /// Returns the first match at or after this time. Times are seconds since 1970 on a clock
+    /// without a zone.
     pub(super) fn next_from(&self, time: i64) -> Option<i64> {
         let (day, second) = (time.div_euclid(DAY), time.rem_euclid(DAY));
         let first = self.next_day(day)?;
@@ -84,8 +84,8 @@ impl Pattern {
         Some(next * DAY + self.first_second())
     }
 
-    /// Returns the first day at or after this one that matches. Days count from 1970-01-01; `None`
-    /// before it matches.
+    /// Returns the first matching day at or after this one. Days count from 1970-01-01; no earlier
+    /// day matches.
     pub(super) fn next_day(&self, day: i64) -> Option<i64> {
         let from = NaiveDate::from_epoch_days(i32::try_from(day.max(0)).ok()?)?;
         let year = u32::try_from(from.year()).ok()?;
@@ -95,20 +95,20 @@ impl Pattern {
         })
     }
 
-    /// Whether this day matches. Days count from 1970-01-01.
+    /// Returns whether this day matches. Days count from 1970-01-01.
     pub(super) fn is_day(&self, day: i64) -> bool {
         self.next_day(day) == Some(day)
     }
 
-    /// The first second of a day that matches.
+    /// Returns the first matching second of a matching day.
     pub(super) fn first_second(&self) -> i64 {
         let first = |bits: u64| i64::from(bits.trailing_zeros());
         first(self.hours) * 3_600 + first(self.minutes) * 60 + first(self.seconds)
     }
 
-    /// The years in which a search that begins in `from` has to look: that year, and of those after
-    /// it the first of each kind. Years of one kind have the same calendar, so where one has no
-    /// match, no other has.
+    /// Returns the years that a search from the year `from` on must visit: `from` itself, and the
+    /// first later year of each kind. All years of one kind have the same calendar, so if one has
+    /// no match, none has.
     fn years_to_search(&self, from: u32) -> impl Iterator<Item = u32> {
         let listed = self.years.as_deref();
         let begin = listed.map_or(0, |years| years.partition_point(|year| *year < from));
@@ -121,7 +121,7 @@ impl Pattern {
             .scan((), move |(), year| {
                 let kind = kind_of(year)?;
                 let is_new = year == from || looked_at & kind == 0;
-                // The first year may be searched in part only, so it says nothing of its kind.
+                // The first year may be searched only in part, so it proves nothing about its kind.
                 if year > from {
                     looked_at |= kind;
                 }
@@ -130,7 +130,7 @@ impl Pattern {
             .flatten()
     }
 
-    /// The first day of a year that matches, at or after `from` if that is given.
+    /// Returns the first matching day of a year, at or after `from` if it is given.
     fn day_of_year(&self, year: u32, from: Option<NaiveDate>) -> Option<i64> {
         let year = i32::try_from(year).ok()?;
         let mut month = from.map_or(1, |from| from.month());
@@ -156,7 +156,7 @@ impl Pattern {
         }
     }
 
-    /// The days of a month that match.
+    /// Returns the matching days of a month.
     fn days_of(&self, month: MonthShape) -> u64 {
         let listed = self.days.of(month);
         let weekdays = self.weekdays.of(month);
@@ -167,7 +167,7 @@ impl Pattern {
         }
     }
 
-    /// The first second of a day that matches, at or after this one.
+    /// Returns the first matching second of a day, at or after this one.
     fn next_second(&self, second: i64) -> Option<i64> {
         let second = u32::try_from(second).ok()?;
         let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
@@ -201,7 +201,7 @@ impl Days {
             days |= 1 << month.nearest_weekday(month.length);
         }
         let mut day = 0;
-        // A day that the month does not have has no weekday near it.
+        // A day that does not exist in the month has no nearest weekday.
         while let Some(next) = next_bit(self.nearest & month.days(), day) {
             days |= 1 << month.nearest_weekday(next);
             day = next + 1;
@@ -233,12 +233,12 @@ impl Weekdays {
 }
 
 impl MonthShape {
-    /// The bits of its days.
+    /// Returns the bits of the days of the month.
     const fn days(self) -> u64 {
         (2 << self.length) - 2
     }
 
-    /// The day from Monday to Friday of this month that is nearest a day of it.
+    /// Returns the day from Monday to Friday of this month that is nearest to `day`.
     const fn nearest_weekday(self, day: u32) -> u32 {
         match (self.first + day - 1) % 7 {
             SATURDAY if day == 1 => 3,
@@ -250,7 +250,8 @@ impl MonthShape {
     }
 }
 
-/// One of 14 bits: whether it is a leap year, and on which weekday it begins.
+/// Returns one of 14 bits for the kind of the year: leap year or not, and the weekday on which it
+/// begins.
 fn kind_of(year: u32) -> Option<u16> {
     let first = NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, 1, 1)?;
     let leap = u32::from(first.leap_year());
@@ -261,7 +262,7 @@ const fn has(bits: u64, value: u32) -> bool {
     bits >> value & 1 == 1
 }
 
-/// The lowest value of the set that is not less than this one.
+/// Returns the lowest value of the set that is at least `from`.
 fn next_bit(bits: u64, from: u32) -> Option<u32> {
     let left = bits.checked_shr(from)?;
     (left != 0).then(|| from + left.trailing_zeros())
@@ -271,7 +272,7 @@ fn next_bit(bits: u64, from: u32) -> Option<u32> {
 mod tests {
     use crate::schedule::parse::parse;
 
-    /// The bound that refuses an expression without a match quickly, on a machine of any speed.
+    /// This bound ensures that an expression without a match is refused quickly on every machine.
     #[test]
     fn a_search_looks_at_each_kind_of_year_once() {
         for expression in [

@@ -1,37 +1,37 @@
-//! A zone: which offset its clock has at which time.
+//! A time zone: the offset of its clock at each time.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// More than any offset from UTC, in seconds.
+/// A bound that exceeds every offset from UTC, in seconds.
 const MOST_OFFSET: i64 = 26 * 3_600;
 
-/// The most stretches that a search tries. Calendars and the rules of zones repeat after 400 years,
-/// and in that time a clock that is changed twice a year has 800 stretches.
+/// The maximum number of stretches that a search visits. Calendars and the rules of zones repeat
+/// after 400 years, in which a clock that is changed twice a year has 800 stretches.
 const MOST_STRETCHES: usize = 1_000;
 
-/// A zone of the data in use.
+/// A zone of the time-zone data in use.
 #[derive(Clone, Debug)]
 pub(super) struct Zone {
     name: String,
     rules: TimeZone,
 }
 
-/// A time during which a clock is not changed.
+/// A period during which the clock is not changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     /// By how many seconds the clock is ahead of UTC.
     pub(super) offset: i64,
-    /// When the clock is changed next, in seconds since 1970.
+    /// When the clock is changed next, in seconds since 1970; `None` if it is never changed again.
     pub(super) end: Option<i64>,
 }
 
-/// When a clock shows a time for the first time.
+/// When a clock first shows a certain time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// It does so then.
+    /// The clock shows it at this moment.
     At(i64),
-    /// It skips the time. The gap ends at `end`; the clock goes from `from` to `to`.
+    /// The clock skips it. The gap ends at `end`, and the clock jumps from `from` to `to`.
     Skipped { end: i64, from: i64, to: i64 },
 }
 
@@ -45,7 +45,7 @@ impl Zone {
         &self.name
     }
 
-    /// What the clock does from this time on, in seconds since 1970.
+    /// Returns the offset at this time, and until when it holds. Times are seconds since 1970.
     pub(super) fn stretch(&self, at: i64) -> Stretch {
         let (first, last) = (Timestamp::MIN.as_second(), Timestamp::MAX.as_second());
         let at = Timestamp::from_second(at.clamp(first, last)).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -56,9 +56,10 @@ impl Zone {
         }
     }
 
-    /// When the clock shows a time first, or the gap that it is in, however long that is.
+    /// Returns when the clock first shows a time, or the gap that contains the time, however long
+    /// the gap is.
     pub(super) fn first_shown(&self, time: i64) -> Shown {
-        // The clock shows an earlier time then, wherever it is.
+        // At this moment, the clock shows an earlier time in every zone.
         let mut begin = time - MOST_OFFSET;
         let mut before = 0;
         loop {
@@ -79,7 +80,7 @@ impl Zone {
         }
     }
 
-    /// The first time at or after `from` at which the clock shows a match.
+    /// Returns the first moment at or after `from` at which the clock shows a match.
     ///
     /// `next_match` returns the first match at or after a time of the clock.
     pub(super) fn next_shown(
@@ -89,8 +90,8 @@ impl Zone {
     ) -> Option<i64> {
         for _ in 0..MOST_STRETCHES {
             let stretch = self.stretch(from);
-            // The clock may have been set back before the match, so the next stretches may have one
-            // even if this one has none.
+            // The clock may have been set back before the match. So the next stretches may have a
+            // match, even if this one has none.
             let found = next_match(from + stretch.offset).map(|time| time - stretch.offset);
             let Some(end) = stretch.end else {
                 return found;
@@ -98,8 +99,8 @@ impl Zone {
             if let Some(at) = found.filter(|at| *at < end) {
                 return Some(at);
             }
-            // No clock shows a match before the first one of this time, so stretches without any
-            // are passed over.
+            // From `end` on, the clock shows no match before `next`, so stretches without a match
+            // are skipped.
             let next = next_match(end - MOST_OFFSET)?;
             from = end.max(next - MOST_OFFSET);
         }
@@ -113,7 +114,8 @@ mod tests {
 
     use super::*;
 
-    /// Half past two on each day on which the clocks of New York go forward: no clock shows it.
+    /// Half past two on each day on which the clocks of New York are set forward. No clock shows
+    /// this time.
     #[test]
     fn a_search_for_what_no_clock_shows_ends() {
         let zone = jiff::tz::TimeZoneDatabase::bundled().get("America/New_York");

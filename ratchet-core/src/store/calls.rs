@@ -1,10 +1,11 @@
-//! The table of all calls of a store, from which decorators are made.
+//! The table of all calls of a store, from which decorators are generated.
 
-/// Hands `$then!` every call of every part of a store.
+/// Passes every call of every part of a store to the macro `$then`.
 ///
-/// A call is `idempotent` if its second answer is the first, so that it can be repeated after a
-/// timeout, and `once` otherwise. An `optional` part is one that [`Store`](crate::store::Store)
-/// returns as an `Option`. The macro's user imports the types in the signatures.
+/// A call is `idempotent` if a second call gives the same answer as the first, so that it can be
+/// repeated after a timeout; otherwise it is `once`. An `optional` part is one that
+/// [`Store`](crate::store::Store) returns as an `Option`. The caller of the macro imports the types
+/// in the signatures.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! store_calls {

@@ -5,21 +5,22 @@ use async_trait::async_trait;
 use crate::error::Result;
 use crate::model::Finding;
 
-/// What a store can say about the health of its database, for operators.
+/// Checks of the health of a database, for operators.
 #[async_trait]
 pub trait DiagnosticStore: Debug + Send + Sync {
-    /// Looks at the database: whether the schema is whole, and what stands in its way.
+    /// Checks the database: whether the schema is complete, and what slows the store down.
     ///
     /// # Contract
-    /// - **[diag.read]** Nothing that is stored changes.
-    /// - **[diag.sound]** A database as the store makes it, with jobs in it, has no finding that is
-    ///   an [`Error`](crate::model::Severity::Error).
-    /// - **[diag.order]** In the order of [`Finding::sort`].
-    /// - **[diag.poison]** One finding per problem. A look that fails, or for which the store has
-    ///   no right, is a finding itself ([`Findings`](crate::model::Findings)): it keeps no other
-    ///   away and is no error of the call.
+    /// - **[diag.read]** The call changes nothing that is stored.
+    /// - **[diag.sound]** A database that the store has set up, with jobs in it, has no finding
+    ///   with the severity [`Error`](crate::model::Severity::Error).
+    /// - **[diag.order]** The findings are in the order of [`Finding::sort`].
+    /// - **[diag.poison]** Each problem is one finding, and a check that fails, or for which the
+    ///   store lacks a permission, is a finding itself. It does not prevent other checks
+    ///   ([`Findings`](crate::model::Findings)). It does not fail the call either, unless its error
+    ///   is transient.
     ///
     /// # Errors
-    /// A failure of the store: the database is not within reach.
+    /// A failure of the store: the database cannot be reached.
     async fn findings(&self) -> Result<Vec<Finding>>;
 }

@@ -11,47 +11,51 @@ use crate::model::{
 };
 use crate::state::{JobAction, JobState, Response};
 
-/// Jobs: from their enqueue to their purge.
+/// Jobs, from their enqueue to their purge.
 ///
-/// Batches are the primitive; a single job is a batch of one. See the [module](super) for what
-/// holds for every method.
+/// Batches are the primitive; a single job is a batch of one. See the [module](super) for the
+/// clauses that hold for every method.
 #[async_trait]
 pub trait JobStore: Debug + Send + Sync {
     /// Stores jobs, all of them or, on an error, none.
     ///
     /// # Contract
-    /// - **[enqueue.created]** Each job is stored `Pending` (`Blocked` if it has to wait for others
-    ///   or for a signal) as it was given and answered `Created(its id)`; the answers are in the
-    ///   order of the jobs. An empty batch does nothing.
-    /// - **[enqueue.atomic]** If the call fails, no job of it is stored and no key is taken.
+    /// - **[enqueue.created]** Each job is stored as it was given, `Pending` (or `Blocked`, if it
+    ///   has to wait for other jobs, a batch or a signal), and is answered `Created` with its id.
+    ///   The answers are in the order of the jobs. An empty batch does nothing.
+    /// - **[enqueue.atomic]** The call stores all of its new jobs with their keys, or nothing. If
+    ///   it is refused, nothing is stored; if its answer is lost, either may be the case.
     /// - **[enqueue.repeat]** A job whose id is already stored is answered `Created` and not stored
-    ///   again, so that an enqueue with an unknown outcome can be repeated. A job that was purged
-    ///   is not stored any more: enqueued again, it is stored again, unless its idempotency key
+    ///   again, so a caller can repeat an enqueue whose outcome is unknown. A purged job no longer
+    ///   counts as stored: if it is enqueued again, it is stored again, unless its idempotency key
     ///   prevents that.
     /// - **[enqueue.due]** `RunAt::Now` and `RunAt::In` are resolved on the database's clock.
-    /// - **[enqueue.validate]** No store sees jobs that [`NewJob::validate_all`] refuses, or that
-    ///   need a part which the store does not have.
-    /// - **[keys.idempotency]** A job whose idempotency key was ever used is not stored and
-    ///   answered `Duplicate(id of the first)`, also when the first has ended or was purged, and
-    ///   also inside one batch. A purged job that is enqueued again is therefore a `Duplicate` of
-    ///   itself.
-    /// - **[keys.unique]** A job whose unique key an unfinished job has is not stored and answered
-    ///   `Duplicate(id of that job)`; then its idempotency key is not used up.
-    /// - **[keys.both]** If the two keys of a job belong to different jobs, the answer is
-    ///   `Duplicate` of the one with the idempotency key.
-    /// - **[tag.set]** The tags of a job are those it was enqueued with, to the letter. A job that
-    ///   is not stored has none.
-    /// - **[keys.race]** Of concurrent enqueues with one key exactly one is answered `Created`.
-    /// - **[lane.sequence]** A lane is a queue and a lane name. A job that is stored with a lane
-    ///   gets the next sequence of that lane, which the store assigns: in the order of the batch,
-    ///   and in the order of the enqueues, whatever the clock says. One that is not stored gets
-    ///   none.
-    /// - **[lane.head]** Of the unfinished jobs of a lane the one with the lowest sequence, the
-    ///   head, is `Pending`, `Paused` or `Running`; all others are `Blocked`, at every moment,
-    ///   however many enqueue, claim, settle and act at once. A blocked job keeps its `run_at`.
-    /// - **[permit.unknown]** A batch with a job whose permit is of a resource that was never set
-    ///   is refused as `Invalid` (`permit`), and nothing of it is stored, even if that job would be
-    ///   a duplicate.
+    /// - **[enqueue.validate]** The door refuses jobs that [`NewJob::validate_all`] refuses, and
+    ///   jobs that need a feature which the store does not have, so a store never receives them.
+    /// - **[keys.idempotency]** A job whose idempotency key was ever used is not stored and is
+    ///   answered `Duplicate` with the id of the first job that used the key. This also holds
+    ///   within one batch, and after the first job has ended or was purged. So a purged job that is
+    ///   enqueued again is a `Duplicate` of itself.
+    /// - **[keys.unique]** While an unfinished job has a unique key, another job with this key is
+    ///   not stored and is answered `Duplicate` with the id of the unfinished job. The idempotency
+    ///   key of the other job then stays unused.
+    /// - **[keys.both]** If the two keys of a job belong to different jobs, it is answered
+    ///   `Duplicate` with the id of the job that has the idempotency key.
+    /// - **[tag.set]** A stored job has exactly the tags that it was enqueued with, byte for byte.
+    ///   A job that is not stored has none.
+    /// - **[keys.race]** Of concurrent enqueues with the same key, exactly one is answered
+    ///   `Created`.
+    /// - **[lane.sequence]** A job that is stored with a lane gets the next sequence number of this
+    ///   lane; a queue and a lane name identify a lane. The store assigns the numbers in the order
+    ///   of the enqueues, and of the jobs in a batch, whatever the clock says. A job that is not
+    ///   stored gets no number.
+    /// - **[lane.head]** At every moment, the head of a lane (its unfinished job with the lowest
+    ///   sequence) is `Pending`, `Paused` or `Running`, and the other unfinished jobs of the lane
+    ///   are `Blocked`. This holds however many callers enqueue, claim, settle and act at once. A
+    ///   blocked job keeps its `run_at`.
+    /// - **[permit.unknown]** An enqueue with a job that needs a permit of a resource that was
+    ///   never set is `Invalid` (field `permit`), and stores no job of the batch. This holds even
+    ///   if that job would be a duplicate.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -61,43 +65,48 @@ pub trait JobStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[claim.exclusive]** A job is returned to one claimer only, until its claim has ended.
-    /// - **[claim.due]** Only `Pending` jobs with `run_at` not after the database's clock.
-    /// - **[claim.limit]** At most `limit` jobs, and no fewer while enough are due, match and have
-    ///   permits; 0 returns none.
-    /// - **[claim.order]** The jobs first in [`ClaimRank`](crate::priority::ClaimRank), in that
-    ///   order: effective priority descending, `run_at` ascending, id ascending.
-    /// - **[claim.aging]** The effective priority is that of [`Aging`](crate::Aging); the stored
-    ///   priority is never changed.
-    /// - **[claim.match]** Only jobs whose [`Route::matches`](crate::Route::matches) the request.
-    /// - **[claim.paused]** No job of a paused queue.
+    /// - **[claim.due]** A claim returns only `Pending` jobs whose `run_at` is not after the
+    ///   database's time.
+    /// - **[claim.limit]** A claim returns at most `limit` jobs, and no fewer while enough jobs are
+    ///   due, match and get the permits that they need. A limit of 0 returns none.
+    /// - **[claim.order]** A claim returns the jobs that come first in the order of
+    ///   [`ClaimRank`](crate::priority::ClaimRank), and in this order: effective priority
+    ///   descending, then `run_at` ascending, then id ascending.
+    /// - **[claim.aging]** The effective priority is the one that [`Aging`](crate::Aging) computes;
+    ///   a claim never changes the stored priority.
+    /// - **[claim.match]** A claim returns only jobs whose route matches the request
+    ///   ([`Route::matches`](crate::Route::matches)).
+    /// - **[claim.paused]** A claim returns no job of a paused queue.
     /// - **[claim.live]** A node that has a row gets jobs only while its status is `Active`.
-    /// - **[claim.running]** Each returned job is `Running`, owned by the node, with `claim_seq`
-    ///   one higher than before and a token that carries it, the node and the time of the claim.
-    /// - **[claim.version]** The claim carries the payload's version as it was given at the
-    ///   enqueue.
-    /// - **[claim.whole]** The payload and the last checkpoint come with the claim if the request
-    ///   asks for payloads.
+    /// - **[claim.running]** Each returned job is `Running`, is owned by the node, and has a
+    ///   `claim_seq` one higher than before. Its token contains this number, the node and the time
+    ///   of the claim.
+    /// - **[claim.version]** The claim contains the payload version that the job was enqueued with.
+    /// - **[claim.whole]** If the request asks for payloads, each claim contains the payload and
+    ///   the last checkpoint.
     /// - **[claim.optimized]** A request without payloads claims exactly the same jobs, and leaves
-    ///   only the inputs to [`load_inputs`](Self::load_inputs).
-    /// - **[permit.max]** At every moment at most as many jobs with the permit of a resource are
-    ///   `Running` as [`set_permits`](super::PermitStore::set_permits) allows, in the whole
-    ///   database, however many claim, settle and reclaim at once.
-    /// - **[permit.order]** A claim goes through the due jobs in claim order and passes over those
-    ///   of a resource that is used up by then: its permits go to the first in claim order, and a
-    ///   resource that is used up keeps no other job back.
+    ///   out only the inputs, which [`load_inputs`](Self::load_inputs) reads.
+    /// - **[permit.max]** At every moment, at most as many jobs with a permit of a resource are
+    ///   `Running` as [`set_permits`](super::PermitStore::set_permits) allows. This holds for the
+    ///   whole database, however many callers claim, settle and reclaim at once. If the number was
+    ///   lowered, `[permit.change]` applies.
+    /// - **[permit.order]** A claim goes through the due jobs in claim order, and skips each job
+    ///   whose resource has no permit left at that point. So the permits of a resource go to its
+    ///   first jobs in claim order, and a resource without permits delays only the jobs that need
+    ///   it.
     ///
     /// # Errors
-    /// A failure of the store. Claims may have been made all the same: the node's next heartbeat
-    /// lists them (`[node.claims]`), and the engine hands them back.
+    /// A failure of the store. Claims may have been made nevertheless: the node's next heartbeat
+    /// lists them (`[node.claims]`), and the engine gives them back.
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>>;
 
-    /// Claims due jobs without reading their payloads: for large payloads and large batches.
+    /// Claims due jobs without reading their payloads. Use it for large payloads and large batches.
     ///
-    /// Provided: [`claim_next_batch`](Self::claim_next_batch) with
+    /// The provided implementation calls [`claim_next_batch`](Self::claim_next_batch) with
     /// [`payloads(false)`](ClaimRequest::payloads).
     ///
     /// # Errors
-    /// As for [`claim_next_batch`](Self::claim_next_batch).
+    /// The same as [`claim_next_batch`](Self::claim_next_batch).
     async fn claim_next_batch_optimized(&self, request: &ClaimRequest) -> Result<Vec<Claim>> {
         let request = request.clone().payloads(false);
         let jobs = self.claim_next_batch(&request).await?;
@@ -107,7 +116,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// Reads the payloads and checkpoints of claims, many at a time.
     ///
     /// # Contract
-    /// - **[claim.load]** One answer per token, in order: the input, or none if the token is stale.
+    /// - **[claim.load]** The call returns one answer per token, in order: the input of the claim,
+    ///   or `None` if the token is stale.
     ///
     /// # Errors
     /// A failure of the store.
@@ -116,27 +126,31 @@ pub trait JobStore: Debug + Send + Sync {
     /// Ends claims, many at a time and in different ways.
     ///
     /// # Contract
-    /// - **[settle.effect]** Writes what [`Settlement::effect`] says: state, `run_at`, attempts,
-    ///   error, result, and for terminal states `finished_at`. The claim is over.
-    /// - **[settle.mixed]** One answer per settlement, in order; a stale one changes nothing for
-    ///   the others.
-    /// - **[settle.token]** A settlement applies only to a `Running` job whose `claim_seq`, node
-    ///   and `claimed_at` are the token's; otherwise it is `Stale` and changes nothing, even from
-    ///   the same node.
-    /// - **[settle.repeat]** Settling again with the token that was the last to settle the job
-    ///   changes nothing, not even the history, and is `Applied`, whatever the outcome, so that a
-    ///   call with an unknown outcome can be repeated. This holds while a later claim of the job
-    ///   runs, and ends when that claim is settled: then the earlier token is `Stale`.
-    /// - **[settle.cancel]** If cancellation was requested the job ends `Cancelled`, whatever the
-    ///   outcome, without a result.
-    /// - **[settle.keys]** A terminal state frees the unique key in the same write.
-    /// - **[settle.history]** Each applied settlement adds one [`Attempt`] to the job's history.
-    /// - **[lane.promote]** When the head of a lane ends, by whichever method, the blocked job with
-    ///   the lowest sequence becomes `Pending` with its own `run_at`, in the same write; no other
-    ///   job does. A stale or repeated settlement promotes none.
-    /// - **[lane.hold]** A head whose claim ends without ending the job (retried, snoozed,
-    ///   released, reclaimed) stays the head.
-    /// - **[settle.validate]** No store sees what [`Settlement::validate_all`] refuses.
+    /// - **[settle.effect]** The call writes what [`Settlement::effect`] says: the state, `run_at`,
+    ///   attempts, error and result, and for a terminal state `finished_at`. The claim has then
+    ///   ended.
+    /// - **[settle.mixed]** The call returns one answer per settlement, in order; a stale
+    ///   settlement does not affect the others.
+    /// - **[settle.token]** A settlement applies only if its job is `Running` and has the
+    ///   `claim_seq`, node and `claimed_at` of the token; otherwise it is `Stale` and changes
+    ///   nothing. This holds even if the settlement comes from the node that now holds the claim.
+    ///   The only exception is `[settle.repeat]`.
+    /// - **[settle.repeat]** A settlement with the token that was the last to settle the job is
+    ///   `Applied` and changes nothing, not even the history, whatever its outcome. So a caller can
+    ///   repeat a call whose outcome is unknown. This holds while a later claim of the job runs,
+    ///   and ends when that claim is settled: then the earlier token is `Stale`.
+    /// - **[settle.cancel]** If the cancellation of a job was requested, its settlement ends it as
+    ///   `Cancelled`, without a result, whatever the outcome.
+    /// - **[settle.keys]** The write that gives a job a terminal state also frees its unique key.
+    /// - **[settle.history]** Each settlement that ends a claim adds one [`Attempt`] to the job's
+    ///   history.
+    /// - **[lane.promote]** When the head of a lane ends, by whichever method, the same write makes
+    ///   the lane's blocked job with the lowest sequence `Pending` with its own `run_at`, and
+    ///   promotes no other job. A stale or repeated settlement promotes none.
+    /// - **[lane.hold]** A head whose claim ends stays the head if the job itself has not ended (it
+    ///   was retried, snoozed, released or reclaimed).
+    /// - **[settle.validate]** The door refuses settlements that [`Settlement::validate_all`]
+    ///   refuses, so a store never receives them.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store; then none, some or all may have been applied, and the
@@ -146,13 +160,14 @@ pub trait JobStore: Debug + Send + Sync {
     /// Stores the reports of running bodies.
     ///
     /// # Contract
-    /// - **[report.life]** Every report says that the body has begun and restarts the job's stall
+    /// - **[report.life]** Every report shows that the body has begun, and restarts the job's stall
     ///   timeout.
-    /// - **[report.progress]** Progress and checkpoint replace the earlier ones; they outlive the
-    ///   claim, and a later claim gets the checkpoint as input.
+    /// - **[report.progress]** A report of progress or of a checkpoint replaces the earlier one.
+    ///   Both outlive the claim, and a later claim gets the checkpoint as input.
     /// - **[report.token]** A report with a stale token is `Stale` and changes nothing.
-    /// - **[report.cancel]** The answer says whether cancellation was requested.
-    /// - **[report.validate]** No store sees what [`Report::validate_all`] refuses.
+    /// - **[report.cancel]** The answer says whether the cancellation of the job was requested.
+    /// - **[report.validate]** The door refuses reports that [`Report::validate_all`] refuses, so a
+    ///   store never receives them.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -161,81 +176,90 @@ pub trait JobStore: Debug + Send + Sync {
     /// Takes back claims whose jobs no node works on any more.
     ///
     /// # Contract
-    /// - **[reclaim.dead]** A claim whose node is `Dead`, or silent as
-    ///   [`NodeRecord::is_silent`](crate::model::NodeRecord::is_silent) says, is `OwnerLost`,
-    ///   unless `[reclaim.left]` applies.
-    /// - **[reclaim.left]** A claim whose node is `Left`, or was draining when it fell silent, is
-    ///   `OwnerLeft`, which counts no crash.
-    /// - **[reclaim.unknown]** A claim whose node has no row is `OwnerLost` once it is older than
-    ///   `dead_after`, and so is the oldest row there is of any node: where the registry was
-    ///   emptied, nodes that live have that time to register again.
-    /// - **[reclaim.silence]** If the request says that silence does not count, a live node and a
-    ///   node without a row lose no claim, for whatever reason: what could not be heard, or what a
-    ///   step of the clock has aged, is no proof.
-    /// - **[reclaim.step]** The pass ages every stored time as
-    ///   [`ReclaimRequest::clock`](crate::model::ReclaimRequest::clock) says: one from before a
-    ///   step from the step on. If the clock shows more than its `latest`, silence does not count.
-    /// - **[reclaim.live]** However long a body runs, the claim of a live node stays, but for the
+    /// - **[reclaim.dead]** A claim is `OwnerLost` if its node is `Dead` or silent
+    ///   ([`NodeRecord::is_silent`](crate::model::NodeRecord::is_silent)), unless `[reclaim.left]`
+    ///   applies.
+    /// - **[reclaim.left]** A claim is `OwnerLeft` if its node is `Left`, or was draining when it
+    ///   fell silent. This counts no crash.
+    /// - **[reclaim.unknown]** A claim whose node has no row is `OwnerLost` if the claim and the
+    ///   oldest row of any node are both older than `dead_after`. If there are no rows, only the
+    ///   age of the claim counts. So after the registry was emptied, live nodes have this time to
+    ///   register again.
+    /// - **[reclaim.silence]** If the request says that silence does not count, the pass takes no
+    ///   claim, for whatever reason, from a live node or from a node without a row. After an outage
+    ///   or a step of the clock, neither silence nor age proves that a node or a body has stopped.
+    /// - **[reclaim.step]** The pass corrects the age of every stored time as
+    ///   [`ReclaimRequest::clock`](crate::model::ReclaimRequest::clock) says: it subtracts the size
+    ///   of a step forward from the age of a time stored before the step. If the clock shows more
+    ///   than its `latest`, silence does not count.
+    /// - **[reclaim.live]** However long a body runs, a live node keeps its claim, except for the
     ///   next three clauses.
-    /// - **[reclaim.start]** A claim without a report for `start_timeout` since it was made is
-    ///   `NotStarted`, unless the job has run out of patience otherwise.
-    /// - **[reclaim.stall]** A begun claim of a job with a stall timeout, without a report for that
-    ///   long, is `Stalled`.
-    /// - **[reclaim.overdue]** A begun claim of a job with a timeout, made longer ago than
-    ///   `start_timeout` + timeout + `overdue_after`, is `Overdue`.
-    /// - **[reclaim.requeue]** A reclaimed job is `Pending` with its old `run_at` and attempts;
-    ///   `crash_count` is what [`ReclaimRequest::judge`] says. If cancellation was requested it is
-    ///   `Cancelled` instead. The old token is stale, and the history says `Lost`.
-    /// - **[reclaim.exhausted]** A crash beyond `max_crashes` leaves the job `Running` without an
-    ///   owner: its claim is given up. This pass and every later one returns it as `exhausted`,
-    ///   with the same crash count, until it is settled, even if a later pass allows more crashes.
-    ///   From then on only the returned token, which names no node, is valid.
-    /// - **[reclaim.given_up]** The token of a claim that was given up is valid for reports and
-    ///   inputs, too. A report with it keeps no later pass from returning the claim. The history
-    ///   entry of the claim names no node.
-    /// - **[reclaim.once]** Concurrent passes reclaim each claim once.
-    /// - **[reclaim.limit]** At most `limit` claims a pass. Claims that have an owner go before
-    ///   those that earlier passes gave up, which therefore keep no others waiting. Otherwise the
-    ///   store chooses which claims a limited pass takes.
-    /// - **[reclaim.order]** The claims are returned in order of their tokens.
+    /// - **[reclaim.start]** A claim is `NotStarted` if it is older than `start_timeout` and had no
+    ///   report, unless another clause makes it `OwnerLost` or `OwnerLeft`.
+    /// - **[reclaim.stall]** A claim whose body has begun is `Stalled` if its job has a stall
+    ///   timeout and the last report is older than this timeout.
+    /// - **[reclaim.overdue]** A claim whose body has begun is `Overdue` if its job has a timeout
+    ///   and the claim is older than `start_timeout` + timeout + `overdue_after`.
+    /// - **[reclaim.requeue]** A reclaimed job is `Pending` with its old `run_at` and attempts, and
+    ///   with the `crash_count` that [`ReclaimRequest::judge`] says. If cancellation was requested
+    ///   and `[reclaim.exhausted]` does not apply, the job is `Cancelled` instead. The old token is
+    ///   stale, and the history says `Lost`.
+    /// - **[reclaim.exhausted]** If a crash exceeds `max_crashes`, the pass gives the claim up: the
+    ///   job stays `Running`, without an owner. This pass and every later pass returns the claim as
+    ///   `exhausted`, with the same crash count, until it is settled, even if a later pass allows
+    ///   more crashes. From then on, only the returned token, which names no node, is valid.
+    /// - **[reclaim.given_up]** The token that a pass returns for a claim that was given up is also
+    ///   valid for reports and for reading inputs. Later passes return the claim even if reports
+    ///   with this token came. The history entry of the claim names no node.
+    /// - **[reclaim.once]** Concurrent passes reclaim each claim only once.
+    /// - **[reclaim.limit]** A pass takes at most `limit` claims. It takes claims that have an
+    ///   owner before claims that earlier passes gave up, so the latter never delay the former.
+    ///   Otherwise the store chooses which claims a limited pass takes.
+    /// - **[reclaim.order]** A pass returns the claims in the order of their tokens.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
     async fn reclaim(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>>;
 
-    /// Does what an operator asks to jobs, each by itself.
+    /// Applies an operator's action to jobs, each independently.
     ///
     /// # Contract
-    /// - **[act.respond]** Each job does what [`JobState::respond`](crate::JobState::respond) says
-    ///   for its state; nothing else changes.
-    /// - **[act.select]** Ids are answered each, in order. A filter acts on the oldest jobs it
-    ///   matches, behind `after` and up to `limit`, that do not refuse, and answers only these,
-    ///   oldest first. If it answers none, there was none.
-    /// - **[act.twice]** An id that is given twice is acted on twice: the second action sees the
-    ///   result of the first.
-    /// - **[cancel.waiting]** A cancelled waiting job is never claimed, and its unique key is free.
-    /// - **[cancel.running]** A cancelled running job keeps its claim; its node learns of it by
-    ///   heartbeat and report.
-    /// - **[requeue.fresh]** A requeued job is due now, with attempts and crashes at 0 and no
-    ///   error, and can be claimed like any other; its `claim_seq` and history stay.
-    /// - **[requeue.key]** A requeued job takes its unique key again, or is `KeyTaken` and
-    ///   unchanged.
-    /// - **[requeue.pass]** By filter, a job that is `KeyTaken` counts against `limit` and is
-    ///   answered, so that a caller who goes on behind the last answered job gets past it.
-    /// - **[pause.job]** A paused job is not claimed; resumed, it has its old `run_at`.
-    /// - **[reschedule.job]** A rescheduled job is due at the new time, resolved on the database's
-    ///   clock, and is claimed by it; no claim returns it that is made once this has returned,
-    ///   unless it is due.
-    /// - **[priority.job]** A job with a new priority is claimed by it. A running one keeps its
-    ///   claim, and its token holds.
-    /// - **[delete.job]** A deleted job is gone with its history and its tags, for every read;
-    ///   idempotency keys stay used. Nothing deletes an unfinished job.
-    /// - **[lane.requeue]** A dead letter of a lane is requeued with a new sequence, at the end of
-    ///   the lane: `Pending` if the lane is empty and `Blocked` otherwise, which is what is
-    ///   answered.
+    /// - **[act.respond]** The action changes each job as
+    ///   [`JobState::respond`](crate::JobState::respond) says for the job's state; nothing else
+    ///   changes.
+    /// - **[act.select]** With ids, the call returns one answer per id, in order; with a filter, it
+    ///   acts on the oldest matching jobs that do not refuse the action, and answers only these.
+    ///   With a filter, it takes up to `limit` jobs that come after the job `after`, and returns
+    ///   their answers oldest first. An empty answer to a filter means that there was no such job.
+    /// - **[act.twice]** If an id is given twice, the call acts on the job twice: the second action
+    ///   sees the result of the first.
+    /// - **[cancel.waiting]** A waiting job that was cancelled is never claimed, and its unique key
+    ///   is free.
+    /// - **[cancel.running]** A running job whose cancellation is requested keeps its claim; its
+    ///   node learns of the request from its next heartbeat or report.
+    /// - **[requeue.fresh]** A requeued job is due now, its attempts and crashes are 0, and it has
+    ///   no error. It can be claimed like any other job, unless `[lane.requeue]` or
+    ///   `[link.requeue]` makes it `Blocked`. Its `claim_seq` and history stay.
+    /// - **[requeue.key]** A requeued job takes its unique key again; if another job has the key,
+    ///   the answer is `KeyTaken` and the requeued job does not change.
+    /// - **[requeue.pass]** In a requeue by filter, a job that is `KeyTaken` counts towards `limit`
+    ///   and is answered. So a caller that continues after the last answered job gets past it.
+    /// - **[pause.job]** A paused job is not claimed; after it was resumed, it has its old
+    ///   `run_at`.
+    /// - **[reschedule.job]** A rescheduled job is due at its new time, resolved on the database's
+    ///   clock, and this time counts in the claim order. A claim made after the call has returned
+    ///   does not return the job before it is due.
+    /// - **[priority.job]** After its priority was changed, a job is claimed by the new priority. A
+    ///   running job keeps its claim, and its token stays valid.
+    /// - **[delete.job]** After a job was deleted, no read returns the job, its history or its
+    ///   tags; its idempotency key stays used. An unfinished job is never deleted.
+    /// - **[lane.requeue]** A dead letter of a lane that is requeued gets a new sequence, at the
+    ///   end of the lane. It becomes `Pending` if the lane is empty and `Blocked` otherwise, and
+    ///   the answer says which.
     /// - **[lane.reschedule]** A head that is rescheduled stays the head, and its lane waits for
-    ///   it; a blocked job that is rescheduled stays blocked, at its place.
-    /// - **[lane.cancel]** A blocked job that is cancelled leaves the lane as it is otherwise.
+    ///   it. A blocked job that is rescheduled stays blocked and keeps its place.
+    /// - **[lane.cancel]** A blocked job that is cancelled leaves its lane; the other jobs of the
+    ///   lane do not change.
     ///
     /// Provided: [`select`](Self::select) and [`act_on`](Self::act_on), page by page, until a page
     /// has a job that did not refuse.
@@ -251,9 +275,9 @@ pub trait JobStore: Debug + Send + Sync {
     /// Does an action to these jobs, in one transaction.
     ///
     /// # Contract
-    /// - **[act.from]** A job that is in none of the states `from` is left unchanged and answered
-    ///   `NotFound`: it has changed since it was selected. A caller that leaves a state out of
-    ///   `from` gives each id once.
+    /// - **[act.from]** A job that is in none of the states `from` does not change and is answered
+    ///   `NotFound`: its state has changed since it was selected. A caller that leaves a state out
+    ///   of `from` must give each id only once.
     ///
     /// What [`act`](Self::act) promises holds as well. Errors name `act` as the operation, since
     /// that is what applications call.
@@ -270,10 +294,11 @@ pub trait JobStore: Debug + Send + Sync {
     /// Reads jobs.
     ///
     /// # Contract
-    /// - **[get.whole]** One answer per id, in order: the job with everything known about it, or
-    ///   none. Any number of ids up to the batch limit works.
+    /// - **[get.whole]** The call returns one answer per id, in order: the job with everything
+    ///   known about it, or `None` if there is no such job. Any number of ids up to the batch limit
+    ///   works.
     /// - **[get.outline]** With [`Detail::Outline`], each answer is the
-    ///   [outline](JobRecord::outline) of that job. A store should leave the rest unread: it may be
+    ///   [outline](JobRecord::outline) of the job. A store should not read the rest: it may be
     ///   large, and lists are read often.
     ///
     /// # Errors
@@ -283,11 +308,13 @@ pub trait JobStore: Debug + Send + Sync {
     /// Reads one page of the jobs that match the filter.
     ///
     /// # Contract
-    /// - **[page.order]** In the order asked for, behind the given job, at most `limit`.
-    /// - **[page.walk]** Walking by `next` until there is none visits every matching job exactly
-    ///   once, in both orders.
-    /// - **[page.filter]** Exactly the jobs that [`JobFilter::matches`].
-    /// - **[page.outline]** Whole jobs, or their [outlines](JobRecord::outline), as
+    /// - **[page.order]** A page has at most `limit` jobs, in the requested order, from the first
+    ///   one after the job `after`.
+    /// - **[page.walk]** A walk that follows `next` until it is `None` visits every matching job
+    ///   exactly once, in both orders.
+    /// - **[page.filter]** The listed jobs are exactly those that match the filter
+    ///   ([`JobFilter::matches`]).
+    /// - **[page.outline]** The page has whole jobs or their [outlines](JobRecord::outline), as
     ///   [`PageRequest::detail`] says.
     ///
     /// Provided: [`select`](Self::select) and [`get`](Self::get).
@@ -317,10 +344,10 @@ pub trait JobStore: Debug + Send + Sync {
     /// Reads the ids of one page of the jobs that match the filter.
     ///
     /// # Contract
-    /// - **[select.page]** In the order asked for, after the given job, at most `limit`: the ids of
-    ///   the jobs that [`list`](Self::list) shows, and of those that it cannot show because they
-    ///   are damaged. The limit is at least 1 and at most one more than that of a page, since
-    ///   `list` looks for one more.
+    /// - **[select.page]** The call returns the ids of at most `limit` jobs, in the requested
+    ///   order, after the job `after`: of the jobs that [`list`](Self::list) returns, and of
+    ///   damaged jobs that it cannot return. The limit is at least 1 and at most one more than that
+    ///   of a page, because `list` asks for one more.
     ///
     /// Errors name `list` as the operation, since that is what applications call.
     ///
@@ -331,8 +358,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// Counts the jobs that match the filter, by state.
     ///
     /// # Contract
-    /// - **[count.filter]** Exactly the jobs that [`JobFilter::matches`], each once, under its
-    ///   state; states without jobs are absent.
+    /// - **[count.filter]** The call counts exactly the jobs that match the filter
+    ///   ([`JobFilter::matches`]), each once, under its state. States without jobs are absent.
     ///
     /// # Errors
     /// A failure of the store.
@@ -341,24 +368,27 @@ pub trait JobStore: Debug + Send + Sync {
     /// Reads the ended claims of a job, first to last.
     ///
     /// # Contract
-    /// - **[history.order]** By claim number. Empty for a job that does not exist.
+    /// - **[history.order]** The attempts are in the order of their claim numbers. The history of a
+    ///   job that does not exist is empty.
     ///
     /// # Errors
     /// A failure of the store.
     async fn history(&self, job: JobId) -> Result<Vec<Attempt>>;
 
-    /// Deletes old finished jobs with their history and their tags, and says how many.
+    /// Deletes old finished jobs with their history and their tags, and returns how many.
     ///
     /// # Contract
-    /// - **[purge.old]** Only jobs in the given terminal state that finished longer ago than
-    ///   `older_than`; the longest finished first. It deletes exactly `limit` jobs if that many
-    ///   qualify, and fewer otherwise. The order of jobs that finished at the same time is
+    /// - **[purge.old]** A purge deletes only jobs in the given terminal state that finished longer
+    ///   ago than `older_than`, the longest finished first. It deletes exactly `limit` jobs if that
+    ///   many qualify, and fewer otherwise. The order of jobs that finished at the same time is
     ///   unspecified.
-    /// - **[purge.awaited]** None whose children have not all ended, since those may read its
-    ///   result; it keeps no other.
+    /// - **[purge.awaited]** A purge does not delete a job before all its children have ended,
+    ///   because they may read its result. Such a job does not keep the purge from deleting other
+    ///   jobs.
     /// - **[purge.whole]** A job that was deleted, by this or any other method, leaves only its
-    ///   idempotency key and the links of its children: an id that is enqueued again begins anew.
-    /// - **[purge.keys]** Idempotency keys stay used.
+    ///   idempotency key and the links of its children. If its id is enqueued again, the new job
+    ///   has nothing of the deleted one.
+    /// - **[purge.keys]** The idempotency keys of purged jobs stay used.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -403,7 +433,7 @@ async fn act(
                 ActionOutcome::Refused(_) | ActionOutcome::NotFound
             )
         });
-        // Other calls may have changed all jobs of the page first. An empty answer would say that
+        // Other calls may have changed all jobs of the page first. An empty result would mean that
         // no job matches.
         if !acted.is_empty() {
             return Ok(acted);
@@ -425,7 +455,7 @@ mod tests {
 
     type Calls = Arc<Mutex<Vec<&'static str>>>;
 
-    /// A view of the store, what it was asked, and what happens before its first action.
+    /// Returns a store that runs `first` before its first action, and the list of its calls.
     fn observed(
         store: &MemoryStore,
         first: impl Fn() + Send + Sync + 'static,

@@ -29,18 +29,18 @@ macro_rules! layer {
     ($($need:ident $part:ident as $accessor:ident {
         $($repeat:ident $method:ident($($argument:ident: $type:ty),*) -> $answer:ty;)+
     })+) => {
-        /// Decorates a store: passes every call on to it, except those that an implementation
+        /// Decorates a store: passes every call on to it, except the calls that an implementation
         /// overrides.
         ///
-        /// [`Layered`] makes the store. Each method has the name and the contract of a method of
-        /// one of the store's parts. An optional part is there if the inner store has it.
+        /// [`Layered`] turns the layer into a store. Each method has the name and the contract of a
+        /// method of one of the store's parts. An optional part exists if the inner store has it.
         ///
-        /// A provided method of a part, such as [`JobStore::act`], is a call of its own: it reaches
-        /// the inner store without the methods that it is made of.
+        /// A provided method of a part, such as [`JobStore::act`], is passed on as one call: it
+        /// does not go through the methods of the layer that it is made of.
         ///
         /// Wrap the bare store, and put the door around both: `Checked::new(Layered::new(layer))`.
-        /// Around a [`Checked`] store a layer sees what the door would have refused, and its
-        /// [`call_policy`](Self::call_policy) has no effect.
+        /// A layer around a [`Checked`] store also gets the calls that the door would refuse, and
+        /// its [`call_policy`](Self::call_policy) has no effect.
         ///
         /// ```
         /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -82,16 +82,16 @@ macro_rules! layer {
         /// ```
         #[async_trait]
         pub trait StoreLayer: Debug + Send + Sync + 'static {
-            /// Returns the store that calls are passed on to.
+            /// Returns the inner store, to which calls are passed on.
             fn inner(&self) -> &dyn Store;
 
-            /// Returns the policy of the inner store: see [`Store::call_policy`].
+            /// Returns the policy of the inner store; see [`Store::call_policy`].
             fn call_policy(&self) -> CallPolicy {
                 self.inner().call_policy()
             }
 
-            /// Returns the transactions of the inner store: see [`Store::transactions`]. Jobs that
-            /// are enqueued in them do not pass through [`enqueue`](Self::enqueue).
+            /// Returns the transactions of the inner store; see [`Store::transactions`]. Jobs that
+            /// are enqueued in them do not go through [`enqueue`](Self::enqueue).
             fn transactions(&self) -> Option<&dyn TransactionStore> {
                 self.inner().transactions()
             }
@@ -168,7 +168,7 @@ macro_rules! accessor {
     };
 }
 
-/// The store that a [`StoreLayer`] makes of another.
+/// The store that a [`StoreLayer`] makes from its inner store.
 ///
 /// See [`StoreLayer`] for an example.
 #[derive(Clone, Debug)]
@@ -177,7 +177,7 @@ pub struct Layered<L> {
 }
 
 impl<L: StoreLayer> Layered<L> {
-    /// Builds the store.
+    /// Creates the store from a layer.
     #[must_use]
     pub const fn new(layer: L) -> Self {
         Self { layer }

@@ -3,8 +3,8 @@ use std::fmt;
 use super::LockInfo;
 use crate::name::Name;
 
-/// A page of a list of locks, as a store fills it from its rows. Those that cannot be read are left
-/// out, and others are read in their place (`[lock.list]`).
+/// A page of a list of locks, which a store fills from its rows. Unreadable rows are left out, and
+/// others are read in their place (`[lock.list]`).
 #[derive(Debug)]
 pub struct LockPage {
     limit: usize,
@@ -15,20 +15,20 @@ pub struct LockPage {
 }
 
 impl LockPage {
-    /// The page of up to `limit` locks behind a name.
+    /// Creates a page of up to `limit` locks after a name.
     #[must_use]
     pub fn new(after: Option<&Name>, limit: usize) -> Self {
         Self {
             limit,
-            // No name is empty, so all are behind that.
+            // No name is empty, so all names come after the empty text.
             behind: after.map_or_else(String::new, |after| after.as_str().to_owned()),
             over: false,
             locks: Vec::new(),
         }
     }
 
-    /// Returns what to read next: the rows whose names follow this text, in their order, and how
-    /// many. `None` if the page is complete.
+    /// Returns the next read: rows whose names come after this text, in order, and how many of
+    /// them. `None` if the page is complete.
     #[must_use]
     pub fn wants(&self) -> Option<(String, usize)> {
         let left = self.wanted();
@@ -39,8 +39,9 @@ impl LockPage {
         self.limit.saturating_sub(self.locks.len())
     }
 
-    /// Takes the rows that were read, and leaves those that were not wanted: the name as it is
-    /// stored, or none if it is no text, and the lock. Fewer than were wanted are the last.
+    /// Adds the rows that were read, and ignores those that the page does not need. A row has the
+    /// name as it is stored, or `None` if the name is not text, and the lock. If there are fewer
+    /// rows than requested, they are the last.
     pub fn take<E: fmt::Display>(
         &mut self,
         rows: impl IntoIterator<Item = (Option<String>, Result<(Name, LockInfo), E>)>,
@@ -49,7 +50,7 @@ impl LockPage {
         let mut read = 0;
         for (name, lock) in rows.into_iter().take(wanted) {
             read += 1;
-            // What is behind a name that is no text cannot be asked for.
+            // The next read cannot begin after a name that is not text.
             self.over = name.is_none();
             self.behind = name.unwrap_or_default();
             match lock {
@@ -60,7 +61,7 @@ impl LockPage {
         self.over |= read < wanted;
     }
 
-    /// The locks.
+    /// Returns the locks.
     #[must_use]
     pub fn into_locks(self) -> Vec<(Name, LockInfo)> {
         self.locks
@@ -73,7 +74,7 @@ mod tests {
     use crate::error::InvalidInput;
     use crate::id::Fence;
 
-    /// Fills a page from names of which those with a `!` cannot be read, and counts the reads.
+    /// Fills a page from names, and counts the reads. Names with a `!` cannot be read.
     fn page(stored: &[&str], after: Option<&str>, limit: usize) -> (Vec<String>, usize) {
         let after = after.map(|after| Name::new("name", after).unwrap());
         let mut page = LockPage::new(after.as_ref(), limit);

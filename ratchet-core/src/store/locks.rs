@@ -10,38 +10,41 @@ use crate::name::Name;
 
 /// Named locks that expire, with fencing tokens.
 ///
-/// A store may have a setting, off by default, with which a lock is also free once the database
-/// knows that the connection of its holder is gone. The tenure then lasts until another owner takes
-/// the lock, with a larger fence: until that, it can be renewed, its guard holds, and
-/// [`inspect`](Self::inspect) names its holder and says that it is gone.
+/// A store may have a setting, off by default, by which a lock is also free once the database knows
+/// that the connection of its holder is gone. The tenure then lasts until another owner takes the
+/// lock, with a larger fence. Until then the holder can renew it, its guard holds, and
+/// [`inspect`](Self::inspect) returns the holder and reports that its connection is gone.
 #[async_trait]
 pub trait LockStore: Debug + Send + Sync {
-    /// Takes a lock that is free or expired, or takes it again.
+    /// Acquires a lock that is free or expired, or that the owner already holds.
     ///
     /// # Contract
-    /// - **[lock.exclusive]** Of concurrent callers with different owners exactly one acquires.
-    /// - **[lock.held]** While it is held, others get `Held` with the owner and the time left.
-    /// - **[lock.expire]** It is free once `ttl` has passed on the database's clock, and not
-    ///   before, from one millisecond to at least 30 days. [`renewed_end`] says when one ends that
-    ///   was renewed.
-    /// - **[lock.again]** The owner of an unexpired lock acquires it again with the same fence. The
-    ///   lock then ends as after a renewal.
-    /// - **[lock.fence]** Every other acquisition has a fence strictly larger than all before it,
-    ///   across releases and expiries, for ever: [`next_in_time`](crate::next_in_time) of the fence
-    ///   before it (0: none) and the database's clock. So it is larger, too, than a fence that a
-    ///   failover or a restore has lost, unless the clock went back by more than the time since.
-    /// - **[lock.ttl]** No store sees a `ttl` of zero: it is refused.
+    /// - **[lock.exclusive]** Of concurrent callers with different owners, exactly one acquires the
+    ///   lock.
+    /// - **[lock.held]** While an owner holds the lock, other owners get `Held` with the owner and
+    ///   the time left.
+    /// - **[lock.expire]** The lock is free once `ttl` has passed on the database's clock, and not
+    ///   before. This holds for every `ttl` from one millisecond to at least 30 days. The end of a
+    ///   renewed lock is the one that [`renewed_end`] returns.
+    /// - **[lock.again]** If the owner of an unexpired lock acquires it again, it gets the same
+    ///   fence. The lock then ends as after a renewal.
+    /// - **[lock.fence]** Every other acquisition gets a fence larger than all earlier fences of
+    ///   the lock, even across releases and expiries. The fence is
+    ///   [`next_in_time`](crate::next_in_time) of the previous fence (0 if there is none) and the
+    ///   database's clock. So it is also larger than a fence that a failover or a restore has lost,
+    ///   unless the clock went back by more than the time since.
+    /// - **[lock.ttl]** The door refuses a `ttl` of zero, so a store never receives one.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
     async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired>;
 
-    /// Holds the lock for another `ttl` from now.
+    /// Extends the lock to `ttl` from now.
     ///
     /// # Contract
-    /// - **[lock.renew]** Applies only while the lock is unexpired and has this owner and this
-    ///   fence; otherwise `Stale` and nothing changes. The lock then ends when [`renewed_end`]
-    ///   says.
+    /// - **[lock.renew]** A renewal applies only while the lock is unexpired and has this owner and
+    ///   this fence; otherwise it is `Stale` and nothing changes. The renewed lock ends at the time
+    ///   that [`renewed_end`] returns.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -51,29 +54,32 @@ pub trait LockStore: Debug + Send + Sync {
     /// Frees the lock.
     ///
     /// # Contract
-    /// - **[lock.release]** Applies only if the lock has this owner and this fence and is
-    ///   unexpired; then it is free at once. Otherwise `Stale` and nothing changes.
+    /// - **[lock.release]** A release applies only while the lock is unexpired and has this owner
+    ///   and this fence; the lock is then free at once. Otherwise the release is `Stale` and
+    ///   nothing changes.
     ///
     /// # Errors
     /// A failure of the store.
     async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Result<Fenced>;
 
-    /// Looks at a lock without touching it.
+    /// Reads a lock without changing it.
     ///
     /// # Contract
-    /// - **[lock.inspect]** None for a lock that was never acquired; otherwise its last fence, and
-    ///   owner and time left while it is held, or how long ago it expired if it was not released.
+    /// - **[lock.inspect]** The call returns the last fence of the lock, or `None` if the lock was
+    ///   never acquired. While the lock is held, it also returns the owner and the time left. If
+    ///   the lock expired and was not released, it also returns how long ago that was.
     ///
     /// # Errors
     /// A failure of the store.
     async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>>;
 
-    /// Lists locks without touching them: up to `limit` of those behind the name `after`.
+    /// Lists locks without changing them: up to `limit` locks after the name `after`.
     ///
     /// # Contract
-    /// - **[lock.list]** By name (its bytes), each lock that was ever acquired as
-    ///   [`inspect`](Self::inspect) shows it. One that cannot be read is left out and takes the
-    ///   place of no other ([`LockPage`](super::LockPage)): fewer than `limit` are the last.
+    /// - **[lock.list]** The call returns each lock that was ever acquired, as
+    ///   [`inspect`](Self::inspect) shows it, in the byte order of the names. A lock that cannot be
+    ///   read is left out and does not count towards `limit` ([`LockPage`](super::LockPage)). So a
+    ///   list of fewer than `limit` locks is the last.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0 or above [`MAX_BATCH`](crate::limits::MAX_BATCH), or a failure of
@@ -82,12 +88,13 @@ pub trait LockStore: Debug + Send + Sync {
     -> Result<Vec<(Name, LockInfo)>>;
 }
 
-/// Returns when a lock ends that its owner renews at `now` for `ttl`: `stored`, its end until then,
-/// but not before `now + ttl` and not after `now + 2 * ttl`. All are milliseconds.
+/// Returns the end of a lock that its owner renews at `now` for `ttl`. This is `stored`, the
+/// previous end, but at least `now + ttl` and at most `now + 2 * ttl`. All are milliseconds.
 ///
-/// A renewal does not end a lock sooner: a call whose caller gave up waiting may take effect after
-/// a later call, with the time at which it began. This holds for calls that are late by less than
-/// `ttl`. The upper bound frees a lock in time whose end was stored before the clock stepped back.
+/// The end never moves before `stored`, because a call that its caller gave up on may take effect
+/// after a later call, with its own earlier time. This works for calls that are late by less than
+/// `ttl`. The upper bound is an exception: it frees a lock in time if its end was stored before the
+/// clock stepped back.
 ///
 /// # Examples
 /// ```
@@ -103,7 +110,7 @@ pub fn renewed_end(stored: i64, now: i64, ttl: i64) -> i64 {
     stored.clamp(soonest, soonest.saturating_add(ttl))
 }
 
-/// What became of a try to take a lock.
+/// The outcome of trying to acquire a lock.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -118,16 +125,16 @@ pub fn renewed_end(stored: i64, now: i64, ttl: i64) -> i64 {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// The caller holds it.
+    /// The caller holds the lock.
     Acquired {
         /// The token of this tenure.
         fence: Fence,
     },
-    /// Another owner holds it.
+    /// Another owner holds the lock.
     Held(HeldLock),
 }
 
-/// Who holds a lock, and for how long at most.
+/// The holder of a lock, and the time left.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -143,13 +150,13 @@ pub enum Acquired {
 pub struct HeldLock {
     /// The owner.
     pub owner: Name,
-    /// The token of its tenure.
+    /// The token of the holder's tenure.
     pub fence: Fence,
-    /// The time left unless it is renewed.
+    /// The time until the lock expires, unless the holder renews it.
     pub remaining: Duration,
 }
 
-/// A lock as it is stored.
+/// A stored lock.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -163,13 +170,13 @@ pub struct HeldLock {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockInfo {
-    /// The token of the present or last tenure.
+    /// The token of the current or last tenure.
     pub fence: Fence,
-    /// Its holder; `None` if it is free.
+    /// The holder of the lock; `None` if it is free.
     pub holder: Option<HeldLock>,
-    /// Whether the connection of the holder is gone, so that the lock can be acquired before it
-    /// expires.
+    /// Whether the connection of the holder is gone, so that another owner can acquire the lock
+    /// before it expires.
     pub holder_gone: bool,
-    /// How long ago it expired; `None` if it is held, or was released.
+    /// How long ago the lock expired; `None` if it is held or was released.
     pub expired_for: Option<Duration>,
 }

@@ -1,37 +1,39 @@
 //! The store traits: the contract between the engine, which decides, and a database, which
 //! remembers.
 //!
-//! Every call goes through the door, [`Checked`]. A store therefore sees only input that is valid,
-//! no empty batch and no limit of 0; it needs no deadline of its own, and returns `Contention` at
+//! The engine makes every call through the door, [`Checked`]. So a store gets only valid input, no
+//! empty batch and no limit of 0. It needs no deadline of its own, and returns `Contention` at
 //! once.
 //!
-//! Every method documents its contract as clauses with stable ids in brackets, `[claim.order]`.
-//! The conformance suite has at least one case per clause and none without one; MUST, SHOULD and
-//! MAY have their usual sense.
+//! Every method documents its contract as clauses with stable ids in brackets, such as
+//! `[claim.order]`. The conformance suite has at least one case per clause, and no case without a
+//! clause. MUST, SHOULD and MAY have their usual meaning.
 //!
-//! These hold for every method of every trait:
+//! These clauses hold for every method of every trait:
 //!
-//! - **[errors.kind]** A failure of the store is a [`StoreError`](crate::StoreError) whose kind
-//!   tells what the caller can do. Refused input is `Invalid` and names the field, and then nothing
-//!   has changed. Losing a race is a value, never an error.
-//! - **[errors.poison]** A stored row that cannot be read harms only itself: a batch it is part of
-//!   works for the other rows.
+//! - **[errors.kind]** A failed call returns a [`StoreError`](crate::StoreError) whose kind tells
+//!   the caller what it can do. Refused input is `Invalid`: the error names the field, and nothing
+//!   has changed. A lost race is a value, never an error.
+//! - **[errors.poison]** A stored row that cannot be read affects no other row: a call that meets
+//!   it still works for the other rows.
 //! - **[time.clock]** Everything that depends on the time uses the database's clock, read inside
 //!   the call. The caller's clock never matters.
-//! - **[time.precision]** Times are kept to the millisecond. Durations are rounded up to it.
-//! - **[guard.write]** A call with a [`Guard`](crate::model::Guard) takes effect only if, in the
-//!   same write, that lock is held by that owner with that fence and unexpired; otherwise it is
-//!   `Stale` and nothing changes. A tenure cannot begin between the look at the lock and the write.
-//! - **[model.agrees]** The same calls at the same times return what they return from
-//!   [`MemoryStore`](crate::MemoryStore), the executable specification, and leave the same behind.
-//!   Only what a clause leaves open may differ, such as which claims a limited pass takes.
-//! - **[limits.batch]** Batches of up to [`MAX_BATCH`](crate::limits::MAX_BATCH) items work; no
-//!   store sees a larger one.
+//! - **[time.precision]** Times are stored to the millisecond. Durations are rounded up to whole
+//!   milliseconds.
+//! - **[guard.write]** A call with a [`Guard`](crate::model::Guard) takes effect only if the
+//!   guard's owner holds the guard's lock, unexpired and with the guard's fence; otherwise the call
+//!   returns `Stale` and changes nothing. The store checks this in the same write, so no other
+//!   tenure can begin between the check and the write.
+//! - **[model.agrees]** The same calls at the same times return the same values, and leave the same
+//!   data, as with [`MemoryStore`](crate::MemoryStore), the executable specification. Only what a
+//!   clause leaves open may differ, such as which claims a limited pass takes.
+//! - **[limits.batch]** A batch of up to [`MAX_BATCH`](crate::limits::MAX_BATCH) items works; the
+//!   door refuses a larger one, so a store never receives it.
 //!
 //! # Cancel safety
-//! Dropping the future of any method leaves the store usable: the call has then either taken full
-//! effect or none. Which of the two is unknown, as with a lost connection; the engine repeats calls
-//! with the same ids and tokens, for which every write is safe.
+//! Dropping the future of any method leaves the store usable. The call has then taken effect
+//! completely or not at all; which of the two is unknown, as after a lost connection. The engine
+//! repeats calls with the same ids and tokens, which is safe for every write.
 
 mod archive;
 mod calls;
@@ -78,10 +80,10 @@ pub use workflows::WorkflowStore;
 
 use crate::cluster::ClusterCoordinator;
 
-/// One connected database, as the engine holds it: the role traits, bundled.
+/// One connected database, as the engine uses it: a bundle of the role traits.
 ///
-/// Powers that only some stores have are accessors that return an `Option`: what is missing cannot
-/// be called.
+/// Features that only some stores have are accessors that return an `Option`, so a missing feature
+/// cannot be called.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
@@ -101,114 +103,116 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Returns the backend's name and version, for logs and reports; nothing may depend on them.
     fn info(&self) -> StoreInfo;
 
-    /// The jobs.
+    /// Returns the jobs.
     fn jobs(&self) -> &dyn JobStore;
 
-    /// The queues.
+    /// Returns the queues.
     fn queues(&self) -> &dyn QueueStore;
 
-    /// The nodes and the database's clock.
+    /// Returns the nodes and the database's clock.
     fn nodes(&self) -> &dyn NodeStore;
 
-    /// The locks.
+    /// Returns the locks.
     fn locks(&self) -> &dyn LockStore;
 
-    /// The version tokens.
+    /// Returns the version tokens.
     fn versions(&self) -> &dyn VersionStore;
 
-    /// Returns whether the store has guarded writes. Without them the leader of a cluster sweeps
-    /// and purges without a guard. Its successor may do the same at the same time, which does no
-    /// harm. Such a store refuses everything else that needs a guard.
+    /// Returns whether the store supports guarded writes. Without them, the leader of a cluster
+    /// sweeps and purges without a guard, and its successor may do the same at the same time, which
+    /// is harmless. Such a store refuses all other calls that need a guard.
     fn guards(&self) -> bool {
         true
     }
 
-    /// Returns how the [door](Checked) calls this store: its deadline, and how often a call is
+    /// Returns how the [door](Checked) calls this store: the deadline, and how often a call is
     /// repeated.
     fn call_policy(&self) -> CallPolicy {
         CallPolicy::default()
     }
 
-    /// Reports that a call was dropped at its deadline, by the [door](Checked) or by the engine. A
-    /// store that keeps connections may drop those that are idle: the network may have fallen
-    /// silent, and each of them would cost another deadline.
+    /// Reports that the [door](Checked) or the engine dropped a call at its deadline. A store with
+    /// a connection pool may close its idle connections: if the network no longer responds, each of
+    /// them would cost another deadline.
     fn call_timed_out(&self) {}
 
-    /// Whether calls come through a [door](Checked). `Checked` returns true, and a wrapper returns
-    /// what the store inside it returns: with two doors, a call that meets contention would be
-    /// repeated by both.
+    /// Returns whether calls already go through a [door](Checked). `Checked` returns true, and a
+    /// wrapper returns the value of its inner store. With two doors, both would repeat a call that
+    /// meets contention.
     fn is_checked(&self) -> bool {
         false
     }
 
-    /// The recurring definitions, if the store can keep them.
+    /// Returns the recurring definitions, if the store supports them.
     fn recurring(&self) -> Option<&dyn RecurringStore> {
         None
     }
 
-    /// The archive, if it has one.
+    /// Returns the archive, if the store has one.
     fn archive(&self) -> Option<&dyn ArchiveStore> {
         None
     }
 
-    /// The permits, if the store can limit how many jobs run at once in the cluster.
+    /// Returns the permits, if the store can limit how many jobs run at once in the cluster.
     fn permits(&self) -> Option<&dyn PermitStore> {
         None
     }
 
-    /// The rates, if the store can limit how many jobs begin in a time.
+    /// Returns the rates, if the store can limit how many jobs start per interval.
     fn rates(&self) -> Option<&dyn RateStore> {
         None
     }
 
-    /// Links and batches, if the store has them.
+    /// Returns links and batches, if the store supports them.
     fn workflows(&self) -> Option<&dyn WorkflowStore> {
         None
     }
 
-    /// Signals, if the store has them.
+    /// Returns the signals, if the store supports them.
     fn signals(&self) -> Option<&dyn SignalStore> {
         None
     }
 
-    /// Enqueueing in transactions of the application, if the store can.
+    /// Returns enqueueing in transactions of the application, if the store supports it.
     fn transactions(&self) -> Option<&dyn TransactionStore> {
         None
     }
 
-    /// What it can say about the health of its database, if it looks.
+    /// Returns the checks of the database's health, if the store has any.
     fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {
         None
     }
 
-    /// How many connections to the database are open, if the store knows.
+    /// Returns the number of open connections to the database, if the store knows it.
     fn connections(&self) -> Option<u32> {
         None
     }
 
-    /// Wakeups through the database, if it can carry them. Without, clients and nodes that share
-    /// one [door](Checked), or its clones, wake each other up: hand a store out as [`Checked::new`]
-    /// makes it.
+    /// Returns a coordinator that sends wakeups through the database, if the store has one.
+    /// Otherwise, only clients and nodes that share one [door](Checked) or its clones wake each
+    /// other up, so share the store that [`Checked::new`] returned.
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         None
     }
 
-    /// Finishes the calls that run, and closes the connections of the store, if it has some: later
-    /// calls, also on clones, then fail with `Unavailable`. A second call does nothing.
+    /// Finishes the running calls, and closes the store's own connections. Later calls, also on
+    /// clones, fail with `Unavailable`. A second call does nothing.
     ///
-    /// Where the application's own connections are used, each store says what becomes of them.
+    /// If the application supplied the connections, see the documentation of the store for what
+    /// happens to them.
     ///
     /// # Cancel safety
-    /// Dropped, the store is closed, and its connections are when they are next idle.
+    /// If the future is dropped, the store is closed, and each connection is closed when it is next
+    /// idle.
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(ready(()))
     }
 }
 
-/// A store that may be shared by nodes, clients and tests.
+/// A store that nodes, clients and tests can share.
 pub type SharedStore = Arc<dyn Store>;
 
-/// See [`Store::info`].
+/// The name and version of a store's backend, from [`Store::info`].
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -218,7 +222,7 @@ pub type SharedStore = Arc<dyn Store>;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreInfo {
-    /// What kind of store it is.
+    /// The name of the backend.
     pub backend: &'static str,
     /// The version of the database.
     pub version: String,

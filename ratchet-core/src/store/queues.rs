@@ -7,62 +7,65 @@ use crate::error::Result;
 use crate::model::{DueRoute, QueueInfo};
 use crate::name::Name;
 
-/// Queues: pausing them, and what waits in them.
+/// Queues: pausing and resuming them, and reading what waits in them.
 #[async_trait]
 pub trait QueueStore: Debug + Send + Sync {
-    /// Stops the claiming of a queue's jobs; running ones go on.
+    /// Pauses a queue: its jobs are no longer claimed, and running jobs continue.
     ///
     /// # Contract
-    /// - **[queue.pause]** From the return of the call on, no claim returns a job of the queue, and
+    /// - **[queue.pause]** After the call has returned, no claim returns a job of the queue, and
     ///   the pause survives restarts. The queue need not have jobs.
-    /// - **[queue.again]** Pausing a paused queue or resuming one that is not is `Unchanged`.
+    /// - **[queue.again]** Pausing a paused queue, or resuming a queue that is not paused, is
+    ///   `Unchanged`.
     ///
     /// # Errors
     /// A failure of the store.
     async fn pause_queue(&self, queue: &Name) -> Result<Changed>;
 
-    /// Lets the queue's jobs be claimed again.
+    /// Resumes a queue: its jobs can be claimed again.
     ///
     /// # Contract
-    /// - **[queue.resume]** Jobs that waited can be claimed at once, in the usual order.
+    /// - **[queue.resume]** After the call, jobs that waited can be claimed at once, in the usual
+    ///   order.
     ///
     /// # Errors
     /// A failure of the store.
     async fn resume_queue(&self, queue: &Name) -> Result<Changed>;
 
-    /// Lists the queues by name, with their jobs counted by state.
+    /// Lists the queues, ordered by name, with the number of their jobs per state.
     ///
     /// # Contract
-    /// - **[queue.list]** Every queue that has jobs or is paused, once, ordered by name; the counts
-    ///   add up to the jobs that exist.
+    /// - **[queue.list]** The list has every queue that has jobs or is paused, once, ordered by
+    ///   name. The counts add up to the jobs that exist.
     ///
     /// # Errors
     /// A failure of the store.
     async fn queues(&self) -> Result<Vec<QueueInfo>>;
 
-    /// Lists the routes of which a pending job is due or comes due within this time.
+    /// Lists the routes with a pending job that is due, or becomes due within this time.
     ///
-    /// This is for looking every few seconds: it takes a few seeks in the claim index for each
-    /// route and does not read the backlog.
+    /// Nodes call this every few seconds: it costs a few seeks in the claim index per route, and
+    /// does not read the backlog.
     ///
     /// # Contract
-    /// - **[queue.due]** Exactly the routes with a pending job whose `run_at` has come or comes
-    ///   within `within`, each once, in the order of [`DueRoute::sort`]: how long ago the first of
-    ///   them came due or when it does, and whether the queue is paused. Jobs that are blocked,
-    ///   paused, running or ended do not count.
+    /// - **[queue.due]** The list has exactly the routes with a pending job that is due, or becomes
+    ///   due within `within`, each once, in the order of [`DueRoute::sort`]. Each entry says how
+    ///   long ago the first of these jobs came due, or when it will, and whether the queue is
+    ///   paused. Jobs that are blocked, paused, running or ended do not count.
     ///
     /// # Errors
     /// A failure of the store.
     async fn due_routes(&self, within: Duration) -> Result<Vec<DueRoute>>;
 
-    /// Counts the due jobs of a queue, but no further than `limit`.
+    /// Counts the due jobs of a queue, up to `limit`.
     ///
-    /// This is for looking every few seconds: its cost grows with `limit` and not with the backlog.
+    /// This is cheap enough for every few seconds: the cost grows with `limit`, not with the
+    /// backlog.
     ///
     /// # Contract
-    /// - **[queue.depth]** The smaller of `limit` and the number of pending jobs of the queue whose
-    ///   `run_at` has come, whether the queue is paused or not. Jobs that are blocked, paused,
-    ///   running or ended do not count.
+    /// - **[queue.depth]** The call returns the number of pending jobs of the queue whose `run_at`
+    ///   has come, but at most `limit`, whether the queue is paused or not. Jobs that are blocked,
+    ///   paused, running or ended do not count.
     ///
     /// # Errors
     /// A failure of the store.
@@ -82,9 +85,9 @@ pub trait QueueStore: Debug + Send + Sync {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// It did.
+    /// The request changed something.
     Changed,
-    /// It was as requested already, or does not exist.
+    /// The state was already as requested, or the object does not exist.
     Unchanged,
 }
 

@@ -5,30 +5,31 @@ use async_trait::async_trait;
 use crate::error::Result;
 use crate::model::{RateAnswer, RateRequest};
 
-/// Rates that the whole cluster shares, exactly.
+/// Rate limits that hold exactly for the whole cluster.
 #[async_trait]
 pub trait RateStore: Debug + Send + Sync {
-    /// Asks for starts, each under its key, and counts those that are granted.
+    /// Requests starts, each under its key, and counts those that are granted.
     ///
     /// # Contract
-    /// - **[rate.exact]** Each request is answered as [`Rate::take`](crate::Rate::take) says, one
-    ///   after the other in order; of concurrent calls each sees what the others counted. One that
-    ///   waits counts nothing.
-    /// - **[rate.refill]** Time is the database's: a start that had to wait is granted after the
-    ///   time that the answer gave.
-    /// - **[rate.keys]** Keys have nothing to do with each other.
-    /// - **[rate.change]** A request may come with another rate than the one before it: what it
-    ///   allows holds from there on.
+    /// - **[rate.exact]** The requests are answered one after the other, in order, as
+    ///   [`Rate::take`](crate::Rate::take) says. Of concurrent calls, each sees the starts that the
+    ///   others counted. A request that has to wait counts no start.
+    /// - **[rate.refill]** A start that had to wait is granted once the time in the answer has
+    ///   passed on the database's clock, if no other request came first.
+    /// - **[rate.keys]** Keys are independent: a request for one key does not affect another key.
+    /// - **[rate.change]** If a request has a different rate than the request before it, the new
+    ///   rate applies from this request on.
     ///
     /// # Errors
-    /// `Invalid`, or a failure of the store; then starts may have been counted in vain.
+    /// `Invalid`, or a failure of the store. After a failure, starts may have been counted that are
+    /// never made.
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>>;
 
-    /// Deletes keys that are as if they had never been used, at most `limit` of them, and returns
-    /// how many.
+    /// Deletes up to `limit` keys whose state is the same as if they had never been used, and
+    /// returns how many.
     ///
     /// # Contract
-    /// - **[rate.forget]** No later answer changes by it.
+    /// - **[rate.forget]** The deletion of keys that are as if never used changes no later answer.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0, or a failure of the store.

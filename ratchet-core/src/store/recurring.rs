@@ -12,23 +12,26 @@ use crate::store::Changed;
 
 /// Recurring definitions, and the firing of their slots.
 ///
-/// Nodes race for slots, and any of them may fire any definition: a claim keeps the others away for
-/// a while, and the token decides. What a definition becomes is said by
-/// [`RecurringRecord`], so that it is the same on every backend.
+/// Nodes compete for slots, and any node may fire any definition. A claim keeps other nodes away
+/// for the time of a lease, and the token decides which firing takes effect. [`RecurringRecord`]
+/// computes every change of a definition, so that it is the same on every backend.
 #[async_trait]
 pub trait RecurringStore: Debug + Send + Sync {
-    /// Stores a definition under its name, in place of the one that is there.
+    /// Stores a definition under its name. It replaces an existing one.
     ///
     /// # Contract
-    /// - **[recurring.create]** Where there is none, [`RecurringRecord::created`] is stored, at the
-    ///   database's time, and the answer is `Created`. Of concurrent puts of one name one creates.
-    /// - **[recurring.edit]** Where there is one, [`RecurringRecord::edited`] is stored and takes
-    ///   effect at once: `Changed`. If it is the same nothing changes, and a claim of it stays
-    ///   good: `Unchanged`.
-    /// - **[recurring.repair]** A definition that cannot be read is replaced by
-    ///   [`RecurringRecord::created`], and an open claim of it is stale: `Changed`.
+    /// - **[recurring.create]** If no definition has the name, the call stores
+    ///   [`RecurringRecord::created`] at the database's time and returns `Created`. Of concurrent
+    ///   puts of one name, exactly one creates the definition.
+    /// - **[recurring.edit]** If a definition has the name, the call stores
+    ///   [`RecurringRecord::edited`], which takes effect at once, and returns `Changed`. If the new
+    ///   definition is the same as the old one, nothing changes, a claim of it stays valid, and the
+    ///   call returns `Unchanged`.
+    /// - **[recurring.repair]** If the stored definition cannot be read, the call replaces it by
+    ///   [`RecurringRecord::created`] and returns `Changed`. An open claim of the old definition is
+    ///   then stale.
     /// - **[recurring.permit]** A definition whose jobs need a permit of a resource that was never
-    ///   set is `Invalid` on the field `permit`, and nothing has changed.
+    ///   set is `Invalid` (field `permit`), and nothing changes.
     ///
     /// # Errors
     /// A failure of the store. The call can be repeated.
@@ -37,7 +40,8 @@ pub trait RecurringStore: Debug + Send + Sync {
     /// Reads a definition.
     ///
     /// # Contract
-    /// - **[recurring.get]** The definition with everything known about it, or none.
+    /// - **[recurring.get]** The call returns the definition with everything known about it, or
+    ///   `None` if no definition has the name.
     ///
     /// # Errors
     /// `Corrupt` if the definition cannot be read, or a failure of the store.
@@ -46,8 +50,9 @@ pub trait RecurringStore: Debug + Send + Sync {
     /// Reads one page of the definitions.
     ///
     /// # Contract
-    /// - **[recurring.list]** By name (its bytes), behind the given one, at most `limit`. Walking
-    ///   by `next` until there is none visits every definition that can be read exactly once.
+    /// - **[recurring.list]** A page has at most `limit` definitions, in the byte order of their
+    ///   names, from the first one after the name `after`. A walk that follows `next` until it is
+    ///   `None` visits every definition that can be read exactly once.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0, or a failure of the store.
@@ -56,72 +61,80 @@ pub trait RecurringStore: Debug + Send + Sync {
     /// Claims definitions whose next slot has come.
     ///
     /// # Contract
-    /// - **[recurring.due]** Exactly those that [`RecurringRecord::is_due`] at the database's time:
-    ///   not paused, with a next slot that has come, and not claimed, or claimed longer ago than
-    ///   the lease. The longest due first, then by name, at most `limit`.
-    /// - **[recurring.claim]** Each is stored and returned as [`RecurringRecord::claimed`] until
-    ///   now + lease. Concurrent claims return each to one claimer only.
-    /// - **[recurring.clock]** The answer says the database's time at which they were due.
-    /// - **[recurring.unreadable]** One that cannot be read is claimed, so that it does not stand
-    ///   in the way of the others, and only counted in the answer.
-    /// - **[recurring.hint]** The answer says the least [`RecurringRecord::wakes_in`] of all
-    ///   definitions that it has not claimed.
+    /// - **[recurring.due]** The call claims exactly the definitions that are due at the database's
+    ///   time ([`RecurringRecord::is_due`]), the longest due first, then by name, at most `limit`.
+    ///   A definition is due if it is not paused, its next slot has come, and it is not claimed or
+    ///   the lease of its claim has ended.
+    /// - **[recurring.claim]** The call stores and returns each definition that it claims as
+    ///   [`RecurringRecord::claimed`], until now + lease. Of concurrent calls, only one gets each
+    ///   definition.
+    /// - **[recurring.clock]** The answer contains the database's time at which the definitions
+    ///   were due.
+    /// - **[recurring.unreadable]** A due definition that cannot be read is claimed too, but the
+    ///   answer only counts it. The claim keeps it from taking the place of readable definitions in
+    ///   later calls.
+    /// - **[recurring.hint]** The answer contains the shortest [`RecurringRecord::wakes_in`] of all
+    ///   definitions that this call has not claimed.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store; then claims may have been made, which end with their
     /// lease.
     async fn claim_due_recurring(&self, request: &RecurringClaimRequest) -> Result<DueRecurring>;
 
-    /// Makes the jobs of due slots and moves their definitions on.
+    /// Stores the jobs of due slots, and moves their definitions on to the next slot.
     ///
     /// # Contract
-    /// - **[recurring.fire]** The jobs are stored as
-    ///   [`JobStore::enqueue`](super::JobStore::enqueue) would store them, and the definition as
-    ///   [`RecurringRecord::fired`], in one write. A job that is a `Duplicate` was skipped, and the
-    ///   definition moves on all the same.
-    /// - **[recurring.stale]** A firing whose token is not the present one, because the definition
-    ///   was edited, paused, deleted, claimed or fired meanwhile, is `Stale`: no job, no move.
-    /// - **[recurring.slot]** Of concurrent firings of a slot one makes its job.
-    /// - **[recurring.atomic]** Each firing takes effect whole or not at all, also if the call
-    ///   fails; a stale one does not disturb the others. One answer per firing, in order.
-    /// - **[recurring.origin]** Each job tells the definition and the slot that it is of.
-    /// - **[recurring.validate]** No store sees what [`RecurringFiring::validate_all`] refuses.
+    /// - **[recurring.fire]** One write stores the jobs as
+    ///   [`JobStore::enqueue`](super::JobStore::enqueue) would, and the definition as
+    ///   [`RecurringRecord::fired`]. A job that is a `Duplicate` was skipped, and the definition
+    ///   moves on all the same.
+    /// - **[recurring.stale]** A firing whose token is not the current one is `Stale`: it stores no
+    ///   job and does not move the definition on. The token is no longer current after the
+    ///   definition was edited, paused, resumed, deleted, claimed or fired.
+    /// - **[recurring.slot]** Of concurrent firings of one slot, exactly one stores the slot's job.
+    /// - **[recurring.atomic]** Each firing takes effect completely or not at all, even if the call
+    ///   fails, and a stale firing does not affect the others. The call returns one answer per
+    ///   firing, in order.
+    /// - **[recurring.origin]** Each job names the definition and the slot that it comes from.
+    /// - **[recurring.validate]** The door refuses firings that [`RecurringFiring::validate_all`]
+    ///   refuses, so a store never receives them.
     ///
     /// # Errors
-    /// `Invalid`, or a failure of the store. The call can be repeated: what took effect is `Stale`
-    /// then.
+    /// `Invalid`, or a failure of the store. The call can be repeated: a firing that took effect is
+    /// then `Stale`.
     async fn fire(&self, firings: &[RecurringFiring]) -> Result<Vec<Fired>>;
 
     /// Pauses or resumes a definition.
     ///
     /// # Contract
-    /// - **[recurring.pause]** What [`RecurringRecord::with_pause`] says is stored: `Changed`. A
-    ///   paused definition is not due; an open claim of it is stale. `Unchanged` if there is none
-    ///   of this name, or it is so already.
+    /// - **[recurring.pause]** The call stores what [`RecurringRecord::with_pause`] returns, and
+    ///   returns `Changed`. A paused definition is not due, and an open claim of it is stale. The
+    ///   call returns `Unchanged` if no definition has the name, or if the definition is already
+    ///   paused or resumed as requested.
     /// - **[recurring.resume]** A resumed definition is due at its next slot in the future.
     ///
     /// # Errors
     /// A failure of the store.
     async fn set_paused(&self, name: &Name, paused: bool) -> Result<Changed>;
 
-    /// Deletes a definition. Its jobs stay.
+    /// Deletes a definition. Its jobs are not deleted.
     ///
     /// # Contract
-    /// - **[recurring.delete]** It is gone, and an open claim of it is stale, also once there is
-    ///   another definition of this name, which knows nothing of this one; what is left is the
-    ///   unique key of an unfinished job that was made under `Overlap::Skip`. `Unchanged` if there
-    ///   is none.
+    /// - **[recurring.delete]** The call deletes the definition, or returns `Unchanged` if there is
+    ///   none. An open claim of the deleted definition is stale, even after another definition was
+    ///   created under the name, and the new one takes over nothing from it. Only the unique key of
+    ///   an unfinished job that was made under `Overlap::Skip` stays taken.
     ///
     /// # Errors
     /// A failure of the store.
     async fn delete(&self, name: &Name) -> Result<Changed>;
 
-    /// Deletes the definitions that programs declared once and do not any more; their names.
+    /// Deletes the definitions that programs no longer declare, and returns their names.
     ///
     /// # Contract
-    /// - **[recurring.retire]** Exactly those that [`RetireRecurring::retires`], for the time at
-    ///   which the row of the node says that it began; without a row, none. In order of name. The
-    ///   guard is obeyed as everywhere.
+    /// - **[recurring.retire]** The call deletes exactly the definitions that
+    ///   [`RetireRecurring::retires`] selects for the start time in the node's row, and none if the
+    ///   node has no row. It returns their names in order. The guard works as in `[guard.write]`.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.

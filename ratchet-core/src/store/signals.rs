@@ -6,28 +6,29 @@ use crate::error::Result;
 use crate::id::JobId;
 use crate::model::{Delivered, Signal};
 
-/// Signals: what jobs wait for from outside.
+/// Signals: external events that jobs wait for.
 ///
-/// A job waits for a signal from its enqueue on; nothing that came before counts. A store without
-/// this power sees no such job: they are refused before.
+/// A job waits for its signal from its enqueue on; signals sent before do not count. A store
+/// without this feature never gets a job with a signal: the door refuses such jobs.
 ///
 /// # Contract
-/// - **[signal.wait]** A job stored with a signal to wait for is `Blocked`, and never claimed,
-///   until it has come and all its links are met. Its deadline is its timeout after the enqueue, on
-///   the database's clock.
+/// - **[signal.wait]** A job that is stored with a signal to wait for is `Blocked`, and never
+///   claimed, until the signal has come and all links of the job are met. The deadline is the time
+///   of the enqueue plus the timeout of the wait, on the database's clock.
 #[async_trait]
 pub trait SignalStore: Debug + Send + Sync {
-    /// Delivers a signal, to all it is for or, on an error, to none.
+    /// Delivers a signal to all its targets or, on an error, to none.
     ///
     /// # Contract
-    /// - **[signal.deliver]** A job that waits for it, keeps its payload and the time; if it has no
-    ///   open links it becomes `Pending` in the same write, due when it was or now, whichever is
-    ///   later. A name reaches every job that waits for it, an id one.
-    /// - **[signal.once]** A job has one signal: of several the first that came, however many are
+    /// - **[signal.deliver]** A job that waits for the signal stores its payload and the time of
+    ///   the delivery. If the job has no open links, the same write makes it `Pending`, due at its
+    ///   `run_at` or now, whichever is later. A signal to a name reaches every job that waits for
+    ///   the name; a signal to an id reaches only that job.
+    /// - **[signal.once]** A job receives only one signal: the first that comes, however many are
     ///   delivered at once.
-    /// - **[signal.late]** From its deadline on nothing is delivered to a job, nor once it has
-    ///   ended.
-    /// - **[signal.answer]** The answer says which jobs it reached, or why none; that is no error.
+    /// - **[signal.late]** A job receives no signal once its deadline has come or it has ended.
+    /// - **[signal.answer]** The answer lists the jobs that the signal reached, or says why it
+    ///   reached none. Reaching no job is not an error.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -36,12 +37,13 @@ pub trait SignalStore: Debug + Send + Sync {
     /// Fails jobs whose signal did not come in time: the longest overdue first, up to `limit`.
     ///
     /// # Contract
-    /// - **[signal.expire]** From its deadline on, and not before, a job that still waits becomes
+    /// - **[signal.expire]** A job that still waits at its deadline, and not before, becomes
     ///   `Failed` with [`SignalWait::missed`](crate::model::SignalWait::missed) as its error, no
-    ///   attempt counted and none in its history. That is an end like any other: its key is freed,
-    ///   it is counted in its batch, its children are decided. Of concurrent passes one fails it.
-    ///   Answers which jobs failed, in order of id.
-    /// - **[signal.limit]** At most `limit` jobs a pass, and no fewer while there are enough.
+    ///   attempt counted and no attempt in its history. This is an end like any other: its unique
+    ///   key is freed, its batch counts it, and the links on it are decided. Of concurrent passes
+    ///   only one fails the job, and each returns the jobs that it failed, in order of id.
+    /// - **[signal.limit]** A pass fails at most `limit` jobs, and no fewer while that many are
+    ///   overdue.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0, or a failure of the store.

@@ -3,7 +3,7 @@ use crate::id::{Fence, next_in_time};
 use crate::name::Name;
 use crate::time::millis_between;
 
-/// What a store keeps of a lock, and the rules that follow from it. Times are milliseconds on the
+/// The stored state of a lock, and the rules that follow from it. Times are milliseconds on the
 /// database's clock.
 ///
 /// ```
@@ -20,7 +20,7 @@ use crate::time::millis_between;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredLock {
-    /// The owner of the present or last tenure.
+    /// The owner of the current or last tenure.
     pub owner: Name,
     /// The token of that tenure.
     pub fence: Fence,
@@ -29,7 +29,7 @@ pub struct StoredLock {
 }
 
 impl StoredLock {
-    /// Builds a lock that was never acquired: it is free, and has the fence 0.
+    /// Creates a lock that was never acquired: it is free and has the fence 0.
     #[must_use]
     pub const fn unused(owner: Name) -> Self {
         Self {
@@ -45,14 +45,14 @@ impl StoredLock {
         self.expires_at.is_some_and(|end| end > now)
     }
 
-    /// Returns whether the tenure with this owner and this fence lasts at `now`.
+    /// Returns whether the tenure with this owner and this fence still lasts at `now`.
     #[must_use]
     pub fn is_held_by(&self, owner: &Name, fence: Fence, now: i64) -> bool {
         self.is_held(now) && self.is_of(owner, fence)
     }
 
-    /// Returns whether the last tenure was this one, and its owner released the lock. A release
-    /// that is repeated because its answer was lost finds the lock so.
+    /// Returns whether this was the last tenure, and its owner released the lock. A release that is
+    /// repeated because its answer was lost finds the lock in this state.
     #[must_use]
     pub fn was_released_by(&self, owner: &Name, fence: Fence) -> bool {
         self.expires_at.is_none() && self.is_of(owner, fence)
@@ -62,8 +62,8 @@ impl StoredLock {
         self.owner == *owner && self.fence == fence
     }
 
-    /// Acquires the lock for `owner` at `now`, for `ttl` milliseconds. The lock does not change if
-    /// another owner holds it.
+    /// Acquires the lock for `owner` at `now`, for `ttl` milliseconds. If another owner holds the
+    /// lock, it does not change.
     #[must_use]
     pub fn acquire(&mut self, owner: &Name, ttl: i64, now: i64) -> Acquired {
         if !self.is_held(now) {
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!((holder.owner, holder.fence), (owner("a"), fence));
         assert_eq!(holder.remaining, Duration::from_millis(1));
         assert_eq!(lock, held);
-        // Again, by its owner.
+        // The owner acquires it again.
         let again = lock.acquire(&owner("a"), 50, 1_049);
         assert_eq!(again, Acquired::Acquired { fence });
         assert_eq!(lock.expires_at, Some(1_099));

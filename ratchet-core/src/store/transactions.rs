@@ -6,20 +6,21 @@ use crate::cluster::JobWakeups;
 use crate::error::{InvalidInput, Result, StoreError, StoreErrorKind};
 use crate::model::{Enqueued, NewJob};
 
-/// Enqueueing inside a transaction of the application, on its own connection to the same database.
+/// Enqueues jobs in a transaction of the application, on its own connection to the same database.
 ///
 /// Applications call [`Client::enqueue_in`](crate::Client::enqueue_in).
 pub trait TransactionStore: Send + Sync {
-    /// Stores jobs inside the transaction that is open on this connection: they are there if and
-    /// when it commits. A database that carries wakeups sends [`JobWakeups::of_created`] with the
-    /// commit. The clauses of [`JobStore::enqueue`](super::JobStore::enqueue) hold; the conformance
-    /// suite cannot begin a transaction of a driver, so a store tests them itself.
+    /// Stores jobs in the transaction that is open on this connection: they exist once it commits.
+    /// A database that carries wakeups sends [`JobWakeups::of_created`] with the commit. The
+    /// clauses of [`JobStore::enqueue`](super::JobStore::enqueue) hold. The conformance suite
+    /// cannot begin a transaction of a driver, so each store tests them itself.
     ///
-    /// Not an `async fn`, since some drivers' transactions may not move to another thread: what
-    /// needs the connection only for a moment is done before the method returns.
+    /// This is not an `async fn`, because the transactions of some drivers cannot move to another
+    /// thread. Work that needs the connection only briefly is done before the method returns.
     ///
     /// # Errors
-    /// `Invalid`, naming `transaction`, for a connection of another driver. It is then what it was.
+    /// `Invalid`, naming `transaction`, for a connection of another driver, which is left
+    /// unchanged. Otherwise as the store documents.
     /// Otherwise as the store documents.
     fn enqueue_on<'a>(
         &'a self,
@@ -29,7 +30,7 @@ pub trait TransactionStore: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<Enqueued>>>;
 }
 
-/// A transaction of the application, in which a store of type `S` can enqueue jobs.
+/// A transaction of the application in which a store of type `S` can enqueue jobs.
 ///
 /// A store implements it for the types of its driver. Only one crate may implement it for a type:
 /// otherwise the compiler cannot infer `S`.
@@ -40,24 +41,25 @@ pub trait TransactionStore: Send + Sync {
             backend's module in `ratchet` exports it, and docs/databases.md lists the versions"
 )]
 pub trait AppTransaction<S> {
-    /// Returns the connection of the transaction, as its store knows it.
+    /// Returns the connection of the transaction, as its store expects it.
     fn connection(&mut self) -> AppConnection<'_>;
 }
 
-/// The connection of an [`AppTransaction`], whose type the store of its driver knows.
+/// The type-erased connection of an [`AppTransaction`]. Only the store of its driver knows the
+/// type.
 #[derive(Debug)]
 pub enum AppConnection<'a> {
-    /// Usable by several callers at once.
+    /// A connection that several callers can use at the same time.
     Shared(&'a dyn Any),
-    /// Usable by one caller at a time.
+    /// A connection that one caller can use at a time.
     Exclusive(&'a mut dyn Any),
 }
 
 impl<'a> AppConnection<'a> {
-    /// Returns the shared connection of a store whose driver's connections are a `T`.
+    /// Returns the shared connection, for a store whose driver has connections of type `T`.
     ///
     /// # Errors
-    /// `Invalid`, naming `transaction`, if it is another type's.
+    /// `Invalid`, naming `transaction`, if the connection has another type.
     pub fn shared<T: Any>(self) -> Result<&'a T> {
         match self {
             Self::Shared(connection) => connection.downcast_ref(),
@@ -66,10 +68,10 @@ impl<'a> AppConnection<'a> {
         .ok_or_else(unfit::<T>)
     }
 
-    /// Returns the exclusive connection of a store whose driver's connections are a `T`.
+    /// Returns the exclusive connection, for a store whose driver has connections of type `T`.
     ///
     /// # Errors
-    /// `Invalid`, naming `transaction`, if it is another type's.
+    /// `Invalid`, naming `transaction`, if the connection has another type.
     pub fn exclusive<T: Any>(self) -> Result<&'a mut T> {
         match self {
             Self::Shared(_) => None,

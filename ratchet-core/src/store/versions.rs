@@ -6,29 +6,29 @@ use crate::error::Result;
 use crate::model::{Guard, Guarded};
 use crate::name::Name;
 
-/// Version tokens: shared numbers by which nodes see that what they have read was changed.
+/// Version tokens: shared numbers that tell nodes when to read something again.
 ///
-/// A program that changes what others keep in memory, such as configuration, bumps its
-/// namespace after the change; the others compare the number with the one they saw.
+/// A program that changes shared data which others keep in memory, such as configuration, bumps the
+/// namespace after the change. The others compare the number with the last one that they read.
 #[async_trait]
 pub trait VersionStore: Debug + Send + Sync {
-    /// Makes the version of a namespace larger and returns it.
+    /// Increases the version of a namespace and returns it.
     ///
     /// # Contract
-    /// - **[version.bump]** Each bump that is `Done` returns a version that no other returns, and
-    ///   later ones return larger ones: [`next_in_time`](crate::next_in_time) of the version before
-    ///   it (0: none) and the database's clock. So no version comes again after a failover or a
-    ///   restore that has lost it.
+    /// - **[version.bump]** Each bump that is `Done` returns a version that no other bump returns,
+    ///   and a later bump returns a larger one. The version is
+    ///   [`next_in_time`](crate::next_in_time) of the previous version (0 if there is none) and the
+    ///   database's clock. So a version that a failover or a restore has lost does not come again.
     ///
     /// # Errors
-    /// A failure of the store; whether the version was made larger is then unknown.
+    /// A failure of the store; it is then unknown whether the version was increased.
     async fn bump(&self, namespace: &Name, guard: Option<&Guard>) -> Result<Guarded<u64>>;
 
     /// Reads the versions of namespaces.
     ///
     /// # Contract
-    /// - **[version.read]** One version per given namespace, in that order; 0 for one that was
-    ///   never bumped. A bump that has returned is seen by every later read.
+    /// - **[version.read]** The call returns one version per given namespace, in order; 0 for a
+    ///   namespace that was never bumped. A read made after a bump has returned sees the bump.
     ///
     /// # Errors
     /// `Invalid` if there are too many, or a failure of the store.

@@ -19,11 +19,11 @@ use crate::memory::MemoryStore;
 use crate::model::{Claim, JobRecord, NewJob, Progress, Report, ReportKind, Reported};
 use crate::time;
 
-/// A [`JobContext`] made by hand, and what a body does with it.
+/// Makes a [`JobContext`] for a test, and records what a body does with it.
 ///
-/// The contexts it makes belong to a job that is not stored: nothing times the body out, and
-/// what it reports stays here to be looked at. Its client is that of an empty memory store, unless
-/// another one is given.
+/// The contexts belong to a job that is not stored. No timeout applies to the body, and its reports
+/// are only recorded here. The contexts have the client of an empty memory store, unless another
+/// client is set.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -72,7 +72,7 @@ pub struct TestContext {
     said: Arc<Said>,
 }
 
-/// The reports of a body.
+/// What a body has reported.
 #[derive(Default)]
 struct Said {
     words: Mutex<Words>,
@@ -87,14 +87,15 @@ struct Words {
 }
 
 impl TestContext {
-    /// For a job of this type with its [defaults](Job::defaults), at its first attempt. For what
-    /// [`Job::configure`] sets, use [`of_job`](Self::of_job) with `job.into_job()`.
+    /// Creates a context for a job of this type with its [defaults](Job::defaults), at its first
+    /// attempt. To include what [`Job::configure`] sets, use [`of_job`](Self::of_job) with
+    /// `job.into_job()`.
     #[must_use]
     pub fn of<J: Job>() -> Self {
         Self::of_job(&J::defaults(NewJob::new(J::KIND, &())))
     }
 
-    /// For this job, at its first attempt.
+    /// Creates a context for this job, at its first attempt.
     #[must_use]
     pub fn of_job(job: &NewJob) -> Self {
         let now = time::wall_clock();
@@ -115,10 +116,11 @@ impl TestContext {
         }
     }
 
-    /// Gives the body a value, as [`NodeBuilder::state`](crate::NodeBuilder::state) does.
+    /// Adds a value to the state of the job, as [`NodeBuilder::state`](crate::NodeBuilder::state)
+    /// does.
     ///
     /// # Panics
-    /// If a context was made already.
+    /// If a context was already made.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         match Arc::get_mut(&mut self.state) {
@@ -128,7 +130,7 @@ impl TestContext {
         self
     }
 
-    /// Makes this the attempt with this number; the first is 1.
+    /// Sets the number of the attempt; the first is 1.
     #[must_use]
     pub fn attempt(mut self, attempt: u32) -> Self {
         let claim = Arc::make_mut(&mut self.claim);
@@ -137,7 +139,7 @@ impl TestContext {
         self
     }
 
-    /// Lets the body find this as what an earlier attempt saved.
+    /// Sets the checkpoint that an earlier attempt saved.
     ///
     /// # Panics
     /// If the value does not serialize.
@@ -150,14 +152,14 @@ impl TestContext {
         self
     }
 
-    /// Lets the body enqueue and read through this client.
+    /// Sets the client through which the body enqueues and reads.
     #[must_use]
     pub fn with_client(mut self, client: &Client) -> Self {
         self.client = client.clone();
         self
     }
 
-    /// The context for a body. All contexts of one test belong to the same job.
+    /// Returns a context for a body. All contexts of one test belong to the same job.
     #[must_use]
     pub fn context(&self) -> JobContext {
         JobContext::new(ContextParts {
@@ -175,26 +177,26 @@ impl TestContext {
         self.cancel.cancel(reason);
     }
 
-    /// The progress that was told last.
+    /// Returns the progress that the body last reported.
     #[must_use]
     pub fn progress(&self) -> Option<Progress> {
         self.said.words().progress.clone()
     }
 
-    /// Returns the checkpoint that was saved last, if it is a `T`.
+    /// Returns the checkpoint that the body last saved, if it is a `T`.
     #[must_use]
     pub fn saved_checkpoint<T: DeserializeOwned>(&self) -> Option<T> {
         let json = self.said.words().checkpoint.clone();
         json.and_then(|json| json.decode().ok())
     }
 
-    /// How many signs of life were given by [`JobContext::heartbeat`].
+    /// Returns how many times the body called [`JobContext::heartbeat`].
     #[must_use]
     pub fn heartbeats(&self) -> usize {
         self.said.words().heartbeats
     }
 
-    /// Returns the client of the contexts, through which to read what the body enqueued.
+    /// Returns the client of the contexts. Use it to read what the body enqueued.
     #[must_use]
     pub const fn client(&self) -> &Client {
         &self.client
@@ -250,11 +252,11 @@ impl ReportSink for Said {
     }
 }
 
-/// Runs the body of one job, without a store and without an engine: for what the body itself does.
+/// Runs the body of one job, without a store and an engine, to test the body itself.
 ///
-/// The job goes through its stored form and back first, and what it returns is checked as the
-/// engine does, so that what cannot be stored shows here. A panic of the body is a panic of the
-/// test. For everything around the body (timeouts, retries, layers, hooks) there is
+/// The job is first encoded and decoded as a store would, and its result is checked as the engine
+/// does. So anything that cannot be stored fails here. A panic of the body is a panic of the test.
+/// To test what surrounds the body (timeouts, retries, layers, hooks), use
 /// [`run_job`](super::run_job).
 ///
 /// ```
@@ -296,8 +298,8 @@ impl ReportSink for Said {
 /// ```
 ///
 /// # Panics
-/// If the job cannot be stored; when it is awaited, if state that it [requires](Job::requires) was
-/// not given.
+/// If the job cannot be stored. When awaited: if state that the job [requires](Job::requires) is
+/// missing.
 #[track_caller]
 pub fn perform<J: Job>(job: J) -> Perform<J> {
     let job = job.into_job();
@@ -311,7 +313,7 @@ pub fn perform<J: Job>(job: J) -> Perform<J> {
     }
 }
 
-/// A body that is to be run; see [`perform`].
+/// A body that has not run yet; see [`perform`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -340,25 +342,26 @@ pub struct Perform<J> {
 }
 
 impl<J: Job> Perform<J> {
-    /// Gives the body a value by its type.
+    /// Adds a value to the state of the job.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.test = self.test.state(value);
         self
     }
 
-    /// Makes this the attempt with this number; the first is 1.
+    /// Sets the number of the attempt; the first is 1.
     pub fn attempt(mut self, attempt: u32) -> Self {
         self.test = self.test.attempt(attempt);
         self
     }
 
-    /// Lets the body find this as what an earlier attempt saved.
+    /// Sets the checkpoint that an earlier attempt saved.
     pub fn checkpoint<T: Serialize + ?Sized>(mut self, value: &T) -> Self {
         self.test = self.test.checkpoint(value);
         self
     }
 
-    /// Lets the body enqueue and read through this client, whose store then shows what it enqueued.
+    /// Sets the client through which the body enqueues and reads. Its store then shows what the
+    /// body enqueued.
     pub fn with_client(mut self, client: &Client) -> Self {
         self.test = self.test.with_client(client);
         self

@@ -18,19 +18,19 @@ const LIMIT: usize = 1_000;
 /// How many waiting jobs are read at once to find the next due time.
 const PAGE: usize = 500;
 
-/// Runs what is due, one job after another in claim order, until nothing is: also what these jobs
-/// enqueue meanwhile, and what is retried without a delay.
+/// Runs all due jobs, one after another in claim order, until no job is due. This includes jobs
+/// that these jobs enqueue, and retries without a delay.
 ///
-/// Claims, layers, timeouts, retries and settlements are those of the node, on whichever store it
-/// has; hooks have heard of everything when this returns. The node must not be running, and for
-/// this time it is a member of the cluster. It runs what it may claim: jobs of other kinds, of
-/// paused queues or for other capabilities stay where they are, and so do those that a [rate
-/// limit](crate::NodeBuilder::rate_limit) holds up; the next drain tries those again.
+/// The drain uses the node's own claims, layers, timeouts, retries and settlements, on the node's
+/// store. All hooks have been called when it returns. The node must not be running; during the
+/// drain it is a member of the cluster. It runs only jobs that the node may claim: jobs of other
+/// kinds, of paused queues or for other capabilities are left as they are. Jobs that a [rate
+/// limit](crate::NodeBuilder::rate_limit) delays are also left; the next drain tries them again.
 ///
-/// Recurring definitions whose slots are due are fired first, those that the node declares among
-/// them, and jobs whose signal did not come in time fail. What else a running node does does not
-/// happen: nothing is reclaimed and nothing old is deleted. Daemons do not run, and the node does
-/// not wait to lead where it is an [active-passive](crate::NodeBuilder::active_passive) one.
+/// First, due slots of recurring definitions are fired, including the definitions that the node
+/// declares, and jobs fail whose signal did not come in time. The drain does nothing else that a
+/// running node does: it reclaims nothing, deletes no old jobs, and runs no daemons. An
+/// [active-passive](crate::NodeBuilder::active_passive) node does not wait to lead.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -64,19 +64,19 @@ const PAGE: usize = 500;
 /// clock.advance(Duration::from_secs(60));
 /// assert_eq!(drain(&node).await?.retried, 1);
 ///
-/// // Or all that becomes due within an hour, each at its time.
+/// // Or run all that becomes due within an hour, each at its time.
 /// let drained = drain(&node).through(&clock, Duration::from_secs(3_600)).await?;
 /// assert_eq!(drained.succeeded, 1);
 /// # Ok(()) }
 /// ```
 ///
 /// # Errors
-/// [`TestingError::Limit`] if there is still something due after 1,000 jobs, or as many as
-/// [`limit`](Drain::limit) says; a failure of the store that is met while claiming or reading. What
-/// is met while settling is waited for, as a node does.
+/// [`TestingError::Limit`] if a job is still due after 1,000 jobs, or after the number set with
+/// [`limit`](Drain::limit). A failure of the store while claiming or reading. A failure while
+/// settling is retried, as a node does.
 ///
 /// # Cancel safety
-/// Dropped, it leaves the job that was running to be reclaimed, as a crash would.
+/// If the future is dropped, the running job stays claimed until it is reclaimed, as after a crash.
 pub const fn drain(node: &Node) -> Drain<'_> {
     Drain {
         node,
@@ -86,7 +86,7 @@ pub const fn drain(node: &Node) -> Drain<'_> {
     }
 }
 
-/// A drain that is to be done; see [`drain`].
+/// A drain that has not begun; see [`drain`].
 ///
 /// ```
 /// # async fn example(node: &ratchet::Node) -> Result<(), ratchet::BoxError> {
@@ -105,22 +105,21 @@ pub struct Drain<'a> {
 }
 
 impl<'a> Drain<'a> {
-    /// Runs the jobs of this queue only.
+    /// Runs only the jobs of this queue.
     pub const fn queue(mut self, queue: &'a str) -> Self {
         self.queue = Some(queue);
         self
     }
 
-    /// Runs at most this many jobs, so that one that enqueues itself comes to an end. Default
-    /// 1,000.
+    /// Sets how many jobs run at most, 1,000 by default. This stops a job that always enqueues
+    /// itself again.
     pub const fn limit(mut self, jobs: usize) -> Self {
         self.limit = jobs;
         self
     }
 
-    /// Runs what becomes due within this span too: the clock of the node's store is moved to the
-    /// due time of each job, each slot and each deadline of a signal in turn, and at last to the
-    /// end of the span.
+    /// Also runs what becomes due within this span. It moves the clock of the node's store to the
+    /// time of each due job, slot and signal deadline in turn, and finally to the end of the span.
     pub const fn through(mut self, clock: &'a ManualClock, span: Duration) -> Self {
         self.through = Some((clock, span));
         self
@@ -163,7 +162,7 @@ impl Drain<'_> {
                 break;
             };
             match next_due(self.node, queue.as_ref(), clock.now(), next_slot).await? {
-                // A clock that runs may have passed it.
+                // A running clock may already have passed this time.
                 Some(due) if due <= end => clock.set(due.max(clock.now())),
                 _ => {
                     clock.set(end.max(clock.now()));
@@ -176,8 +175,8 @@ impl Drain<'_> {
     }
 }
 
-/// When the next waiting job is due after `now`, or the deadline of its signal comes, or the next
-/// slot, in `next_slot`.
+/// Returns the earliest of these times after `now`: the next due time of a waiting job, the next
+/// deadline of a signal, and `next_slot`.
 async fn next_due(
     node: &Node,
     queue: Option<&Name>,
@@ -204,9 +203,9 @@ async fn next_due(
     }
 }
 
-/// Moves the clock of the node's store to when the next waiting job is due, the next slot comes, or
-/// the next deadline of a signal, and returns that time. `None` if nothing comes; the clock then
-/// stays.
+/// Moves the clock of the node's store to the next due time of a waiting job, the next slot or the
+/// next deadline of a signal, whichever comes first, and returns that time. Returns `None`, and
+/// leaves the clock, if there is none.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -235,10 +234,10 @@ async fn next_due(
 /// ```
 ///
 /// # Errors
-/// A failure of the store, or [`TestingError::Run`] if the node runs.
+/// A failure of the store, or [`TestingError::Run`] if the node is running.
 ///
 /// # Cancel safety
-/// Dropped, the clock is where it was.
+/// If the future is dropped, the clock has not moved.
 pub async fn advance_to_next(
     node: &Node,
     clock: &ManualClock,
@@ -253,8 +252,8 @@ pub async fn advance_to_next(
     Ok(next)
 }
 
-/// Drains, and moves the clock of the node's store to what comes next, again and again, until
-/// `done` says so: for what needs several steps, such as retries or a workflow.
+/// Alternates between draining and moving the clock of the node's store to what comes next, until
+/// `done` returns true. Use it for what needs several steps, such as retries or a workflow.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -280,11 +279,11 @@ pub async fn advance_to_next(
 /// ```
 ///
 /// # Errors
-/// [`TestingError::NothingComes`] if nothing is waited for any more and `done` still says no;
-/// [`TestingError::Limit`] after 1,000 jobs; otherwise as for [`drain`].
+/// [`TestingError::NothingComes`] if no job or slot is left to wait for and `done` still returns
+/// false. [`TestingError::Limit`] after 1,000 jobs. Otherwise the errors of [`drain`].
 ///
 /// # Cancel safety
-/// As for [`drain`].
+/// The same as [`drain`].
 pub async fn drain_until(
     node: &Node,
     clock: &ManualClock,
@@ -315,20 +314,20 @@ pub async fn drain_until(
 pub struct Drained {
     /// Jobs that succeeded.
     pub succeeded: usize,
-    /// Attempts that failed and are followed by another.
+    /// Attempts that failed and will be retried.
     pub retried: usize,
     /// Jobs that became dead letters.
     pub failed: usize,
-    /// Bodies that asked to be run later, and jobs that were put off for a newer node.
+    /// Bodies that asked to be run later, and jobs that were put off until a newer node takes them.
     pub snoozed: usize,
-    /// Jobs that ended cancelled.
+    /// Jobs that were cancelled.
     pub cancelled: usize,
-    /// Claims that were handed back or taken away.
+    /// Claims that were given back or taken away.
     pub lost: usize,
 }
 
 impl Drained {
-    /// How many claims there were.
+    /// Returns the total number of claims.
     #[must_use]
     pub const fn total(&self) -> usize {
         let ended = self.succeeded + self.failed + self.cancelled;
@@ -358,19 +357,19 @@ impl Drained {
     }
 }
 
-/// Runs one stored job now, through everything a node does with it: claim, layers, timeout, body,
+/// Runs one stored job now, with everything that a node does: claim, layers, timeout, body,
 /// settlement; see [`drain`].
 ///
 /// The job must be due. Jobs of the same queue, kind and capability that come before it in the
-/// claim order are claimed too and handed back, which their history shows. If it needs a
-/// [permit](crate::NewJob::permit), they take the permits that are free before it does: then it can
-/// be run once fewer of them are left.
+/// claim order are claimed too and given back, which their history shows. If the job needs a
+/// [permit](crate::NewJob::permit), these jobs take free permits first. The job can run only if a
+/// permit is left for it.
 ///
 /// # Errors
 /// [`TestingError::NotFound`], [`TestingError::NotRunnable`], or a failure of the store.
 ///
 /// # Cancel safety
-/// As for [`drain`].
+/// The same as [`drain`].
 pub async fn run_job(node: &Node, job: JobId) -> Result<Ran, TestingError> {
     let client = node.client();
     let read = async || client.job(job).await?.ok_or(TestingError::NotFound(job));
@@ -405,8 +404,8 @@ pub async fn run_job(node: &Node, job: JobId) -> Result<Ran, TestingError> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Ran {
-    /// The job as it is stored now.
+    /// The stored job after the run.
     pub job: JobRecord,
-    /// How its claim ended; `None` if it was taken away meanwhile and has not ended yet.
+    /// How its claim ended; `None` if the claim was taken away and has not ended yet.
     pub attempt: Option<Attempt>,
 }

@@ -15,7 +15,7 @@ use super::TestContext;
 const SHOWN: usize = 20;
 /// How many jobs are read at once.
 const PAGE: usize = 500;
-/// The states of jobs that are still to run.
+/// The states of jobs that have not ended.
 const UNFINISHED: [JobState; 4] = [
     JobState::Pending,
     JobState::Blocked,
@@ -23,12 +23,11 @@ const UNFINISHED: [JobState; 4] = [
     JobState::Running,
 ];
 
-/// Asserts that a job is enqueued, on whichever store, and returns the jobs that match, the newest
-/// first.
+/// Asserts that a job is enqueued, on any store, and returns the matching jobs, newest first.
 ///
 /// The first argument is a [`Client`](crate::Client), a [`Node`](crate::Node) or a
-/// [`TestContext`](crate::testing::TestContext). Then comes a pattern of a job type, with a guard
-/// if need be, and after it, or instead of it, conditions:
+/// [`TestContext`](crate::testing::TestContext). Then follow a pattern of a job type, with an
+/// optional guard, and conditions, or only one of the two:
 ///
 /// | condition | the job |
 /// |---|---|
@@ -39,9 +38,9 @@ const UNFINISHED: [JobState; 4] = [
 /// | `unique_key = "cat.png"` | has this unique key |
 /// | `tag = "tenant:7"` | has this tag |
 /// | `priority = Priority::High` | has this stored priority |
-/// | `delayed = true` | is due later than it was enqueued; `false`: at once |
-/// | `state = JobState::Succeeded` | is in this state; otherwise it has not ended |
-/// | `count = 2` | is one of exactly 2; without it, at least one is expected |
+/// | `delayed = true` | is due later than its enqueue; with `false`, at once |
+/// | `state = JobState::Succeeded` | is in this state; by default, it has not ended |
+/// | `count = 2` | is one of exactly 2 matches; by default, at least one is expected |
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -68,10 +67,10 @@ const UNFINISHED: [JobState; 4] = [
 /// # Ok(()) }
 /// ```
 ///
-/// It waits for the store, so it stands where `.await` may stand.
+/// The macro awaits the store, so it can be used only where `.await` is allowed.
 ///
 /// # Panics
-/// If no job matches, or not as many as said, with the jobs that there are; if the store fails.
+/// If no job matches, or not `count` jobs; the message lists the existing jobs. If the store fails.
 #[macro_export]
 macro_rules! assert_enqueued {
     ($in:expr, $($wanted:tt)+) => {
@@ -82,11 +81,11 @@ macro_rules! assert_enqueued {
     };
 }
 
-/// Asserts that no job is enqueued that matches; see
-/// [`assert_enqueued!`](crate::testing::assert_enqueued), but for `count`, which is 0 here.
+/// Asserts that no enqueued job matches. The arguments are those of
+/// [`assert_enqueued!`](crate::testing::assert_enqueued), except for `count`, which is always 0.
 ///
 /// # Panics
-/// If a job matches, with the jobs that there are; if the store fails.
+/// If a job matches; the message lists the existing jobs. If the store fails.
 #[macro_export]
 macro_rules! refute_enqueued {
     ($in:expr, $($wanted:tt)+) => {
@@ -97,7 +96,7 @@ macro_rules! refute_enqueued {
     };
 }
 
-/// The condition of the two assertions.
+/// Builds the condition of the two assertions.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __wanted {
@@ -123,7 +122,7 @@ macro_rules! __wanted {
     };
 }
 
-/// The stores in which jobs are looked for.
+/// Types that have a client whose store the assertions search.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
@@ -144,7 +143,7 @@ macro_rules! __wanted {
 /// # Ok(()) }
 /// ```
 pub trait HasClient {
-    /// Through which client.
+    /// Returns the client.
     fn client_of(&self) -> &Client;
 }
 
@@ -174,7 +173,7 @@ impl<T: HasClient + ?Sized> HasClient for &T {
 
 type Condition<'a> = Box<dyn Fn(&JobRecord) -> bool + Send + Sync + 'a>;
 
-/// The jobs an assertion is about; made by the macros.
+/// The jobs that an assertion looks for; created by the macros.
 #[doc(hidden)]
 #[must_use]
 pub struct Wanted<'a> {
@@ -246,9 +245,9 @@ impl<'a> Wanted<'a> {
     }
 
     /// # Panics
-    /// If it is said twice, as `refute_enqueued!` does when it is given a count.
+    /// If it is called twice, as `refute_enqueued!` with a count does.
     pub fn count(mut self, count: usize) -> Self {
-        assert!(self.count.is_none(), "the count is said twice");
+        assert!(self.count.is_none(), "the count is given twice");
         self.count = Some(count);
         self
     }
@@ -258,10 +257,10 @@ impl<'a> Wanted<'a> {
         self
     }
 
-    /// The jobs that match.
+    /// Returns the jobs that match.
     ///
     /// # Errors
-    /// Describes the jobs that there are instead.
+    /// A description of the existing jobs, if the assertion fails.
     pub async fn find(self, place: &impl HasClient) -> Result<Vec<JobRecord>, String> {
         let client = place.client_of();
         let failed = |error: StoreError| format!("the store failed: {error}");
@@ -318,7 +317,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// One line about a job.
+/// Describes a job in one line.
 fn described(job: &JobRecord) -> String {
     let spec = &job.spec;
     let mut line = format!(

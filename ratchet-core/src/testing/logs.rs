@@ -1,4 +1,4 @@
-//! What code logs, kept for assertions.
+//! Captures what code logs, for assertions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,8 +9,8 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Captures the current thread's log lines until it is dropped. Other subscribers of the thread see
-/// nothing meanwhile.
+/// Captures the log lines of the current thread until it is dropped. During this time, other
+/// subscribers of the thread receive nothing.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,7 +38,7 @@ pub struct Logs {
     _installed: DefaultGuard,
 }
 
-/// A line of the log.
+/// A captured line of the log.
 ///
 /// ```
 /// use ratchet::testing::Logs;
@@ -53,11 +53,11 @@ pub struct Logs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogLine {
-    /// Its level.
+    /// The level of the line.
     pub level: Level,
-    /// Its target.
+    /// The target of the line.
     pub target: String,
-    /// Its fields as text, with the message as `message`.
+    /// The fields as text. The message is the field `message`.
     pub fields: BTreeMap<&'static str, String>,
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for LogLine {
 }
 
 impl Logs {
-    /// Captures what this thread logs from now on. Lines of other threads are not captured: use the
+    /// Starts to capture what this thread logs. Lines of other threads are not captured, so use the
     /// default, single-threaded runtime of `#[tokio::test]`.
     pub fn capture() -> Self {
         let lines = Lines::default();
@@ -102,10 +102,10 @@ impl Logs {
         lines
     }
 
-    /// Expects a line of this level and target that has these fields with these values.
+    /// Asserts that a line of this level and target has these fields with these values.
     ///
     /// # Panics
-    /// If there is none. The message lists the lines of the target.
+    /// If there is no such line. The message lists the lines of the target.
     #[track_caller]
     pub fn assert_logged(&self, level: Level, target: &str, fields: &[(&str, &str)]) {
         let lines = self.lines_of(target);

@@ -1,16 +1,16 @@
-//! For the tests of applications; needs the feature `testing`.
+//! Tools for the tests of applications. They need the feature `testing`.
 //!
-//! | what is tested | with |
+//! | to test | use |
 //! |---|---|
 //! | what a body does and returns | [`perform`], without store and engine |
-//! | what it says: progress, checkpoints, how it stops | [`TestContext`], a [`JobContext`](crate::JobContext) made by hand |
+//! | what a body reports, and how it stops | [`TestContext`], which makes a [`JobContext`](crate::JobContext) |
 //! | what code enqueues | [`assert_enqueued!`], [`refute_enqueued!`] |
-//! | what becomes of stored jobs | [`drain`] and [`run_job`], through the claim, the executor and the settler of a real node |
+//! | how stored jobs end | [`drain`] and [`run_job`], which use the claim, the executor and the settler of a real node |
 //! | what is logged | [`Logs`] |
 //! | what happens later | [`memory_store`] and its clock, [`advance_to_next`], [`drain_until`] |
 //!
-//! All of it works on every store whose clock can be set, and all but what moves the clock on every
-//! store. The memory store has such a clock, and SQLite has one with `Builder::manual_clock`.
+//! The functions that move a clock need a store whose clock can be set. The memory store has such a
+//! clock, and SQLite has one with `Builder::manual_clock`. Everything else works on every store.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -58,7 +58,7 @@
 //! let said = perform(SignUp { name: "Ada".into() }).await;
 //! assert_eq!(said.unwrap(), "welcome Ada");
 //!
-//! // A test of the whole.
+//! // A test of the whole path.
 //! let (store, clock) = memory_store();
 //! let node = node(store).build()?;
 //! node.enqueue(SignUp { name: "Ada".into() }.into_job()).await?;
@@ -94,18 +94,18 @@ use crate::memory::{ManualClock, MemoryStore};
 use crate::model::JobRecord;
 use crate::time;
 
-/// Returns an empty memory store and its clock, which shows the present and moves only when it is
-/// set.
+/// Returns an empty memory store and its clock. The clock shows the current time, and moves only
+/// when it is set.
 ///
-/// What is due is decided by this clock. Timeouts of bodies are not: they are measured by tokio's
-/// clock, which `#[tokio::test(start_paused = true)]` lets run ahead.
+/// This clock decides which jobs are due. It has no influence on the timeouts of bodies: they
+/// follow tokio's clock, which `#[tokio::test(start_paused = true)]` lets run ahead.
 #[must_use]
 pub fn memory_store() -> (Arc<MemoryStore>, ManualClock) {
     let clock = ManualClock::new(time::wall_clock());
     (Arc::new(MemoryStore::with_clock(clock.clone())), clock)
 }
 
-/// Why jobs could not be run for a test.
+/// The reason why jobs could not be run for a test.
 ///
 /// ```
 /// # async fn example(node: &ratchet::Node) {
@@ -120,30 +120,30 @@ pub fn memory_store() -> (Arc<MemoryStore>, ManualClock) {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TestingError {
-    /// The node could not join, or runs already.
+    /// The node could not join, or is already running.
     #[error(transparent)]
     Run(#[from] RunError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// There is still a job due after as many as a drain may run.
+    /// A job is still due after the drain has run as many jobs as it may.
     #[error("a job is still due after {} were run: {drained:?}", drained.total())]
     Limit {
-        /// What was run.
+        /// The outcomes of the jobs that were run.
         drained: Drained,
     },
-    /// No job waits, no slot comes, and what was waited for has not happened.
+    /// No job waits and no slot comes, but the expected condition is not met.
     #[error("nothing comes any more, after {} jobs were run: {drained:?}", drained.total())]
     NothingComes {
-        /// What was run.
+        /// The outcomes of the jobs that were run.
         drained: Drained,
     },
     /// There is no such job.
     #[error("there is no job {0}")]
     NotFound(JobId),
-    /// The node cannot claim the job: it is not pending, not due, in a paused queue, of a queue,
-    /// kind or capability that the node does not take, or needs a permit that running jobs, or jobs
-    /// before it in the claim order, leave it none of.
+    /// The node cannot claim the job: it is not pending, not due, or in a paused queue; or the node
+    /// does not take its queue, kind or capability; or running jobs and jobs before it in the claim
+    /// order need all permits of its resource.
     #[error(
         "the job {} cannot be claimed by this node: it is {}, due at {}, a {} in queue {}, with the \
          required capability {:?} and the permit {:?}",

@@ -1,4 +1,4 @@
-//! Actions on many jobs, in passes.
+//! Bulk actions on many jobs, in passes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,8 @@ use ratchet_core::{
 
 use crate::kit::{Started, World};
 
-/// A client that counts its calls of `act`, and what goes wrong with each by its number.
+/// Returns a client with a counter of its `act` calls; `plan` gives the fault of each by its
+/// number.
 fn client(
     store: &MemoryStore,
     plan: impl Fn(usize) -> Fault + Send + Sync + 'static,
@@ -66,7 +67,7 @@ async fn every_job_that_matches_is_taken_on_once() {
         .bulk(JobFilter::all(), JobAction::Cancel, u64::MAX)
         .pass(4);
     let counts = bulk.run().await.unwrap();
-    // The running ones go on matching, since they are only asked to end.
+    // The running jobs still match the filter, since they only have a cancel request.
     assert_eq!((counts.changed, counts.cancel_requested), (7, 3));
     assert!(bulk.is_complete());
     assert_eq!(
@@ -109,7 +110,7 @@ async fn a_failed_pass_ends_a_run_and_the_next_run_goes_on() {
     bulk.run().await.unwrap_err();
     assert_eq!(bulk.counts().changed, 6);
     assert!(!bulk.is_complete());
-    // The pass that was made and not heard of is made once more, which changes nothing.
+    // The pass whose answer was lost is repeated, which changes nothing.
     assert_eq!(bulk.run().await.unwrap().changed, 9);
     let stored = store.get(&all, Detail::Whole).await.unwrap();
     let high = |job: &ratchet_core::JobRecord| job.spec.priority == Priority::High;
@@ -149,7 +150,7 @@ async fn a_bounded_run_begins_no_pass_after_its_time_and_can_be_continued() {
         .pass(2);
     let some = bulk.run_for(Duration::from_millis(1_500)).await.unwrap();
     assert_eq!((some.changed, bulk.is_complete()), (4, false));
-    // Another one goes on from there, as another process would.
+    // A new bulk action continues from that place, as another process would.
     let rest = |_| Fault::None;
     let place = bulk.reached();
     assert!(place.is_some());
@@ -159,7 +160,7 @@ async fn a_bounded_run_begins_no_pass_after_its_time_and_can_be_continued() {
         .after(place);
     other.run().await.unwrap();
     assert!(other.reached() > place);
-    // However short the time, it comes further.
+    // However short the time is, the action makes progress.
     let one_more = bulk.run_for(Duration::ZERO).await.unwrap();
     assert_eq!((one_more.changed, bulk.is_complete()), (6, false));
     let rest = bulk.run_for(Duration::MAX).await.unwrap();

@@ -1,4 +1,4 @@
-//! How many calls of the store the loops of a node make.
+//! How many store calls the loops of a node make.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::kit::{Started, World, stop_all};
 
-/// The calls of a store by operation.
+/// The number of store calls by operation.
 #[derive(Clone, Default)]
 struct Calls(Arc<Mutex<BTreeMap<&'static str, usize>>>);
 
@@ -29,7 +29,7 @@ impl Calls {
         world
     }
 
-    /// Returns how many of them there were since this was last asked.
+    /// Returns how many calls of the operation there were since the last call of `take`.
     fn take(&self, operation: &'static str) -> usize {
         self.0.lock().unwrap().remove(operation).unwrap_or(0)
     }
@@ -39,7 +39,7 @@ impl Calls {
 async fn short_jobs_add_no_heartbeats_to_those_of_the_interval() {
     let calls = Calls::default();
     let world = calls.counted();
-    // A leader is never at rest.
+    // A leader never uses the long idle interval.
     let node = world.builder().promotable(false).build().unwrap();
     let node = Started::new(node);
     let job = world.job("short", |_| async { Ok(()) });
@@ -49,7 +49,7 @@ async fn short_jobs_add_no_heartbeats_to_those_of_the_interval() {
         node.node.enqueue(job.another()).await.unwrap();
         sleep(Duration::from_millis(100)).await;
     }
-    // One every five seconds of the minute, and one more at either end.
+    // One heartbeat for every five seconds of the minute, and one more at either end.
     let during = calls.take("heartbeat");
     assert!((12..=14).contains(&during), "{during} heartbeats");
     node.stop().await.unwrap();
@@ -69,10 +69,10 @@ async fn candidates_write_nothing_while_another_node_leads() {
     stop_all(others.into_iter().chain([leader])).await;
 }
 
-/// Polls so rarely that a job is only found soon if its node is woken.
+/// A poll interval long enough that a job is found soon only if its node is woken.
 const RARE: Duration = Duration::from_secs(24 * 3_600);
 
-/// Enqueues twenty jobs, each when the one before has ended.
+/// Enqueues twenty jobs, each after the previous one has ended.
 async fn run_twenty(world: &World, client: &Client, job: &NewJob) {
     for _ in 0..20 {
         let id = client.enqueue(job.another()).await.unwrap().id();
@@ -91,7 +91,7 @@ async fn one_enqueue_wakes_one_of_any_number_of_nodes() {
         sleep(Duration::from_secs(30)).await;
         let client = Ratchet::client(Arc::new(world.store.clone()));
         let job = world.job("short", |_| async { Ok(()) });
-        // The first enqueue wakes all: its client does not know the nodes yet.
+        // The first enqueue wakes all nodes, because its client does not know them yet.
         calls.take("claim_next_batch");
         let first = client.enqueue(job.another()).await.unwrap().id();
         world.ended(first).await;
@@ -140,7 +140,7 @@ async fn more_jobs_than_one_node_can_run_wake_all_nodes() {
     });
     let client = Ratchet::client(Arc::new(world.store.clone()));
     let jobs: Vec<NewJob> = (0..8).map(|_| job.another()).collect();
-    // The second time the client knows the nodes.
+    // The second time, the client knows the nodes.
     for _ in 0..2 {
         let jobs: Vec<NewJob> = jobs.iter().map(NewJob::another).collect();
         for answer in client.enqueue_all(&jobs).await.unwrap() {
@@ -183,7 +183,7 @@ async fn a_busy_node_wakes_another_for_what_it_enqueues() {
 async fn a_node_is_only_woken_for_jobs_that_it_can_claim() {
     let world = World::new();
     let builder = || world.builder().poll_interval(RARE, RARE);
-    // The last one is a passive node: its twin leads.
+    // The last node is passive: its twin leads.
     let builders = [
         builder().concurrency(50).queues(["other"]),
         builder()
@@ -225,7 +225,7 @@ async fn without_wakeups_between_processes_a_client_wakes_the_nodes_of_its_own()
 async fn a_job_whose_node_has_died_is_found_by_the_second_look() {
     let calls = Calls::default();
     let world = calls.counted();
-    // A node that never looks, and that the cluster still believes to live.
+    // This node never polls, but the cluster still believes that it is alive.
     let name = |text| Name::new("name", text).unwrap();
     let mut profile = NodeProfile::new(vec![], vec![]).kinds(vec![name("scripted")]);
     profile.pools = Some(vec![PoolProfile::new(10, 10)]);
@@ -239,17 +239,17 @@ async fn a_job_whose_node_has_died_is_found_by_the_second_look() {
     let node = world.start();
     sleep(Duration::from_secs(20)).await;
     let began = time::monotonic();
-    // Between two looks of the leader, which come every second.
+    // The job is enqueued between two looks of the leader, which come every second.
     let between = Duration::from_millis(5_500);
     calls.take("claim_next_batch");
     sleep(between).await;
-    // It polls seldom, so it does not find the job by itself.
+    // The node polls rarely, so it finds the job only if it is woken.
     let polls = calls.take("claim_next_batch");
     assert!(polls <= 2, "{polls} polls");
     let id = client.enqueue(job.another()).await.unwrap().id();
     world.ended(id).await;
     let waited = began.elapsed() - between;
-    // The first look may wake the dead node as well; the second wakes all.
+    // The first look may wake only the dead node; the second wakes all nodes.
     let bound = Duration::from_millis(2_100);
     assert!(
         waited > Duration::from_millis(20) && waited < bound,
@@ -262,7 +262,7 @@ async fn a_job_whose_node_has_died_is_found_by_the_second_look() {
 async fn a_node_that_is_woken_for_its_jobs_polls_no_more_often_for_that() {
     let calls = Calls::default();
     let world = calls.counted();
-    // One poller.
+    // The node has only one poller.
     let node = world.builder().system_concurrency(0).build().unwrap();
     let node = Started::new(node);
     sleep(Duration::from_secs(30)).await;
@@ -270,21 +270,21 @@ async fn a_node_that_is_woken_for_its_jobs_polls_no_more_often_for_that() {
     calls.take("claim_next_batch");
     for _ in 0..100 {
         node.node.enqueue(job.another()).await.unwrap();
-        // Never when the leader looks, which would see the job too.
+        // The pause keeps out of step with the leader's looks, which would find the job too.
         sleep(Duration::from_millis(777)).await;
     }
     assert_eq!(calls.take("claim_next_batch"), 100);
     node.stop().await.unwrap();
 }
 
-/// The most calls of two idle minutes: those of the whole cluster, and those of each node.
+/// The most calls in two idle minutes: those of the whole cluster, and those of each node.
 const IDLE: &[(&str, usize, usize)] = &[
-    // Each of the two pools every 15 s.
+    // Each of the two pools polls every 15 s.
     ("claim_next_batch", 0, 18),
     ("due_routes", 122, 0),
     // Every 30 s, and before each look for orphans.
     ("heartbeat", 52, 8),
-    // The leader every 5 s, the others every 50 s in case none leads.
+    // The leader calls every 5 s, the others every 50 s in case no node leads.
     ("sweep_nodes", 28, 3),
     ("reclaim", 28, 3),
     ("expire", 28, 3),
@@ -334,7 +334,7 @@ async fn a_delayed_job_starts_when_it_is_due_on_nodes_that_poll_rarely() {
 #[tokio::test(start_paused = true)]
 async fn the_leader_wakes_a_node_for_each_kind_that_comes_due() {
     let mut world = World::new();
-    // The first read of the nodes is under way while the wakeups are chosen.
+    // The first read of the nodes is still running while the wakeups are chosen.
     world.store = MemoryStore::clone(&world.store).with_faults(|operation| match operation {
         "nodes" => Fault::Delay(Duration::from_millis(20)),
         _ => Fault::None,
@@ -371,7 +371,7 @@ async fn nodes_poll_as_seldom_while_the_looks_of_their_leader_are_slow() {
     sleep(Duration::from_secs(60)).await;
     calls.take("claim_next_batch");
     sleep(Duration::from_secs(60)).await;
-    // The polls of the follower, every 15 s.
+    // These are the polls of the follower, every 15 s.
     let claims = calls.take("claim_next_batch");
     assert!((3..=6).contains(&claims), "{claims} claims");
     stop_all([follower, leader]).await;
@@ -424,7 +424,7 @@ async fn nodes_whose_leader_died_poll_every_second_again() {
     sleep(Duration::from_secs(60)).await;
     leader.kill().await;
     calls.take("claim_next_batch");
-    // The last beacon counts for 5 s.
+    // The last beacon is valid for 5 s.
     sleep(Duration::from_secs(3)).await;
     let claims = calls.take("claim_next_batch");
     assert!(claims <= 1, "{claims} claims while the beacon counts");

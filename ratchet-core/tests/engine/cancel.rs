@@ -1,4 +1,4 @@
-//! Cancelling.
+//! Cancelling running jobs.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn a_running_body_is_told_within_a_heartbeat_and_its_result_is_dropped() {
     world.until(id, |job| job.state == JobState::Running).await;
     #[expect(clippy::disallowed_methods, reason = "paused time")]
     let asked = Instant::now();
-    // From elsewhere: the node's own client has no part in it.
+    // The cancel request comes from another client, not from the node's own.
     let client = Ratchet::client(std::sync::Arc::new(world.store.clone()));
     assert_eq!(
         client.cancel(id).await.unwrap(),

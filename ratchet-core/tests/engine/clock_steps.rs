@@ -1,4 +1,4 @@
-//! What a cluster does when the database's clock is set, forward or back, while it runs.
+//! How a cluster behaves when the database's clock is set forward or back while it runs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ const MILLI: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A world whose database has a clock that runs and can be set.
+/// Returns a world whose database has a clock that runs and can be set, and that clock.
 fn world() -> (World, ManualClock) {
     let clock = ManualClock::running(wall_clock());
     let mut world = World::new();
@@ -26,7 +26,7 @@ fn world() -> (World, ManualClock) {
     (world, clock)
 }
 
-/// Sets the clock, one way or the other.
+/// Sets the clock forward or back.
 fn step(clock: &ManualClock, forward: bool, by: Duration) {
     if forward {
         clock.advance(by);
@@ -43,7 +43,7 @@ fn maintenance(node: &Started) -> Leadership {
     node.node.leadership("maintenance").unwrap()
 }
 
-/// The nodes that the store has as active.
+/// Returns the nodes whose stored status is active.
 async fn active(world: &World) -> Vec<NodeId> {
     let rows = world.store.nodes().await.unwrap();
     let active = rows
@@ -63,8 +63,8 @@ async fn a_step_of_the_clock_buries_no_node() {
             let nodes: Vec<Started> = (0..3)
                 .map(|seed| start(world.builder().seed(seed)))
                 .collect();
-            // Two of them rest by now: they beat every 30 s, so they are not heard of for longer
-            // than `dead_after`.
+            // Two of the nodes are idle by now: they send a heartbeat every 30 s, so they are
+            // silent for longer than `dead_after`.
             sleep(200 * SECOND + phase * 3_800 * MILLI).await;
             let before = active(&world).await;
             step(&clock, forward, HOUR);
@@ -133,7 +133,8 @@ async fn after_a_step_the_wait_until_silence_counts_begins_anew() {
         let sweeps = sweeps.lock().unwrap().clone();
         let passes = sweeps.iter().filter(|at| **at < stepped).count();
         assert!(passes >= 5, "the leader swept every 5 s: {passes}");
-        // `dead_after` from the heartbeat that saw the step, and a pass later at most.
+        // The wait is `dead_after` from the heartbeat that noticed the step, and at most one pass
+        // more.
         let next = sweeps.iter().find(|at| **at >= stepped).unwrap();
         let waited = *next - stepped;
         assert!((15..=26).contains(&waited.as_secs()), "{waited:?}");
@@ -141,7 +142,7 @@ async fn after_a_step_the_wait_until_silence_counts_begins_anew() {
     }
 }
 
-/// A job that says every 40 s that it lives: less often than nodes are taken for dead.
+/// Returns a job that reports every 40 s: less often than it takes to count a node as dead.
 fn long(world: &World, name: &str, seconds: u32) -> NewJob {
     world.job(name, move |ctx| async move {
         for _ in 0..seconds / 40 {
@@ -152,7 +153,7 @@ fn long(world: &World, name: &str, seconds: u32) -> NewJob {
     })
 }
 
-/// Waits for the end of a job, which no node took from another.
+/// Waits for the end of a job, and checks that no node took it from another.
 async fn assert_untouched(world: &World, id: JobId) {
     let job = world.ended(id).await;
     assert_eq!(
@@ -186,7 +187,7 @@ async fn a_step_of_the_clock_takes_no_claim_of_a_living_node() {
     }
 }
 
-/// Two nodes at work on one job that hangs in its first body, and which of them has it.
+/// Starts two nodes and a job whose first body hangs; returns the job, its node and the other node.
 async fn one_holds(world: &World) -> (JobId, Started, Started) {
     let first = Arc::new(AtomicBool::new(true));
     let job = world.job("hangs once", move |_| {
@@ -208,8 +209,8 @@ async fn one_holds(world: &World) -> (JobId, Started, Started) {
     }
 }
 
-/// How long a dead node's job takes to be done elsewhere on a steady clock, at most: until the node
-/// counts as dead, a leader is elected, and that leader makes its next pass.
+/// The longest time until a dead node's job is done by another node, on a steady clock: until the
+/// node counts as dead, a leader is elected, and that leader makes its next pass.
 const RECOVERY: Duration = Duration::from_secs(15 + 15 + 6);
 
 #[tokio::test(start_paused = true)]
@@ -218,11 +219,11 @@ async fn a_node_that_dies_after_a_step_is_followed_as_soon_as_ever() {
         let (world, clock) = world();
         let (id, holder, _other) = one_holds(&world).await;
         step(&clock, forward, HOUR);
-        // Its next heartbeat, and the wait that begins anew with those of the others.
+        // This is enough for the next heartbeats, and for the wait that they start again.
         sleep(25 * SECOND).await;
         holder.kill().await;
         let died = monotonic();
-        // After a step back its due time lies ahead: it runs again when that has come.
+        // After a step back the retried job is due only later, so this does not wait for its end.
         world.until(id, |job| job.crash_count == 1).await;
         assert!(died.elapsed() <= RECOVERY, "{:?}", died.elapsed());
     }
@@ -236,7 +237,7 @@ async fn a_node_that_dies_at_a_step_forward_is_followed_after_the_wait() {
     clock.advance(HOUR);
     let died = monotonic();
     assert_eq!(world.ended(id).await.state, JobState::Succeeded);
-    // The others see the step with their next heartbeat, and wait from then on.
+    // The others notice the step with their next heartbeat, and wait from then on.
     let bound = RECOVERY + 5 * SECOND;
     assert!(died.elapsed() <= bound, "{:?}", died.elapsed());
 }
@@ -262,7 +263,7 @@ async fn after_a_step_forward_no_node_leads_beside_the_old_leader() {
         let (world, clock) = world();
         let mut nodes = Vec::new();
         for seed in 0..3 {
-            // So that each makes its turns at another time.
+            // The nodes start at different times, so that they take their turns at different times.
             nodes.push(start(world.builder().seed(seed)));
             sleep(700 * MILLI).await;
         }

@@ -1,4 +1,4 @@
-//! Stores whose calls contend with a transaction that stays open, or take long.
+//! Stores whose calls contend with a transaction that stays open, or are slow.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,13 +18,13 @@ use crate::kit::{Scripted, Started, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A store in which the ends of some jobs contend: a settlement with one of them takes a second and
-/// settles nothing.
+/// A store in which settling some jobs contends: a call that settles one of these takes a second
+/// and settles nothing.
 #[derive(Clone, Debug)]
 struct Contended {
     store: MemoryStore,
     held: Arc<Mutex<BTreeSet<JobId>>>,
-    /// How they fail; `None` if they are stale.
+    /// How these calls fail; `None` means that the settlements are stale.
     kind: Option<StoreErrorKind>,
     /// How many settlements were refused.
     refused: Arc<AtomicUsize>,
@@ -96,13 +96,13 @@ async fn two_ends_contend(kind: StoreErrorKind) {
     let builder = Ratchet::builder(Arc::new(Layered::new(store.clone()))).register::<Scripted>();
     let node = builder.state(world.scripts.clone()).seed(7).concurrency(16);
     let node = Started::new(node.build().unwrap());
-    // In one batch with those that contend, some of them in lanes, too.
+    // These are settled in one batch with the contending jobs; some of them are in lanes.
     let began = time::monotonic();
     for id in &ids[2..] {
         assert_eq!(world.ended(*id).await.state, JobState::Succeeded);
     }
     assert!(began.elapsed() < 5 * SECOND, "{:?}", began.elapsed());
-    // Later ones, while two still contend.
+    // These are enqueued later, while two settlements still contend.
     for number in 0..5 {
         let began = time::monotonic();
         let id = world
@@ -167,7 +167,7 @@ async fn a_pass_that_can_fail_no_job_ends() {
     let builder = Ratchet::builder(Arc::new(Layered::new(store.clone()))).register::<Scripted>();
     let builder = builder.state(world.scripts.clone()).max_crashes(0);
     let _second = Started::new(builder.build().unwrap());
-    // A pass that began again would refuse them all every second.
+    // If each pass began from the start, it would refuse all of them every second.
     sleep(60 * SECOND).await;
     let passes = store.refused.load(Ordering::SeqCst) / limit;
     assert!((1..20).contains(&passes), "{passes} passes in a minute");

@@ -1,4 +1,4 @@
-//! Draining.
+//! Draining a node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -68,8 +68,8 @@ async fn claims_that_have_not_begun_are_handed_back_at_once() {
     let world = World::new();
     let began = Arc::new(AtomicUsize::new(0));
     let mut ids = Vec::new();
-    // Quick ones first, so that the node learns to prefetch; then slow ones, which fill the slots
-    // and leave the rest waiting.
+    // Quick jobs come first, so that the node learns to prefetch. Slow ones follow, which fill the
+    // slots and leave the rest waiting.
     for number in 0..2_000 {
         let began = Arc::clone(&began);
         let job = world.job(&number.to_string(), move |_| {
@@ -155,7 +155,8 @@ async fn a_drain_ends_although_the_database_is_away() {
     away.store(true, Ordering::SeqCst);
     node.stop().await.unwrap();
     assert_eq!(world.read(id).await.state, JobState::Running);
-    // Others take it back, and the loss counts, since it is not known what became of the node.
+    // Another node reclaims the job. This counts as a crash, since the store does not know how the
+    // node ended.
     let _other = world.start();
     let job = world.ended(id).await;
     assert_eq!((job.state, job.crash_count), (JobState::Succeeded, 1));

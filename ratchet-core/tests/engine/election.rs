@@ -1,4 +1,4 @@
-//! What candidates and leaders promise, on the memory store under paused time.
+//! The guarantees of candidates and leaders, on the memory store under paused time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ fn timings() -> LeaderTimings {
     LeaderTimings::default()
 }
 
-/// A candidate and its id.
+/// Returns a candidate and its id.
 fn candidate(store: &MemoryStore) -> (Election, NodeId) {
     let store: SharedStore = Arc::new(store.clone());
     (
@@ -92,7 +92,7 @@ async fn a_leader_without_its_database_fences_itself_before_its_lock_expires() {
     let asked = calls.load(Ordering::SeqCst);
     assert!(!leader.leadership().is_leader());
     assert_eq!(calls.load(Ordering::SeqCst), asked, "it asked the database");
-    // Its lock is still there.
+    // The lock is still held.
     let other = standby.turn(standby_id).await.unwrap();
     assert!(matches!(other, ElectionOutcome::OtherLeader { .. }));
 }
@@ -143,7 +143,7 @@ async fn a_leader_that_stood_still_is_none_before_it_does_anything() {
     let store = MemoryStore::new();
     let ((mut old, old_id), (mut new, new_id)) = (candidate(&store), candidate(&store));
     let first = elected(&mut old, old_id).await;
-    // No turn and no watchdog: the process was stopped.
+    // The process was stopped, so there is neither a turn nor a watchdog.
     advance(timings().ttl).await;
     let second = elected(&mut new, new_id).await;
     assert!(second > first);
@@ -218,7 +218,7 @@ async fn a_release_that_takes_effect_late_frees_no_later_tenure() {
     away.store(false, Ordering::SeqCst);
     let again = elected(&mut election, owner).await;
     assert!(again > resigned);
-    // The release of the first tenure.
+    // The release of the first tenure arrives late.
     let guard = election.leadership().guard().unwrap();
     let late = store.release(&guard.lock, &guard.owner, resigned);
     let late = late.await.unwrap();
@@ -233,7 +233,7 @@ async fn a_step_of_the_databases_clock_makes_no_second_leader() {
     let first = elected(&mut a, a_id).await;
     let led = monotonic();
     b.turn(b_id).await.unwrap();
-    // Another server takes over, with a clock that is ahead.
+    // Another database server takes over, and its clock is ahead.
     clock.advance(30 * SECOND);
     let second = loop {
         match b.turn(b_id).await.unwrap() {
@@ -248,7 +248,7 @@ async fn a_step_of_the_databases_clock_makes_no_second_leader() {
     };
     assert!(!a.leadership().is_leader());
     assert!(second > first && monotonic() - led >= timings().fence_timeout);
-    // It wins again what was given up in order, without a wait.
+    // After an orderly resignation, the next candidate wins without a wait.
     a.turn(a_id).await.unwrap();
     b.resign().await.unwrap();
     elected(&mut a, a_id).await;
@@ -256,7 +256,7 @@ async fn a_step_of_the_databases_clock_makes_no_second_leader() {
 
 #[tokio::test(start_paused = true)]
 async fn a_database_that_lost_the_leaders_tenure_makes_no_second_leader() {
-    // The copy lacks the lock, shows one that was released, or one that is about to expire.
+    // The copy lacks the lock, shows a released lock, or shows one that is about to expire.
     for before in ["nothing", "released", "held"] {
         let store = MemoryStore::new();
         let (mut first, first_id) = candidate(&store);
@@ -345,7 +345,7 @@ async fn watchers_hear_of_every_change_and_the_watchdog_tells_of_the_end() {
     assert_eq!(watch.changed().await, None);
     assert_eq!(begun.elapsed(), timings().fence_timeout);
     watch.lost(term).await;
-    // The lock is still this candidate's, and no other led in between: the same term goes on.
+    // The lock is still this candidate's, and no other led in between, so the same term continues.
     assert_eq!(
         leader.turn(id).await.unwrap(),
         ElectionOutcome::AlreadyLeader(term)

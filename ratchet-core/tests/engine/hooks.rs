@@ -1,4 +1,4 @@
-//! Hooks hear what happens on a node.
+//! Which events hooks receive on a node.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::kit::{Started, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a hook was called with, and the job; `None` for calls about the node.
+/// The recorded calls of a hook: the job, or `None` for calls about the node, and what happened.
 type Heard = Vec<(Option<JobId>, String)>;
 
-/// Keeps what it hears.
+/// A hook that records its calls.
 #[derive(Clone, Default)]
 struct Recorder {
     heard: Arc<Mutex<Heard>>,
-    /// The store in which it reads the job that it is called for, if it does.
+    /// The store from which the hook reads the job that it was called for, if any.
     store: Option<MemoryStore>,
 }
 
@@ -32,7 +32,7 @@ impl Recorder {
         self.heard.lock().unwrap().push((job.into(), what.into()));
     }
 
-    /// What was told of a job; of none: of the node.
+    /// Returns the calls about a job, or about the node for `None`.
     fn of(&self, job: impl Into<Option<JobId>>) -> Vec<String> {
         let (heard, job) = (self.heard.lock().unwrap(), job.into());
         let of = heard.iter().filter(|(of, _)| *of == job);
@@ -187,7 +187,7 @@ async fn they_hear_of_jobs_that_end_without_a_body() {
         world.until(kills, |job| job.claim_seq == claims).await;
         doomed.kill().await;
     }
-    // The first of these nodes has ended the job that makes no sense.
+    // The first of these nodes has ended the job with the unreadable payload.
     world.ended(poison).await;
     let poison = world.enqueue(NewJob::new("scripted", &[1, 2, 3])).await;
     let node = hook.node(&world);
@@ -242,7 +242,7 @@ async fn the_end_of_a_body_whose_claim_was_taken_is_told_as_lost() {
         async move {
             if ctx.checkpoint::<bool>()?.is_none() {
                 ctx.save_checkpoint(&true).await?;
-                // Others had the job meanwhile.
+                // This stands for other nodes that claimed and released the job in the meantime.
                 let id = ctx.job_id();
                 let ours = store.get(&[id], Detail::Whole).await?[0]
                     .as_ref()
@@ -264,7 +264,7 @@ async fn the_end_of_a_body_whose_claim_was_taken_is_told_as_lost() {
     assert_eq!(hook.of(id), ["started 1", "lost", "started 3", "succeeded"]);
 }
 
-/// Panics whatever it hears.
+/// A hook that panics at every call.
 struct Panics;
 
 impl NodeHook for Panics {

@@ -1,4 +1,4 @@
-//! What the tests share: a job whose body is a closure, and clusters of nodes in one task set.
+//! Shared test code: a job whose body is a closure, and clusters of nodes in one task set.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -19,11 +19,11 @@ use tokio::time::sleep;
 type Body = Pin<Box<dyn Future<Output = JobResult<serde_json::Value>> + Send>>;
 type Script = Arc<dyn Fn(JobContext) -> Body + Send + Sync>;
 
-/// Bodies by name.
+/// The bodies of jobs, by name.
 #[derive(Clone, Default)]
 pub(crate) struct Scripts(Arc<Mutex<BTreeMap<String, Script>>>);
 
-/// A job that runs the script of its name.
+/// A job whose body is the script with its name.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Scripted {
     name: String,
@@ -43,7 +43,7 @@ impl Job for Scripted {
     }
 }
 
-/// A store, scripts, and the nodes started on them.
+/// A store, the scripts, and a way to start nodes on both.
 pub(crate) struct World {
     pub(crate) store: MemoryStore,
     pub(crate) scripts: Scripts,
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// Gives a name a body; the result is the job to enqueue.
+    /// Sets the body for a name, and returns the job to enqueue.
     pub(crate) fn job<F, T>(
         &self,
         name: &str,
@@ -91,7 +91,7 @@ impl World {
             .seed(7)
     }
 
-    /// Starts a node with the defaults.
+    /// Starts a node with the default settings.
     pub(crate) fn start(&self) -> Started {
         Started::new(self.builder().build().unwrap())
     }
@@ -119,7 +119,7 @@ impl World {
         self.until(id, |job| job.state.is_terminal()).await
     }
 
-    /// Waits until the job is as asked for.
+    /// Waits until the job satisfies a condition.
     pub(crate) async fn until(&self, id: JobId, is: impl Fn(&JobRecord) -> bool) -> JobRecord {
         for _ in 0..100_000 {
             let job = self.read(id).await;
@@ -132,7 +132,7 @@ impl World {
     }
 }
 
-/// A node that runs in a task of its own.
+/// A node that runs in a separate task.
 pub(crate) struct Started {
     pub(crate) node: Node,
     stop: Option<oneshot::Sender<()>>,
@@ -153,13 +153,13 @@ impl Started {
         }
     }
 
-    /// Stops it in order.
+    /// Shuts the node down gracefully.
     pub(crate) async fn stop(mut self) -> Result<(), RunError> {
         drop(self.stop.take());
         self.task.await.unwrap()
     }
 
-    /// Waits until it stops by itself.
+    /// Waits until the node stops without being asked to.
     pub(crate) async fn ended(self) -> Result<(), RunError> {
         let Self { stop, task, .. } = self;
         let ended = task.await.unwrap();
@@ -167,14 +167,14 @@ impl Started {
         ended
     }
 
-    /// Ends it as SIGKILL would.
+    /// Ends the node abruptly, as SIGKILL would.
     pub(crate) async fn kill(self) {
         self.task.abort();
         let _ = self.task.await;
     }
 }
 
-/// Stops nodes in order, one after the other.
+/// Shuts nodes down gracefully, one after the other.
 pub(crate) async fn stop_all(nodes: impl IntoIterator<Item = Started>) {
     for node in nodes {
         node.stop().await.unwrap();

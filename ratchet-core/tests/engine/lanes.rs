@@ -11,7 +11,7 @@ use crate::kit::{Started, World, stop_all};
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// The bodies of each lane, as they began and ended.
+/// The begins and ends of the bodies in each lane.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<BTreeMap<String, Bodies>>>);
 
@@ -43,7 +43,8 @@ async fn the_jobs_of_a_lane_run_one_at_a_time_and_in_order_on_whatever_node() {
                     async move {
                         assert_eq!(ctx.lane().map(ToString::to_string), Some(lane.clone()));
                         log.note(&lane, number, true);
-                        // Longer the earlier it is: one that is let go too soon overtakes.
+                        // Earlier jobs take longer, so that a job that is claimed too soon
+                        // overtakes them.
                         let length = u32::try_from(EACH - number).unwrap();
                         sleep(length * MILLI).await;
                         log.note(&lane, number, false);
@@ -86,7 +87,7 @@ async fn the_next_of_a_lane_does_not_wait_for_a_poll() {
         last = Some(world.enqueue(job.lane("l")).await);
     }
     let _node = world.start();
-    // A poll interval each would be ten seconds.
+    // Waiting a poll interval for each job would take ten seconds.
     let ended = timeout(Duration::from_secs(1), world.ended(last.unwrap()));
     ended.await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Layers of tower around bodies.
+//! Tower layers around bodies.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use crate::kit::{Scripted, Started, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A job with an alias and nothing to do.
+/// A job with an alias, whose body does nothing.
 #[derive(Deserialize, Serialize)]
 struct Other;
 
@@ -37,7 +37,7 @@ impl Job for Other {
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// A layer as people write them: it notes what passes through.
+/// A layer like those of applications: it records the jobs and their results.
 #[derive(Clone)]
 struct Metrics {
     name: &'static str,
@@ -68,7 +68,7 @@ struct Measured<S> {
     metrics: Metrics,
 }
 
-/// Notes that the future of a layer is gone.
+/// A guard that records when the future of a layer is dropped.
 struct Gone(Metrics);
 
 impl Drop for Gone {
@@ -260,7 +260,7 @@ async fn what_a_body_says_with_its_error_comes_through_layers_that_wrap_it() {
         }
     });
     let id = world.enqueue(job).await;
-    // The layer of tower makes a boxed error of it, the next wraps that.
+    // The tower layer converts the error to a boxed error, and the next layer wraps that.
     let builder = world
         .builder()
         .layer(tower::util::MapErrLayer::new(|error: ServiceError| {
@@ -418,7 +418,7 @@ async fn a_payload_that_does_not_decode_comes_to_no_layer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_service_that_is_not_sync_is_fine_and_is_cloned_for_each_job() {
-    /// Counts its clones; a cell makes it `Send` only.
+    /// A service that counts its clones; the cell makes it `Send` but not `Sync`.
     struct Counted(JobService, Arc<AtomicUsize>, std::cell::Cell<bool>);
 
     impl Clone for Counted {

@@ -25,7 +25,7 @@ fn leads(node: &Started, role: &str) -> bool {
         .is_some_and(|leadership| leadership.is_leader())
 }
 
-/// Waits until one of the nodes leads, and says which.
+/// Waits until one of the nodes leads, and returns its index.
 async fn leader(nodes: &[Started], role: &str) -> usize {
     for _ in 0..100_000 {
         let mut leaders = (0..nodes.len()).filter(|node| leads(&nodes[*node], role));
@@ -113,7 +113,7 @@ async fn nodes_say_what_they_are_there_for_and_only_the_promotable_lead() {
     assert!(keeper.node.leadership("maintenance").is_none());
     let row = rows(&world).await.remove(0);
     assert_eq!(row.profile.roles, names(&["pricing"]));
-    // It runs no jobs.
+    // The node runs no jobs.
     let ran = world.job("ran", |_| async { Ok(()) });
     worker.stop().await.unwrap();
     let id = world.enqueue(ran).await;
@@ -130,9 +130,10 @@ async fn a_node_at_rest_beats_seldom_and_hurries_when_something_happens() {
     let now = rows(&world).await;
     let mut intervals: Vec<Duration> = now.iter().map(|row| row.interval).collect();
     intervals.sort();
-    // The leader never rests.
+    // The leader never uses the long idle interval.
     assert_eq!(intervals, [5 * SECOND, 30 * SECOND]);
-    // A third node: everybody learns of it within one interval, and beats often again.
+    // A third node joins: all nodes learn of it within one interval, and send frequent heartbeats
+    // again.
     let third = world.start();
     sleep(36 * SECOND).await;
     assert!(
@@ -142,7 +143,8 @@ async fn a_node_at_rest_beats_seldom_and_hurries_when_something_happens() {
             .all(|row| row.interval < 30 * SECOND)
     );
     sleep(300 * SECOND).await;
-    // A node that has claimed a job beats at once: others must notice its death soon.
+    // A node that has claimed a job sends a heartbeat at once, so that others notice its death
+    // soon.
     let standing_by = [&first, &second, &third]
         .into_iter()
         .find(|node| !leads(node, "maintenance"));
@@ -197,7 +199,7 @@ async fn one_node_works_and_the_others_stand_by() {
     assert_eq!(world.ended(id).await.state, JobState::Succeeded);
 }
 
-/// Counts the instances of a daemon.
+/// Counts the running instances of a daemon.
 #[derive(Clone, Default)]
 struct Instances {
     started: Arc<AtomicUsize>,
@@ -248,7 +250,7 @@ async fn a_daemon_that_stood_still_knows_at_once_that_it_is_stopped() {
         let tell = tell.clone();
         async move {
             let before = context.is_stopped();
-            // The process stands still for as long as its trust lasts: no other task runs, so
+            // The process stands still until its trust in its lock ends. No other task runs, so
             // neither a renewal nor the watchdog comes first.
             let trust = LeaderTimings::default().fence_timeout;
             let _ = tokio::time::advance(trust).now_or_never();
@@ -382,7 +384,7 @@ async fn a_daemon_may_finish_before_the_next_begins() {
             async move {
                 let _running = instances.start(&context);
                 context.stopped().await;
-                // Within the teardown time of 2 s.
+                // This is within the teardown time of 2 s.
                 sleep(Duration::from_millis(1_500)).await;
                 Ok(())
             }
@@ -457,7 +459,7 @@ async fn the_jobs_of_dead_nodes_come_back_even_where_no_node_may_lead() {
     let running = world.until(id, |job| job.state == JobState::Running).await;
     let rows = world.store.nodes().await.unwrap();
     assert_eq!(rows.len(), 2);
-    // Whichever of the two has it.
+    // Either of the two nodes may hold the job.
     let on_dying = dying.node.stats().claimed == 1;
     let (killed, _left) = match on_dying {
         true => (dying, living),

@@ -1,4 +1,4 @@
-//! Building, joining, dying, coming back.
+//! Building a node, joining, dying and returning.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -216,7 +216,7 @@ async fn a_node_that_may_have_been_taken_for_dead_begins_no_body() {
             async { Ok(()) }
         }
     });
-    // As if the process were stopped between its claim and the body.
+    // This acts as if the process were stopped between its claim and the body.
     let stopped = Arc::new(AtomicBool::new(false));
     let store = world.store.clone().with_faults({
         let stopped = Arc::clone(&stopped);
@@ -225,7 +225,7 @@ async fn a_node_that_may_have_been_taken_for_dead_begins_no_body() {
                 Fault::DelayedAnswer(120 * SECOND)
             }
             "heartbeat" if stopped.load(Ordering::SeqCst) => Fault::ErrorBeforeCommit,
-            // When it finds that it was taken for dead it reads which node has its label.
+            // When the node finds that it was counted as dead, it reads which node has its label.
             "nodes" => Fault::DelayedAnswer(SECOND),
             _ => Fault::None,
         }
@@ -240,7 +240,7 @@ async fn a_node_that_may_have_been_taken_for_dead_begins_no_body() {
     world.until(id, |job| job.state == JobState::Running).await;
     let other = world.start();
     world.ended(id).await;
-    // By now the node has the answer to its claim.
+    // By now the node has received the answer to its claim.
     sleep(120 * SECOND).await;
     assert_eq!(begun.load(Ordering::SeqCst), 1);
     stopped.store(false, Ordering::SeqCst);
@@ -274,13 +274,13 @@ async fn a_heartbeat_whose_answer_is_lost_may_end_the_trust_sooner() {
         move |operation| match operation {
             "claim_next_batch" if slow.load(Ordering::SeqCst) => Fault::DelayedAnswer(45 * SECOND),
             _ if !cut.load(Ordering::SeqCst) => Fault::None,
-            // The first says that the next comes soon.
+            // The first heartbeat announces the shorter interval for the next one.
             "heartbeat" if beats.fetch_add(1, Ordering::SeqCst) == 0 => Fault::ErrorAfterCommit,
             "heartbeat" => Fault::ErrorBeforeCommit,
             _ => Fault::None,
         }
     });
-    // The other node leads, and claims nothing at first.
+    // The other node leads, and at first its claims fail.
     let claims = Arc::new(AtomicBool::new(false));
     let leader = world.store.clone().with_faults({
         let claims = Arc::clone(&claims);
@@ -295,7 +295,7 @@ async fn a_heartbeat_whose_answer_is_lost_may_end_the_trust_sooner() {
         .builder_on(store.with_deadline(200 * SECOND))
         .store_deadline(200 * SECOND);
     let node = Started::new(builder.build().unwrap());
-    // At rest it beats every 30 s, so the others would wait for 90 s.
+    // An idle node sends a heartbeat every 30 s, so the others would wait for 90 s.
     sleep(310 * SECOND).await;
     cut.store(true, Ordering::SeqCst);
     let long = world.enqueue(long).await;

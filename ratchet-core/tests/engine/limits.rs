@@ -1,4 +1,5 @@
-//! Rate limits: bodies begin no faster than they may, and a job that waits for that loses nothing.
+//! Rate limits: bodies begin no faster than allowed, and a job that waits for the limit loses
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,7 +25,7 @@ use crate::kit::{Started, World, stop_all};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// When each body began, and whose it was.
+/// When each body began, with its mail.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<(Instant, Mail)>>>);
 
@@ -59,7 +60,7 @@ impl Job for Mail {
     const VERSION: u32 = 2;
     type Output = ();
 
-    /// The first form had customers.
+    /// Version 1 called the tenant `customer`.
     fn upcast(_: u32, mut stored: serde_json::Value) -> Result<serde_json::Value, BoxError> {
         stored["tenant"] = stored["customer"].take();
         Ok(stored)
@@ -79,7 +80,7 @@ impl Job for Mail {
     }
 }
 
-/// A node that runs mails under this limit, and scripts.
+/// Returns the builder of a node that runs mails under this limit, and scripts.
 fn builder(world: &World, store: &MemoryStore, log: &Log, limit: RateLimit<Mail>) -> NodeBuilder {
     world
         .builder_on(store.clone())
@@ -107,7 +108,7 @@ fn mails(count: usize) -> impl Iterator<Item = Mail> {
     })
 }
 
-/// How many began in the time up to `until` after the first.
+/// Returns how many bodies began within `until` after the first.
 fn begun_within(log: &Log, until: Duration) -> usize {
     let all = log.all();
     let first = all[0].0;
@@ -121,7 +122,7 @@ async fn ten_a_second_begin_and_a_burst_before_them_in_their_order_and_without_c
     let ids = enqueue(&world, mails(100)).await;
     let node = start(&world, &log, RateLimit::per_second(10).burst(20));
     sleep(SECOND).await;
-    // Those that wait have lost nothing but a claim or two.
+    // Jobs that wait for the limit have only used up a few claims.
     for id in &ids[60..] {
         let job = world.read(*id).await;
         assert_eq!(
@@ -152,7 +153,7 @@ async fn ten_a_second_begin_and_a_burst_before_them_in_their_order_and_without_c
         assert_eq!((job.state, job.attempts), (JobState::Succeeded, 1));
         claims += job.claim_seq;
     }
-    // One each, and once more for those that were claimed before the limit was known.
+    // Each job takes one claim, and a second one if it was claimed before the limit was known.
     assert!(claims <= 200, "{claims} claims of 100 jobs");
     node.stop().await.unwrap();
 }
@@ -175,7 +176,7 @@ async fn other_kinds_go_on_while_one_has_to_wait() {
         assert_eq!(world.read(id).await.state, JobState::Succeeded);
     }
     assert_eq!(log.len(), 1);
-    // While they wait no poller asks for them again and again.
+    // While the jobs wait, no poller claims them again and again.
     let before = node.node.stats().claimed;
     sleep(600 * SECOND).await;
     assert_eq!(node.node.stats().claimed, before);
@@ -234,7 +235,8 @@ async fn keys_are_limited_each_by_itself_and_none_waits_for_another() {
         .collect();
     starts.sort();
     let taken = starts[19] - starts[0];
-    // Not one each second: who finds the second taken goes behind the others.
+    // The starts need not come every second: a job whose second is taken goes to the end of the
+    // queue.
     assert!((19 * SECOND..40 * SECOND).contains(&taken), "{taken:?}");
     for pair in starts.windows(2) {
         assert!(pair[1] - pair[0] >= SECOND, "{pair:?}");
@@ -242,7 +244,7 @@ async fn keys_are_limited_each_by_itself_and_none_waits_for_another() {
     for id in of_a {
         let job = world.read(id).await;
         assert_eq!(job.attempts, 1);
-        // Each was put off behind those before it, not again and again.
+        // Each job was put off once, after those before it, and not again and again.
         assert!(job.claim_seq <= 8, "{} claims", job.claim_seq);
         let history = world.store_history(id).await;
         let (last, before) = history.split_last().unwrap();
@@ -268,7 +270,7 @@ async fn a_strict_limit_is_one_for_all_nodes_and_a_local_one_is_each_node_s_own(
         };
         let nodes: Vec<Started> = (0..2)
             .map(|_| {
-                // Neither takes all the jobs at once.
+                // The concurrency is low, so that neither node takes all jobs at once.
                 let node = builder(&world, &world.store, &log, limit());
                 Started::new(node.concurrency(4).build().unwrap())
             })
@@ -323,7 +325,7 @@ async fn a_limiter_that_fails_costs_no_attempt_and_makes_no_churn() {
     node.stop().await.unwrap();
 }
 
-/// Refuses, fails or panics as it is set to, and notes the calls.
+/// A custom limiter that refuses, fails or panics as configured, and records its calls.
 #[derive(Clone, Default)]
 struct Own {
     asked: Arc<Mutex<BTreeMap<String, usize>>>,
@@ -453,7 +455,7 @@ async fn maintenance_forgets_unused_rates() {
     let log = Log::default();
     let by = |mail: &Mail| mail.tenant.clone();
     let limit = RateLimit::per_second(10).by(by).strict();
-    // Without a retention there is nothing else to maintain.
+    // Without a retention setting, there is nothing else to maintain.
     let node =
         builder(&world, &world.store, &log, limit).retention(Retention::all(Retain::Forever));
     let node = Started::new(node.maintenance_interval(10 * SECOND).build().unwrap());
@@ -470,7 +472,7 @@ async fn maintenance_forgets_unused_rates() {
     node.stop().await.unwrap();
 }
 
-/// A store that has what every store has and nothing else.
+/// A store that has only the required parts.
 #[derive(Debug)]
 struct Bare(MemoryStore);
 

@@ -1,4 +1,4 @@
-//! What nodes promise, on the memory store under paused time.
+//! The guarantees of nodes, on the memory store under paused time.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod bulk;

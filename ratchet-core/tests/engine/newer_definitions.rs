@@ -14,11 +14,11 @@ use crate::kit::{Scripted, Scripts, Started, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The store as an old node has it, which can read no definition.
+/// The store as an old node sees it, which cannot read any definition.
 #[derive(Debug)]
 struct Old {
     store: MemoryStore,
-    /// How many it has kept from others.
+    /// How many claims of definitions this node took without being able to fire them.
     met: Arc<AtomicUsize>,
 }
 
@@ -60,8 +60,8 @@ async fn a_node_that_cannot_read_a_definition_leaves_it_to_those_that_can() {
     let page = PageRequest::first(1_000);
     let jobs = client.list(&JobFilter::all(), &page).await.unwrap().jobs;
     assert_eq!(jobs.len(), SLOTS, "every slot has its job");
-    // It may meet the definition again once a minute, where it would otherwise win every second
-    // race.
+    // The old node may claim the definition at most once a minute; otherwise it would win every
+    // second race.
     let met = met.load(Ordering::SeqCst);
     assert!((1..=SLOTS / 6 + 1).contains(&met), "{met}");
     old.stop().await.unwrap();

@@ -1,4 +1,4 @@
-//! What operators see of a cluster.
+//! What operators can observe of a cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn heartbeats_say_what_was_done_and_which_kinds_run() {
     let fine = || world.job("fine", |_| async { Ok(()) });
     let bad = world.job("bad", |_| async { Err::<(), _>(JobError::from("no")) });
     let fixed = RetryPolicy::fixed(2, SECOND);
-    // It waits for three seconds before there is a node to claim it.
+    // The job waits for three seconds before a node exists that can claim it.
     let first = world.enqueue(fine()).await;
     sleep(3 * SECOND).await;
     let node = world.start();
@@ -39,7 +39,7 @@ async fn heartbeats_say_what_was_done_and_which_kinds_run() {
     let totals = nodes[0].load.totals.unwrap();
     let counts = NodeTotals::new(4, totals.waited_ms, 2, 1, 1);
     assert_eq!(totals, counts);
-    // The others waited for a poll each at most.
+    // Each of the other jobs waited for at most one poll.
     assert!((3_000..6_000).contains(&totals.waited_ms), "{totals:?}");
 }
 

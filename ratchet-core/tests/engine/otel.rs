@@ -1,5 +1,4 @@
-//! Spans of jobs in the traces of those who enqueued them, as an exporter of OpenTelemetry gets
-//! them.
+//! Spans of jobs in the traces of their enqueuers, as an OpenTelemetry exporter receives them.
 
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::kit::World;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What one thread traces.
+/// The exporter of everything that one thread traces.
 struct Traces {
     exporter: InMemorySpanExporter,
     _provider: SdkTracerProvider,
@@ -37,7 +36,7 @@ impl Traces {
         }
     }
 
-    /// The ended spans of this name, in the order in which they ended.
+    /// Returns the ended spans with this name, in the order in which they ended.
     fn of(&self, name: &str) -> Vec<SpanData> {
         let mut all = self.exporter.get_finished_spans().unwrap();
         all.retain(|span| span.name == name);
@@ -57,7 +56,7 @@ fn attribute(span: &SpanData, name: &str) -> Option<String> {
     found.map(|attribute| attribute.value.to_string())
 }
 
-/// Enqueues through a client, inside a span.
+/// Enqueues a job through a client, inside a span.
 async fn request(world: &World, job: NewJob) -> JobId {
     let client = Ratchet::client(std::sync::Arc::new(world.store.clone()));
     let enqueue = client.enqueue(job);
@@ -78,7 +77,7 @@ async fn a_job_runs_in_the_trace_of_who_enqueued_it_and_so_do_those_that_it_enqu
         }
     });
     let parent = request(&world, parent).await;
-    // Much later, and in another task.
+    // The job runs much later, and in another task.
     sleep(3_600 * SECOND).await;
     let node = world.start();
     world.ended(parent).await;
@@ -181,7 +180,7 @@ async fn a_job_keeps_the_trace_that_it_was_given_and_needs_none() {
     let id = SpanId::from_hex("b7ad6b7169203331").unwrap();
     assert_eq!(span.parent_span_id, id);
     assert_eq!(span.span_context.trace_state().header(), "vendor=1");
-    // Outside of any span.
+    // This job is enqueued outside of any span.
     let without = world.job("has none", |_| async { Ok(()) });
     let without = node.node.enqueue(without).await.unwrap().id();
     assert_eq!(world.ended(without).await.spec.trace, None);

@@ -1,4 +1,4 @@
-//! How bodies end and what becomes of their jobs.
+//! How bodies end, and the resulting states of their jobs.
 
 use std::time::Duration;
 
@@ -180,7 +180,7 @@ async fn a_timeout_warns_at_four_fifths_and_then_drops_the_body() {
     assert_eq!(ran.as_millis(), 10_000);
 }
 
-/// A job whose result does not serialize.
+/// A job whose result fails to serialize.
 #[derive(Deserialize, Serialize)]
 struct BadResult;
 

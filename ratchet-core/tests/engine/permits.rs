@@ -1,4 +1,4 @@
-//! Permits: of the jobs that need a resource, no more bodies run in the cluster than are allowed.
+//! Permits: the cluster never runs more bodies that need a resource than are allowed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use crate::kit::{Started, World, stop_all};
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// Counts the bodies that run, also those that are dropped.
+/// Counts the running bodies, including those that are dropped.
 #[derive(Clone, Default)]
 struct Gauge {
     now: Arc<AtomicUsize>,
@@ -101,7 +101,7 @@ async fn a_node_declares_permits_and_leaves_those_that_are_known() {
             .permits("disk", 7)
             .build()
     };
-    // Before the node runs, too.
+    // This also works before the node runs.
     let before = declaring(4).unwrap();
     let job = world.job("before", |_| async { Ok(()) });
     before.enqueue(job.permit("disk")).await.unwrap();
@@ -129,7 +129,7 @@ async fn permits_are_declared_before_the_node_runs_if_it_is_asked_to() {
     let world = World::new();
     let node = world.builder().permits("api", 4).build().unwrap();
     let needing = || world.job("job", |_| async { Ok(()) }).permit("api");
-    // Another client declares nothing.
+    // Another client has declared no permits.
     let others = Ratchet::client(Arc::new(world.store.clone()));
     let error = others.enqueue(needing()).await.unwrap_err();
     assert!(
@@ -150,7 +150,7 @@ async fn the_next_holder_of_a_permit_does_not_wait_for_a_poll() {
         let job = world.job(&number.to_string(), |_| async { Ok(()) });
         last = Some(world.enqueue(job.permit("api")).await);
     }
-    // A poll interval each would be ten seconds.
+    // Waiting a poll interval for each job would take ten seconds.
     let ended = timeout(Duration::from_secs(1), world.ended(last.unwrap()));
     ended.await.unwrap();
 }
@@ -171,7 +171,7 @@ async fn more_permits_are_used_at_once() {
     ended.await.unwrap();
 }
 
-/// A job of another program, which needs the same permit.
+/// A job type of another program, which needs the same permit.
 #[derive(Serialize, Deserialize)]
 struct Other;
 
@@ -185,7 +185,7 @@ impl Job for Other {
     }
 }
 
-/// Two programs have one permit between them, and one of them always has a job for it.
+/// Checks that two programs share one permit, although one of them always has a job for it.
 async fn the_other_gets_its_turn(concurrency: usize) {
     let world = World::new();
     let poll = Duration::from_secs(3_600);
@@ -201,7 +201,7 @@ async fn the_other_gets_its_turn(concurrency: usize) {
     let other = Ratchet::builder(Arc::new(world.store.clone())).register::<Other>();
     let other = other.coordinator(coordinator);
     let other = Started::new(other.poll_interval(poll, poll).build().unwrap());
-    // Until each has seen the other.
+    // By then, each program has seen the other.
     sleep(Duration::from_secs(6)).await;
     for _ in 0..1_000 {
         world.enqueue(body.another().permit("api")).await;
@@ -213,7 +213,7 @@ async fn the_other_gets_its_turn(concurrency: usize) {
         let job = Other.into_job().permit("api");
         last = Some(other.node.enqueue(job).await.unwrap().id());
     }
-    // One each time the busy one rests, and no poll.
+    // The other program gets one job done each time the busy one pauses, without a poll.
     let ended = timeout(Duration::from_secs(2), world.ended(last.unwrap()));
     assert_eq!(ended.await.unwrap().state, JobState::Succeeded);
     assert_eq!(world.read(last_of_busy).await.state, JobState::Pending);
@@ -240,7 +240,7 @@ async fn a_permit_that_is_handed_back_unused_is_not_waited_for() {
     let node = Started::new(world.builder().poll_interval(poll, poll).build().unwrap());
     let client = node.node.client();
     client.set_permits("api", 1).await.unwrap();
-    // The first is for a node of the next release, and is put off.
+    // The first job is for a node of the next release, so this node puts it off.
     let newer = world.job("newer", |_| async { Ok(()) }).payload_version(9);
     let plain = world.job("plain", |_| async { Ok(()) });
     let jobs = [newer.permit("api"), plain.permit("api")];

@@ -1,4 +1,4 @@
-//! Polling, wakeups, and room.
+//! Polling, wakeups and free slots.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -16,7 +16,7 @@ use crate::kit::{Started, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Counts the calls of a store by name.
+/// Returns the store, and a counter of its calls by name.
 fn counted(store: &MemoryStore) -> (MemoryStore, Arc<Mutex<BTreeMap<&'static str, usize>>>) {
     let calls = Arc::new(Mutex::new(BTreeMap::new()));
     let counted = store.clone().with_faults({
@@ -36,7 +36,7 @@ async fn an_idle_pool_polls_rarely_while_a_leader_looks_also_while_jobs_are_not_
     }
 }
 
-/// Counts the calls of a node with nothing to do, in 100 s.
+/// Checks how many calls a node without work makes in 100 s.
 async fn idle_pools_poll(leads: bool, expected: RangeInclusive<u64>) {
     let world = World::new();
     for number in 0..50 {
@@ -62,10 +62,10 @@ async fn idle_pools_poll(leads: bool, expected: RangeInclusive<u64>) {
         let claims = after.claim_calls - before.claim_calls;
         assert!(expected.contains(&claims), "{claims} claims in 100 s");
     }
-    // Liveness: a heartbeat every five seconds, a heartbeat and a look for orphans (two calls)
-    // every five seconds, a purge of three states, of batches and of rates every minute, a renewal
-    // of its leadership every three seconds, a look for due jobs every second, a look for recurring
-    // definitions and one for signals that did not come every five. Nothing else.
+    // These are the calls of an idle node: every five seconds a heartbeat, the leader's sweep (a
+    // heartbeat and a reclaim pass), a look for recurring definitions and a look for overdue
+    // signals; every three seconds a renewal of its leadership; every second a look for due jobs;
+    // and every minute a purge of three states, of batches and of rates.
     let others: usize = calls.values().sum::<usize>() - claims;
     assert!(
         others <= 20 + 3 * 23 + 5 * 2 + 34 + 101 + 2 * 23,
@@ -189,7 +189,7 @@ async fn prefetched_claims_that_wait_too_long_go_to_other_nodes() {
             let begun = Arc::clone(&begun);
             async move {
                 if begun.fetch_add(1, Ordering::SeqCst) == 1_500 {
-                    // From here on this node's only slot is taken.
+                    // From now on, this node's only slot is occupied.
                     sleep(3_600 * SECOND).await;
                 }
                 sleep(Duration::from_micros(100)).await;
@@ -250,7 +250,7 @@ async fn a_node_can_leave_ordinary_jobs_to_others() {
         assert_eq!(world.read(left).await.state, JobState::Pending);
     }
     node.stop().await.unwrap();
-    // One queue can be refused and the others taken.
+    // The node can refuse one queue and take the others.
     let pool = Pool::new("media").queues(["media"]).untagged(false);
     let builder = world.builder().capabilities(["gpu"]);
     let _node = Started::new(builder.pool(pool.concurrency(1)).build().unwrap());
@@ -330,7 +330,7 @@ async fn a_client_of_the_same_store_wakes_the_node() {
     let world = World::new();
     let job = world.job("a", |_| async { Ok(()) });
     let node = Started::new(world.builder().build().unwrap());
-    // Idle, so that the next poll is a second away.
+    // The node is idle, so its next poll is a second away.
     sleep(60 * SECOND).await;
     let client = Ratchet::client(Arc::new(world.store.clone()));
     let began = time::monotonic();

@@ -1,4 +1,4 @@
-//! Worker pools: which pool runs which job, and that none is in the way of another.
+//! Worker pools: which pool runs which job, and that no pool delays another.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,19 +57,19 @@ impl<const KIND: usize> Job for Of<KIND> {
     }
 }
 
-/// Where bodies run: what began, and what ran at the same time.
+/// Where bodies run: records which bodies began, and which ran at the same time.
 struct Floor {
     bodies: Mutex<Bodies>,
-    /// What bodies of the queue `blocked` wait for.
+    /// The gate that bodies of the queue `blocked` wait for.
     gate: Semaphore,
 }
 
 #[derive(Default)]
 struct Bodies {
     begun: Vec<JobId>,
-    /// Queue and kind of each body that runs.
+    /// The queue and kind of each running body.
     now: Vec<(String, String)>,
-    /// The same at the beginning of each body.
+    /// The running bodies, as recorded at the beginning of each body.
     moments: Vec<Vec<(String, String)>>,
 }
 
@@ -85,7 +85,7 @@ impl Floor {
         what(&mut self.bodies.lock().unwrap())
     }
 
-    /// The most bodies of this description that ran together.
+    /// Returns the largest number of matching bodies that ran at the same time.
     fn most(&self, is: impl Fn(&str, &str) -> bool) -> usize {
         let count = |moment: &Vec<(String, String)>| {
             let those = moment.iter().filter(|(queue, kind)| is(queue, kind));
@@ -94,7 +94,7 @@ impl Floor {
         self.with(|bodies| bodies.moments.iter().map(count).max().unwrap_or(0))
     }
 
-    /// Waits until that many bodies run in the queue `blocked`.
+    /// Waits until this many bodies run in the queue `blocked`.
     async fn blocked(&self, bodies: usize) {
         for _ in 0..10_000 {
             let blocked = self.with(|bodies| {
@@ -162,7 +162,7 @@ async fn a_flood_of_one_queue_does_not_delay_another() {
         let job = Of::<1>.into_job().queue("gpu");
         gpu.push(node.node.enqueue(job).await.unwrap().id());
     }
-    // 25 rounds of 20 ms, and none of them waits for the poll of a second.
+    // This is enough for 25 rounds of 20 ms, but too short for any of them to wait for a poll.
     sleep(Duration::from_millis(900)).await;
     assert_eq!(
         states(&store, &gpu).await,
@@ -384,8 +384,8 @@ async fn a_claim_call_that_hangs_holds_up_its_own_pool_only() {
     node.stop().await.unwrap();
 }
 
-/// A node whose pool `media` learned to prefetch from 2,000 quick jobs, and then got 300 of which
-/// two block its slots, so that it holds others that cannot begin.
+/// Starts a node whose pool `media` learns to prefetch from 2,000 quick jobs, and then gets 300
+/// jobs of which two block its slots, so that the node holds others that cannot begin.
 async fn stuck(
     store: &MemoryStore,
     floor: &Arc<Floor>,

@@ -1,4 +1,4 @@
-//! What a node reports of itself without a call of the store.
+//! What a node reports about itself without calling the store.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Interleavings of nodes, forced; `docs/races.md` lists them all.
+//! Forced interleavings of nodes; `docs/races.md` lists all of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ fn start(builder: NodeBuilder) -> Started {
     Started::new(builder.build().unwrap())
 }
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 async fn until(is: impl Fn() -> bool) {
     for _ in 0..100_000 {
         if is() {
@@ -32,7 +32,7 @@ async fn until(is: impl Fn() -> bool) {
     panic!("it never came to that");
 }
 
-/// A way to the store on which the calls fail that `cut` chooses, while `away` is set.
+/// Returns a handle on the store on which calls that `cut` selects fail while `away` is set.
 fn cut_off(
     world: &World,
     away: &Arc<AtomicBool>,
@@ -47,8 +47,8 @@ fn cut_off(
     })
 }
 
-/// A job whose first body takes a while, even if it is asked to stop, and whose later ones end at
-/// once. Each says which it was.
+/// Returns a job whose first body takes a while, even if asked to stop, and whose later bodies end
+/// at once. The result is the number of the body.
 fn slow_at_first(world: &World, name: &str, first: Duration) -> NewJob {
     let bodies = AtomicUsize::new(0);
     world.job(name, move |_| {
@@ -75,7 +75,7 @@ async fn the_end_of_a_job_that_another_node_has_finished_is_stale_and_counted() 
     away.store(true, Ordering::SeqCst);
     let other = world.start();
     let ended = world.ended(id).await;
-    // The first body ends after that, and its node cannot say so yet.
+    // The first body ends after that, when its node cannot yet report the end.
     sleep(40 * SECOND).await;
     away.store(false, Ordering::SeqCst);
     until(|| late.node.stats().stale == 1).await;
@@ -109,7 +109,7 @@ async fn a_leader_that_leads_again_has_a_new_term_and_its_jobs_go_on() {
     let (term, guard) = (leadership.term(), leadership.guard().unwrap());
     away.store(true, Ordering::SeqCst);
     until(|| !leadership.is_leader()).await;
-    // Its lock expires too.
+    // The lock of the leader expires too.
     sleep(20 * SECOND).await;
     away.store(false, Ordering::SeqCst);
     until(|| leadership.is_leader()).await;
@@ -163,10 +163,10 @@ async fn where_the_registry_is_emptied_all_register_again_and_no_job_is_taken() 
         let node = |seed| start(world.builder().concurrency(4).prefetch(0).seed(seed));
         let nodes = [node(2 * seed), node(2 * seed + 1)];
         for _ in 0..5 {
-            // By now every claim is far older than what an unknown node is given.
+            // By now every claim is much older than the time that an unknown node is given.
             sleep(40 * SECOND + Duration::from_millis(700)).await;
             world.store.lose_nodes();
-            // One heartbeat of a node that holds something.
+            // Wait for one heartbeat of a node that holds a claim.
             sleep(5 * SECOND).await;
             let rows = world.store.nodes().await.unwrap();
             assert_eq!(rows.len(), 2, "seed {seed}");
@@ -196,11 +196,11 @@ async fn what_a_node_held_that_died_with_the_registry_comes_back() {
     let died = monotonic();
     let ended = world.ended(id).await;
     assert_eq!((ended.state, ended.crash_count), (JobState::Succeeded, 1));
-    // The lock of a leader that died, the time to register again, and a pass.
+    // The bound covers the lock of a dead leader, the time to register again, and a pass.
     assert!(died.elapsed() <= 60 * SECOND, "{:?}", died.elapsed());
 }
 
-/// Hands on what is sent, a second late.
+/// A coordinator that delivers wakeups a second late.
 #[derive(Clone, Debug)]
 struct Late(InProcessCoordinator);
 
@@ -237,7 +237,7 @@ async fn a_node_is_not_woken_by_its_own_echo() {
     let calls = node.node.stats().claim_calls;
     sleep(5 * SECOND).await;
     assert_eq!(node.node.stats().claim_calls, calls, "its echo woke it");
-    // The same from another caller does.
+    // The same wakeup from another caller does wake the node.
     let client = ratchet_core::Ratchet::client(Arc::new(world.store.clone()));
     let other = client.with_coordinator(coordinator);
     let id = other.enqueue(job("another's")).await.unwrap().id();

@@ -1,4 +1,4 @@
-//! Recurring definitions: nodes declare them, fire their slots in time, and once.
+//! Recurring definitions: nodes declare them, and fire each of their slots in time and only once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ fn job(world: &World) -> NewJob {
 }
 
 fn builder(world: &World) -> NodeBuilder {
-    // Looks seldom by itself: what happens in time happens for another reason.
+    // The regular look comes rarely, so that any timely firing must have another cause.
     world.builder().recurring_interval(100 * MINUTE)
 }
 
@@ -90,7 +90,7 @@ async fn every_slot_is_fired_once_and_in_time_by_whatever_node() {
     let started = started.lock().unwrap();
     assert_eq!(started.len(), 20);
     for (slot, at) in started.iter() {
-        // No loop was asleep: the delay is the jitter of the loop, and no poll interval.
+        // No loop slept through the slot: the delay is the loop's jitter, not a poll interval.
         assert!(
             at >= slot && *at - slot < TimeDelta::milliseconds(100),
             "{slot} at {at}"
@@ -110,7 +110,7 @@ async fn a_definition_that_is_put_at_run_time_needs_no_look() {
         PutOutcome::Created
     );
     sleep(SECOND).await;
-    // Shorter, at once.
+    // A shorter interval takes effect at once.
     assert_eq!(
         recurring.put(every(10 * SECOND)).await.unwrap(),
         PutOutcome::Changed
@@ -177,7 +177,8 @@ async fn the_next_slot_bounds_the_sleep_and_an_idle_node_hardly_looks() {
     node.stop().await.unwrap();
 }
 
-/// The node's timers run on while the database's clock stands still: every timer is early.
+/// Lets the node's timers run while the database's clock stands still, so that every timer is
+/// early.
 #[tokio::test(start_paused = true)]
 async fn a_timer_that_wakes_early_fires_nothing() {
     let mut world = World::new();
@@ -209,7 +210,7 @@ async fn slots_of_an_outage_are_made_up_for_as_the_policy_says() {
         let client = Ratchet::client(Arc::new(world.store.clone())).recurring();
         client.put(minutely.named("n")).await.unwrap();
         let created = client.get("n").await.unwrap().unwrap().created_at;
-        // No node runs.
+        // No node runs during this time.
         sleep(10 * MINUTE + 30 * SECOND).await;
         let node = Started::new(builder(&world).build().unwrap());
         sleep(SECOND).await;
@@ -234,7 +235,7 @@ async fn a_slow_job_lets_its_definition_skip_slots() {
     let node = builder(&world).recurring(minutely.named("n"));
     let node = Started::new(node.build().unwrap());
     sleep(9 * MINUTE + 40 * SECOND).await;
-    // At 1, 4 and 7 minutes; it ends half a minute before the third after it.
+    // Jobs run at 1, 4 and 7 minutes: each ends half a minute before the third slot after its own.
     let all = jobs(&world.store).await;
     let created = world
         .store
@@ -284,7 +285,7 @@ async fn failures_of_the_store_double_no_slot_and_lose_none() {
         .map(|slot| record.created_at + TimeDelta::seconds(slot * 10))
         .collect();
     assert_eq!(all, expected);
-    // A claim whose answer was lost delays what it took by its lease.
+    // A claim whose answer was lost delays the claimed definitions by its lease.
     assert!(count >= 50, "{count} of 59 slots");
     assert_eq!(record.last_slot, all.last().copied());
 }
@@ -356,7 +357,8 @@ async fn a_firing_that_is_under_way_is_ended_before_the_node_leaves() {
 async fn a_definition_that_cannot_be_fired_keeps_no_other_from_its_slot() {
     let world = World::new();
     let fired = AtomicUsize::new(0);
-    // The call for both, four times, and then the one for the first of them.
+    // The call for both definitions fails four times, and then the call for the first of them
+    // fails.
     let shaky = world
         .store
         .clone()
@@ -507,7 +509,7 @@ fn what_cannot_work_is_refused_when_the_node_is_built() {
     }
 }
 
-/// What a body returns under a cron expression with seconds, end to end.
+/// Checks what a body sees of its slot, under a cron expression with seconds, end to end.
 #[tokio::test(start_paused = true)]
 async fn jobs_of_slots_run_like_all_others() {
     let world = World::new();
@@ -515,7 +517,7 @@ async fn jobs_of_slots_run_like_all_others() {
         if ctx.attempt() == 1 {
             return Err(ratchet_core::JobError::from("again"));
         }
-        // Still the slot, though it is due later than it was.
+        // The slot is unchanged, although the job is now due later.
         assert!(ctx.slot().unwrap() < ctx.run_at());
         Ok(())
     });

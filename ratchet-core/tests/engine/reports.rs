@@ -1,4 +1,4 @@
-//! What bodies tell while they run.
+//! What bodies report while they run.
 
 use std::sync::Arc;
 use std::time::Duration;

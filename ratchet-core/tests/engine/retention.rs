@@ -1,4 +1,4 @@
-//! What becomes of finished jobs.
+//! What happens to finished jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tokio::time::sleep;
 
 use crate::kit::{Scripted, Started, World};
 
-/// How long ended jobs are kept; a leader looks for older ones every five minutes at the latest.
+/// How long ended jobs are kept. A leader looks for older ones at least every five minutes.
 const AGE: Duration = Duration::from_secs(1_200);
 
-/// Three jobs that succeed, fail and are cancelled, in this order.
+/// Returns three jobs that succeeded, failed and were cancelled, in this order.
 async fn one_of_each(world: &World) -> [JobId; 3] {
     let jobs = [
         world.job("succeeds", |_| async { Ok(()) }),

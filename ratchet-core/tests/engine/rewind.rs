@@ -1,5 +1,5 @@
-//! What a cluster does when the database goes back to an earlier state, as it does in a failover to
-//! a copy that lags, or in a restore.
+//! How a cluster behaves when the database returns to an earlier state, as in a failover to a
+//! lagging replica or in a restore.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,10 +16,10 @@ use tokio::time::sleep;
 use crate::kit::{Started, World, stop_all};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The default interval of heartbeats, and the time in which a body's claim is asked about.
+/// The default heartbeat interval, plus the time in which a body's claim is checked.
 const BOUND: Duration = Duration::from_secs(6);
 
-/// Counts how many bodies run, and the most that ever ran at once.
+/// Counts the running bodies, and the most that ever ran at once.
 #[derive(Default)]
 struct Bodies {
     running: AtomicUsize,
@@ -27,7 +27,7 @@ struct Bodies {
     begun: AtomicUsize,
 }
 
-/// One body that runs, until it is dropped.
+/// A running body; dropping it ends the body.
 struct Body(Arc<Bodies>);
 
 impl Bodies {
@@ -64,7 +64,7 @@ async fn a_claim_whose_end_was_lost_is_handed_back_and_its_lane_goes_on() {
     });
     let first = world.enqueue(first.lane("orders")).await;
     let node = world.start();
-    // Its body has reported: no start timeout takes it back.
+    // The job's body has reported, so no start timeout reclaims it.
     world
         .until(first, |job| {
             job.checkpoint.is_some() && job.state == JobState::Running
@@ -122,7 +122,7 @@ async fn a_body_whose_claim_was_lost_is_stopped_and_its_result_is_not_applied() 
     let node = world.start();
     let held = world.until(id, |job| job.node.is_some()).await;
     world.store.rewind(&copy);
-    // Another node is first, and gets a claim of the same number.
+    // Another node is first, and gets a claim with the same number.
     let other = ClaimRequest::new(NodeId::new(), 1);
     let theirs = world.store.claim_next_batch(&other).await.unwrap();
     let theirs = theirs[0].claim.token;

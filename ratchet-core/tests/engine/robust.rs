@@ -1,4 +1,5 @@
-//! What must not wedge a node: stalls, long jobs, panicking and hanging stores, clock jumps.
+//! Conditions that must not block a node: stalls, long jobs, panicking and hanging stores, clock
+//! jumps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -93,7 +94,7 @@ async fn settlements_that_the_store_refuses_wait_apart() {
     let world = World::new();
     let refusals = Arc::new(AtomicUsize::new(0));
     let store = world.store.clone().with_faults(move |operation| {
-        // The batch, then its items one by one, for a while.
+        // For a while, the batch fails, and then each of its items.
         let refused = operation == "settle" && refusals.fetch_add(1, Ordering::SeqCst) < 20;
         if refused {
             Fault::Failure(StoreErrorKind::Corrupt)
@@ -319,7 +320,7 @@ async fn a_body_that_goes_on_after_the_soft_timeout_hears_of_graver_reasons() {
 async fn a_claim_that_is_cancelled_before_its_body_begins_does_not_run() {
     let world = World::new();
     let ran = Arc::new(AtomicBool::new(false));
-    // Quick jobs first, so that the node learns to prefetch.
+    // Quick jobs come first, so that the node learns to prefetch.
     for number in 0..300 {
         world
             .enqueue(world.job(&number.to_string(), |_| async { Ok(()) }))
@@ -385,7 +386,7 @@ async fn old_wakeups_and_eager_heartbeats_cause_no_storm_of_calls() {
     assert!(calls < 40, "{calls} calls in six seconds");
 }
 
-/// A transport that never answers.
+/// A transport that never responds.
 #[derive(Debug)]
 struct Hanging;
 

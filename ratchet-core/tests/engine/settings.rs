@@ -1,4 +1,4 @@
-//! Checks of settings before a program has registered anything.
+//! Checks of settings before a program has registered any jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ fn builder() -> NodeBuilder {
     Ratchet::builder(Arc::new(MemoryStore::new()))
 }
 
-/// The settings of each problem.
+/// Returns the settings that each problem names.
 fn refused(builder: &NodeBuilder) -> Vec<Vec<String>> {
     let problems = builder.check_settings();
     let settings = problems.iter().map(|problem| problem.settings());
@@ -81,7 +81,7 @@ fn every_problem_names_its_settings() {
             builder().active_passive("primary").promotable(false),
             &["active_passive", "role", "promotable"],
         ),
-        // A name, but no name of a lock with what that begins with.
+        // This is a valid name, but too long for the name of a lock with its prefix.
         (builder().role(&"r".repeat(125)), &["role"]),
         (
             builder().active_passive(&"r".repeat(125)),

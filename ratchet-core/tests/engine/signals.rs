@@ -1,4 +1,4 @@
-//! Signals that do not come, where the store has trouble.
+//! Overdue signals in a store that has problems.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -39,7 +39,7 @@ async fn a_job_that_cannot_be_failed_keeps_no_signal_from_being_missed() {
     node.kill().await;
 }
 
-/// A store that times out when it is to fail more jobs at once than a limit.
+/// A store that times out when a call would fail more jobs than its limit.
 #[derive(Debug)]
 struct Slow {
     store: MemoryStore,

@@ -1,4 +1,4 @@
-//! Streams of jobs.
+//! Enqueueing streams of jobs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use ratchet_core::memory::Fault;
 use ratchet_core::model::JobFilter;
 use ratchet_core::{Client, MemoryStore, NewJob, Ratchet, StoreErrorKind};
 
-/// A client, and how many enqueues there were; the one of this number fails.
+/// Returns a client and a counter of its enqueues; the enqueue number `failing` fails.
 fn counted(failing: usize) -> (Client, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let store = MemoryStore::new().with_faults({
@@ -34,7 +34,7 @@ async fn a_stream_is_enqueued_in_calls_of_bounded_size() {
     let counts = client.enqueue_stream(stream::iter(keyed)).await.unwrap();
     assert_eq!((counts.created, counts.duplicates), (2_000, 500));
     assert_eq!(calls.load(Ordering::SeqCst), 3);
-    // 21 of these are more than 4 MiB.
+    // 21 of these jobs exceed 4 MiB.
     let large = (0..30).map(|_| NewJob::new("kind", &"x".repeat(200_000)));
     client.enqueue_stream(stream::iter(large)).await.unwrap();
     assert_eq!(calls.load(Ordering::SeqCst), 5);

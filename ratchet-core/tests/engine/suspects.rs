@@ -1,4 +1,4 @@
-//! Jobs that were lost with their node: the one that kills, and its neighbours.
+//! Jobs that were lost with their node: the job that kills the process, and its neighbours.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -86,7 +86,7 @@ async fn suspects_run_one_at_a_time_and_delay_no_other_job() {
         for id in &slow {
             world.until(*id, |job| job.claim_seq == claims).await;
         }
-        // Long enough for the bodies to be known to have begun.
+        // The wait is long enough for the store to know that the bodies have begun.
         sleep(5 * SECOND).await;
         node.kill().await;
     }

@@ -14,10 +14,11 @@ use tokio::time::sleep;
 use crate::kit::{Started, World};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The default interval of heartbeats.
+/// The default heartbeat interval.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// A way to the store on which the first claim of each of a node's two pools meets this fault.
+/// Returns a handle on the store in which the first claim of each of a node's two pools fails in
+/// this way.
 fn faulty_claim(world: &World, fault: Fault) -> MemoryStore {
     let met = AtomicUsize::new(0);
     world.store.clone().with_faults(move |operation| {
@@ -155,7 +156,7 @@ async fn a_claim_waits_only_for_the_calls_that_could_deliver_it() {
         let job = counted(&world, queue, &bodies).queue(queue);
         ids.push(world.enqueue(job).await);
     }
-    // One pool's call is slow, the other's answer is lost.
+    // The call of one pool is slow, and the answer to the other's is lost.
     let calls = AtomicUsize::new(0);
     let store = world.store.clone().with_faults(move |operation| {
         match operation.starts_with("claim_next_batch") {
@@ -167,7 +168,7 @@ async fn a_claim_waits_only_for_the_calls_that_could_deliver_it() {
             false => Fault::None,
         }
     });
-    // Two pools: this one, and the default pool, which takes the other queue.
+    // There are two pools: this one, and the default pool, which takes the other queue.
     let node = world.builder_on(store).system_concurrency(0);
     let node = node.pool(Pool::new("a").queues(["a"]).concurrency(1));
     let began = monotonic();
@@ -219,7 +220,7 @@ async fn what_was_claimed_during_an_outage_is_handed_back_after_it() {
     });
     let node = Started::new(world.builder_on(store).build().unwrap());
     world.until(id, |job| job.state == JobState::Running).await;
-    // Heartbeats list the claim, and it cannot be handed back yet.
+    // Heartbeats list the claim, but it cannot be handed back yet.
     sleep(3 * HEARTBEAT).await;
     assert_eq!(world.read(id).await.state, JobState::Running);
     away.store(false, Ordering::SeqCst);
@@ -236,7 +237,8 @@ async fn a_store_that_settles_slowly_keeps_no_node_silent() {
     let bodies = Arc::new(AtomicUsize::new(0));
     let id = world.enqueue(counted(&world, "lost", &bodies)).await;
     let (claims, settlements) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    // The claim is lost, and the first settlement, which hands it back, hangs until its deadline.
+    // The claim's answer is lost, and the first settlement, which hands it back, hangs until its
+    // deadline.
     let store = world.store.clone().with_faults(move |operation| {
         let first = |calls: &AtomicUsize, most| calls.fetch_add(1, Ordering::SeqCst) < most;
         match operation {
@@ -248,7 +250,7 @@ async fn a_store_that_settles_slowly_keeps_no_node_silent() {
     let node = world.builder_on(store).heartbeat_interval(SECOND);
     let node = Started::new(node.build().unwrap());
     world.until(id, |job| job.state == JobState::Running).await;
-    // For as long as that settlement hangs, 10 s, no heartbeat is late.
+    // While that settlement hangs, for 10 s, no heartbeat is late.
     for _ in 0..20 {
         sleep(SECOND / 2).await;
         let nodes = world.store.nodes().await.unwrap();
@@ -268,7 +270,7 @@ async fn a_node_that_leaves_hands_back_what_it_never_received() {
     let world = World::new();
     let bodies = Arc::new(AtomicUsize::new(0));
     let id = world.enqueue(counted(&world, "leaving", &bodies)).await;
-    // The answer is given up at the deadline of 10 s, while the node drains.
+    // The call is abandoned at its deadline of 10 s, while the node drains.
     let hung = faulty_claim(&world, Fault::DelayedAnswer(60 * SECOND));
     let node = Started::new(world.builder_on(hung).build().unwrap());
     world.until(id, |job| job.state == JobState::Running).await;

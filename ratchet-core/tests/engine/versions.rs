@@ -1,4 +1,4 @@
-//! Renamed types and changed payloads.
+//! Renamed job types and changed payloads.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,10 +16,10 @@ use crate::kit::{Started, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What the upcast of [`Resize`] was called with.
+/// The versions with which the upcast of [`Resize`] was called.
 static UPCASTS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
-/// 1 had no unit, 2 had it, 3 is called `pixels`.
+/// Version 1 had no unit, version 2 had one, and version 3 calls it `pixels`.
 #[derive(Deserialize, Serialize)]
 struct Resize {
     pixels: u32,
@@ -75,7 +75,7 @@ async fn jobs_run_that_were_stored_under_an_earlier_name() {
         let result = world.ended(id).await.result.unwrap();
         assert_eq!(result.decode::<String>().unwrap(), format!("{kind} 7px"));
     }
-    // All of its names are in the pool of the kind.
+    // The pool of the kind has all of its names.
     let pools = node.node.pools();
     let claimed = |name: &str| pools.iter().find(|pool| pool.name == name).unwrap().claimed;
     assert_eq!(claimed("kind:resize_image"), 3);
@@ -95,7 +95,7 @@ fn jobs_are_stored_under_the_present_name_with_the_present_version() {
     );
 }
 
-/// A job type of nothing but names and a version.
+/// Declares a job type that has only names and a version.
 macro_rules! named {
     ($type:ident, $kind:literal, $aliases:expr, $version:literal) => {
         #[derive(Deserialize, Serialize)]
@@ -169,7 +169,7 @@ async fn an_older_payload_is_upcast_once_from_the_version_that_is_stored() {
         assert_eq!(job.result.unwrap().decode::<String>().unwrap(), expected);
     }
     assert_eq!(*UPCASTS.lock().unwrap(), [1, 2]);
-    // What is stored stays as it is.
+    // The stored jobs are unchanged.
     let stored = world.read(ids[0]).await.spec;
     assert_eq!(
         (stored.payload_version, stored.payload.as_str()),
@@ -221,7 +221,7 @@ async fn an_upcast_that_panics_is_a_failed_attempt_of_its_job() {
     assert_eq!(world.store_history(panics).await[0].ran_for, None);
 }
 
-/// The same job in two releases.
+/// Declares one release of the same job type.
 macro_rules! release {
     ($type:ident, $version:literal) => {
         #[derive(Deserialize, Serialize)]
@@ -268,7 +268,7 @@ async fn a_newer_payload_waits_for_a_newer_node_and_is_never_failed() {
         let job = world.read(id).await;
         assert_eq!((job.state, job.attempts), (JobState::Pending, 0));
         assert_eq!(job.last_error, None);
-        // Six times while the delay grows, then once in 30 to 61 s.
+        // Six claims come while the delay grows, then one every 30 to 61 s.
         assert!(
             (60..=130).contains(&job.claim_seq),
             "{} claims",
@@ -279,11 +279,11 @@ async fn a_newer_payload_waits_for_a_newer_node_and_is_never_failed() {
     assert_eq!(runs.load(Ordering::SeqCst), 0);
     let newer = Started::new(builder().register::<New>().build().unwrap());
     for id in ids {
-        // The old node may be quicker a few times.
+        // The old node may claim the job first a few times.
         let job = world.ended(id).await;
         assert_eq!((job.state, job.attempts), (JobState::Succeeded, 1));
     }
-    // The other direction needs an upcast, which is not there.
+    // The other direction would need an upcast, which does not exist.
     world.ended(behind).await;
     newer.stop().await.unwrap();
     old.stop().await.unwrap();

@@ -104,7 +104,7 @@ async fn the_next_of_a_chain_does_not_wait_for_a_poll() {
     let last = last.id();
     client(&world).submit(flow).await.unwrap();
     let _node = world.start();
-    // A poll interval each would be ten seconds.
+    // Waiting a poll interval for each job would take ten seconds.
     timeout(SECOND, world.ended(last)).await.unwrap();
 }
 
@@ -199,7 +199,7 @@ async fn a_cancelled_batch_ends_what_waits_and_tells_what_runs() {
     assert_eq!((stands.total, stands.cancelled), (1_201, 1_201));
     assert_eq!(world.read(running).await.state, JobState::Cancelled);
     assert_eq!(world.read(other).await.state, JobState::Pending);
-    // No more come in, and again there is nothing to do.
+    // The closed batch accepts no more jobs, and again there is nothing to do.
     let late = client.enqueue(later.another().in_batch(batch)).await;
     assert_eq!(late.unwrap_err().kind(), StoreErrorKind::Invalid);
     assert_eq!(client.cancel_batch(batch).await.unwrap().total(), 0);
@@ -247,8 +247,8 @@ async fn a_body_reads_its_signal_and_one_that_is_missed_fails_the_job() {
     let ended = world.ended(missed.0).await;
     assert_eq!(ended.state, JobState::Failed);
     assert!(ended.last_error.unwrap().contains("`other`"));
-    // The look for missed signals comes every few seconds, and wakes the jobs that it releases at
-    // once.
+    // The look for overdue signals comes every few seconds, and at once wakes the jobs that it
+    // releases.
     timeout(SECOND, world.ended(after.0)).await.unwrap();
     node.stop().await.unwrap();
 }
@@ -291,12 +291,12 @@ async fn a_batch_whose_id_was_kept_is_taken_up_again() {
             .idempotency_key(&once)
     };
     client.enqueue_all(&[row(1), row(2)]).await.unwrap();
-    // After a crash, from the beginning.
+    // After a crash, the program starts from the beginning.
     assert_eq!(client.open_batch(batch).await.unwrap(), Changed::Unchanged);
     let rows = [row(1), row(2), row(3)];
     client.enqueue_all(&rows).await.unwrap();
     client.close_batch(batch).await.unwrap();
-    // After another: it is closed, and all rows are there.
+    // After another crash, the batch is closed and contains all rows.
     assert_eq!(client.open_batch(batch).await.unwrap(), Changed::Unchanged);
     client.enqueue_all(&[row(1), row(3)]).await.unwrap();
     let error = client.enqueue_all(&[row(3), row(4)]).await.unwrap_err();
@@ -305,7 +305,7 @@ async fn a_batch_whose_id_was_kept_is_taken_up_again() {
     assert_eq!((stands.total, stands.closed), (3, true));
 }
 
-/// A store of jobs and nothing more.
+/// A store that has jobs but no workflows.
 #[derive(Debug)]
 struct Plain(MemoryStore);
 
@@ -342,7 +342,7 @@ async fn what_a_store_lacks_is_refused_by_name_and_nothing_is_stored() {
     let parent = client.enqueue(NewJob::new("kind", &1)).await.unwrap().id();
     let batch = BatchId::new();
     store.create_batch(batch).await.unwrap();
-    // The resource is set, so the store lacks the power and not the resource.
+    // The resource has a limit, so the error is about the missing part of the store.
     let api = Name::new("permit", "api").unwrap();
     store.set_permits(&api, 1, IfKnown::Change).await.unwrap();
     let job = || NewJob::new("kind", &2);
@@ -368,7 +368,7 @@ async fn what_a_store_lacks_is_refused_by_name_and_nothing_is_stored() {
     assert_eq!(refused(client.signal("s", &1).await.unwrap_err()), "signal");
     let queues = client.queues().await.unwrap();
     assert_eq!(queues[0].counts.values().sum::<u64>(), 1);
-    // A node runs on it all the same.
+    // A node still runs on this store.
     let node = Ratchet::builder(Arc::new(Plain(store)))
         .register::<Scripted>()
         .state(Scripts::default());

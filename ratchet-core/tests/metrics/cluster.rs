@@ -20,7 +20,7 @@ use crate::recorder::Metrics;
 const SECOND: Duration = Duration::from_secs(1);
 const MAINTENANCE: (&str, &str) = ("role", "maintenance");
 
-/// The store as one node has it, which can be cut off for some operations.
+/// Returns the store as one node sees it: while `away` is set, the operations in `only` fail.
 fn cut_off(store: &MemoryStore, away: &Arc<AtomicBool>, only: &'static [&str]) -> MemoryStore {
     let away = Arc::clone(away);
     store.clone().with_faults(move |operation| {
@@ -39,7 +39,7 @@ pub(crate) async fn what_a_node_loses_while_it_is_taken_for_dead(metrics: &Metri
         Arc::new(AtomicBool::new(false)),
     );
     let job = world.enqueue(talks(&world, &ends)).await;
-    // It can do everything but beat.
+    // The node can do everything except send heartbeats.
     let store = cut_off(&world.store, &away, &["heartbeat"]);
     let node = Started::new(world.builder_on(store).label("slow").build().unwrap());
     world.until(job, |job| job.state == JobState::Running).await;
@@ -53,7 +53,7 @@ pub(crate) async fn what_a_node_loses_while_it_is_taken_for_dead(metrics: &Metri
     );
     assert_eq!(metrics.sum(NODES_DIED, &[]), 1.0);
     assert!(metrics.sum(HEARTBEATS, &[("outcome", "failed")]) >= 1.0);
-    // What its body says comes too late.
+    // The reports of its body come too late.
     assert_eq!(metrics.sum(REPORTS, &[("outcome", "stale")]), 1.0);
     assert_eq!(metrics.sum(CLAIMS_LOST, &[("during", "run")]), 1.0);
     away.store(false, Ordering::SeqCst);
@@ -61,7 +61,7 @@ pub(crate) async fn what_a_node_loses_while_it_is_taken_for_dead(metrics: &Metri
     assert_eq!(metrics.sum(TAKEN_FOR_DEAD, &[("result", "renewed")]), 1.0);
     ends.store(true, Ordering::SeqCst);
     world.ended(job).await;
-    // A body that says nothing ends after its job was taken away.
+    // The body of this job reports nothing, and ends after the job was reclaimed.
     let hold = Arc::new(AtomicBool::new(true));
     let quiet = world.job("quiet", {
         let hold = Arc::clone(&hold);
@@ -92,7 +92,7 @@ pub(crate) async fn what_a_node_loses_while_it_is_taken_for_dead(metrics: &Metri
     assert_eq!(metrics.sum(SETTLEMENTS_STALE, &[("pool", "default")]), 1.0);
     away.store(false, Ordering::SeqCst);
     node.stop().await.unwrap();
-    // Another of its label.
+    // Another node starts with the same label.
     let old = Started::new(world.builder().label("one").build().unwrap());
     sleep(SECOND).await;
     let new = Started::new(world.builder().label("one").build().unwrap());
@@ -110,7 +110,7 @@ pub(crate) async fn who_leads_and_who_stops_to(metrics: &Metrics) {
     away.store(true, Ordering::SeqCst);
     let leader = Started::new(builder.build().unwrap());
     sleep(SECOND).await;
-    // Who stands for a role and does not lead says so.
+    // A candidate for a role that does not lead reports this.
     assert_eq!(metrics.values(LEADER, &[("role", "pricing")]), [0.0]);
     away.store(false, Ordering::SeqCst);
     sleep(5 * SECOND).await;
@@ -124,7 +124,7 @@ pub(crate) async fn who_leads_and_who_stops_to(metrics: &Metrics) {
     assert_eq!(metrics.sum(LEADER, &[pricing]), 1.0);
     let term = metrics.sum(LEADER_TERM, &[pricing]);
     assert!(term >= 1.0);
-    // It fences itself when it cannot renew, and the other leads in the next term.
+    // The leader fences itself when it cannot renew, and the other node leads in the next term.
     away.store(true, Ordering::SeqCst);
     sleep(20 * SECOND).await;
     let stepped_down = |reason| metrics.sum(STEP_DOWNS, &[pricing, ("reason", reason)]);
@@ -148,9 +148,10 @@ pub(crate) async fn writes_of_a_superseded_leader_are_refused(metrics: &Metrics)
     let builder = world.builder().maintenance_interval(SECOND / 5);
     let builder = builder.reclaim_interval(SECOND / 5);
     let node = Started::new(builder.build().unwrap());
-    // Until it has been there for so long that silence counts, and has just renewed.
+    // By now the leader is old enough to count silent nodes as dead, and it has just renewed its
+    // lock.
     sleep(61 * SECOND).await;
-    // The lock is given to somebody else behind its back.
+    // Another owner takes the lock without the leader noticing.
     let lock = Election::lock_of(&Name::new("role", "maintenance").unwrap()).unwrap();
     let held = world.store.inspect(&lock).await.unwrap().unwrap();
     let holder = held.holder.unwrap();
@@ -219,7 +220,7 @@ pub(crate) async fn daemons_that_fail_are_started_again(metrics: &Metrics) {
     node.stop().await.unwrap();
 }
 
-/// A transport that hangs when it sends.
+/// A transport that hangs while it sends.
 #[derive(Debug)]
 struct Hanging;
 
@@ -243,7 +244,7 @@ pub(crate) async fn wakeups_are_sent_received_and_lost(metrics: &Metrics) {
     let transport = InProcessCoordinator::new();
     let builder = world.builder().coordinator(transport.clone());
     let node = Started::new(builder.build().unwrap());
-    // Between two looks of the leader.
+    // This is between two looks of the leader.
     sleep(10 * SECOND + SECOND / 2).await;
     let client = Ratchet::client(Arc::new(world.store.clone()));
     let client = client.with_coordinator(transport.clone());
@@ -255,7 +256,7 @@ pub(crate) async fn wakeups_are_sent_received_and_lost(metrics: &Metrics) {
     world.ended(id.unwrap().id()).await;
     assert_eq!(metrics.sum(WAKEUPS_SENT, &[("outcome", "sent")]), 1.0);
     assert_eq!(received(), before + 1.0);
-    // More at once than anybody reads.
+    // These are more wakeups at once than a subscriber reads.
     sleep(10 * SECOND).await;
     for _ in 0..3_000 {
         transport.notify(Wakeup::any()).await;
@@ -266,10 +267,10 @@ pub(crate) async fn wakeups_are_sent_received_and_lost(metrics: &Metrics) {
     let job = world.job("waits", |_| async { Ok(()) });
     hangs.enqueue(job).await.unwrap();
     assert_eq!(metrics.sum(WAKEUPS_SENT, &[("outcome", "given_up")]), 1.0);
-    // What an implementation says of itself.
+    // An implementation of a coordinator reports this about itself.
     coordinator_outage();
     assert_eq!(metrics.sum(COORDINATOR_OUTAGES, &[]), 1.0);
-    // What the HTTP interface reports of the cluster.
+    // The HTTP API reports this about the cluster.
     for (judged, shown) in [(true, 1.0), (false, 0.0)] {
         nothing_runs(judged);
         assert_eq!(metrics.sum(NOTHING_RUNS, &[]), shown);
@@ -304,7 +305,7 @@ pub(crate) async fn a_drain_is_clean_or_not(metrics: &Metrics) {
     }
 }
 
-/// A transport that cannot be subscribed to.
+/// A transport whose subscriptions fail.
 #[derive(Debug)]
 struct Broken;
 

@@ -1,4 +1,4 @@
-//! The documents of operators name what there is.
+//! The operators' documents list the existing metrics.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use ratchet_core::metrics::{CATALOG, Kind, Label, Metric, Values};
 const DOCS: &str = include_str!("../../../docs/metrics.md");
 const DASHBOARD: &str = include_str!("../../../docs/grafana/ratchet.json");
 
-/// The line of a metric in the tables.
+/// Returns the line of a metric in the tables.
 fn row(metric: &Metric) -> String {
     let kind = match metric.kind {
         Kind::Counter => "counter",
@@ -42,8 +42,8 @@ fn the_tables_are_those_of_the_catalog() {
     assert_eq!(rows.len(), expected.len(), "there are rows of no metric");
 }
 
-/// The words of a text that look like metrics, as they are in the catalog: without the endings that
-/// an exporter adds to histograms.
+/// Returns the words of a text that look like metrics, in the form of the catalog: without the
+/// suffixes that an exporter adds to histograms.
 fn metrics_in(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     let named = words.filter(|word| word.starts_with("ratchet_"));
@@ -55,7 +55,7 @@ fn metrics_in(text: &str) -> BTreeSet<&str> {
     plain.collect()
 }
 
-/// The counters that the conditions of alerts name.
+/// Returns the counters that the conditions of alerts name.
 pub(crate) fn counters_of_alerts() -> impl Iterator<Item = &'static Metric> {
     let rows = DOCS.lines().filter(|line| line.starts_with("| "));
     let alerts = rows.filter(|line| !line.starts_with("| `ratchet_"));
@@ -67,7 +67,7 @@ pub(crate) fn counters_of_alerts() -> impl Iterator<Item = &'static Metric> {
 #[test]
 fn what_the_documents_name_is_in_the_catalog() {
     let known: BTreeSet<&str> = CATALOG.iter().map(|metric| metric.name).collect();
-    // Crates, whose names have the same beginning.
+    // These are crates whose names have the same prefix.
     let crates = BTreeSet::from(["ratchet_core", "ratchet_http"]);
     for (file, text) in [("metrics.md", DOCS), ("grafana/ratchet.json", DASHBOARD)] {
         let unknown: Vec<&str> = metrics_in(text)
@@ -121,7 +121,7 @@ fn every_line_of_the_dashboard_has_the_unit_of_what_it_shows() {
             let unit = property("unit").unwrap_or(&field["defaults"]["unit"]);
             let expression = target["expr"].as_str().unwrap();
             assert_eq!(unit, shown_in(expression), "{title} {letter}: {expression}");
-            // Lines of another unit have an axis of their own.
+            // Lines with another unit have a separate axis.
             if property("unit").is_some() {
                 let axis = property("custom.axisPlacement");
                 assert_eq!(axis.unwrap(), "right", "{title} {letter}");
@@ -130,7 +130,7 @@ fn every_line_of_the_dashboard_has_the_unit_of_what_it_shows() {
     }
 }
 
-/// The unit in which the dashboard shows an expression.
+/// Returns the unit in which the dashboard shows an expression.
 fn shown_in(expression: &str) -> &'static str {
     let of_histogram = expression.starts_with("histogram_quantile(");
     if expression.contains(") / ") {
@@ -146,7 +146,7 @@ fn shown_in(expression: &str) -> &'static str {
     }
 }
 
-/// Whether an expression asks for a metric in a way that its kind allows, by labels that it has.
+/// Checks that an expression uses a metric in a way that its kind allows, with labels that it has.
 fn check(title: &str, expression: &str, metric: &Metric) {
     let after: Vec<&str> = expression.split(metric.name).skip(1).collect();
     for rest in after {

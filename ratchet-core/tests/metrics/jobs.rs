@@ -106,7 +106,7 @@ pub(crate) async fn outcomes_are_counted_by_kind_and_pool(metrics: &Metrics) {
         "released",
         "cancelled",
     ];
-    // Failed: twice in vain, in panic, too late, and not to be read.
+    // Four failed: one after two attempts, one by panicking, one by its timeout, one as unreadable.
     assert_eq!(outcomes.map(settled), [1.0, 1.0, 4.0, 1.0, 0.0, 1.0]);
     let small = [SCRIPTED, ("pool", "small")];
     assert_eq!(metrics.sum(JOBS_SETTLED, &small), 1.0);
@@ -121,11 +121,11 @@ pub(crate) async fn outcomes_are_counted_by_kind_and_pool(metrics: &Metrics) {
     ran.sort_by(f64::total_cmp);
     assert_eq!((ran.len(), ran[6]), (7, 2.0));
     assert_eq!(metrics.sum(JOBS_RUNNING, &[]), 0.0);
-    // Each of nine, once up and once down.
+    // Each of nine bodies changes the gauge twice, once up and once down.
     assert_eq!(metrics.values(JOBS_RUNNING, &[]).len(), 18);
     assert_eq!(metrics.sum(SETTLE_BATCH, &[]), 9.0);
     assert_eq!(metrics.sum(REPORTS, &[("outcome", "applied")]), 1.0);
-    // Nothing was due any more in the end.
+    // In the end no job was due any more.
     assert!(metrics.sum(CLAIM_CALLS, &[DEFAULT, ("result", "partial")]) >= 1.0);
     assert!(metrics.sum(CLAIM_CALLS, &[DEFAULT, ("result", "empty")]) >= 1.0);
     let delays = metrics.values(POLL_DELAY, &[DEFAULT]);
@@ -171,7 +171,7 @@ pub(crate) async fn waiting_is_measured_from_when_a_job_was_due(metrics: &Metric
         ids.push(world.enqueue(job).await);
     }
     sleep(30 * SECOND).await;
-    // Both are claimed at once, and the second waits for the only slot.
+    // Both jobs are claimed at once, and the second waits for the only slot.
     let builder = world.builder().concurrency(1).prefetch(0);
     let node = Started::new(builder.build().unwrap());
     for id in ids {
@@ -209,7 +209,7 @@ pub(crate) async fn a_body_that_stalls_is_lost(metrics: &Metrics) {
 pub(crate) async fn what_may_not_begin_is_put_off(metrics: &Metrics) {
     let world = World::new();
     let put_off = |reason| metrics.sum(JOBS_PUT_OFF, &[("reason", reason)]);
-    // All of a kind.
+    // This limit applies to all jobs of a kind.
     let builder = world.builder().register::<Mail>();
     let limited = builder.rate_limit::<Mail>(RateLimit::per_second(1));
     let node = Started::new(limited.build().unwrap());
@@ -217,7 +217,8 @@ pub(crate) async fn what_may_not_begin_is_put_off(metrics: &Metrics) {
     for mail in node.node.client().enqueue_all(&mails).await.unwrap() {
         world.ended(mail.id()).await;
     }
-    // The one that was told to wait, and the one behind it that was not even asked for.
+    // These are the job that was refused, and the job after it, for which the limiter was not
+    // asked.
     assert_eq!(put_off("rate_limit"), 2.0);
     let waits = metrics.values(RATE_LIMIT_WAIT, &[("kind", "mail")]);
     assert!(
@@ -225,7 +226,7 @@ pub(crate) async fn what_may_not_begin_is_put_off(metrics: &Metrics) {
         "{waits:?}"
     );
     node.stop().await.unwrap();
-    // Those of a key.
+    // This limit applies to the jobs of one key.
     let by_tenant = RateLimit::<Mail>::per_second(1).by(|mail: &Mail| mail.tenant.clone());
     let builder = world.builder().register::<Mail>().rate_limit(by_tenant);
     let node = Started::new(builder.build().unwrap());
@@ -234,13 +235,13 @@ pub(crate) async fn what_may_not_begin_is_put_off(metrics: &Metrics) {
         world.ended(mail.id()).await;
     }
     assert_eq!(put_off("rate_limit_key"), 1.0);
-    // One that was made for the next release.
+    // This job was made for the next release.
     let newer = NewJob::new("mail", &serde_json::json!({ "tenant": null })).payload_version(2);
     let newer = world.enqueue(newer).await;
     world.until(newer, |job| job.claim_seq > 1).await;
     assert!(put_off("newer_payload") >= 1.0);
     node.stop().await.unwrap();
-    // A limiter that fails.
+    // This limiter fails.
     let store = world
         .store
         .clone()
@@ -293,7 +294,7 @@ pub(crate) async fn jobs_with_permits_wait_apart(metrics: &Metrics) {
 
 pub(crate) async fn prefetched_claims_are_held_and_handed_back(metrics: &Metrics) {
     let world = World::new();
-    // Quick ones first, so that the node learns to prefetch; then slow ones.
+    // Quick jobs come first, so that the node learns to prefetch; slow jobs follow.
     let quick = world.job("quick", |_| async {
         sleep(Duration::from_millis(1)).await;
         Ok(())
@@ -312,7 +313,7 @@ pub(crate) async fn prefetched_claims_are_held_and_handed_back(metrics: &Metrics
         node.node.client().enqueue_all(jobs).await.unwrap();
     }
     sleep(3 * SECOND).await;
-    // Before anybody looked at them.
+    // The gauge is set although no statistics were read.
     assert!(metrics.sum(CLAIMS_WAITING, &[DEFAULT]) > 0.0);
     sleep(37 * SECOND).await;
     let expired = metrics.sum(PREFETCH_EXPIRED, &[DEFAULT]);
@@ -349,7 +350,7 @@ pub(crate) async fn a_job_that_kills_its_nodes_is_a_suspect_and_then_a_dead_lett
     assert!(metrics.sum(CLAIMS_RECLAIMED, &[("reason", "owner_lost")]) >= 3.0);
 }
 
-/// A body that says how far it is every second, and ends when it is told to.
+/// Returns a job whose body reports its progress every second, until `ends` is set.
 pub(crate) fn talks(world: &World, ends: &Arc<AtomicBool>) -> NewJob {
     let ends = Arc::clone(ends);
     world.job("talks", move |ctx| {

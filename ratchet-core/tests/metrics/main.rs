@@ -1,5 +1,5 @@
-//! What is counted: every metric of the catalog by some scenario, on the memory store under paused
-//! time, and nothing besides.
+//! Which metrics are emitted: some scenario emits every metric of the catalog, and none emits any
+//! other. All run on the memory store under paused time.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod cluster;
@@ -18,7 +18,7 @@ use ratchet_core::metrics::{CATALOG, SECONDS, SIZES};
 
 use recorder::Metrics;
 
-/// Makes a test of every scenario, and one of all of them.
+/// Declares a test for each scenario, and one for all of them together.
 macro_rules! scenarios {
     ($($module:ident::$name:ident,)*) => {
         $(
@@ -94,7 +94,7 @@ fn names_are_those_that_prometheus_wants() {
             name.ends_with("_total"),
             "{name}"
         );
-        // What the exporter is told by these endings.
+        // The exporter chooses the buckets of histograms by these suffixes.
         let divided = name.ends_with("_seconds") || name.ends_with("_jobs");
         assert!(metric.kind != Kind::Histogram || divided, "{name}");
     }

@@ -1,4 +1,4 @@
-//! A recorder that keeps everything it is told, and checks it against the catalog.
+//! A recorder that keeps everything that is recorded, and checks it against the catalog.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -13,14 +13,14 @@ type Labels = Vec<(String, String)>;
 type AllSeries = BTreeMap<(String, Labels), (Kind, Arc<Series>)>;
 type Descriptions = BTreeMap<String, (Kind, Option<Unit>, String)>;
 
-/// What one thread counts.
+/// Everything that one thread records.
 #[derive(Clone, Default)]
 pub(crate) struct Metrics {
     series: Arc<Mutex<AllSeries>>,
     described: Arc<Mutex<Descriptions>>,
 }
 
-/// One time series: everything it was told, in order.
+/// A time series: every recorded value, in order.
 #[derive(Default)]
 struct Series(Mutex<Vec<f64>>);
 
@@ -68,17 +68,17 @@ impl HistogramFn for Series {
 }
 
 impl Metrics {
-    /// Hears what this thread counts.
+    /// Installs the recorder for this thread.
     pub(crate) fn install(&self) -> LocalRecorderGuard<'_> {
         metrics::set_default_local_recorder(self)
     }
 
-    /// What a counter or a gauge stands at, over all series that have these labels.
+    /// Returns the sum of a counter or a gauge, over all series that have these labels.
     pub(crate) fn sum(&self, metric: Metric, labels: &[(&str, &str)]) -> f64 {
         self.values(metric, labels).iter().sum()
     }
 
-    /// What was told of a metric, over all series that have these labels.
+    /// Returns the recorded values of a metric, over all series that have these labels.
     pub(crate) fn values(&self, metric: Metric, labels: &[(&str, &str)]) -> Vec<f64> {
         let series = self.series.lock().unwrap();
         let has = |all: &Labels, (name, value): &(&str, &str)| {
@@ -90,7 +90,7 @@ impl Metrics {
         matching.flat_map(|(_, (_, one))| one.all()).collect()
     }
 
-    /// The metrics that were told anything.
+    /// Returns the metrics that recorded anything.
     pub(crate) fn emitted(&self) -> BTreeSet<String> {
         let series = self.series.lock().unwrap();
         let told = series.iter().filter(|(_, (kind, one))| match kind {
@@ -100,7 +100,7 @@ impl Metrics {
         told.map(|((name, _), _)| name.clone()).collect()
     }
 
-    /// Whether everything that was told is in the catalog as it was told, with labels in their
+    /// Checks that everything recorded matches the catalog, and that labels are within their
     /// bounds.
     pub(crate) fn check(&self) {
         for ((name, labels), (kind, _)) in &*self.series.lock().unwrap() {
@@ -121,7 +121,7 @@ impl Metrics {
         }
     }
 
-    /// How many metrics were described.
+    /// Returns how many metrics were described.
     pub(crate) fn described(&self) -> usize {
         self.described.lock().unwrap().len()
     }
@@ -143,7 +143,7 @@ impl Metrics {
     }
 }
 
-/// Whether a label may have this value in these tests.
+/// Returns whether a label may have this value in these tests.
 fn is_among(values: Values, value: &str) -> bool {
     match values {
         Values::OneOf(all) => all.contains(&value),
@@ -152,7 +152,7 @@ fn is_among(values: Values, value: &str) -> bool {
         Values::Pools => ["default", "system", "small"].contains(&value),
         Values::Roles => ["maintenance", "pricing", "feed"].contains(&value),
         Values::Operations => value.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),
-        other => panic!("nobody knows the bound of {other:?}"),
+        other => panic!("no bound is known for {other:?}"),
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) async fn calls_are_counted_by_operation_and_result(metrics: &Metrics)
     assert_eq!(results.map(of), [1.0, 1.0, 1.0, 1.0]);
     let took = metrics.values(STORE_CALL, &[("operation", "enqueue")]);
     assert_eq!(took, [0.0, 3.0, 10.0, 0.0]);
-    // One backoff for each try that was followed by another.
+    // There is one backoff for each attempt that was followed by another.
     let waited = metrics.values(STORE_BACKOFF, &[("loop", "enqueue")]);
     assert_eq!(waited.len(), 2);
     let node = Started::new(world.builder_on(store).build().unwrap());
@@ -51,7 +51,7 @@ pub(crate) async fn calls_are_counted_by_operation_and_result(metrics: &Metrics)
     let claims = [("operation", "claim"), ("result", "read_only")];
     assert!(metrics.sum(STORE_CALLS, &claims) >= 2.0);
     assert!(metrics.values(STORE_BACKOFF, &[("loop", "poller")]).len() >= 2);
-    // Of the election too, though it has deadlines of its own.
+    // The calls of the election count too, although it has its own deadlines.
     let acquire = [("operation", "acquire"), ("result", "ok")];
     assert!(metrics.sum(STORE_CALLS, &acquire) >= 1.0);
     node.stop().await.unwrap();
@@ -89,7 +89,7 @@ pub(crate) async fn settlements_are_tried_again_and_refused(metrics: &Metrics) {
 pub(crate) async fn claims_that_were_never_received_are_counted(metrics: &Metrics) {
     let world = World::new();
     let calls = AtomicUsize::new(0);
-    // The first claim of each of the two pools.
+    // These are the first claims of the two pools.
     let store = world.store.clone().with_faults(move |operation| {
         let claims = operation == "claim_next_batch";
         match claims && calls.fetch_add(1, Ordering::SeqCst) < 2 {

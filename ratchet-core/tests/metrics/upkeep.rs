@@ -47,7 +47,7 @@ pub(crate) async fn recurring_definitions_fire_late_and_miss_slots(metrics: &Met
     let late = metrics.values(RECURRING_LATENESS, &[]);
     assert_eq!(late.len(), 3);
     assert!(late.iter().all(|late| *late < 0.5), "{late:?}");
-    // The first try took effect, so the second finds it done.
+    // The first attempt took effect, so the second finds the firing already done.
     answer_is_lost.store(true, Ordering::SeqCst);
     sleep(10 * SECOND).await;
     assert_eq!(fired("stale"), 1.0);
@@ -84,7 +84,7 @@ pub(crate) async fn the_leader_measures_the_named_queues(metrics: &Metrics) {
     world.store.enqueue(&unnamed).await.unwrap();
     sleep(30 * SECOND).await;
     let build = || {
-        // Another queue is polled, so that the jobs stay.
+        // The node polls another queue, so that the jobs stay.
         let builder = world.builder().queues(["elsewhere"]);
         builder
             .measured_queues(["quiet", "mail", "mail"])
@@ -95,7 +95,7 @@ pub(crate) async fn the_leader_measures_the_named_queues(metrics: &Metrics) {
     sleep(10 * SECOND).await;
     let due = |queue| metrics.sum(QUEUE_DUE, &[("queue", queue)]);
     let oldest = |queue| metrics.sum(QUEUE_OLDEST_DUE, &[("queue", queue)]);
-    // Both nodes count into one recorder, and only one of them measures.
+    // Both nodes use one recorder, but only one of them measures.
     assert_eq!((due("mail"), due("quiet")), (3.0, 0.0));
     assert!(
         (30.0..=40.0).contains(&oldest("mail")),
@@ -107,12 +107,12 @@ pub(crate) async fn the_leader_measures_the_named_queues(metrics: &Metrics) {
     world.store.enqueue(&more).await.unwrap();
     sleep(16 * SECOND).await;
     assert_eq!((due("mail"), due("quiet")), (3.0, 1.0));
-    // Nodes cannot take the jobs of a paused queue, however many there are.
+    // Nodes cannot claim the jobs of a paused queue, so they do not count.
     let mail = Name::new("queue", "mail").unwrap();
     world.store.pause_queue(&mail).await.unwrap();
     sleep(16 * SECOND).await;
     assert_eq!((due("mail"), oldest("mail")), (0.0, 0.0));
-    // One node goes and the other measures, then there is none.
+    // One node stops and the other measures; then there is none.
     node.stop().await.unwrap();
     sleep(60 * SECOND).await;
     assert_eq!(due("quiet"), 1.0);
@@ -120,11 +120,11 @@ pub(crate) async fn the_leader_measures_the_named_queues(metrics: &Metrics) {
     assert_eq!((due("quiet"), oldest("quiet")), (0.0, 0.0));
 }
 
-/// The lines about outages of the backlog's store: how many began, and how many ended.
+/// Counts the log lines about store outages of the backlog: how many began, and how many ended.
 #[derive(Clone, Default)]
 struct Outages(Arc<[AtomicUsize; 2]>);
 
-/// Whether an event is of the task `backlog`.
+/// Whether an event belongs to the task `backlog`.
 struct OfBacklog(bool);
 
 impl Visit for OfBacklog {
@@ -279,7 +279,7 @@ pub(crate) async fn signals_that_do_not_come(metrics: &Metrics) {
     node.stop().await.unwrap();
 }
 
-/// The store as an old node has it, which can read no definition.
+/// The store as an old node sees it, which cannot read any definition.
 #[derive(Debug)]
 struct Old(MemoryStore);
 

@@ -1,4 +1,5 @@
-//! Clocks that are turned forward and back: a table of what happens, and what must hold everywhere.
+//! Clocks that change for daylight saving time: a table of examples, and properties that always
+//! hold.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +56,7 @@ static TABLE: &[Row] = table! {
         "2026-11-01T01:00:00-04:00" "2026-11-01T01:00:00-05:00" "2026-11-01T02:00:00-05:00";
     "30 1,13 * * *" after "2026-10-31T14:00:00-04:00" gives
         "2026-11-01T01:30:00-04:00" "2026-11-01T01:30:00-05:00" "2026-11-01T13:30:00-05:00";
-    // One time of day, however it is written; a field that begins with `*` is none.
+    // This is one time of day, in another notation; a field that begins with `*` would not be.
     "30 2-2 * * *" after "2026-03-07T12:00:00-05:00" gives
         "2026-03-08T03:00:00-04:00" "2026-03-09T02:30:00-04:00";
     "30 2,2 * * *" after "2026-03-07T12:00:00-05:00" gives
@@ -79,7 +80,8 @@ static TABLE: &[Row] = table! {
     "*/30 * * * *" after "2026-10-25T00:30:00+01:00" gives
         "2026-10-25T01:00:00+01:00" "2026-10-25T01:30:00+01:00" "2026-10-25T01:00:00Z"
         "2026-10-25T01:30:00Z" "2026-10-25T02:00:00Z";
-    // As it was: 2018-11-04 00:00 -03 became 01:00 -02; 2019-02-17 00:00 -02 became 23:00 -03.
+    // Historical changes: 2018-11-04 00:00 -03 became 01:00 -02; 2019-02-17 00:00 -02 became 23:00
+    // -03.
     in "America/Sao_Paulo":
     "0 0 * * *" after "2018-11-03T12:00:00-03:00" gives
         "2018-11-04T01:00:00-02:00" "2018-11-05T00:00:00-02:00";
@@ -94,7 +96,8 @@ static TABLE: &[Row] = table! {
     "*/30 * * * *" after "2019-02-16T22:30:00-02:00" gives
         "2019-02-16T23:00:00-02:00" "2019-02-16T23:30:00-02:00" "2019-02-16T23:00:00-03:00"
         "2019-02-16T23:30:00-03:00" "2019-02-17T00:00:00-03:00";
-    // Half an hour: 2026-10-04 02:00 +10:30 becomes 02:30 +11; 2026-04-05 02:00 +11 becomes 01:30.
+    // Changes of half an hour: 2026-10-04 02:00 +10:30 becomes 02:30 +11; 2026-04-05 02:00 +11
+    // becomes 01:30.
     in "Australia/Lord_Howe":
     "15 2 * * *" after "2026-10-03T12:00:00+10:30" gives
         "2026-10-04T02:30:00+11:00" "2026-10-05T02:15:00+11:00";
@@ -106,7 +109,7 @@ static TABLE: &[Row] = table! {
         "2026-04-05T01:45:00+11:00" "2026-04-06T01:45:00+10:30";
     "*/30 * * * *" after "2026-04-05T01:00:00+11:00" gives
         "2026-04-05T01:30:00+11:00" "2026-04-05T01:30:00+10:30" "2026-04-05T02:00:00+10:30";
-    // A day that never was: 2011-12-30.
+    // The day 2011-12-30 did not exist.
     in "Pacific/Apia":
     "0 12 * * *" after "2011-12-28T13:00:00-10:00" gives
         "2011-12-29T12:00:00-10:00" "2011-12-31T12:00:00+14:00";
@@ -114,7 +117,7 @@ static TABLE: &[Row] = table! {
         "2012-01-30T12:00:00+14:00";
     "0 * * * *" after "2011-12-29T22:30:00-10:00" gives
         "2011-12-29T23:00:00-10:00" "2011-12-31T00:00:00+14:00";
-    // The last hours before it, whatever the time of day.
+    // The search starts in the last hours before the missing day, later than the time of day.
     "0 12 * * *" after "2011-12-29T22:00:00-10:00" gives
         "2011-12-31T12:00:00+14:00" "2012-01-01T12:00:00+14:00";
     "59 23 * * *" after "2011-12-29T23:58:59-10:00" gives
@@ -126,7 +129,7 @@ static TABLE: &[Row] = table! {
     in "Pacific/Fakaofo":
     "0 12 * * *" after "2011-12-29T22:30:00-11:00" gives
         "2011-12-31T12:00:00+13:00" "2012-01-01T12:00:00+13:00";
-    // 1993-08-21.
+    // The day 1993-08-21 did not exist.
     in "Pacific/Kwajalein":
     "0 12 * * *" after "1993-08-20T12:00:00-12:00" gives
         "1993-08-22T12:00:00+12:00" "1993-08-23T12:00:00+12:00";
@@ -142,7 +145,7 @@ static TABLE: &[Row] = table! {
         "2009-10-18T05:00:00+11:00" "2009-10-19T04:30:00+11:00";
     "30 2,3,6 * * *" after "2009-10-17T12:00:00+08:00" gives
         "2009-10-18T06:30:00+11:00" "2009-10-19T02:30:00+11:00";
-    // Never changed.
+    // This clock never changes.
     in "Asia/Kolkata":
     "30 2 * * *" after "2026-03-08T12:00:00+05:30" gives "2026-03-09T02:30:00+05:30";
 };
@@ -176,7 +179,7 @@ fn new_year(year: i32) -> DateTime<Utc> {
     day.and_hms_opt(0, 0, 0).unwrap().and_utc()
 }
 
-/// Every slot of a year, by the schedule.
+/// Returns every slot of a year, as the schedule gives them.
 fn slots_of_year(schedule: &Schedule, year: i32) -> Vec<DateTime<Utc>> {
     let (mut at, end) = (new_year(year), new_year(year + 1));
     let mut slots = Vec::new();
@@ -191,7 +194,8 @@ fn slots_of_year(schedule: &Schedule, year: i32) -> Vec<DateTime<Utc>> {
 proptest! {
     #![proptest_config(crate::cases(8))]
 
-    /// One time of day: one slot on each day that the calendar has, whatever becomes of the clock.
+    /// Checks that one time of day gives one slot on each day of the calendar, however the clock
+    /// changes.
     #[test]
     fn one_time_of_day_comes_once_a_day(
         zone in prop::sample::select(&ZONES[..]),
@@ -205,7 +209,7 @@ proptest! {
         for slot in slots_of_year(&schedule, year) {
             let shown = local(slot, &zone);
             *days.entry(shown.date_naive()).or_default() += 1;
-            // Late by the gap at most, never early.
+            // A slot may be late by the gap at most, and is never early.
             let late = (shown.hour() * 60 + shown.minute()).checked_sub(hour * 60 + minute);
             prop_assert!(late.is_some_and(|late| late <= 60), "{shown}");
         }
@@ -215,7 +219,8 @@ proptest! {
         prop_assert!(days.values().all(|count| *count == 1));
     }
 
-    /// Several times of day: exactly the moments at which the clock shows one of them.
+    /// Checks that several times of day give exactly the moments at which the clock shows one of
+    /// them.
     #[test]
     fn several_times_of_day_come_whenever_the_clock_shows_them(
         zone in prop::sample::select(&ZONES[..]),

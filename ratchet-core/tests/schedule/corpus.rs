@@ -1,5 +1,5 @@
-//! Expressions as they stand in crontabs, Quartz configurations and documentation, and the first
-//! slot of each after Thursday, 2026-01-15 10:17:30 UTC.
+//! Expressions from crontabs, Quartz configurations and documentation, and the first slot of each
+//! after Thursday, 2026-01-15 10:17:30 UTC.
 
 use ratchet_core::Schedule;
 
@@ -50,12 +50,12 @@ const CORPUS: &[(&str, &str)] = &[
     ("0 6 * * Tue,Thu", "2026-01-20T06:00:00Z"),
     ("0 10 * * FRI-SUN", "2026-01-16T10:00:00Z"),
     ("0 0 * * sat,sun", "2026-01-17T00:00:00Z"),
-    // Either of the two kinds of days is enough, unless both are asked for.
+    // A match in either of the two day fields suffices, unless both are required.
     ("0 0 1,15 * 3", "2026-01-21T00:00:00Z"),
     ("0 0 1 * +MON", "2026-06-01T00:00:00Z"),
     ("0 0 13 * +5", "2026-02-13T00:00:00Z"),
-    // A day field that begins with `*` restricts nothing, so the other one must match too, as in
-    // crontab(5): a Sunday among the first seven days.
+    // A day field that begins with `*` restricts nothing, so the other day field must match too, as
+    // in crontab(5): a Sunday among the first seven days.
     ("1 1 1-7 * */7", "2026-02-01T01:01:00Z"),
     ("0 0 */2 * 1", "2026-01-19T00:00:00Z"),
     ("0 0 */2 * mon-wed", "2026-01-19T00:00:00Z"),
@@ -63,10 +63,10 @@ const CORPUS: &[(&str, &str)] = &[
     ("0 0 1,15 * *,3", "2026-02-01T00:00:00Z"),
     ("0 0 ? * 5", "2026-01-16T00:00:00Z"),
     ("0 0 ?/2 * 5", "2026-01-23T00:00:00Z"),
-    // These do not begin with it, so either is enough.
+    // These fields do not begin with `*`, so a match in either suffices.
     ("0 0 1-31/2 * 5", "2026-01-16T00:00:00Z"),
     ("0 0 31 * 0-6/7", "2026-01-18T00:00:00Z"),
-    // A step without an end goes on to the end of the field.
+    // A step without an end continues to the end of the field.
     ("5/15 * * * *", "2026-01-15T10:20:00Z"),
     ("0/5 * * * * ?", "2026-01-15T10:17:35Z"),
     ("0 0 12 1/5 * ?", "2026-01-16T12:00:00Z"),
@@ -74,7 +74,7 @@ const CORPUS: &[(&str, &str)] = &[
     ("0 0 1 nov/1 *", "2026-11-01T00:00:00Z"),
     ("0 0 * * 5/1", "2026-01-16T00:00:00Z"),
     ("0 0 0 1 1 ? 2025/2", "2027-01-01T00:00:00Z"),
-    // A range that ends before it begins goes over the end of the field.
+    // A range whose end is less than its start wraps around the end of the field.
     ("0 22-2 * * *", "2026-01-15T22:00:00Z"),
     ("0 23-7/4 * * *", "2026-01-15T23:00:00Z"),
     ("55-5/5 * * * *", "2026-01-15T10:55:00Z"),
@@ -118,7 +118,7 @@ const CORPUS: &[(&str, &str)] = &[
     ("0 15 10 15 * ?", "2026-02-15T10:15:00Z"),
     ("0 15 10 L * ?", "2026-01-31T10:15:00Z"),
     ("0 11 11 11 11 ?", "2026-11-11T11:11:00Z"),
-    // The nth and the nearest of a month.
+    // The nth weekday of a month, and the weekday nearest to a day.
     ("0 15 10 ? * 5L", "2026-01-30T10:15:00Z"),
     ("0 15 10 ? * friL", "2026-01-30T10:15:00Z"),
     ("0 15 10 ? * 5#L", "2026-01-30T10:15:00Z"),
@@ -130,7 +130,7 @@ const CORPUS: &[(&str, &str)] = &[
     // The first Monday, the first Tuesday and so on: the weekdays of the first seven days.
     ("0 0 * * mon-fri#1", "2026-02-02T00:00:00Z"),
     ("0 0 * * 1-5#2", "2026-02-09T00:00:00Z"),
-    // The nearest weekday stays in its month, which must have the day.
+    // The nearest weekday is in the same month, which must have the given day.
     ("0 0 17W * *", "2026-01-16T00:00:00Z"),
     ("0 0 18W * *", "2026-01-19T00:00:00Z"),
     ("0 0 31W * *", "2026-01-30T00:00:00Z"),
@@ -150,7 +150,7 @@ const REFUSED: &[&str] = &[
     "*",
     "* * * *",
     "* * * * * * * *",
-    // Out of range.
+    // Values out of range.
     "60 * * * *",
     "* 24 * * *",
     "* * 0 * *",
@@ -164,7 +164,7 @@ const REFUSED: &[&str] = &[
     "99999999999 * * * *",
     "* * * * MON#6",
     "* * * * MON#0",
-    // No list, range or step.
+    // Malformed lists, ranges and steps.
     ", * * * *",
     "1,,2 * * * *",
     "1, * * * *",
@@ -180,7 +180,7 @@ const REFUSED: &[&str] = &[
     "1.5 * * * *",
     "+1 * * * *",
     "٣ * * * *",
-    // Names that are none, or are run together, or stand where there are none.
+    // Names that do not exist, are joined, or are used where the field has no names.
     "a * * * *",
     "JAN 0 * * *",
     "0 0 * * JAN",
@@ -196,7 +196,7 @@ const REFUSED: &[&str] = &[
     "0 0 15#2 * *",
     "? * * * *",
     "* * * ? *",
-    // What others mean something by.
+    // Syntax that other implementations accept.
     "0 0 L-3 * ?",
     "0 0 L-3 * * ?",
     "0 0 1-15W * *",
@@ -215,7 +215,7 @@ const REFUSED: &[&str] = &[
     "rate(5 minutes)",
     "TZ=UTC 0 0 * * *",
     "CRON_TZ=UTC 0 0 * * *",
-    // Never.
+    // Dates that never occur.
     "0 0 30 2 *",
     "0 0 31 4,6,9,11 *",
     "0 0 0 1 1 ? 1960",
@@ -244,7 +244,7 @@ fn what_means_nothing_is_refused_and_named() {
     assert_eq!(Schedule::cron(&long, "UTC").unwrap_err().field(), "cron");
 }
 
-/// The field, the value, and what it may be.
+/// Checks that an error names the field, the value, and what is allowed.
 #[test]
 fn a_refusal_says_what_is_wrong_and_what_is_right() {
     for (expression, problem) in [
@@ -323,7 +323,7 @@ fn the_last_year_is_the_one_in_which_jobs_may_be_due() {
     assert_eq!(schedule.next_after(last, at(AFTER)), None);
 }
 
-/// An expression may come to an end; it is then exhausted and not an error.
+/// Checks that an expression with a last slot is exhausted after it, which is not an error.
 #[test]
 fn an_expression_with_years_ends() {
     let schedule = Schedule::cron("0 0 0 1 1 * 2027", "Europe/Berlin").unwrap();

@@ -1,4 +1,4 @@
-//! When the slots of cron expressions are: clocks that are changed, and expressions from the world.
+//! The slots of cron expressions: clocks that change, and expressions from real programs.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod clocks;
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ratchet_core::Schedule;
 
-/// The first `count` slots after a time, as the wall clock of the zone shows them.
+/// Returns the first `count` slots after a time, as the zone's wall clock shows them.
 fn slots(zone: &str, expression: &str, after: &str, count: usize) -> Vec<String> {
     let schedule = Schedule::cron(expression, zone).unwrap();
     let zone = TimeZone::get(zone).unwrap();
@@ -25,7 +25,7 @@ fn slots(zone: &str, expression: &str, after: &str, count: usize) -> Vec<String>
     slots
 }
 
-/// What the clock of a zone shows.
+/// Returns what the clock of a zone shows.
 fn local(at: DateTime<Utc>, zone: &TimeZone) -> DateTime<FixedOffset> {
     let offset = zone.to_offset(Timestamp::from_second(at.timestamp()).unwrap());
     at.with_timezone(&FixedOffset::east_opt(offset.seconds()).unwrap())
@@ -33,7 +33,8 @@ fn local(at: DateTime<Utc>, zone: &TimeZone) -> DateTime<FixedOffset> {
 
 use proptest::test_runner::Config as ProptestConfig;
 
-/// As many cases as `PROPTEST_CASES` says, otherwise this many: `cargo xtask test --deep` sets it.
+/// Returns `PROPTEST_CASES` cases, or `usual` if that is not set. `cargo xtask test --deep` sets
+/// it.
 fn cases(usual: u32) -> ProptestConfig {
     match std::env::var_os("PROPTEST_CASES") {
         Some(_) => ProptestConfig::default(),

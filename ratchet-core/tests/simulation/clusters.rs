@@ -1,10 +1,11 @@
 //! Simulation of whole clusters: nodes on one memory store, under paused time, with random store
 //! faults, partitions, kills and restarts, from a seed.
 //!
-//! Checked throughout: terminal states absorb, claim numbers only grow, nobody else's end is
-//! overwritten, each lane has one head, and no job runs before what it waits for. Checked at the
-//! end: every acknowledged enqueue is a job that ended, in a state its history explains, with every
-//! claim accounted for, no lane was overtaken, and the batch has counted each child once.
+//! Checked throughout: terminal states never change, claim numbers only grow, no node overwrites
+//! the end of another's claim, each lane has one head, and no job runs before its parents end.
+//! Checked at the end: every acknowledged enqueue is a job that ended in a state that its history
+//! explains, every claim is accounted for, no job overtook another in its lane, and the batch has
+//! counted each child once.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +46,7 @@ fn shard_4_of_random_clusters_keeps_every_promise() {
     seeds::simulate_shard(3, |seed| Simulation::new(seed).run());
 }
 
-/// What the body of a job does, attempt by attempt; the last step is repeated.
+/// What the body of a job does at each attempt; the last step is repeated.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Work {
     steps: Vec<Step>,
@@ -75,7 +76,8 @@ impl Job for Work {
             Step::Fail => return Err("planned failure".into()),
             Step::Panic => std::panic::panic_any(PLANNED),
             Step::Snooze(millis) => {
-                // Once only: snoozing costs no attempt, so it would go on for ever.
+                // The job snoozes only once: snoozing costs no attempt, so it would otherwise never
+                // end.
                 if ctx.checkpoint::<u32>()?.is_none() {
                     ctx.save_checkpoint(&1_u32).await?;
                     return Err(JobError::snooze(Duration::from_millis(millis)));
@@ -96,11 +98,11 @@ impl Job for Work {
     }
 }
 
-/// One cluster and its history.
+/// A cluster and its history.
 struct Simulation {
     seed: u64,
     random: fastrand::Rng,
-    /// The store without faults, for the checks.
+    /// The store without faults, which the checks use.
     store: MemoryStore,
     /// Whether faults are injected at all.
     chaos: Arc<AtomicBool>,
@@ -153,7 +155,7 @@ impl Simulation {
         self.check_end().await;
     }
 
-    /// One random act of a client or an operator.
+    /// Performs one random call of a client or an operator.
     async fn act(&mut self, client: &Client) {
         match self.random.u8(0..10) {
             0 => {
@@ -173,7 +175,8 @@ impl Simulation {
             }
             _ => {
                 let jobs: Vec<NewJob> = (0..self.random.usize(1..6)).map(|_| self.job()).collect();
-                // The same jobs until the store answers: what it may have stored, it knows again.
+                // The same jobs are enqueued until the store responds: it recognizes those that it
+                // has already stored.
                 loop {
                     match client.enqueue_all(&jobs).await {
                         Ok(answers) => {
@@ -223,7 +226,7 @@ impl Simulation {
             job = job.lane(["p", "q"][random.usize(0..2)]);
         } else {
             for _ in 0..random.u8(0..3) {
-                // Not the callback of the batch, which waits for its children in turn.
+                // The batch's callback is not among them, because it waits for the children.
                 let known = &self.acknowledged[1..];
                 let recent = &known[known.len().saturating_sub(10)..];
                 let Some(parent) = random.choice(recent.iter()) else {
@@ -246,7 +249,7 @@ impl Simulation {
         faulty(&self.store, &self.chaos, partitioned, self.random.u64(..))
     }
 
-    /// Lets the faultless cluster work until every job has ended.
+    /// Lets the cluster work without faults until every job has ended.
     async fn settle_down(&mut self) {
         for _ in 0..5_000 {
             sleep(Duration::from_secs(2)).await;
@@ -263,7 +266,7 @@ impl Simulation {
         panic!("seed {}: jobs that never end: {stuck:#?}", self.seed);
     }
 
-    /// Reads everything and compares it with what was seen before.
+    /// Reads everything and compares it with the earlier state.
     async fn check_step(&mut self) {
         let page = PageRequest::first(10_000);
         let filter = ratchet_core::model::JobFilter::all();
@@ -300,13 +303,13 @@ impl Simulation {
         assert!(heads.values().all(|heads| *heads == 1), "{heads:?}");
     }
 
-    /// No job of a lane was claimed before those enqueued earlier had ended.
+    /// Checks that no job of a lane was claimed before all jobs enqueued earlier had ended.
     async fn check_lanes(&self) {
         let mut ended = BTreeMap::new();
         let mut known = std::collections::BTreeSet::new();
         let once = self.acknowledged.iter().filter(|id| known.insert(**id));
         let mut enqueued: Vec<&JobRecord> = once.map(|id| &self.seen[id]).collect();
-        // A duplicate may have become a job when its call was repeated.
+        // A job that was a duplicate at first may have been stored when the call was repeated.
         enqueued.sort_by_key(|job| job.created_at);
         for job in enqueued {
             let (Some(lane), Some(end)) = (&job.spec.lane, job.finished_at) else {
@@ -323,7 +326,7 @@ impl Simulation {
         }
     }
 
-    /// The batch has counted every child once, by the state in which it ended.
+    /// Checks that the batch has counted every child once, by the state in which it ended.
     async fn check_batch(&self) {
         let stands = self.store.batches(&[self.batch]).await.unwrap().remove(0);
         let stands = stands.unwrap();
@@ -357,7 +360,7 @@ impl Simulation {
     }
 }
 
-/// Whether the end of a job is what its history says.
+/// Checks that the end of a job matches its history.
 fn check_history(job: &JobRecord, history: &[Attempt]) {
     let seqs: Vec<u64> = history.iter().map(|attempt| attempt.seq).collect();
     let all: Vec<u64> = (1..=job.claim_seq).collect();
@@ -389,7 +392,7 @@ fn check_history(job: &JobRecord, history: &[Attempt]) {
     assert!(job.attempts <= job.spec.retry.max_attempts(), "{job:?}");
 }
 
-/// The store as one player sees it: with random faults, and sometimes out of reach.
+/// Returns the store as one participant sees it: with random faults, and sometimes unreachable.
 fn faulty(
     store: &MemoryStore,
     chaos: &Arc<AtomicBool>,
@@ -410,14 +413,15 @@ fn faulty(
             0..30 => Fault::ErrorBeforeCommit,
             30..60 => Fault::ErrorAfterCommit,
             60..110 => Fault::Delay(Duration::from_millis(random.u64(0..2_000))),
-            // Beyond the deadline of a call.
+            // The delay exceeds the deadline of a call.
             110..113 => Fault::Delay(Duration::from_secs(15)),
             _ => Fault::None,
         }
     })
 }
 
-/// A machine that runs nodes: starts one, lets it work, and stops, kills or cuts it off.
+/// Plays a machine that runs nodes: starts a node, lets it work, and stops, kills or disconnects
+/// it.
 async fn play_node(store: MemoryStore, chaos: Arc<AtomicBool>, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     loop {
@@ -428,21 +432,21 @@ async fn play_node(store: MemoryStore, chaos: Arc<AtomicBool>, seed: u64) {
         let death = random.u8(0..3);
         let calm = async {
             sleep(life).await;
-            // Once the chaos is over nodes live for ever.
+            // After the chaos, nodes run until the end.
             while !chaos.load(Ordering::SeqCst) {
                 sleep(Duration::from_secs(60)).await;
             }
         };
         match death {
-            // In order.
+            // The node stops gracefully.
             0 => drop(node.run_until(calm).await),
-            // SIGKILL.
+            // The node ends as by SIGKILL.
             1 => tokio::select! {
                 biased;
                 () = calm => {}
                 _ = node.run_until(std::future::pending::<()>()) => {}
             },
-            // Out of reach for a while, working on all the same.
+            // The node is unreachable for a while, but continues to work.
             _ => {
                 let cut = async {
                     calm.await;
@@ -476,7 +480,7 @@ fn node(store: MemoryStore, random: &mut fastrand::Rng) -> Node {
     builder.build().unwrap()
 }
 
-/// Duplicates are answered with the id of a job that exists.
+/// Checks that duplicates are answered with the id of an existing job.
 #[test]
 fn an_enqueue_repeated_after_an_unknown_outcome_leaves_one_job() {
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,10 +1,10 @@
-//! Clusters whose store goes back to an earlier state again and again, as in a failover to a copy
-//! that lags or in a restore, and whose clock steps forward. Calls fail and hang; no node dies.
+//! Clusters whose store repeatedly returns to an earlier state, as in a failover to a lagging
+//! replica or in a restore, and whose clock steps forward. Calls fail and hang; no node dies.
 //!
-//! Checked throughout: no node runs two bodies of one job at once, no node is buried, no crash is
-//! counted, and no term is led by two. Checked once the faults have ended: every claim has a holder
-//! within [`HOLDER_BOUND`], every job that the store still knows ends within [`END_BOUND`], and
-//! each result is that of a body that held the claim under which it was stored.
+//! Checked throughout: no node runs two bodies of one job at once, no node is counted as dead, no
+//! crash is counted, and no term has two leaders. Checked once the faults have ended: every claim
+//! has a holder within [`HOLDER_BOUND`], every job that the store still knows ends within
+//! [`END_BOUND`], and each result is that of a body that held the claim under which it was stored.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,12 +26,12 @@ use tokio::time::sleep;
 use crate::seeds;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The default interval of heartbeats.
+/// The default heartbeat interval.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// How long after the last fault a claim may have no holder: the longest interval of heartbeats,
-/// and as long again for what waits for its slot.
+/// How long after the last fault a claim may be without a holder: the longest heartbeat interval,
+/// and as long again for jobs that wait for a slot.
 const HOLDER_BOUND: Duration = Duration::from_secs(60);
-/// How long after the last fault a job may take to its end.
+/// How long after the last fault a job may take to end.
 const END_BOUND: Duration = Duration::from_secs(900);
 
 #[test]
@@ -54,28 +54,28 @@ fn shard_4_of_clusters_that_are_set_back_keeps_every_promise() {
     seeds::simulate_shard(3, |seed| Simulation::new(seed).run());
 }
 
-/// A claim as the store knew it when its body began: its number, its node, and when it was made.
+/// A claim as stored when its body began: its number, its node, and the time of the claim.
 type Held = (u64, Option<NodeId>, Option<Timestamp>);
 
-/// What the bodies of all nodes did.
+/// A record of what the bodies of all nodes did.
 #[derive(Default)]
 struct Log {
-    /// Which bodies run on each machine.
+    /// How many bodies of a job run on each machine.
     running: BTreeMap<(usize, JobId), usize>,
-    /// Under which claim each body began.
+    /// The claim under which each body began.
     began: HashMap<u64, Held>,
-    /// What a node ran twice at once.
+    /// The jobs of which a node ran two bodies at once.
     doubles: Vec<JobId>,
 }
 
-/// The machine that a body runs on.
+/// The machine on which a body runs.
 struct Machine {
     number: usize,
     log: Arc<Mutex<Log>>,
     store: MemoryStore,
 }
 
-/// A body that runs, until it is dropped.
+/// A running body; dropping it ends the body.
 struct Running<'a> {
     machine: &'a Machine,
     job: JobId,
@@ -101,7 +101,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Says under which claim it ran.
+/// A job whose result identifies the body, and so the claim under which it ran.
 #[derive(Serialize, Deserialize)]
 struct Work {
     millis: u64,
@@ -149,7 +149,7 @@ struct Simulation {
     log: Arc<Mutex<Log>>,
     nodes: Vec<Node>,
     copy: Snapshot,
-    /// Who led in each term.
+    /// The leader of each term.
     terms: BTreeMap<Fence, usize>,
 }
 
@@ -211,7 +211,7 @@ impl Simulation {
         .state(machine)
         .concurrency(self.random.usize(1..6))
         .prefetch(self.random.usize(0..2) * 8)
-        // A node that beats seldom does not see a rewind that is shorter than its interval.
+        // A node with rarer heartbeats would not notice a rewind that is shorter than its interval.
         .heartbeat_max(HEARTBEAT)
         .lazy_payloads(self.random.bool())
         .seed(self.random.u64(..))
@@ -260,7 +260,7 @@ impl Simulation {
         self.store.list(&filter, &page).await.unwrap().jobs
     }
 
-    /// What must hold at every moment.
+    /// Checks what must always hold.
     async fn look(&mut self) {
         let doubles = self.log.lock().unwrap().doubles.clone();
         assert!(doubles.is_empty(), "two bodies at once: {doubles:?}");
@@ -280,7 +280,7 @@ impl Simulation {
         }
     }
 
-    /// Once the faults have ended.
+    /// Waits, after the faults have ended, until every job has ended.
     async fn calm_down(&mut self) {
         let mut since = Duration::ZERO;
         while since < END_BOUND {
@@ -301,7 +301,7 @@ impl Simulation {
         panic!("jobs that never end: {stuck:#?}");
     }
 
-    /// Every claim that was not made just now has a body.
+    /// Checks that every claim has a body, unless the claim was only just made.
     fn check_holders(&self, jobs: &[JobRecord]) {
         let log = self.log.lock().unwrap();
         let now = self.clock.now();
@@ -313,7 +313,7 @@ impl Simulation {
         }
     }
 
-    /// Each result is of a body that began under the claim that it ended.
+    /// Checks that each result is of a body that began under the claim that it ended.
     async fn check_results(&self, jobs: &[JobRecord]) {
         for job in jobs {
             assert_eq!(job.state, JobState::Succeeded, "{job:?}");
@@ -327,7 +327,7 @@ impl Simulation {
     }
 }
 
-/// The store as one node sees it: calls fail before and after their commit, and hang.
+/// Returns the store as one node sees it: calls fail before and after their commit, and hang.
 fn faulty(store: &MemoryStore, chaos: &Arc<AtomicBool>, seed: u64) -> MemoryStore {
     let random = Mutex::new(fastrand::Rng::with_seed(seed));
     let chaos = Arc::clone(chaos);
@@ -341,8 +341,8 @@ fn faulty(store: &MemoryStore, chaos: &Arc<AtomicBool>, seed: u64) -> MemoryStor
         match fault {
             0..20 => Fault::ErrorBeforeCommit,
             20..40 => Fault::ErrorAfterCommit,
-            // A node that cannot be heard may be taken for dead, and so may one of which a pass
-            // reads an earlier state than the heartbeat before it.
+            // A node whose heartbeats fail may be counted as dead. So may a node if a pass reads a
+            // state from before its last heartbeat.
             _ if ["heartbeat", "sweep_nodes", "reclaim"].contains(&operation) => Fault::None,
             40..80 => Fault::Delay(Duration::from_millis(random.u64(0..2_000))),
             80..90 => Fault::Delay(hang),

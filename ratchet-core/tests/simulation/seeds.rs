@@ -1,8 +1,8 @@
-//! Which seeds are simulated, each on a runtime of its own with paused time.
+//! Runs a simulation for many seeds, each on a separate runtime with paused time.
 //!
-//! `RATCHET_SIM_SEEDS=N` runs more seeds, `RATCHET_SIM_FROM=S` starts elsewhere, and
-//! `RATCHET_SIM_SEED=S` replays one. With `RATCHET_SIM_KEEP_GOING=1` a failed seed does not end the
-//! run: the failures are counted by kind.
+//! `RATCHET_SIM_SEEDS=N` runs more seeds, `RATCHET_SIM_FROM=S` starts at another seed, and
+//! `RATCHET_SIM_SEED=S` replays one. With `RATCHET_SIM_KEEP_GOING=1` the run continues after a
+//! failed seed, and the failures are counted by kind.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 const ORDINARY_SEEDS: u64 = 160;
 const SHARDS: u64 = 4;
-/// What a planned panic says, so that it is not printed.
+/// The message of a planned panic, which the panic hook does not print.
 pub(crate) const PLANNED: &str = "planned panic";
 
-/// Simulates every fourth seed, counted from `shard`.
+/// Simulates every fourth seed, starting at `shard`.
 pub(crate) fn simulate_shard<F>(shard: u64, simulation: impl Fn(u64) -> F)
 where
     F: Future<Output = ()>,
@@ -47,7 +47,7 @@ where
     assert!(failures.is_empty(), "failed seeds by kind: {failures:#?}");
 }
 
-/// What a failure is about: its message without the names and numbers of the seed.
+/// Returns the kind of a failure: its message without the names and numbers of the seed.
 fn kind(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

@@ -1,4 +1,4 @@
-// What this dashboard may do, and buttons that say so.
+// Whether this dashboard may write, and buttons that show it.
 
 import { h } from "./dom.js";
 import { note } from "./notices.js";
@@ -8,32 +8,32 @@ const READ_ONLY = "This API only reads: the program that serves it installed no 
 let writes = true;
 const watchers = new Set();
 
-/** What the server says: whether anything may be changed at all. */
+/** Stores whether the server accepts writes, from its status. */
 export function learn(may) {
   if (writes === may) return;
   writes = may;
   for (const watcher of watchers) watcher();
 }
 
-/** What an answer tells of it. */
+/** Stores that the server refuses writes, if an error says so. */
 export function learnFrom(problem) {
   if (problem?.code === "read_only") learn(false);
 }
 
-/** Whether nothing may be changed. */
+/** Returns whether writes are refused. */
 export function readOnly() {
   return !writes;
 }
 
-/** Hears when that changes. Gives back what ends it. */
+/** Calls the listener when that changes. Returns a function that removes it. */
 export function watchAccess(watcher) {
   watchers.add(watcher);
   return () => watchers.delete(watcher);
 }
 
 /**
- * A button that changes something. Where nothing may be changed it stays reachable and says why.
- * `why` is another reason not to press it.
+ * Creates a button for a write. If writes are refused, the button stays focusable and explains why.
+ * `why` is another reason that disables it.
  */
 export function action({ text, title, danger, primary, slim, why, label, name }, run) {
   const reason = readOnly() ? READ_ONLY : why;
@@ -59,7 +59,7 @@ export function action({ text, title, danger, primary, slim, why, label, name },
   return button;
 }
 
-/** A line that says that nothing can be changed, where it is so. */
+/** Creates a badge that says that writes are refused, or returns null if they are not. */
 export function readOnlyMark() {
   return readOnly() ? h("span", { class: "badge plain tone-gone", title: READ_ONLY, "data-read-only": true }, "read-only") : null;
 }

@@ -7,7 +7,7 @@ import { way } from "./router.js";
 
 const line = document.getElementById("alarm");
 
-/** Shows or hides the line, by what the server says of the cluster. */
+/** Shows or hides the line, depending on the overview or a tick. */
 export function alarm({ nothing_runs: nothing, oldest_due_ms: overdue }) {
   if (line.hidden === !nothing) return;
   const since = new Date(now() - (overdue ?? 0)).toISOString();

@@ -1,11 +1,11 @@
-// Requests to the API beside the dashboard, and what goes wrong with them.
+// Requests to the API of this server, and their errors.
 
 import { heard, heardRoughly } from "./clock.js";
 
 const BASE = new URL("../", document.baseURI);
 const TIMEOUT_MS = 20_000;
 
-/** An answer that is no answer: an RFC 9457 problem, or none at all. */
+/** A failed request: an RFC 9457 problem, or no response at all. */
 export class Problem extends Error {
   constructor({ title, detail, code, status, state, retryAfter }) {
     super(detail || title);
@@ -18,7 +18,7 @@ export class Problem extends Error {
   }
 }
 
-/** The address of something below the API's root, such as `api/jobs`. */
+/** Returns the URL of a path below the API's root, such as `api/jobs`. */
 export function address(path, query) {
   const url = new URL(path, BASE);
   for (const [name, value] of Object.entries(query ?? {})) {
@@ -32,7 +32,7 @@ export function get(path, query, signal) {
   return read(path, query, signal);
 }
 
-/** Reads JSON whose numbers are not rounded to what this language can hold: payloads have any. */
+/** Reads JSON without rounding its numbers: payloads may have more digits than JavaScript can hold. */
 export function getExact(path, query, signal) {
   return read(path, query, signal, exact);
 }
@@ -48,16 +48,16 @@ async function read(path, query, signal, reviver) {
   }
 }
 
-/** Does something. */
+/** Sends a write. */
 export function post(path, body) {
   return send("POST", address(path), body);
 }
 
-/** A part of a path, whatever characters it has. */
+/** Encodes a part of a path, which may have any characters. */
 export function part(text) {
   if (/^[.]{1,2}$/.test(text)) {
-    // Those who read addresses take the dots for steps up the path, written as %2e too.
-    throw new Problem({ title: "This name cannot stand in an address", detail: `What is called ${text} is acted on with the command line.`, code: "unreachable" });
+    // URL parsers treat these as steps in the path, even when written as %2e.
+    throw new Problem({ title: "This name cannot stand in an address", detail: `Use the command line to act on ${text}.`, code: "unreachable" });
   }
   return encodeURIComponent(text);
 }
@@ -65,17 +65,17 @@ export function part(text) {
 const failing = new Set();
 const watchers = new Set();
 
-/** Reports whether reads fail, whenever that changes. */
+/** Calls the listener whenever reads begin or cease to fail. */
 export function watchReads(watcher) {
   watchers.add(watcher);
 }
 
-/** Forgets reads that failed: those of a page that is left, or of a connection that is back. */
+/** Forgets failed reads, after the user left the page or the connection is back. */
 export function forgetReads() {
   record(() => failing.clear());
 }
 
-/** Forgets that this read failed, when nothing on the page depends on it any longer. */
+/** Forgets that this read failed, because the page no longer depends on it. */
 export function forgetRead(path) {
   record(() => failing.delete(path));
 }
@@ -86,19 +86,19 @@ function record(change) {
   if (failing.size > 0 !== before) for (const watcher of watchers) watcher(failing.size > 0);
 }
 
-/** Whether an error says that nothing can be read. Others say something about what was asked for. */
+/** Returns whether an error means that reads fail in general, and not only this request. */
 function isOutage(error) {
   return !(error instanceof Problem) || ![404, 422, 501].includes(error.status);
 }
 
 let most = Infinity;
 
-/** What the server says: how many items a page of a listing may have. */
+/** Stores the maximum number of items on a page of a listing, from the server's status. */
 export function learnMost(items) {
   most = items;
 }
 
-/** Whether a page may have so many items. */
+/** Returns whether a page may have this many items. */
 export function pageMayHave(items) {
   return items <= most;
 }
@@ -120,7 +120,7 @@ async function send(method, url, body, signal, reviver) {
     if (signal?.aborted) throw error;
     const late = limit.aborted;
     throw new Problem({
-      title: late ? "No answer in time" : "The server cannot be reached",
+      title: late ? "The request timed out" : "The server cannot be reached",
       detail: late ? `${url.pathname} did not answer within ${TIMEOUT_MS / 1000} s.` : `${url.pathname}: ${error.message}`,
       code: late ? "timeout" : "unreachable",
     });
@@ -129,7 +129,7 @@ async function send(method, url, body, signal, reviver) {
   const value = parse(text, reviver);
   if (!response.ok) throw problem(response, value, text);
   if (value === undefined && text !== "") {
-    throw new Problem({ title: "The answer is not JSON", detail: `${url.pathname} answered with something else.`, status: response.status, code: "malformed" });
+    throw new Problem({ title: "The answer is not JSON", detail: `${url.pathname} returned something else.`, status: response.status, code: "malformed" });
   }
   if (value?.at) heard(value.at);
   return value;
@@ -140,7 +140,7 @@ function parse(text, reviver) {
     try {
       return JSON.parse(text, way);
     } catch {
-      // Too deep for the exact way, or no JSON at all.
+      // The text is nested too deeply for the exact parser, or is not JSON.
     }
   }
   return undefined;

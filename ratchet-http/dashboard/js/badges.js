@@ -1,9 +1,9 @@
-// States as words with a sign and a colour.
+// Badges that show a state as a word with an icon and a colour.
 
 import { h } from "./dom.js";
 import { icon } from "./icons.js";
 
-/** The states of a job, in the order they are listed. */
+/** The states of a job, in the order in which pages list them. */
 export const STATES = ["pending", "running", "blocked", "paused", "succeeded", "failed", "cancelled"];
 
 const TONES = {
@@ -18,42 +18,42 @@ const SIGNS = {
 };
 
 const MEANINGS = {
-  pending: "Waiting to be claimed: due, or due later",
+  pending: "Waits to be claimed; due now or later",
   running: "Claimed by a node",
-  blocked: "Waiting for its lane, a parent or a signal",
-  paused: "Set aside by an operator",
-  succeeded: "Ended well",
-  failed: "Ended badly, all attempts used: a dead letter",
-  cancelled: "Ended by request",
-  retried: "Failed, to be tried again",
-  snoozed: "Put off by the handler, at no cost",
-  released: "Handed back before it began",
+  blocked: "Waits for its lane, a parent or a signal",
+  paused: "Paused by an operator",
+  succeeded: "Succeeded",
+  failed: "A dead letter: it failed and is not retried",
+  cancelled: "Cancelled by request",
+  retried: "Failed; another attempt follows",
+  snoozed: "Postponed by the handler; does not count as an attempt",
+  released: "Released by its node; does not count as an attempt",
   lost: "Its node died or took too long to begin",
-  undelivered: "Claimed, but the answer never reached the node; handed back",
-  joining: "Started, does not claim yet",
+  undelivered: "Claimed, but the response never reached the node; released",
+  joining: "Started; does not claim jobs yet",
   active: "Claims and runs jobs",
-  draining: "Finishes what runs, claims nothing",
-  left: "Stopped cleanly",
-  dead: "Its heartbeat stayed away",
+  draining: "Finishes running jobs; claims no more",
+  left: "Shut down in order",
+  dead: "Stopped sending heartbeats",
   silent: "Its heartbeat is overdue: it will be declared dead",
 };
 
-/** The tone of a state or an outcome. */
+/** Returns the colour class of a state or an outcome. */
 export function tone(state) {
   return TONES[state] ?? "gone";
 }
 
-/** What a state means, in a sentence. */
+/** Returns the meaning of a state, as a sentence. */
 export function meaning(state) {
   return MEANINGS[state] ?? "";
 }
 
-/** A state, an outcome or a status. */
+/** Creates the badge of a state, an outcome or a status. */
 export function badge(state, text = state) {
   return h("span", { class: `badge tone-${tone(state)}`, title: meaning(state) }, icon(SIGNS[state] ?? state), text);
 }
 
-/** A word in a box. */
+/** Creates a badge with a word. */
 export function chip(text, tone = "wait", title = null) {
   return h("span", { class: `badge plain tone-${tone}`, title }, text);
 }

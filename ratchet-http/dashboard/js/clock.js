@@ -1,27 +1,27 @@
-// Times are told by the server's clock: the last `at` it sent, carried on by a monotonic timer.
+// The server's clock: the last `at` that it sent, plus the time since by a monotonic timer.
 
 import { h } from "./dom.js";
 import { absolute, relative } from "./format.js";
 
 let base = null;
 
-/** What the server says the time is, as an RFC 3339 text. */
+/** Stores the server's time, from an RFC 3339 text. */
 export function heard(at) {
   const millis = Date.parse(at);
   if (Number.isFinite(millis)) base = millis - performance.now();
 }
 
-/** The `Date` header of an answer, used until something more exact is heard. */
+/** Stores the time from the `Date` header of a response, until a more exact time is known. */
 export function heardRoughly(date) {
   if (base === null && date) heard(date);
 }
 
-/** Now, in milliseconds since 1970, as the server would say. */
+/** Returns the present time by the server's clock, in milliseconds since 1970. */
 export function now() {
   return base === null ? Date.now() : base + performance.now();
 }
 
-/** An element that says how long ago or how soon `at` is, and keeps saying it. */
+/** Creates an element that shows how long ago or how soon `at` is, and keeps it up to date. */
 export function time(at, missing = "–") {
   if (!at) return h("span", { class: "muted" }, missing);
   const element = h("time", { datetime: at, title: absolute(at), class: "nowrap" });

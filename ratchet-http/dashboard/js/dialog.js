@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 
-/** Asks; gives true if the person says yes. `danger` paints the answer red. */
+/** Asks for a confirmation, and returns whether the user confirms. `danger` makes the button red. */
 export function confirm({ title, text, yes, danger = false }) {
   return new Promise((resolve) => {
     let answer = false;
@@ -18,7 +18,7 @@ export function confirm({ title, text, yes, danger = false }) {
   });
 }
 
-/** Shows something until it is closed. */
+/** Shows a dialog until the user closes it. */
 export function inform(title, content) {
   const dialog = open(title, [content, h("div", { class: "ends" },
     h("button", { class: "button", type: "button", autofocus: true, onclick: () => dialog.close() }, "Close"))]);

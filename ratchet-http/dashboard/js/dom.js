@@ -1,28 +1,28 @@
-// Elements are made here. Text goes in as text; there is no way to give markup.
+// Creates elements. Text is always inserted as text; there is no way to insert markup.
 
 const SVG = "http://www.w3.org/2000/svg";
-/** Characters of scripts that run from right to left, and those that turn the direction of what follows. */
+/** Characters of right-to-left scripts, and characters that change the direction of text. */
 const TURNS = /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufdff\ufe70-\ufefe\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
 const CONTROLS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
 
-/** An HTML element. Children are nodes, texts, numbers, nothing, or lists of them. */
+/** Creates an HTML element. A child is a node, a text, a number, null, or a list of these. */
 export function h(name, props, ...children) {
   return fill(document.createElement(name), props, children);
 }
 
-/** An SVG element. */
+/** Creates an SVG element. */
 export function s(name, props, ...children) {
   return fill(document.createElementNS(SVG, name), props, children);
 }
 
-/** Replaces what an element holds. */
+/** Replaces the children of an element. */
 export function put(element, ...children) {
   element.replaceChildren();
   add(element, children);
   return element;
 }
 
-/** As `put`, and the focus stays with the button of the same `data-action`, or with the first of its kind. */
+/** Like `put`, but keeps the focus: on the button with the same `data-action`, or on the first such button. */
 export function redraw(element, ...children) {
   const focused = element.contains(document.activeElement) ? document.activeElement : null;
   put(element, ...children);
@@ -32,7 +32,7 @@ export function redraw(element, ...children) {
   return element;
 }
 
-/** Gives the elements in `element` the looks and the content of others, one by one: they stay the same to whoever is at them. */
+/** Copies attributes and content of other elements to the children of `element`, one by one, so that focus and selection stay. */
 export function renew(element, others) {
   if (element.children.length !== others.length) return put(element, others);
   others.forEach((other, at) => {
@@ -48,14 +48,14 @@ export function renew(element, others) {
 }
 
 /**
- * A text from a job inside a sentence, a title or a label: isolated, so it turns nothing around it. What
- * is a child of its own needs no such thing: `h` isolates it.
+ * Isolates a text from a job for use inside a sentence, a title or a label, so that it cannot change the
+ * direction of the text around it. A text that is a child of an element is isolated by `h`.
  */
 export function quoted(text) {
   return TURNS.test(text) ? `\u2068${String(text).replace(CONTROLS, "\ufffd")}\u2069` : text;
 }
 
-/** JSON in which the characters that turn the direction of writing are escaped. */
+/** Escapes the characters in JSON that change the direction of text. */
 export function unturned(json) {
   return json.replace(CONTROLS, (one) => `\\u${one.codePointAt(0).toString(16).padStart(4, "0")}`);
 }
@@ -76,7 +76,7 @@ function set(element, name, value) {
   } else if (name === "css") {
     for (const [property, text] of Object.entries(value)) element.style.setProperty(property, text);
   } else if (name === "href" && !/^[#.]/.test(value)) {
-    // Only ways inside the dashboard and its API: what a job says never becomes an address.
+    // Only links inside the dashboard and its API: text of a job never becomes a URL.
     throw new TypeError("a link leads inside");
   } else if (name === "style" || name === "srcdoc" || name === "src") {
     throw new TypeError(`${name} is not set`);
@@ -93,12 +93,12 @@ function add(element, children) {
   }
 }
 
-/** A text in an element of its own if it could change the direction of what stands beside it. */
+/** Wraps a text in an element if it could change the direction of the text beside it. */
 function isolated(parent, text) {
   return parent instanceof HTMLElement && parent.localName !== "bdi" && TURNS.test(text) ? h("bdi", null, text) : text;
 }
 
-/** Whether the person is typing, so that single keys are letters. */
+/** Returns whether the user is typing text, so that single keys are not commands. */
 export function typing(target) {
   return target instanceof Element && target.closest("input:not([type=checkbox]), select, textarea, [contenteditable]") !== null;
 }

@@ -1,5 +1,5 @@
-// The stream of live updates: one connection, opened again with growing pauses, its events gathered
-// and handed out at most once a frame.
+// The stream of live updates: one connection, which reconnects with backoff. Events are collected and
+// delivered at most once per animation frame.
 
 import { address } from "./api.js";
 import { heard } from "./clock.js";
@@ -25,15 +25,15 @@ let missed = 0;
 let frame = 0;
 
 /**
- * What was heard since the page was opened, for people who look at the console and for tests; `emit`
- * takes an event as if the server had sent it, `mute` hears nothing any more.
+ * Statistics since the page was opened, for the console and for tests. `emit` handles an event as if the
+ * server had sent it; `mute` ignores all further events.
  */
 export const stream = { events: 0, jobs: 0, frames: 0, missed: 0, opened: 0, emit, mute };
 
 /**
- * Hears updates: `tick(data)`, `jobs(Map of id to job, how many were left out)`, `failures(data)`, `nodes()`,
- * `missed(how many)`, `state(state)`, `again()` after a connection that was lost is back.
- * Gives back what ends it.
+ * Subscribes to updates: `tick(data)`, `jobs(Map of id to job, number of jobs left out)`, `failures(data)`,
+ * `nodes()`, `missed(number of events)`, `state(state)`, and `again()` after the connection is back.
+ * Returns a function that unsubscribes.
  */
 export function listen(listener) {
   listeners.add(listener);
@@ -118,7 +118,7 @@ function heardSomething() {
   if (again) tell("again");
 }
 
-/** Closes what is left of the connection and tries again after a pause with jitter. */
+/** Closes the connection, and reconnects after a pause with jitter. */
 function lost() {
   source?.close();
   source = null;
@@ -162,7 +162,7 @@ function tell(what, ...values) {
   }
 }
 
-// A hidden page needs no stream, and the server has few places.
+// A hidden page needs no stream, and the server limits the number of listeners.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) {
     mute();

@@ -3,5 +3,5 @@ try {
   const theme = localStorage.getItem("ratchet.theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 } catch {
-  // Storage may be forbidden; then the system's wish decides.
+  // Storage may be unavailable; then the system's setting decides.
 }

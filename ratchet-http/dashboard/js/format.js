@@ -1,22 +1,22 @@
-// Numbers, durations and times as texts, always with their unit.
+// Formats numbers, durations and times, always with their unit.
 
 import { unturned } from "./dom.js";
 
 const whole = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
-/** 12,345 */
+/** Formats a number: 12,345. */
 export function number(value) {
   return value === null || value === undefined ? "–" : whole.format(value);
 }
 
-/** 12.3K; the full number belongs into a title. */
+/** Formats a number in short: 12.3K. Show the full number in a title. */
 export function compact(value) {
   if (value === null || value === undefined) return "–";
   return Math.abs(value) < 10000 ? whole.format(value) : short.format(value);
 }
 
-/** 0, 0.4, 12.3, 1,234: as many digits as say something. */
+/** Formats a number with its significant digits: 0, 0.4, 12.3, 1,234. */
 export function decimal(value) {
   if (value === null || value === undefined) return "–";
   if (value === 0) return "0";
@@ -25,7 +25,7 @@ export function decimal(value) {
   return value.toLocaleString("en", { maximumFractionDigits: size < 1 ? 2 : size < 100 ? 1 : 0 });
 }
 
-/** A duration of so many milliseconds: 850 ms, 12.3 s, 3 min 20 s, 2 h 5 min, 3 d 4 h. */
+/** Formats a duration in milliseconds: 850 ms, 12.3 s, 3 min 20 s, 2 h 5 min, 3 d 4 h. */
 export function duration(ms) {
   if (ms === null || ms === undefined) return "–";
   if (ms < 0) return `−${duration(-ms)}`;
@@ -44,14 +44,14 @@ function two(units, seconds) {
   return rest > 0 ? `${head} ${rest} ${next[1]}` : head;
 }
 
-/** A duration as one number, for axes: 2.5 min. */
+/** Formats a duration as one number, for axes: 2.5 min. */
 export function oneUnit(ms) {
   if (ms === 0) return "0";
   const [size, name] = [[86_400_000, "d"], [3_600_000, "h"], [60_000, "min"], [1_000, "s"]].find(([one]) => ms >= one) ?? [1, "ms"];
   return `${decimal(ms / size)} ${name}`;
 }
 
-/** A duration on one short line: 20 s, 3 min, 2 h, 4 d. */
+/** Formats a duration in its largest unit: 20 s, 3 min, 2 h, 4 d. */
 function rough(ms) {
   const seconds = Math.floor(ms / 1000);
   if (seconds < 60) return `${seconds} s`;
@@ -60,7 +60,7 @@ function rough(ms) {
   return `${whole.format(Math.floor(seconds / 86_400))} d`;
 }
 
-/** "20 s ago", "in 3 min", "now". */
+/** Formats a time relative to now: "20 s ago", "in 3 min", "now". */
 export function relative(at, now) {
   const distance = Date.parse(at) - now;
   if (!Number.isFinite(distance)) return String(at);
@@ -68,7 +68,7 @@ export function relative(at, now) {
   return distance > 0 ? `in ${rough(distance)}` : `${rough(-distance)} ago`;
 }
 
-/** "2026-11-22 11:20:31.123 UTC", with the local time behind it. */
+/** Formats a time: "2026-11-22 11:20:31.123 UTC", followed by the local time. */
 export function absolute(at) {
   const date = new Date(at);
   if (Number.isNaN(date.getTime())) return String(at);
@@ -76,12 +76,12 @@ export function absolute(at) {
   return `${utc}\n${date.toLocaleString()} here`;
 }
 
-/** "11:20:31" on this machine's wall, for axes. */
+/** Formats the local time of day, for axes: "11:20:31". */
 export function hour(millis, withSeconds) {
   return new Date(millis).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: withSeconds ? "2-digit" : undefined });
 }
 
-/** 1.5 GiB */
+/** Formats a size in bytes: 1.5 GiB. */
 export function bytes(value) {
   if (value === null || value === undefined) return "–";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -94,13 +94,13 @@ export function bytes(value) {
   return `${unit === 0 ? size : size.toFixed(size < 10 ? 1 : 0)} ${units[unit]}`;
 }
 
-/** The part of an id that tells ids apart at a glance: its end, since ids begin with their time. */
+/** Returns the end of an id, which tells ids apart: they begin with a time, so their beginnings are alike. */
 export function brief(id) {
   const text = String(id);
   return text.length > 12 ? `…${text.slice(-8)}` : text;
 }
 
-/** The first line of a text, cut. */
+/** Returns the first line of a text, shortened. */
 export function excerpt(text, length = 160) {
   const line = String(text ?? "").split("\n", 1)[0];
   return line.length > length ? `${line.slice(0, length)}…` : line;
@@ -108,7 +108,7 @@ export function excerpt(text, length = 160) {
 
 const MOST_INDENTED = 64;
 
-/** JSON with indentation, unless it is nested so deeply that the indentation would be most of it. */
+/** Formats JSON with indentation, unless it is nested so deeply that most of the text would be indentation. */
 export function pretty(value) {
   try {
     return unturned(depth(value) <= MOST_INDENTED ? JSON.stringify(value, null, 2) : JSON.stringify(value));

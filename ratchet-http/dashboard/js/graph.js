@@ -1,4 +1,4 @@
-// The graph of a workflow: what came before stands left of what follows it.
+// The graph of a workflow. Parents are to the left of their children.
 
 import { meaning, tone } from "./badges.js";
 import { h, quoted, s } from "./dom.js";
@@ -13,9 +13,9 @@ const GAP_Y = 16;
 const SWEEPS = 4;
 const LETTERS = 20;
 const STATE_LETTERS = 25;
-/** As many nodes that are alike are drawn as one. */
+/** The number of similar nodes from which on they are drawn as one. */
 const LEAST_FOLDED = 6;
-/** States by how much they need a person: the first one there is colours many nodes drawn as one. */
+/** States by urgency. A group of nodes has the colour of the most urgent state in it. */
 const URGENCY = ["failed", "running", "paused", "pending", "blocked", "cancelled", "succeeded"];
 
 const CONDITIONS = {
@@ -28,8 +28,8 @@ const CONDITIONS = {
 };
 
 /**
- * The graph as a drawing in which every job is a link; `self` is the one the page is about. Many nodes that
- * are alike are drawn as one, which `unfold(ids)` is called for; those in `unfolded` are drawn one by one.
+ * Draws the graph; every job is a link, and `self` is the job of the page. Many similar nodes are drawn as
+ * one group, which calls `unfold(ids)` when opened. Nodes in `unfolded` are drawn one by one.
  */
 export function graph({ nodes, edges, truncated }, self, unfolded, unfold) {
   const known = new Set(nodes.map((node) => node.id));
@@ -48,7 +48,7 @@ export function graph({ nodes, edges, truncated }, self, unfolded, unfold) {
   return h("div", { class: "graph", tabindex: "0", role: "region", "aria-label": "Workflow graph" }, drawing);
 }
 
-/** Replaces nodes that are alike by one with `members`, and their links by one each. */
+/** Replaces similar nodes by one node with `members`, and merges their links. */
 function fold(nodes, links, apart) {
   const colours = alike(nodes, links, apart);
   const first = new Map();
@@ -74,8 +74,8 @@ function fold(nodes, links, apart) {
 }
 
 /**
- * A colour for each node. Nodes of one colour are of one kind and have links of the same conditions to the
- * same colours; a colour is on one node, or on as many as are worth folding.
+ * Assigns a colour to each node. Nodes of one colour have the same kind, and links with the same conditions
+ * to the same colours. A colour belongs to one node, or to enough nodes to draw them as one.
  */
 function alike(nodes, links, apart) {
   const beside = new Map(nodes.map((node) => [node.id, []]));
@@ -104,7 +104,7 @@ function alike(nodes, links, apart) {
   }
 }
 
-/** Many nodes drawn as one. */
+/** Draws a group of nodes as one. */
 function heap({ kind, type, members }, { x, y }, truncated, unfold) {
   const name = kind ?? (type === "batch" ? "batch" : "purged job");
   const many = `${members.length}${truncated ? "+" : ""} ×`;
@@ -165,13 +165,13 @@ function link(edge, { places, bends }) {
     label && s("text", { class: "condition", x: (before.x + end.x) / 2, y: (before.y + end.y) / 2 - 4, "text-anchor": "middle" }, cut(label, 20)));
 }
 
-/** The condition of a link; nothing for the one there nearly always is. */
+/** Returns the condition of a link in words; nothing for the usual one, success. */
 function words(edge) {
   const [word, rest] = String(edge.condition).split(/ (.*)/s);
   return CONDITIONS[word]?.(rest ?? "") ?? String(edge.condition);
 }
 
-/** Through the gaps in curves, along the columns straight. */
+/** Returns the path of a link: curves in the gaps between columns, straight lines along columns. */
 function curve(stops) {
   let path = `M${stops[0].x} ${stops[0].y}`;
   for (let at = 1; at < stops.length; at += 1) {
@@ -187,8 +187,8 @@ function cut(text, length) {
 }
 
 /**
- * Columns by the longest way to a node; in each column the order with the least crossing, nearly. A link
- * that leaps over columns gets a place of its own in each of them, so that it crosses no box.
+ * Lays out the graph. The column of a node is the length of the longest path to it; the order in a column
+ * keeps crossings low. A link across columns gets a place in each of them, so that it crosses no box.
  */
 function layout(nodes, edges) {
   const rank = ranks(nodes, edges);
@@ -223,7 +223,7 @@ function layout(nodes, edges) {
   return { places: spread(columns, worded), bends };
 }
 
-/** Bends take less room than boxes, and gaps without words less than those with. */
+/** Computes positions. Bends take less space than boxes, and gaps without labels less than gaps with them. */
 function spread(columns, worded) {
   const room = (id) => (typeof id === "symbol" ? TALL / 2 : TALL) + GAP_Y;
   const tall = (ids) => ids.reduce((sum, id) => sum + room(id), 0);
@@ -241,7 +241,7 @@ function spread(columns, worded) {
   return places;
 }
 
-/** The longest way to each node; one without parents stands right before what follows it. */
+/** Returns the longest path to each node. A node without parents is moved next to its first child. */
 function ranks(nodes, edges) {
   const rank = new Map(nodes.map((node) => [node.id, 0]));
   const left = new Map(nodes.map((node) => [node.id, 0]));

@@ -25,7 +25,7 @@ const PATHS = {
   other: "M8 7.9v.2M4 7.9v.2M12 7.9v.2",
 };
 
-/** A drawing that says nothing a reader must hear. */
+/** Creates a decorative icon, which is hidden from screen readers. */
 export function icon(name) {
   const path = s("path", {
     d: PATHS[name] ?? PATHS.other,

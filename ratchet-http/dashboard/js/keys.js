@@ -1,4 +1,4 @@
-// Keys, all of them listed under `?`.
+// Keyboard shortcuts. The key `?` lists all of them.
 
 import { h, typing } from "./dom.js";
 import { inform } from "./dialog.js";
@@ -25,7 +25,7 @@ const LIST = [
   ["Esc", "close a dialog"],
 ];
 
-/** Listens to keys. `page()` gives what is shown, `theme()` changes the looks. */
+/** Handles keys. `page()` returns the present page, `theme()` changes the theme. */
 export function keys({ page, theme, refresh }) {
   let prefix = -Infinity;
   document.addEventListener("keydown", (event) => {
@@ -61,7 +61,7 @@ export function keys({ page, theme, refresh }) {
   });
 }
 
-/** The list of keys. */
+/** Shows the list of keys. */
 export function list() {
   inform("Keys", h("dl", { class: "keys" }, LIST.map(([key, what]) => [
     h("dt", null, key.split(/\s+/).map((one, at) => [at > 0 && " ", h("kbd", { class: "kbd" }, one)])),

@@ -1,4 +1,4 @@
-// Puts the parts together: which page is shown, and what all pages share.
+// The entry point: shows the page of the address, and the parts that all pages share.
 
 import { learn, watchAccess } from "./access.js";
 import { alarm } from "./alarm.js";
@@ -59,7 +59,7 @@ function show(page, words, query, first) {
   try {
     mounted = page?.mount(main, { words, query, signal: abort.signal });
   } catch (error) {
-    // The address has a name that none can have.
+    // The address contains a name that is not valid.
     if (!(error instanceof Problem)) throw error;
   }
   if (mounted) {
@@ -80,17 +80,17 @@ async function status() {
     if (answer.writes !== undefined) learn(answer.writes);
     if (answer.page !== undefined) learnMost(answer.page);
   } catch {
-    // The page itself says what is wrong, and the connection shows below.
+    // The page itself shows the error, and the side bar the state of the connection.
   }
 }
 
 let lostTimer = 0;
-/** When the server last heard of its database, if that is too long ago. */
+/** When the server last read from its database, if that is too long ago; otherwise null. */
 let behind = null;
 let link = "connecting";
 let readsFail = false;
 
-/** The lamp is green only while updates come, reads succeed, and the server hears from its database. */
+/** Updates the lamp. It is green only while updates arrive, reads succeed, and the server's data is fresh. */
 function light() {
   bar.connection(link !== "live" ? link : readsFail ? "failing" : behind ? "old" : "live");
 }
@@ -104,7 +104,7 @@ function heardOf({ stale, read_at: at }) {
 }
 
 function aged(at) {
-  return ["The server does not hear from its database. What you see is as it was ", time(at), "."];
+  return ["The server cannot read from its database. The page shows the state of ", time(at), "."];
 }
 
 function connection(state) {
@@ -116,13 +116,13 @@ function connection(state) {
     banner.hidden = !behind;
   } else if (state.name === "lost") {
     lostTimer = setTimeout(() => {
-      if (banner.hidden || behind) put(banner, "The connection to the server is lost. What you see is as it was; it is tried again and again.");
+      if (banner.hidden || behind) put(banner, "The connection to the server is lost. The page shows the last known state and keeps trying to reconnect.");
       banner.hidden = false;
     }, banner.hidden ? BANNER_AFTER_MS : 0);
   }
 }
 
-/** Draws the page again, as when what may be done has changed. */
+/** Draws the page again, for example after it becomes known whether writes are accepted. */
 function again() {
   const { words, query } = here();
   show(pageOf(words), words, query, true);
@@ -132,9 +132,9 @@ document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
 });
-window.addEventListener("error", (event) => failed("The dashboard made a mistake", event.error ?? event));
+window.addEventListener("error", (event) => failed("The dashboard hit an internal error", event.error ?? event));
 window.addEventListener("unhandledrejection", (event) => {
-  if (event.reason?.name !== "AbortError") failed("The dashboard made a mistake", event.reason);
+  if (event.reason?.name !== "AbortError") failed("The dashboard hit an internal error", event.reason);
 });
 
 keys({ page: () => shown, theme: toggle, refresh: () => shown?.refresh?.() });
@@ -157,7 +157,7 @@ listen({
 });
 document.documentElement.ratchet = stream;
 watch(() => route(false));
-// What may be done is known before the first page is drawn, unless the server is slow.
+// Reads whether writes are accepted before the first page is drawn, unless the server is slow.
 await Promise.race([status(), new Promise((resolve) => setTimeout(resolve, SLOW_MS))]);
 setInterval(() => { if (!document.hidden) status(); }, STATUS_AGAIN_MS);
 route(true);

@@ -7,27 +7,27 @@ import { way } from "./router.js";
 
 const AGAIN_MS = 5_000;
 
-/** Null until they were read. */
+/** The nodes; null until they were read. */
 let nodes = null;
 let labels = new Map();
 let reading = null;
 let again = 0;
-/** The nodes without a known label that were asked for once more: one may be newer than what was read. */
+/** Nodes with an unknown label for which the nodes were read again, since they may be newer than the last read. */
 const asked = new Set();
 
-/** Reads them again. */
+/** Reads the nodes again. */
 export function learnNodes() {
   reading ??= get("cluster/nodes")
     .then((cluster) => knowNodes(cluster.nodes))
     .catch(() => {
-      // Ids are shown until they can be read; the page that needs the nodes says what is wrong.
+      // Until the read succeeds, pages show ids. A page that needs the nodes shows the error.
       setTimeout(learnNodes, AGAIN_MS);
     })
     .finally(() => { reading = null; });
   return reading;
 }
 
-/** Takes in what another page has read. */
+/** Stores the nodes that a page has read. */
 export function knowNodes(read) {
   nodes = read;
   labels = new Map(nodes.map((node) => [node.id, node.label]));
@@ -46,25 +46,25 @@ function name(link) {
   if (link.textContent !== label) put(link, label ?? brief(node));
 }
 
-/** What is to be said of a node: its status, or that it should have been heard of by now. */
+/** Returns the status of a node, or `silent` if its heartbeat is overdue. */
 export function condition(node) {
   return !node.live && ["joining", "active", "draining"].includes(node.status) ? "silent" : node.status;
 }
 
-/** Whether a node is lost: nobody stopped it, and it is not heard of. */
+/** Returns whether a node is lost: it is dead or silent, but was not stopped. */
 export function isLost(node) {
   return ["silent", "dead"].includes(condition(node));
 }
 
-/** Orders nodes by what needs a person first: the silent, the live, the dead, those that left. */
+/** Sorts nodes by urgency: silent, live, dead, left. */
 export function byUrgency(one, other) {
   const rank = (node) => ({ silent: 0, dead: 2, left: 3 }[condition(node)] ?? 1);
   return rank(one) - rank(other) || one.label.localeCompare(other.label) || one.started_at.localeCompare(other.started_at);
 }
 
 /**
- * The nodes that did not leave in order, without the dead whose place another one of their label took. Null
- * until they were read.
+ * Returns the nodes that have not left, without dead nodes that another node with the same label replaced.
+ * Null until the nodes were read.
  */
 export function members() {
   if (!nodes) return null;
@@ -72,12 +72,12 @@ export function members() {
   return nodes.filter((node) => node.status !== "left" && !(node.status === "dead" && live.has(node.label)));
 }
 
-/** The kinds that nodes have handlers for. */
+/** Returns the kinds that nodes have handlers for. */
 export function knownKinds() {
   return (nodes ?? []).flatMap((node) => node.kinds ?? []);
 }
 
-/** A node by its label, with its id under the pointer. A label that is not given is written once it is known. */
+/** Shows a node by its label, with its id as a tooltip. Without a given label, shows it as soon as it is known. */
 export function nodeName(id, label) {
   if (!id) return h("span", { class: "muted" }, "–");
   const link = h("a", { href: way(["cluster"]), class: "node", "data-node": id, "data-label": label });

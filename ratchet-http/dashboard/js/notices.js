@@ -1,21 +1,21 @@
-// Short notices at the corner: what was done, and what could not be.
+// Short notices in the corner, about actions that succeeded or failed.
 
 import { h } from "./dom.js";
 
 const LIFE_MS = 6_000;
 const MOST = 4;
 
-/** Says that something was done. */
+/** Shows that an action succeeded. */
 export function done(title, detail) {
   show("good", title, detail, "status");
 }
 
-/** Says how something is. */
+/** Shows information. */
 export function note(title, detail) {
   show("calm", title, detail, "status");
 }
 
-/** Says that something failed; stays until it is closed. */
+/** Shows that something failed, until the user closes the notice. */
 export function failed(title, error) {
   const what = [error?.title, error?.detail].filter(Boolean).join(": ") || String(error?.message ?? error);
   const later = error?.retryAfter ? `Try again in ${error.retryAfter} s.` : null;

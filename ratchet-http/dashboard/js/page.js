@@ -1,4 +1,4 @@
-// What pages have in common: a head, a loading line, an error that can be tried again.
+// The parts that pages share: a head, a loading line, an error with a button to retry.
 
 import { h } from "./dom.js";
 import { readOnlyMark } from "./access.js";
@@ -28,7 +28,7 @@ export function tablePanel(title, tools, table) {
     h("div", { class: "content" }, table));
 }
 
-/** What went wrong, in the place of what should be there. */
+/** Creates an error message, shown in place of the content. */
 export function trouble(what, error, again) {
   const code = [error.status || null, error.code].filter(Boolean).join(" ");
   return h("div", { class: "alert bad", role: "alert" }, icon("warn"),
@@ -39,13 +39,13 @@ export function trouble(what, error, again) {
     again && h("button", { class: "button slim", type: "button", onclick: again }, "Try again"));
 }
 
-/** Something a person should know. */
+/** Creates a warning. */
 export function warning(title, ...detail) {
   return h("div", { class: "alert warn", role: "status" }, icon("warn"),
     h("div", null, h("div", { class: "title" }, title), h("div", { class: "detail" }, detail)));
 }
 
-/** A line while something is on its way. */
+/** Creates a line that is shown while the content loads. */
 export function loading(what) {
   return h("div", { class: "loading", role: "status" }, `${what} …`);
 }
@@ -57,7 +57,7 @@ export function progressBar(percent, label) {
     h("span", { class: "small nowrap" }, `${percent} %`));
 }
 
-/** Names and what they stand for; those without a value are left out. */
+/** Creates a list of names and values. Entries without a value are left out. */
 export function facts(pairs) {
   return h("dl", { class: "facts" }, pairs.filter((pair) => pair && pair[1] !== null && pair[1] !== undefined && pair[1] !== "")
     .map(([name, value, title]) => [h("dt", { title }, name), h("dd", null, value)]));

@@ -1,4 +1,4 @@
-// Lines over time, drawn as SVG: thinned to the pixels there are, read by pointer, by keys and by ear.
+// Line plots over time, as SVG: reduced to the available pixels, readable by pointer, keys and screen reader.
 
 import { h, put, s } from "./dom.js";
 import { hour } from "./format.js";
@@ -8,13 +8,13 @@ const LEFT = 52;
 const BOTTOM = 20;
 const TOP = 8;
 const MOST_POINTS = 400;
-/** How wide a letter is, about. */
+/** The approximate width of a letter. */
 const LETTER = 6;
 
 /**
- * A plot. `lines` are `{label, of(point), unit(value)}`, at most three: each has its own colour and its
- * own dashes. `unit` writes values of the axis. Where a line with `missing` has no value, the plot says
- * so in these words.
+ * Creates a plot. `lines` are `{label, of(point), unit(value)}`, at most three; each has its own colour and
+ * dashes. `unit` formats values of the axis. Where a line has no value, the plot shows the text `missing`,
+ * if the line has one.
  */
 export function plot({ title, hint, lines, unit }) {
   const legend = h("ul", { class: "legend" });
@@ -127,7 +127,7 @@ export function plot({ title, hint, lines, unit }) {
 
   return {
     element,
-    /** Shows these points, `{moment, …}` in the order of time, between two moments. */
+    /** Shows these points (`{moment, …}`, sorted by time) between two moments. */
     set(next, from, to) {
       points = next;
       range = { from, to };
@@ -141,7 +141,7 @@ function said(line, point) {
   return value === null || value === undefined ? "–" : line.unit(value);
 }
 
-/** Pieces of a line without the points that have no value. */
+/** Splits a line into pieces at the points that have no value. */
 function runs(points, line) {
   const pieces = [];
   let piece = [];
@@ -158,7 +158,7 @@ function runs(points, line) {
   return pieces;
 }
 
-/** Spans without a value, each up to the next point that has one. */
+/** Returns the spans without a value, each up to the next point that has one. */
 function gaps(points, line) {
   const spans = [];
   let from = null;
@@ -171,7 +171,7 @@ function gaps(points, line) {
   return spans;
 }
 
-/** At most as many points as can be told apart: of each group the mean of every number. */
+/** Reduces the points to as many as can be told apart, by the mean of each group. */
 function thin(points) {
   if (points.length <= MOST_POINTS) return points;
   const size = Math.ceil(points.length / MOST_POINTS);
@@ -187,7 +187,7 @@ function thin(points) {
   });
 }
 
-/** The next number that reads well, also halved. */
+/** Returns the next larger round number whose half is round too. */
 function ceiling(value) {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
@@ -195,7 +195,7 @@ function ceiling(value) {
   return step * power;
 }
 
-/** Full minutes or hours for the axis, as many as there is room for. */
+/** Returns full minutes or hours for the axis, as many as fit. */
 function moments({ from, to }, width) {
   const room = Math.max(2, Math.floor((width - LEFT) / 90));
   const steps = [10, 30, 60, 120, 300, 600, 900, 1800, 3600].map((seconds) => seconds * 1000);

@@ -1,7 +1,7 @@
-// The part of the address behind the `#` says which page there is and what it shows, so that the
-// files may lie below any path.
+// The fragment of the address, after the `#`, selects the page and its parameters, so that the files
+// work below any path.
 
-/** The address of a page inside the dashboard. */
+/** Returns the address of a page inside the dashboard. */
 export function way(path, query) {
   const words = path.map(encodeURIComponent).join("/");
   const search = new URLSearchParams();
@@ -12,7 +12,7 @@ export function way(path, query) {
   return `#/${words}${text ? `?${text}` : ""}`;
 }
 
-/** Where we are: the words of the path, and the query. */
+/** Returns the present place: the parts of the path, and the query. */
 export function here() {
   const [path, search] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
   let words;
@@ -24,18 +24,18 @@ export function here() {
   return { words: words.length > 0 ? words : ["overview"], query: new URLSearchParams(search ?? "") };
 }
 
-/** Goes to an address made by `way`. */
+/** Goes to an address that `way` returned. */
 export function go(hash) {
   location.hash = hash;
 }
 
-/** Goes there without a step in the history. */
+/** Goes to an address without an entry in the history. */
 export function replace(hash) {
   history.replaceState(null, "", hash);
   window.dispatchEvent(new HashChangeEvent("hashchange"));
 }
 
-/** Hears of every change of the address. */
+/** Calls the listener on every change of the address. */
 export function watch(listener) {
   window.addEventListener("hashchange", listener);
 }

@@ -1,4 +1,4 @@
-// The side bar: the ways, the state of the connection, the looks.
+// The side bar: links to the pages, the state of the connection, and the theme button.
 
 import { h, put } from "./dom.js";
 import { icon } from "./icons.js";
@@ -7,7 +7,7 @@ import { way } from "./router.js";
 
 const PLACES = [["overview", "Overview"], ["jobs", "Jobs"], ["queues", "Queues"], ["recurring", "Recurring"], ["batches", "Batches"], ["cluster", "Cluster"]];
 
-/** Brings the link of the page into view: on a phone the row of links is wider than the screen. */
+/** Scrolls the link of the page into view: on a phone the row of links is wider than the screen. */
 function show(link) {
   const row = link?.closest("nav");
   if (!row) return;
@@ -15,7 +15,7 @@ function show(link) {
   row.scrollLeft += inner.left + inner.width / 2 - outer.left - outer.width / 2;
 }
 
-/** Fills the side bar. `theme` and `help` are what its buttons do. */
+/** Fills the side bar. `theme` and `help` are the handlers of its buttons. */
 export function side(element, { theme, help }) {
   const links = new Map(PLACES.map(([name, text]) => [name, h("a", { href: way([name]), title: text }, icon(name), h("span", null, text))]));
   const tally = h("span", { class: "tally", hidden: true });
@@ -29,7 +29,7 @@ export function side(element, { theme, help }) {
       h("button", { class: "tool", type: "button", "aria-label": "Light or dark", title: "Light or dark (t)", onclick: theme }, icon("theme")),
       h("button", { class: "tool", type: "button", "aria-label": "Keys", title: "Keys (?)", onclick: help }, icon("help")))));
   return {
-    /** Marks where we are. */
+    /** Marks the link of the present page. */
     at(place) {
       for (const [name, link] of links) {
         if (name === place) link.setAttribute("aria-current", "page");
@@ -52,7 +52,7 @@ export function side(element, { theme, help }) {
       if (tally.textContent !== text) put(tally, text);
       tally.title = `${count} dead letters`;
     },
-    /** Shows what is served. */
+    /** Shows the node and the database that serve the page. */
     about(status) {
       const where = status.node ? [status.node.label, ` · ${status.role}`] : "no node of its own";
       put(about, h("div", null, where), h("div", null, `${status.backend} · ${status.version}`));

@@ -1,15 +1,15 @@
-// Tables whose rows are changed in place: what has not changed is not touched, so that focus, marks
-// and the eye stay where they are.
+// Tables that are updated in place. Cells that have not changed stay untouched, so that the focus and the
+// selection stay.
 
 import { h, redraw } from "./dom.js";
 
 /**
- * A table.
+ * Creates a table.
  *
- * A column is `{name, label, value(item), cell(item), kind}`: `cell` makes the content, again only when
- * what `value` gives differs. `kind` is a class: number, tight, span (the whole width of a card). A
- * column with `rare(item)` is left out while that is false for every row.
- * `choose` names what is chosen: `{chosen: Set of keys, changed()}`.
+ * A column is `{name, label, value(item), cell(item), kind}`. `cell` creates the content, and is called again
+ * only when the result of `value` changes. `kind` is a class: number, tight, span (the whole width of a card).
+ * A column with `rare(item)` is hidden while that is false for every row.
+ * `choose` holds the chosen rows: `{chosen: Set of keys, changed()}`.
  */
 export function table({ caption, columns, key, empty, choose, rowClass, open }) {
   const all = choose ? [chooser(choose, key), ...columns] : columns;
@@ -19,7 +19,7 @@ export function table({ caption, columns, key, empty, choose, rowClass, open }) 
   const element = h("div", { class: "scroll" },
     h("table", { class: "table cards", role: "table", "aria-label": caption },
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, heads)), body));
-  // What there is, or that there is nothing, is known once it was read.
+  // Whether the table is empty is known only after the first read.
   const none = h("div", { class: "empty", hidden: true }, empty);
   element.hidden = true;
   const rows = new Map();
@@ -81,20 +81,20 @@ export function table({ caption, columns, key, empty, choose, rowClass, open }) 
       none.hidden = items.length > 0;
       element.hidden = items.length === 0;
     },
-    /** Reading failed: rows stay as they were, and nothing says that there are none. */
+    /** Handles a failed read: the rows stay, and the text for an empty table is hidden. */
     failed() {
       none.hidden = true;
     },
-    /** Changes one item if it is shown; says whether it is. */
+    /** Updates one item if it is shown, and returns whether it is. */
     patch(id, change) {
       const row = rows.get(String(id));
       if (!row) return false;
       show(row, { ...row.item, ...change });
       return true;
     },
-    /** What is shown now, in order. */
+    /** Returns the shown items, in order. */
     items: () => [...body.children].map((one) => rows.get(one.dataset.key).item),
-    /** Draws the marks of what is chosen again. */
+    /** Updates the checkboxes of the chosen rows. */
     mark() {
       for (const row of rows.values()) {
         const chosen = choose.chosen.has(key(row.item));

@@ -1,22 +1,22 @@
-// Light or dark: as the system wishes until somebody chooses.
+// The theme, light or dark: that of the system until the user chooses one.
 
 const KEY = "ratchet.theme";
 
-/** The theme in use. */
+/** Returns the theme in use. */
 export function current() {
   const chosen = document.documentElement.dataset.theme;
   if (chosen === "light" || chosen === "dark") return chosen;
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 
-/** Takes the other one and remembers it. */
+/** Switches to the other theme, and stores the choice. */
 export function toggle() {
   const next = current() === "dark" ? "light" : "dark";
   document.documentElement.dataset.theme = next;
   try {
     localStorage.setItem(KEY, next);
   } catch {
-    // It then lasts as long as the page.
+    // Without storage, the choice lasts as long as the page.
   }
   return next;
 }

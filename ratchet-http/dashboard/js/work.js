@@ -1,4 +1,4 @@
-// Actions on jobs: asked for, confirmed, done, told.
+// Actions on jobs: asks for confirmation, sends the requests, and shows the results.
 
 import { forgetRead, get, post, part } from "./api.js";
 import { learnFrom } from "./access.js";
@@ -7,19 +7,19 @@ import { quoted } from "./dom.js";
 import { number } from "./format.js";
 import { done, failed, note } from "./notices.js";
 
-/** What can be done to jobs: how it is called, what it means, and whether it cannot be undone. */
+/** The actions on jobs: name, meaning, the states that allow it, and whether it needs care (`danger`). */
 export const ACTIONS = [
   { name: "retry", text: "Retry", past: "made pending again", meaning: "Makes a dead letter pending again, with its attempts at zero", from: ["failed"] },
-  { name: "cancel", text: "Cancel", past: "cancelled", meaning: "Ends it: at once if it waits, by request to its handler if it runs", from: ["pending", "blocked", "paused", "running"], danger: true },
-  { name: "pause", text: "Pause", past: "paused", meaning: "Sets it aside until it is resumed", from: ["pending"] },
-  { name: "resume", text: "Resume", past: "resumed", meaning: "Lets it be claimed again", from: ["paused"] },
+  { name: "cancel", text: "Cancel", past: "cancelled", meaning: "Cancels a job: at once if it waits, by a request to its handler if it is running", from: ["pending", "blocked", "paused", "running"], danger: true },
+  { name: "pause", text: "Pause", past: "paused", meaning: "Pauses a job until it is resumed", from: ["pending"] },
+  { name: "resume", text: "Resume", past: "resumed", meaning: "Makes a paused job pending again", from: ["paused"] },
   { name: "delete", text: "Delete", past: "deleted", meaning: "Removes an ended job and its history for good", from: ["succeeded", "failed", "cancelled"], danger: true },
 ];
 
 const PART = 1_000;
 const COUNT = "api/jobs/count";
 
-/** Does something, tells how it went, and gives whether it went well. */
+/** Runs an action, shows its result, and returns whether it succeeded. */
 export async function attempt(what, run) {
   try {
     const said = await run();
@@ -46,7 +46,7 @@ function told(action, answer) {
   return answer.state ? `The job is ${answer.state} now` : `The job is ${action.past}`;
 }
 
-/** Posts, and waits where too many writes were begun. */
+/** Posts a request, and waits and retries if the rate limit of writes is reached. */
 async function patiently(path, body) {
   for (;;) {
     try {
@@ -58,7 +58,7 @@ async function patiently(path, body) {
   }
 }
 
-/** Acts on many jobs in parts, and tells what was done of it, also where it did not go on. */
+/** Acts on many jobs in several requests, and shows what was done, also after a failure. */
 async function inParts(action, run) {
   const sum = { changed: 0, cancel_requested: 0, key_taken: 0, refused: 0 };
   const act = async (body) => {
@@ -87,8 +87,8 @@ function summed(action, sum) {
 }
 
 /**
- * Acts on the chosen jobs, which are on one page, by one request: those that are not in the right
- * state are counted. Null: it was not meant. Otherwise whether it went well.
+ * Acts on the chosen jobs of one page with one request. Jobs in other states are counted, and left as they
+ * are. Returns null if the user did not confirm, otherwise whether it succeeded.
  */
 export async function actOnMany(jobs, action) {
   const fit = jobs.filter((job) => action.from.includes(job.state)).length;
@@ -102,7 +102,7 @@ export async function actOnMany(jobs, action) {
   return inParts(action, (act) => act({ ids: jobs.map((job) => job.id) }));
 }
 
-/** How many jobs an action would reach, in words; the server counts no further than a bound. */
+/** Returns how many jobs an action would change, in words. The server counts up to a limit. */
 async function howMany(filter, action) {
   try {
     const { jobs, exact } = await get(COUNT, { ...filter, action: action.name });
@@ -114,8 +114,8 @@ async function howMany(filter, action) {
 }
 
 /**
- * Acts on all jobs that match the filter, a part at a time, up to the newest one that there was when it
- * began: jobs go on coming. Null: it was not meant. Otherwise whether it went well.
+ * Acts on all jobs that match the filter, in several requests, up to the job that was newest at the start,
+ * since new jobs keep arriving. Returns null if the user did not confirm, otherwise whether it succeeded.
  */
 export async function actOnAll(filter, words, action) {
   const everything = Object.keys(filter).length === 0;
@@ -132,13 +132,13 @@ export async function actOnAll(filter, words, action) {
     yes: `${action.text} ${found.jobs}`,
     danger: true,
   });
-  // The count was for the dialog alone: once that is closed, the lamp ignores its failure.
+  // Only the dialog needs the count. After it is closed, a failed count no longer affects the lamp.
   forgetRead(COUNT);
   if (!yes) return null;
   return inParts(action, async (act) => {
     const { jobs: [newest] } = await get("api/jobs", { ...wanted, order: "newest", limit: 1 });
-    // Ids begin with their time. Running jobs go on matching until their nodes have heard of it: each
-    // part goes on behind the last, whatever came of that.
+    // Ids begin with their time. Running jobs continue to match until their nodes have handled the request,
+    // so each request continues after the last job of the one before.
     for (let complete = !newest, after; !complete && !(after >= newest.id);) {
       const answer = await act({ filter, limit: PART, ...(everything ? { all: true } : {}), ...(after ? { after } : {}) });
       after = answer.next ?? after;

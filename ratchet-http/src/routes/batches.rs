@@ -20,13 +20,13 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/api/batches", list)
             .reads()
-            .says("One page of the batches, the newest first")
+            .says("Returns a page of the batches, newest first")
             .query::<Before>()
             .ok::<Batches>("The page")
             .refuses(&[Code::Unsupported, Code::Unavailable]),
         get("/api/batches/{id}", show)
             .reads()
-            .says("One batch")
+            .says("Returns one batch")
             .part::<Id>("id")
             .ok::<Batch>("The batch")
             .refuses(&CODES),
@@ -35,9 +35,9 @@ pub(super) fn routes() -> Vec<Route> {
             Access::Write(Action::CancelBatch),
             cancel,
         )
-        .says("Closes a batch and cancels what has not ended of it, as many jobs as time allows")
+        .says("Closes a batch and cancels its unfinished jobs, as many as time allows")
         .part::<Id>("id")
-        .ok::<BulkDone>("What was done. If it is not complete, the same request goes on")
+        .ok::<BulkDone>("The result. If it is not complete, send the same request again")
         .refuses(&CODES),
     ]
 }
@@ -61,7 +61,7 @@ async fn list(
     has_batches(&api)?;
     let before = inputs::optional_id("before", query.before.as_deref())?;
     let limit = inputs::page(&api, query.limit)?;
-    // One more shows whether there is another page.
+    // One more item shows whether there is another page.
     let asked = (limit + 1).min(MAX_BATCH);
     let mut batches = api.client().recent_batches(asked, before).await?;
     let more = batches.len() == asked;

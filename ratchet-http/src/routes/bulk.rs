@@ -1,4 +1,4 @@
-//! One action on many jobs.
+//! The route for one action on many jobs.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,70 +21,71 @@ use crate::guard::Detail;
 use crate::problem::{Code, Problem};
 use crate::view::{BulkDone, JobAction, State as JobStateView};
 
-/// How many jobs one request acts on unless it says otherwise.
+/// The default number of jobs that one request acts on at most.
 const LIMIT: u64 = 10_000;
-/// The most jobs one request may act on.
+/// The highest limit that a request may set.
 const MOST: u64 = 1_000_000;
-/// How long one request goes on at most; the pass that goes on then is made.
+/// The time after which a request begins no more passes. A pass under way is finished.
 const TIME: Duration = Duration::from_secs(5);
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
         post("/api/jobs/bulk", Access::Write(Action::BulkJobs), bulk)
             .says(
-                "One action on the jobs that match a filter, or on those that are named, in passes \
-                 of a bounded size, for a bounded time; it is not one transaction",
+                "Applies one action to the jobs that match a filter, or to the named jobs, in passes \
+                 of a bounded size and for a bounded time; this is not one transaction",
             )
             .body::<BulkRequest>()
-            .ok::<BulkDone>("What was done, and whether something is left")
+            .ok::<BulkDone>("The result, and whether matching jobs are left")
             .refuses(&[Code::Unavailable]),
     ]
 }
 
-/// The action and the jobs: `ids`, or `filter`, or `all`.
+/// An action, and the jobs to act on: `ids`, `filter` or `all`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct BulkRequest {
     /// The action.
     action: JobAction,
-    /// These jobs, at most as many as a page may have.
+    /// The ids of the jobs, at most as many as a page may have.
     #[schemars(with = "Option<Vec<Id>>")]
     ids: Option<Vec<String>>,
-    /// The jobs that match every part, from the oldest on, as far as they can take the action.
+    /// A filter: the action applies to the jobs that match every part and whose state allows it,
+    /// oldest first.
     filter: Option<Filter>,
-    /// With a filter that matches everything, or none: that this is meant.
+    /// Confirms that every job is meant. Required if the filter is missing or matches every job.
     #[serde(default)]
     all: bool,
-    /// The most jobs to act on, with a filter; 10,000 by default.
+    /// The maximum number of jobs to act on, for a filter; 10,000 by default.
     #[schemars(range(min = 1, max = 1_000_000))]
     limit: Option<u64>,
-    /// Only those after this job, with a filter: `next` of the answer before.
+    /// Continues after this job, for a filter: the value of `next` in the last response.
     #[schemars(with = "Option<Id>")]
     after: Option<String>,
 }
 
-/// Which jobs.
+/// A filter of jobs. A job must match every part.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Filter {
-    /// In one of these states; empty: any.
+    /// Only jobs in one of these states. An empty list matches every state.
     #[serde(default)]
     states: Vec<JobStateView>,
-    /// In this queue.
+    /// Only jobs in this queue.
     #[schemars(with = "Option<NameText>")]
     queue: Option<String>,
-    /// Of this kind.
+    /// Only jobs of this kind.
     #[schemars(with = "Option<NameText>")]
     kind: Option<String>,
-    /// With this tag.
+    /// Only jobs with this tag.
     #[schemars(with = "Option<NameText>")]
     tag: Option<String>,
-    /// In this batch.
+    /// Only jobs in this batch.
     #[schemars(with = "Option<Id>")]
     batch: Option<String>,
 }
 
-/// A valid request.
+/// The jobs that a valid request selects.
 #[derive(Debug, PartialEq, Eq)]
 enum Meant {
     Ids(Vec<JobId>),
@@ -95,7 +96,7 @@ enum Meant {
     },
 }
 
-/// As the log of writes shows it.
+/// Formats the selection for the log of writes.
 impl fmt::Display for Meant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -150,11 +151,14 @@ fn meant(request: &BulkRequest, most_ids: usize) -> Result<Meant, Problem> {
             ("after", request.after.is_some()),
         ];
         if let Some((field, _)) = beside.into_iter().find(|(_, given)| *given) {
-            return Err(Problem::invalid(field, "means nothing beside ids"));
+            return Err(Problem::invalid(
+                field,
+                "this field cannot be combined with ids",
+            ));
         }
         if !(1..=most_ids).contains(&ids.len()) {
             let named = ids.len();
-            let problem = format!("has {named} ids; 1 to {most_ids} are taken at once");
+            let problem = format!("found {named} ids; one request may have 1 to {most_ids}");
             return Err(Problem::invalid("ids", problem));
         }
         let ids: Result<Vec<JobId>, Problem> =
@@ -163,7 +167,7 @@ fn meant(request: &BulkRequest, most_ids: usize) -> Result<Meant, Problem> {
     }
     let limit = request.limit.unwrap_or(LIMIT);
     if !(1..=MOST).contains(&limit) {
-        let problem = format!("is {limit}; one request acts on 1 to {MOST} jobs");
+        let problem = format!("limit is {limit}; it must be 1 to {MOST}");
         return Err(Problem::invalid("limit", problem));
     }
     let after = inputs::optional_id("after", request.after.as_deref())?;
@@ -181,7 +185,7 @@ fn meant(request: &BulkRequest, most_ids: usize) -> Result<Meant, Problem> {
         problem
     })?;
     if filter == JobFilter::all() && !request.all {
-        let problem = "matches every job; with \"all\": true that is meant";
+        let problem = "the filter matches every job; add \"all\": true if that is intended";
         return Err(Problem::invalid("filter", problem));
     }
     Ok(Meant::Filter {
@@ -191,7 +195,7 @@ fn meant(request: &BulkRequest, most_ids: usize) -> Result<Meant, Problem> {
     })
 }
 
-/// Acts on jobs that are named, each by itself, in one pass.
+/// Applies the action to the named jobs, in one call of the store.
 async fn named(api: &Api, ids: Vec<JobId>, action: JobAction) -> Result<BulkDone, Problem> {
     let acted = (api.client())
         .act(&JobSelector::Ids(ids), action.into())
@@ -212,9 +216,9 @@ async fn named(api: &Api, ids: Vec<JobId>, action: JobAction) -> Result<BulkDone
     Ok(done)
 }
 
-/// Makes passes for as long as one request may.
+/// Runs passes of a bulk action until it is complete or the time of one request is over.
 pub(super) async fn run(api: &Api, mut bulk: Bulk) -> Result<BulkDone, Problem> {
-    // What goes on when the time is over must be able to end before the request times out.
+    // The pass that is under way when the time is over must end before the request times out.
     let time = TIME.min(api.limits().request_timeout / 3);
     match bulk.run_for(time).await {
         Ok(counts) => Ok(BulkDone {
@@ -232,7 +236,10 @@ pub(super) async fn run(api: &Api, mut bulk: Bulk) -> Result<BulkDone, Problem> 
             let before = bulk.counts().total();
             let mut problem = Problem::from(error);
             if before > 0 {
-                let detail = format!("{}; {before} jobs were acted on before", problem.detail);
+                let detail = format!(
+                    "{}; {before} jobs were acted on before that",
+                    problem.detail
+                );
                 problem.detail = detail.into();
             }
             Err(problem)

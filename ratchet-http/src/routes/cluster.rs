@@ -1,4 +1,4 @@
-//! The cluster: what this node says of itself, from memory, and all nodes and leaders.
+//! The routes of the cluster: the status of this process, from memory, and all nodes and leaders.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,11 +12,11 @@ use crate::view::{Cluster, Node, Role, Status};
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/cluster/status", status)
-            .says("What this node says of itself, without asking the database.")
-            .ok::<Status>("It, its roles, and what it knew last of the cluster."),
+            .says("Returns the status of this process, without a query of the database.")
+            .ok::<Status>("The node, its roles, and what it last knew of the cluster."),
         get("/cluster/nodes", nodes)
-            .says("All nodes, and who leads, read at most a few seconds ago.")
-            .ok::<Cluster>("The nodes, also those that have ended, and one leader for each role.")
+            .says("Returns all nodes and leaders, read at most a few seconds ago.")
+            .ok::<Cluster>("The nodes, including ended ones, and one entry for each role.")
             .refuses(&[Code::Unavailable]),
     ]
 }

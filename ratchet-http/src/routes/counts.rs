@@ -1,5 +1,5 @@
-//! How many jobs match, counted no further than a bound: for the filters of a page, and for what a
-//! bulk action is about to do.
+//! The routes that count matching jobs, up to a limit: for the filters of a listing, and before a
+//! bulk action.
 
 use std::time::Duration;
 
@@ -21,28 +21,28 @@ use crate::extract::Query;
 use crate::problem::{Code, Problem};
 use crate::view::{JobAction, Matching, MatchingByState, State as JobStateView};
 
-/// The most jobs counted for a bulk action.
+/// The maximum count for a bulk action.
 const MOST: usize = 10_000;
-/// The most jobs counted in each state for a filter.
+/// The maximum count in each state for a filter.
 const MOST_IN_STATE: usize = 1_000;
-/// The jobs read by one call of the store.
+/// The number of jobs that one call of the store reads.
 const PAGE: usize = 1_000;
-/// The counting ends after this time, and gives up the call of the store that is under way.
+/// The time after which counting stops. The call of the store that is under way is given up.
 const TIME: Duration = Duration::from_secs(2);
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/api/jobs/count", count)
             .reads()
-            .says("How many jobs match every given parameter, counted up to 10,000")
+            .says("Counts the jobs that match every given parameter, up to 10,000")
             .query::<CountQuery>()
             .ok::<Matching>("The count, and whether it is exact")
             .refuses(&[Code::Unavailable]),
         get("/api/jobs/counts", by_state)
             .reads()
-            .says("How many jobs match in each state, counted up to 1,000 each")
+            .says("Counts the jobs that match in each state, up to 1,000 each")
             .query::<ByStateQuery>()
-            .ok::<MatchingByState>("The counts, from the last background count where it has them")
+            .ok::<MatchingByState>("The counts; those of the last background count if it has them")
             .refuses(&[Code::Unavailable]),
     ]
 }
@@ -51,23 +51,24 @@ pub(super) fn routes() -> Vec<Route> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CountQuery {
-    /// In one of these states: given more than once, or several with commas between them.
+    /// Only jobs in one of these states. The parameter may be repeated, or have several states
+    /// separated by commas.
     #[serde(default)]
     #[schemars(with = "Vec<JobStateView>")]
     state: Vec<String>,
-    /// In this queue.
+    /// Only jobs in this queue.
     #[schemars(with = "Option<NameText>")]
     queue: Option<String>,
-    /// Of this kind.
+    /// Only jobs of this kind.
     #[schemars(with = "Option<NameText>")]
     kind: Option<String>,
-    /// With this tag.
+    /// Only jobs with this tag.
     #[schemars(with = "Option<NameText>")]
     tag: Option<String>,
-    /// In this batch.
+    /// Only jobs in this batch.
     #[schemars(with = "Option<Id>")]
     batch: Option<String>,
-    /// Only jobs that can take this action.
+    /// Only jobs whose state allows this action.
     action: Option<JobAction>,
 }
 
@@ -75,16 +76,16 @@ struct CountQuery {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ByStateQuery {
-    /// In this queue.
+    /// Only jobs in this queue.
     #[schemars(with = "Option<NameText>")]
     queue: Option<String>,
-    /// Of this kind.
+    /// Only jobs of this kind.
     #[schemars(with = "Option<NameText>")]
     kind: Option<String>,
-    /// With this tag.
+    /// Only jobs with this tag.
     #[schemars(with = "Option<NameText>")]
     tag: Option<String>,
-    /// In this batch.
+    /// Only jobs in this batch.
     #[schemars(with = "Option<Id>")]
     batch: Option<String>,
 }
@@ -106,7 +107,7 @@ async fn count(
         filter.states = filter.wanted_states();
         let takes = |state: &JobState| state.respond(action.into()) != Response::Refuse;
         filter.states.retain(takes);
-        // An empty list would let every state through.
+        // An empty list would match every state.
         if filter.states.is_empty() {
             return Ok(Json(Matching::exactly(0)));
         }
@@ -145,12 +146,12 @@ async fn by_state(
     Ok(Json(found))
 }
 
-/// The time at which a count ends: soon enough for the request to be answered in time.
+/// Returns the time at which a count stops, well before the timeout of the request.
 fn deadline(api: &Api) -> Instant {
     time::monotonic() + TIME.min(api.limits().request_timeout / 3)
 }
 
-/// Counts jobs a page at a time until none is left, `most` are found, or the time is over.
+/// Counts matching jobs page by page, until none is left, `most` are found, or the time is over.
 async fn matching(
     client: &Client,
     filter: &JobFilter,

@@ -1,4 +1,4 @@
-//! Live updates: one stream of events, the same for everybody who listens.
+//! The route of live updates: a stream of server-sent events, the same for every client.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -21,20 +21,20 @@ use crate::problem::{Code, Problem};
 use crate::sampler::{Listener, Seat, frame};
 use crate::view::Lagged;
 
-/// After this long without an event a comment is sent, so that no proxy takes the
-/// connection for dead.
+/// The time without an event after which a comment is sent, so that proxies keep the connection
+/// open.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// How many events wait for the connection of one client.
+/// How many events may wait for the connection of one client.
 const WAITING: usize = 4;
 
-/// How long a browser waits before it connects again, in milliseconds.
+/// The first frame: how long a browser waits before it reconnects, in milliseconds.
 const GREETING: &[u8] = b"retry: 3000\n\n";
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/api/events", events)
-            .says("What happens, as server-sent events: tick, jobs, failures, nodes, lagged.")
+            .says("Streams server-sent events: tick, jobs, failures, nodes, lagged.")
             .answer(
                 StatusCode::OK,
                 "Events until the client closes the connection.",
@@ -65,28 +65,28 @@ async fn events(
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store, no-transform"),
-        // Proxies must not gather events.
+        // Proxies must not buffer events.
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     Ok((headers, Body::from_stream(body)).into_response())
 }
 
-/// The way to one client.
+/// The sending half of the stream to one client.
 struct Line {
     send: mpsc::Sender<Bytes>,
     patience: Duration,
 }
 
 impl Line {
-    /// False: the client has gone, or does not read.
+    /// Sends a frame. Returns false if the client has disconnected or does not read.
     async fn write(&self, frame: Bytes) -> bool {
         let sent = tokio::time::timeout(self.patience, self.send.send(frame));
         matches!(sent.await, Ok(Ok(())))
     }
 }
 
-/// Hands events on until the client has gone, does not read, or the API closes. The seat is free
-/// again then, whatever becomes of the connection.
+/// Forwards events until the client has disconnected, does not read, or the API closes. The seat is
+/// then freed, even if the connection stays open.
 async fn forward(mut listener: Listener, seat: Seat, line: Line, closing: CancellationToken) {
     let first = listener.last.take();
     let greeting = [Some(Bytes::from_static(GREETING)), first];

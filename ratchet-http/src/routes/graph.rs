@@ -1,4 +1,4 @@
-//! The lineage of a job.
+//! The route of a job's dependency graph.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,14 +18,14 @@ use crate::extract::{Path, Query};
 use crate::problem::{Code, Problem};
 use crate::view::{Edge, Graph, GraphNode};
 
-/// How many jobs and batches are shown by default.
+/// The default maximum number of jobs and batches in a graph.
 const NODES: usize = 100;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/api/jobs/{id}/graph", graph)
             .reads()
-            .says("What a job waits, or waited, for and who waits for it, as far as the limit goes")
+            .says("Returns what a job waits for and what waits for it, up to a limit")
             .part::<Id>("id")
             .query::<GraphQuery>()
             .ok::<Graph>("The jobs and batches, and the links between them")
@@ -37,7 +37,7 @@ pub(super) fn routes() -> Vec<Route> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct GraphQuery {
-    /// The most jobs and batches to show, those nearest to the job; 100 by default.
+    /// The maximum number of jobs and batches, nearest to the job first; 100 by default.
     #[schemars(range(min = 1))]
     limit: Option<usize>,
 }
@@ -66,17 +66,21 @@ async fn graph(
     Ok(Json(walk.draw()))
 }
 
-/// A walk from a job outwards, in both directions, the nearest first. For all that are as near it
-/// reads the jobs and what those wait for at once; who waits for each, one by one.
+/// A breadth-first search from a job, in both directions.
+///
+/// For all jobs and batches at the same distance, one call reads the jobs and one call reads their
+/// parents. Children are read with one call for each job or batch.
 struct Walk {
     limit: usize,
-    /// Those that were found, in that order, and how many of them were left behind.
+    /// The jobs and batches that were found, in the order of the search.
     found: Vec<Parent>,
+    /// How many of `found` were visited.
     behind: usize,
     known: BTreeSet<Parent>,
     jobs: BTreeMap<JobId, JobRecord>,
-    /// Each link once, by who waits and what for.
+    /// The links that were found.
     links: Vec<Link>,
+    /// The keys of `links`, which prevent duplicates: child, parent and condition.
     drawn: BTreeSet<(JobId, Parent, String)>,
     truncated: bool,
 }
@@ -108,11 +112,11 @@ impl Walk {
                         self.take(link.after.parent(), link);
                     }
                 }
-                // Links between those that are shown are found at who waits.
+                // No more jobs fit. The links between shown jobs are found as links to parents.
                 if self.truncated && self.found.len() == self.limit {
                     continue;
                 }
-                // One more than fit; a full page may not be the last.
+                // Ask for one more than fits: a full page may not be the last one.
                 let asked = (self.limit + 1).min(MAX_BATCH);
                 let children = client.children_of(at, asked, None).await?;
                 self.truncated |= children.len() == asked;
@@ -124,7 +128,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Reads those of these that are jobs and still exist.
+    /// Reads the jobs among these that were not read before. Batches and deleted jobs are skipped.
     async fn read_jobs(&mut self, client: &Client, near: &[Parent]) -> Result<(), Problem> {
         let job = |found: &Parent| match found {
             Parent::Job(job) => Some(*job),
@@ -140,7 +144,7 @@ impl Walk {
         Ok(())
     }
 
-    /// What those of these wait for that wait for anything.
+    /// Returns the links to the parents of the jobs among these, by job.
     async fn parents(
         &self,
         client: &Client,
@@ -163,7 +167,7 @@ impl Walk {
         Ok(waiting.into_iter().zip(links).collect())
     }
 
-    /// Adds a link, and the job at its other end, if there is room.
+    /// Adds a link and the job or batch at its other end, unless that would exceed the limit.
     fn take(&mut self, other: Parent, link: Link) {
         if !self.known.contains(&other) {
             if self.found.len() == self.limit {
@@ -179,7 +183,7 @@ impl Walk {
         }
     }
 
-    /// The picture of what was found.
+    /// Returns the graph of what was found.
     fn draw(&self) -> Graph {
         let node = |found: &Parent| match found {
             Parent::Batch(batch) => GraphNode::batch(*batch),

@@ -1,4 +1,4 @@
-//! What several handlers take.
+//! Input that several handlers share: ids, names, page sizes and filters.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -13,16 +13,16 @@ use crate::api::Api;
 use crate::problem::Problem;
 use crate::view::State;
 
-/// How many items a page has by default.
+/// The default number of items on a page.
 const PAGE: usize = 50;
 
-/// The id in a path, a parameter or a field.
+/// Parses an id from a path, a parameter or a field.
 pub(crate) fn id<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Problem> {
     text.parse()
-        .map_err(|_| Problem::invalid(field, "is not an id, which is a UUID"))
+        .map_err(|_| Problem::invalid(field, "this is not an id; expected a UUID"))
 }
 
-/// The same where there may be none.
+/// Parses an optional id.
 pub(crate) fn optional_id<T: FromStr<Err: Display>>(
     field: &str,
     text: Option<&str>,
@@ -30,7 +30,7 @@ pub(crate) fn optional_id<T: FromStr<Err: Display>>(
     text.map(|text| id(field, text)).transpose()
 }
 
-/// A name where there may be none.
+/// Parses an optional name.
 pub(crate) fn optional_name(
     field: &'static str,
     text: Option<&str>,
@@ -38,7 +38,7 @@ pub(crate) fn optional_name(
     Ok(text.map(|text| Name::new(field, text)).transpose()?)
 }
 
-/// The size of a page, within the limits of the API.
+/// Returns the size of a page, or an error if it exceeds the limit of the API.
 pub(crate) fn page(api: &Api, asked: Option<usize>) -> Result<usize, Problem> {
     let most = api.limits().page;
     match asked {
@@ -46,12 +46,12 @@ pub(crate) fn page(api: &Api, asked: Option<usize>) -> Result<usize, Problem> {
         Some(limit) if (1..=most).contains(&limit) => Ok(limit),
         Some(limit) => Err(Problem::invalid(
             "limit",
-            format!("is {limit}; a page has 1 to {most} items"),
+            format!("limit is {limit}; it must be 1 to {most}"),
         )),
     }
 }
 
-/// Which jobs, as the parts of a filter are written.
+/// The parts of a job filter as a request contains them.
 #[derive(Debug, Default)]
 pub(crate) struct FilterParts<'a> {
     pub(crate) states: &'a [State],
@@ -62,7 +62,7 @@ pub(crate) struct FilterParts<'a> {
 }
 
 impl FilterParts<'_> {
-    /// Checks them.
+    /// Validates the parts, and returns the filter.
     pub(crate) fn filter(&self) -> Result<JobFilter, Problem> {
         let mut filter = JobFilter::all();
         for state in self.states {
@@ -79,26 +79,26 @@ impl FilterParts<'_> {
     }
 }
 
-/// The parameters of a page of things that have ids.
+/// The parameters of a page of items with ids.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Before {
-    /// Only those that are older than this one: `next` of the page before.
+    /// Only items older than this one: the value of `next` on the previous page.
     #[schemars(with = "Option<Id>")]
     pub(crate) before: Option<String>,
-    /// The most on a page; 50 by default.
+    /// The maximum number of items on the page; 50 by default.
     #[schemars(range(min = 1))]
     pub(crate) limit: Option<usize>,
 }
 
-/// The parameters of a page of things that have names.
+/// The parameters of a page of items with names.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AfterName {
-    /// Only those after this name: `next` of the page before.
+    /// Only items after this name: the value of `next` on the previous page.
     #[schemars(with = "Option<NameText>")]
     pub(crate) after: Option<String>,
-    /// The most on a page; 50 by default.
+    /// The maximum number of items on the page; 50 by default.
     #[schemars(range(min = 1))]
     pub(crate) limit: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! Jobs: pages of them, one of them, and what can be done to it.
+//! The routes of jobs: listings, single jobs, and actions on one job.
 
 use axum::Json;
 use axum::extract::State;
@@ -22,19 +22,19 @@ pub(super) fn routes() -> Vec<Route> {
     let mut routes = vec![
         get("/api/jobs", list)
             .reads()
-            .says("One page of the jobs that match every given parameter, without payloads")
+            .says("Returns a page of the jobs that match every given parameter, without payloads")
             .query::<ListQuery>()
             .ok::<Jobs>("The page")
             .refuses(&[Code::Unavailable]),
         get("/api/jobs/{id}", show)
             .reads()
-            .says("One job with everything known about it")
+            .says("Returns one job with all of its details")
             .part::<Id>("id")
             .ok::<JobDetail>("The job")
             .refuses(&[Code::NotFound, Code::Unavailable]),
         get("/api/jobs/{id}/history", history)
             .reads()
-            .says("The ended claims of a job, first to last; of many the last, as many as a page may have")
+            .says("Returns the ended claims of a job, oldest first, and at most a page of the last ones")
             .part::<Id>("id")
             .ok::<Attempts>("The history")
             .refuses(&[Code::NotFound, Code::Unavailable]),
@@ -47,13 +47,13 @@ fn act_route(action: JobAction) -> Route {
     let (path, says) = match action {
         JobAction::Retry => (
             "/api/jobs/{id}/retry",
-            "Makes a dead letter pending again, with fresh attempts",
+            "Makes a dead letter pending again, with a fresh count of attempts",
         ),
         JobAction::Cancel => (
             "/api/jobs/{id}/cancel",
-            "Ends a job: at once if it waits, by request to its handler if it runs",
+            "Cancels a job: at once if it waits, by a request to its handler if it is running",
         ),
-        JobAction::Pause => ("/api/jobs/{id}/pause", "Sets a pending job aside"),
+        JobAction::Pause => ("/api/jobs/{id}/pause", "Pauses a pending job"),
         JobAction::Resume => ("/api/jobs/{id}/resume", "Makes a paused job pending again"),
         JobAction::Delete => (
             "/api/jobs/{id}/delete",
@@ -66,7 +66,7 @@ fn act_route(action: JobAction) -> Route {
     post(path, Access::Write(access(action)), handler)
         .says(says)
         .part::<Id>("id")
-        .ok::<Acted>("What became of it")
+        .ok::<Acted>("What the action did")
         .refuses(&[Code::NotFound, Code::Conflict, Code::Unavailable])
 }
 
@@ -85,29 +85,30 @@ pub(super) const fn access(action: JobAction) -> Action {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListQuery {
-    /// In one of these states: given more than once, or several with commas between them.
+    /// Only jobs in one of these states. The parameter may be repeated, or have several states
+    /// separated by commas.
     #[serde(default)]
     #[schemars(with = "Vec<JobStateView>")]
     state: Vec<String>,
-    /// In this queue.
+    /// Only jobs in this queue.
     #[schemars(with = "Option<NameText>")]
     queue: Option<String>,
-    /// Of this kind.
+    /// Only jobs of this kind.
     #[schemars(with = "Option<NameText>")]
     kind: Option<String>,
-    /// With this tag.
+    /// Only jobs with this tag.
     #[schemars(with = "Option<NameText>")]
     tag: Option<String>,
-    /// In this batch.
+    /// Only jobs in this batch.
     #[schemars(with = "Option<Id>")]
     batch: Option<String>,
-    /// The newest first, by default.
+    /// The order; newest first by default.
     #[serde(default)]
     order: Order,
-    /// Only those after this job: `next` of the page before.
+    /// Only jobs after this one: the value of `next` on the previous page.
     #[schemars(with = "Option<Id>")]
     after: Option<String>,
-    /// The most on a page; 50 by default.
+    /// The maximum number of jobs on the page; 50 by default.
     #[schemars(range(min = 1))]
     limit: Option<usize>,
 }
@@ -116,10 +117,10 @@ struct ListQuery {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Order {
-    /// By when they were enqueued, the last first.
+    /// The jobs that were enqueued last come first.
     #[default]
     Newest,
-    /// The first first.
+    /// The jobs that were enqueued first come first.
     Oldest,
 }
 
@@ -152,7 +153,7 @@ pub(super) fn states(given: &[String]) -> Result<Vec<JobStateView>, Problem> {
     let state = |word: &str| {
         let known = JobState::ALL.into_iter().find(|it| it.to_string() == word);
         let all = JobState::ALL.map(|state| state.to_string()).join(", ");
-        let unknown = || Problem::invalid("state", format!("is none of {all}"));
+        let unknown = || Problem::invalid("state", format!("state must be one of {all}"));
         known.map(Into::into).ok_or_else(unknown)
     };
     words.map(state).collect()
@@ -196,7 +197,7 @@ async fn act(api: &Api, id: JobId, action: JobAction) -> Result<Acted, Problem> 
     acted_view(outcome, action)
 }
 
-/// The outcome of an action on one job.
+/// Returns the response to an action on one job.
 fn acted_view(outcome: ActionOutcome, action: JobAction) -> Result<Acted, Problem> {
     let acted = |outcome, state: Option<JobState>| Acted {
         outcome,
@@ -211,10 +212,10 @@ fn acted_view(outcome: ActionOutcome, action: JobAction) -> Result<Acted, Proble
             let word = action.as_str();
             Err(Problem::conflict(
                 state,
-                format!("{word} means nothing to a {state} job"),
+                format!("the action {word} does not apply to a {state} job"),
             ))
         }
-        // Only dead letters take their key again.
+        // Only a retry takes the unique key again, and only dead letters can be retried.
         ActionOutcome::KeyTaken(holder) => Err(Problem::conflict(
             JobState::Failed,
             format!("the unfinished job {holder} has its unique key"),

@@ -1,4 +1,4 @@
-//! Locks and permits.
+//! The routes of locks and permits.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,12 +12,12 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/api/locks", locks)
             .reads()
-            .says("The locks, also those that are free at present, by name")
+            .says("Returns all locks by name, including those that are free at present")
             .ok::<Locks>("The locks")
             .refuses(&[Code::Unavailable]),
         get("/api/permits", permits)
             .reads()
-            .says("The resources that have permits, and how many are held")
+            .says("Returns the resources that have permits, and how many permits are held")
             .ok::<Permits>("The permits")
             .refuses(&[Code::Unsupported, Code::Unavailable]),
     ]

@@ -1,4 +1,4 @@
-//! Metrics for Prometheus.
+//! The route of the metrics for Prometheus.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -14,7 +14,7 @@ const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/metrics", metrics)
-            .says("What the recorder of the process holds, for Prometheus.")
+            .says("Returns the metrics of this process in the text format of Prometheus.")
             .answer(StatusCode::OK, "The metrics.", Content::Other("text/plain"))
             .refuses(&[Code::NotFound]),
     ]
@@ -24,7 +24,7 @@ async fn metrics(State(api): State<Api>) -> Response {
     match api.metrics() {
         Some(text) => ([(header::CONTENT_TYPE, TEXT)], text).into_response(),
         None => {
-            Problem::not_found("this program gave the API no recorder of metrics").into_response()
+            Problem::not_found("this API was built without a recorder of metrics").into_response()
         }
     }
 }

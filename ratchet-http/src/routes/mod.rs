@@ -1,4 +1,4 @@
-//! The handlers, by topic, and the table that says which path leads to which.
+//! The handlers, by topic, and the table that maps paths to them.
 
 mod batches;
 mod bulk;
@@ -26,7 +26,7 @@ use crate::api::Api;
 use crate::guard::Hosts;
 use crate::{extract, guard};
 
-/// Every route.
+/// Returns every route.
 fn all() -> Vec<Route> {
     let topics = [
         probes::routes(),
@@ -48,8 +48,9 @@ fn all() -> Vec<Route> {
     topics.into_iter().flatten().collect()
 }
 
-/// The router of all of them, which answers for these hosts. Probes are answered for any: load
-/// balancers ask by address, or without a host at all.
+/// Returns the router of all routes, which accepts requests for these hosts.
+///
+/// The probes accept any host, because load balancers send an address, or no `Host` at all.
 pub(crate) fn router(api: &Api, hosts: Hosts) -> Router {
     let (mut open, mut router) = (Router::new(), Router::new());
     for route in all() {
@@ -61,7 +62,8 @@ pub(crate) fn router(api: &Api, hosts: Hosts) -> Router {
         if route.reads {
             handler = handler.route_layer(from_fn_with_state(api.clone(), guard::reads));
         }
-        // Probes may be asked with whatever keeps caches away.
+        // Routes without query parameters refuse a query. The probes, handled above, accept one,
+        // because some monitors add one to bypass caches.
         if route.query.is_none() {
             handler = handler.route_layer(from_fn(extract::no_query));
         }

@@ -1,4 +1,4 @@
-//! What can be done to nodes.
+//! The route that drains a node.
 
 use axum::Json;
 use axum::extract::State;
@@ -20,9 +20,9 @@ pub(super) fn routes() -> Vec<Route> {
             Access::Write(Action::DrainNode),
             drain,
         )
-        .says("Asks a node to end what it has and claim no more; it obeys at its next heartbeat")
+        .says("Asks a node to claim no more and finish its jobs; it obeys at its next heartbeat")
         .part::<Id>("id")
-        .ok::<Changed>("Whether it was not draining before")
+        .ok::<Changed>("Changed, unless the node was draining already")
         .refuses(&[Code::NotFound, Code::Conflict, Code::Unavailable]),
     ]
 }

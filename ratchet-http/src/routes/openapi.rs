@@ -1,4 +1,4 @@
-//! The description of the API for programs: OpenAPI 3.1, made from the table of routes.
+//! The OpenAPI 3.1 document of the API, built from the table of routes.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use crate::problem::{Code, Problem};
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/api/openapi.json", show)
-            .says("This document")
+            .says("Returns this document")
             .ok::<Map<String, Value>>("The document"),
     ]
 }
@@ -26,7 +26,7 @@ async fn show() -> Response {
     ([(header::CONTENT_TYPE, json)], TEXT.as_str()).into_response()
 }
 
-/// The document of these routes.
+/// Builds the document of these routes.
 fn document(routes: &[Route]) -> Value {
     let mut schemas = Schemas::new();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
@@ -40,11 +40,11 @@ fn document(routes: &[Route]) -> Value {
         "info": {
             "title": "Ratchet",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Durable jobs: probes, the cluster, jobs and what can be done to them. \
+            "description": "Durable jobs: probes, the cluster, jobs and actions on them. \
                 Times are RFC 3339 in UTC, durations whole milliseconds. Unknown parameters and \
                 fields are refused. Errors are RFC 9457 problems with a `code`.",
         },
-        // Relative to this document, so that it holds below any path.
+        // The URL is relative to this document, so it is right below any path.
         "servers": [{ "url": ".." }],
         "paths": paths,
         "components": { "schemas": schemas.definitions() },
@@ -100,7 +100,7 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
     operation
 }
 
-/// `get_api_jobs_id` for `GET /api/jobs/{id}`.
+/// Returns the id of an operation, such as `get_api_jobs_id` for `GET /api/jobs/{id}`.
 fn operation_id(route: &Route) -> String {
     let words = |c: char| !c.is_ascii_alphanumeric();
     let words = route.path.split(words).filter(|word| !word.is_empty());
@@ -108,7 +108,7 @@ fn operation_id(route: &Route) -> String {
     words.join("_")
 }
 
-/// The topic: the first part of the path that names one.
+/// Returns the topic of a path, for grouping: the first part of the path that names one.
 fn tag(path: &str) -> &str {
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     let first = parts.next().unwrap_or("ratchet");
@@ -147,7 +147,7 @@ fn parameters(route: &Route, schemas: &mut Schemas) -> Vec<Value> {
     parameters
 }
 
-/// A parameter that has no value is not given.
+/// Removes `null` from the types of a query parameter, because a parameter cannot be null.
 fn without_null(schema: &mut Value) {
     let Some(types) = schema.get_mut("type").filter(|types| types.is_array()) else {
         return;

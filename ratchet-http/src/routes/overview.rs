@@ -1,4 +1,4 @@
-//! The cluster at a glance, from what was read in the background.
+//! The route of the cluster's summary, from the results of background reads.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,8 +11,8 @@ use crate::view::Overview;
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/api/overview", overview)
-            .says("What runs, how much, how late, and the same over the last two hours.")
-            .ok::<Overview>("As it was read a few seconds ago; jobs are counted less often.")
+            .says("Returns a summary of the cluster and its history of the last two hours.")
+            .ok::<Overview>("The summary, read a few seconds ago; jobs are counted less often.")
             .refuses(&[Code::Unavailable]),
     ]
 }

@@ -1,4 +1,4 @@
-//! What load balancers and supervisors of processes ask: answered from memory, to everybody.
+//! The probes for load balancers and process supervisors, answered from memory to every client.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,36 +13,37 @@ use crate::api::Api;
 use crate::extract::Path;
 use crate::view::{Health, Leading, NotReady, Readiness, Ready};
 
-/// The role that `/leader` speaks of unless the node waits for another.
+/// The role of `/leader` unless the node must lead in another role to run jobs.
 const MAINTENANCE: &str = "maintenance";
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/health", health)
             .open()
-            .says("Whether the process answers; never asks the database")
-            .ok::<Health>("It does"),
+            .says("Reports that the process is alive; never queries the database")
+            .ok::<Health>("The process is alive"),
         get("/ready", ready)
             .open()
-            .says("Whether this node should be sent work or traffic, from memory")
-            .ok::<Readiness>("It should")
+            .says("Reports whether this process should get work and traffic, from memory")
+            .ok::<Readiness>("The process is ready")
             .answers::<Readiness>(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "Not now, for these reasons",
+                "The process is not ready, for these reasons",
             ),
         get("/leader", leader)
             .open()
             .says(
-                "Whether this node leads: in the role it waits for to run jobs, or in maintenance",
+                "Reports whether this node leads: in the role that it needs to run jobs, or in \
+                 maintenance",
             )
-            .ok::<Leading>("It does")
-            .answers::<Leading>(StatusCode::SERVICE_UNAVAILABLE, "It does not"),
+            .ok::<Leading>("The node leads")
+            .answers::<Leading>(StatusCode::SERVICE_UNAVAILABLE, "The node does not lead"),
         get("/leader/{role}", leader_in)
             .open()
             .part::<String>("role")
-            .says("Whether this node leads in a role")
-            .ok::<Leading>("It does")
-            .answers::<Leading>(StatusCode::SERVICE_UNAVAILABLE, "It does not"),
+            .says("Reports whether this node leads in a role")
+            .ok::<Leading>("The node leads")
+            .answers::<Leading>(StatusCode::SERVICE_UNAVAILABLE, "The node does not lead"),
     ]
 }
 
@@ -59,7 +60,7 @@ async fn ready(State(api): State<Api>) -> Response {
     (status, Json(readiness)).into_response()
 }
 
-/// The reasons why no work is done.
+/// Returns whether the process is ready, and the reasons if not.
 fn readiness(api: &Api) -> Readiness {
     let mut reasons = Vec::new();
     if let Some(node) = api.node() {
@@ -102,13 +103,13 @@ fn answer(leading: Leading) -> Response {
     (status, Json(leading)).into_response()
 }
 
-/// The role that says whether this node is the one: the one it waits for to run jobs.
+/// Returns the role that the node must lead in to run jobs, or maintenance if it needs none.
 pub(super) fn own_role(api: &Api) -> &str {
     let gate = api.node().and_then(Node::gate);
     gate.map_or(MAINTENANCE, Name::as_str)
 }
 
-/// Whether this node leads in a role, as far as it can know.
+/// Returns whether this node leads in a role, as far as it can know.
 pub(super) fn leading(api: &Api, role: &str) -> Leading {
     let leadership = api.node().and_then(|node| node.leadership(role));
     Leading::new(role, leadership.as_ref().and_then(Leadership::term))

@@ -1,4 +1,4 @@
-//! Queues.
+//! The routes of queues: listing, pause and resume.
 
 use axum::Json;
 use axum::extract::State;
@@ -15,25 +15,25 @@ use crate::view::{Changed, Queues};
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/api/queues", list)
-            .says("The queues, with their jobs as they were last counted")
-            .ok::<Queues>("What is known of them; a request reads nothing."),
+            .says("Returns the queues, with the last counts of their jobs")
+            .ok::<Queues>("The known queues, from memory"),
         post(
             "/api/queues/{name}/pause",
             Access::Write(Action::PauseQueue),
             |api, name, body| set(api, name, body, true),
         )
-        .says("Stops the claiming of a queue's jobs; running ones go on")
+        .says("Pauses a queue: no more of its jobs are claimed; running jobs continue")
         .part::<NameText>("name")
-        .ok::<Changed>("Whether it was not paused before")
+        .ok::<Changed>("Changed, unless the queue was paused already")
         .refuses(&[Code::Unavailable]),
         post(
             "/api/queues/{name}/resume",
             Access::Write(Action::ResumeQueue),
             |api, name, body| set(api, name, body, false),
         )
-        .says("Lets a queue's jobs be claimed again")
+        .says("Resumes a queue: its jobs are claimed again")
         .part::<NameText>("name")
-        .ok::<Changed>("Whether it was paused before")
+        .ok::<Changed>("Changed, if the queue was paused")
         .refuses(&[Code::Unavailable]),
     ]
 }

@@ -1,4 +1,4 @@
-//! Recurring definitions.
+//! The routes of recurring definitions: listing, pause, resume and trigger.
 
 use axum::Json;
 use axum::extract::State;
@@ -19,13 +19,13 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/api/recurring", list)
             .reads()
-            .says("One page of the recurring definitions, by name")
+            .says("Returns a page of the recurring definitions, sorted by name")
             .query::<AfterName>()
             .ok::<Recurrings>("The page")
             .refuses(&[Code::Unsupported, Code::Unavailable]),
         get("/api/recurring/{name}", show)
             .reads()
-            .says("One recurring definition")
+            .says("Returns one recurring definition")
             .part::<NameText>("name")
             .ok::<RecurringJob>("The definition")
             .refuses(&CODES),
@@ -34,32 +34,32 @@ pub(super) fn routes() -> Vec<Route> {
             Access::Write(Action::PauseRecurring),
             |api, name, body| set(api, name, body, true),
         )
-        .says("Fires no more slots until it is resumed")
+        .says("Pauses a definition: no more slots are fired until it is resumed")
         .part::<NameText>("name")
-        .ok::<Changed>("Whether it was not paused before")
+        .ok::<Changed>("Changed, unless the definition was paused already")
         .refuses(&CODES),
         post(
             "/api/recurring/{name}/resume",
             Access::Write(Action::ResumeRecurring),
             |api, name, body| set(api, name, body, false),
         )
-        .says("Goes on with the next slot in the future")
+        .says("Resumes a definition: it continues with the next slot in the future")
         .part::<NameText>("name")
-        .ok::<Changed>("Whether it was paused before")
+        .ok::<Changed>("Changed, if the definition was paused")
         .refuses(&CODES),
         post(
             "/api/recurring/{name}/trigger",
             Access::Write(Action::TriggerRecurring),
             trigger,
         )
-        .says("Enqueues a job of it now, out of turn")
+        .says("Enqueues a job of a definition now, independently of its schedule")
         .part::<NameText>("name")
         .ok::<Triggered>("The job")
         .refuses(&CODES),
     ]
 }
 
-/// The definitions, if the store keeps any.
+/// Returns the client of recurring definitions, or an error if the store does not support them.
 fn definitions(api: &Api) -> Result<RecurringClient, Problem> {
     match api.client().store().recurring() {
         Some(_) => Ok(api.client().recurring()),
@@ -68,7 +68,7 @@ fn definitions(api: &Api) -> Result<RecurringClient, Problem> {
 }
 
 fn none_of_this_name() -> Problem {
-    Problem::not_found("there is no recurring definition of this name")
+    Problem::not_found("there is no recurring definition with this name")
 }
 
 async fn list(

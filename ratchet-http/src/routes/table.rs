@@ -1,4 +1,4 @@
-//! The table that the router and the OpenAPI document are both made from.
+//! The table of routes, from which both the router and the OpenAPI document are built.
 
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -9,32 +9,32 @@ use crate::api::Api;
 use crate::auth::Access;
 use crate::problem::Code;
 
-/// Makes the schema of a type, and leaves what it refers to with the generator.
+/// Returns the schema of a type. The generator keeps the schemas that it refers to.
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// One route: where it is, who may use it, what it takes and answers, and what handles it.
+/// One route: its path, access, input, responses and handler.
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     pub(crate) verb: Verb,
-    /// Where, with the names of its parts in braces.
+    /// The path, with the names of its parameters in braces.
     pub(crate) path: &'static str,
-    /// A summary in a few words.
+    /// A short summary for the OpenAPI document.
     pub(crate) summary: &'static str,
-    /// Which callers may use it; `None` for all.
+    /// The access that a request needs; `None` if every client may use the route.
     pub(crate) access: Option<Access>,
     /// The parameters of the path.
     pub(crate) parts: Vec<(&'static str, SchemaOf)>,
     pub(crate) query: Option<SchemaOf>,
     pub(crate) body: Option<SchemaOf>,
     pub(crate) answers: Vec<Answer>,
-    /// Whether it reads from the store, and not what was read in the background.
+    /// Whether each request reads from the store, rather than from the results of background reads.
     pub(crate) reads: bool,
-    /// How it may be refused, apart from what every route of its access may be refused for.
+    /// The codes of its refusals, apart from those that [`all_codes`](Self::all_codes) adds.
     pub(crate) codes: Vec<Code>,
     pub(crate) handler: MethodRouter<Api>,
 }
 
-/// The methods there are.
+/// The HTTP methods of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -42,7 +42,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// Its name in the document.
+    /// Returns the name of the method in the OpenAPI document.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -51,7 +51,7 @@ impl Verb {
     }
 }
 
-/// One way in which a route answers.
+/// One response of a route.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -59,15 +59,15 @@ pub(crate) struct Answer {
     pub(crate) content: Content,
 }
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Content {
     Json(SchemaOf),
-    /// Of this type, and not JSON.
+    /// A body of this media type, which is not JSON.
     Other(&'static str),
 }
 
-/// A route that reads.
+/// Creates a route that reads.
 pub(crate) fn get<H, T>(path: &'static str, handler: H) -> Route
 where
     H: Handler<T, Api>,
@@ -77,7 +77,7 @@ where
     Route::new(Verb::Get, path, handler, Some(Access::Read))
 }
 
-/// A route that changes something; it must say [what](Route::access).
+/// Creates a route that writes, with the [access](Route::access) that it needs.
 pub(crate) fn post<H, T>(path: &'static str, access: Access, handler: H) -> Route
 where
     H: Handler<T, Api>,
@@ -109,48 +109,49 @@ impl Route {
         }
     }
 
-    /// Says what it does.
+    /// Sets the summary.
     pub(crate) const fn says(mut self, summary: &'static str) -> Self {
         self.summary = summary;
         self
     }
 
-    /// Lets everybody use it: it holds nothing worth protecting.
+    /// Lets every client use the route, because it reveals nothing worth protecting.
     pub(crate) const fn open(mut self) -> Self {
         self.access = None;
         self
     }
 
-    /// Says that it reads from the store for each request: few do so at once.
+    /// Marks the route as reading from the store for each request, so that the limit of concurrent
+    /// reads applies.
     pub(crate) const fn reads(mut self) -> Self {
         self.reads = true;
         self
     }
 
-    /// Says what a part of the path is.
+    /// Adds a parameter of the path.
     pub(crate) fn part<T: JsonSchema>(mut self, name: &'static str) -> Self {
         self.parts.push((name, schema::<T>));
         self
     }
 
-    /// Takes parameters behind the `?`, the fields of a type.
+    /// Adds query parameters: the fields of a type.
     pub(crate) fn query<T: JsonSchema>(mut self) -> Self {
         self.query = Some(T::json_schema);
         self
     }
 
-    /// Takes a body.
+    /// Sets the type of the request body.
     pub(crate) fn body<T: JsonSchema>(mut self) -> Self {
         self.body = Some(schema::<T>);
         self
     }
 
-    /// Answers with 200 and JSON of this type.
+    /// Adds a response with status 200 and JSON of this type.
     pub(crate) fn ok<T: JsonSchema>(self, description: &'static str) -> Self {
         self.answers::<T>(StatusCode::OK, description)
     }
 
-    /// Answers with this status and JSON of this type.
+    /// Adds a response with this status and JSON of this type.
     pub(crate) fn answers<T: JsonSchema>(
         self,
         status: StatusCode,
@@ -159,7 +160,7 @@ impl Route {
         self.answer(status, description, Content::Json(schema::<T>))
     }
 
-    /// Answers with this status and content.
+    /// Adds a response with this status and content.
     pub(crate) fn answer(
         mut self,
         status: StatusCode,
@@ -174,17 +175,16 @@ impl Route {
         self
     }
 
-    /// May refuse for these reasons, apart from those that all have.
+    /// Adds codes of refusals, apart from those that [`all_codes`](Self::all_codes) adds.
     pub(crate) fn refuses(mut self, codes: &[Code]) -> Self {
         self.codes.extend_from_slice(codes);
         self
     }
 
-    /// Every reason for which it may refuse.
+    /// Returns the codes of all refusals.
     pub(crate) fn all_codes(&self) -> Vec<Code> {
         let mut codes = self.codes.clone();
-        // Of a request that cannot be right, for every route; the store or the time may fail as
-        // well.
+        // Every route may refuse invalid input, fail, or exceed its timeout.
         codes.extend([Code::Invalid, Code::Internal, Code::Timeout]);
         if self.access.is_some() {
             codes.extend([Code::WrongHost, Code::Unauthorized]);

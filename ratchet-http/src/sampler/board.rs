@@ -1,4 +1,5 @@
-//! What was read last, and what follows from it.
+//! Keeps the results of the last background reads, and derives the overview and readiness from
+//! them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,61 +18,66 @@ use super::queues::{Counted, Queues};
 use super::series::{Ring, STEP};
 use crate::view::{self, At, ChangedNodes, Counts, Overview, Point, Rates};
 
-/// How long jobs must be stranded before it counts against readiness: rolling deploys strand some
-/// for a moment.
+/// How long jobs must be stranded before `/ready` fails. Rolling deploys strand jobs for a short
+/// time.
 const STRANDED_FOR: Duration = Duration::from_secs(30);
 
-/// How many readings in a row must fail before the database counts as away: one may lose a race.
+/// How many reads in a row must fail before the database counts as unreachable. A single read may
+/// fail by chance.
 pub(super) const AWAY_AFTER: u32 = 2;
 
-/// How old a reading of the nodes may be for the database to count as there: more than the longest
-/// pause between two of them. Readings may also stop without failing.
+/// The maximum age of the last read of the nodes for the database to count as reachable.
+///
+/// It is more than the longest pause between two reads. The check is needed because reads may also
+/// stop without failing.
 const TRUSTED: Duration = Duration::from_secs(30);
 
-/// The nodes and who leads, at one moment.
+/// The nodes and leaders, as of one read.
 #[derive(Clone, Debug)]
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<NodeRecord>,
     pub(crate) leaders: Vec<Leader>,
-    /// Of the namespaces that are shown, in their order.
+    /// The versions of the configured namespaces, in their order.
     pub(crate) versions: Vec<u64>,
-    /// The database's clock then.
+    /// The time of the read by the database's clock.
     pub(crate) at: Timestamp,
-    /// This process's clock then.
+    /// The time of the read by this process's clock.
     pub(crate) read_at: Instant,
 }
 
-/// The due routes at one moment.
+/// The due routes, as of one read.
 #[derive(Clone, Debug)]
 struct Due {
     routes: Vec<DueRoute>,
     at: Timestamp,
 }
 
-/// The state that readiness depends on, apart from the node.
+/// The conditions that readiness depends on, apart from the node's own status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fitness {
-    /// The database answers.
+    /// Whether the database is reachable.
     pub(crate) database: bool,
-    /// Jobs have been due for a while that no node can run.
+    /// Whether jobs have been stranded for longer than [`STRANDED_FOR`].
     pub(crate) stranded: bool,
-    /// Jobs are due, and no node is live.
+    /// Whether jobs are due while no node is live.
     pub(crate) nothing_runs: bool,
 }
 
-/// Everything that was read.
+/// The results of the last reads.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     cluster: Option<Arc<Cluster>>,
-    /// Readings of the cluster that failed since the last one that did not.
+    /// How many reads of the nodes have failed since the last successful one.
     failures: u32,
     due: Option<Due>,
-    /// Readings of what is due that failed since the last one that did not.
+    /// How many reads of the due routes have failed since the last successful one.
     due_failures: u32,
     stranded: Vec<DueRoute>,
     stranded_since: Option<Instant>,
-    /// Judged with each reading of the nodes, by what was known to be due: a node may have joined
-    /// between an older reading of the nodes and a newer one of what is due.
+    /// Whether jobs are due while no node is live.
+    ///
+    /// It becomes true only with a read of the nodes, not with one of the due routes: a node may
+    /// have joined between the last read of the nodes and a newer read of the due routes.
     nothing_runs: bool,
     queues: Queues,
     dead: Failures,
@@ -85,8 +91,8 @@ impl Board {
         self.cluster.as_ref()
     }
 
-    /// Takes in the nodes and leaders, and says so if they differ from those before: who they are,
-    /// what they do, who leads.
+    /// Stores a read of the nodes and leaders. Returns an event if a node, the status of a node or
+    /// a leader has changed.
     pub(super) fn read_cluster(&mut self, cluster: Cluster) -> Option<ChangedNodes> {
         let same = |before: &Arc<Cluster>| before.membership() == cluster.membership();
         let changed = (!self.cluster.as_ref().is_some_and(same)).then(|| ChangedNodes {
@@ -96,7 +102,7 @@ impl Board {
         self.failures = 0;
         self.meter.read(cluster.live());
         self.dead.heard(&cluster.nodes);
-        // While it is not known what is due, the last judgement stands until a node is live.
+        // While the due routes are not known, the last value is kept until a node is live.
         let needed = match self.due {
             Some(_) => self.is_anything_due(),
             None => self.nothing_runs,
@@ -110,7 +116,7 @@ impl Board {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Takes in what is due, asked for at this time, and finds what of it is stranded.
+    /// Stores a read of the due routes that began at this time, and finds the stranded ones.
     pub(super) fn read_due(&mut self, routes: Vec<DueRoute>, began: Instant) {
         let Some(cluster) = &self.cluster else {
             return;
@@ -129,7 +135,8 @@ impl Board {
         }
     }
 
-    /// Forgets what was due after some failures. Whether nothing runs stays as it was judged.
+    /// Counts a failed read of the due routes, and forgets them after [`AWAY_AFTER`] failures.
+    /// Keeps the value of `nothing_runs`.
     pub(super) fn due_failed(&mut self) {
         self.due_failures = self.due_failures.saturating_add(1);
         if self.due_failures >= AWAY_AFTER {
@@ -139,7 +146,7 @@ impl Board {
         }
     }
 
-    /// Takes in the jobs of all queues, the counting of which began at this time.
+    /// Stores a count of the jobs of all queues that began at this time.
     pub(super) fn read_counts(&mut self, queues: Vec<QueueInfo>, began: Instant) {
         let Some(at) = self.cluster.as_ref().map(|cluster| cluster.now()) else {
             return;
@@ -151,17 +158,17 @@ impl Board {
         self.queues.read_counts(Counted { queues, at, began });
     }
 
-    /// Notes that a queue was paused or resumed here.
+    /// Records that this API paused or resumed a queue.
     pub(super) fn queue_paused(&mut self, name: &Name, paused: bool) {
         self.queues.made(name, paused);
     }
 
-    /// The last reading of the newest dead letters.
+    /// Returns the last read of the newest dead letters.
     pub(super) fn failures(&mut self) -> &mut Failures {
         &mut self.dead
     }
 
-    /// Takes in the newest dead letters, and says so if they differ from those before.
+    /// Stores a read of the newest dead letters. Returns an event if they have changed.
     pub(super) fn read_failures(&mut self, jobs: &[JobRecord]) -> Option<view::Failures> {
         let Some(at) = self.cluster.as_ref().map(|cluster| cluster.now()) else {
             self.dead.failed();
@@ -182,8 +189,8 @@ impl Board {
         }
     }
 
-    /// Reports whether jobs of queues that are not paused are due while no node is live. The
-    /// overview, readiness and the gauge all use this judgement.
+    /// Returns whether jobs are due in queues that are not paused while no node is live. The
+    /// overview, readiness and the gauge all use this value.
     pub(super) const fn nothing_runs(&self) -> bool {
         self.nothing_runs
     }
@@ -192,7 +199,7 @@ impl Board {
         self.due_routes().any(|due| !due.paused)
     }
 
-    /// Adds a point to the history if the last one is a step ago.
+    /// Adds a point to the history if the last one is at least a step old.
     pub(super) fn plot(&mut self) {
         let now = time::monotonic();
         if self.last_point.is_some_and(|last| now < last + STEP) {
@@ -213,7 +220,8 @@ impl Board {
         self.ring.push(point);
     }
 
-    /// The cluster at a glance, without its history; `None` before the first reading.
+    /// Returns the summary of the cluster without its history, or `None` before the first read of
+    /// the nodes.
     pub(super) fn overview(&self) -> Option<Overview> {
         let cluster = self.cluster.as_ref()?;
         let live: Vec<&NodeRecord> = cluster.live().collect();
@@ -254,12 +262,12 @@ impl Board {
         self.ring.series()
     }
 
-    /// The jobs by state, all of them or those of a queue, and when they were counted.
+    /// Returns the last count of jobs by state, of all queues or of one, and when it was made.
     pub(super) fn counts(&self, queue: Option<&Name>) -> Option<(Counts, At)> {
         self.queues.totals(queue)
     }
 
-    /// The queues, with how late each is.
+    /// Returns the queues, with how long each one's longest-overdue job has been due.
     pub(super) fn queues(&self) -> view::Queues {
         let due = self.due.as_ref();
         self.queues.view(due.map(|due| (&*due.routes, due.at)))
@@ -267,7 +275,7 @@ impl Board {
 }
 
 impl Cluster {
-    /// How long ago it was read.
+    /// Returns the time since the read.
     pub(crate) fn age(&self) -> Duration {
         time::monotonic().saturating_duration_since(self.read_at)
     }
@@ -277,14 +285,14 @@ impl Cluster {
         time::add(self.at, self.age())
     }
 
-    /// The nodes that have not ended and were not silent for too long.
+    /// Returns the nodes that were live at the time of the read.
     pub(crate) fn live(&self) -> impl Iterator<Item = &NodeRecord> {
         self.nodes
             .iter()
             .filter(|node| view::is_live(node, self.at))
     }
 
-    /// Who leads by now: whose lease has run out since leads no more.
+    /// Returns the leaders as of now: a leader whose lease has expired since the read is left out.
     pub(crate) fn leaders(&self) -> Vec<view::Leader> {
         let age = self.age();
         let leaders = self.leaders.iter().map(|leader| {
@@ -302,6 +310,7 @@ impl Cluster {
         leaders.collect()
     }
 
+    /// Returns what a `nodes` event reports: nodes, statuses and leaders.
     fn membership(&self) -> (Vec<impl PartialEq + use<>>, Vec<impl PartialEq + use<>>) {
         let nodes = self.nodes.iter();
         let nodes = nodes.map(|node| (node.node, node.status, view::is_live(node, self.at)));
@@ -319,7 +328,7 @@ mod tests {
 
     use super::*;
 
-    /// A reading at this time, of a node that beat at that one.
+    /// Returns a read at the time `at` of a node with a heartbeat at the time `beat`.
     fn reading(at: i64, node: NodeId, beat: i64, succeeded: u64) -> Cluster {
         let label = Name::new("label", "n").unwrap();
         let mut load = NodeLoad::new(0, 1);

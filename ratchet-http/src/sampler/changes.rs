@@ -1,19 +1,20 @@
-//! Which jobs are new or changed since the last look: among the newest, and among those that were
-//! shown and have not ended.
+//! Finds jobs that are new or have changed since the last read: among the newest jobs, and among
+//! unfinished jobs of earlier reads.
 
 use std::collections::BTreeMap;
 
 use ratchet_core::model::{Detail, JobFilter, JobPage, JobRecord, PageRequest};
 use ratchet_core::{Client, JobId, JobState, Result};
 
-/// How many of the newest jobs are looked at each time.
+/// How many of the newest jobs are read each time.
 const NEWEST: usize = 50;
-/// How many are looked at if none of these was known, and how many changes are sent, at most.
+/// How many of the newest jobs are read if the first [`NEWEST`] are all new; also the maximum
+/// number of changes in one event.
 pub(super) const MOST: usize = 1_000;
-/// How many unfinished jobs are followed until they end.
+/// The maximum number of unfinished jobs that are followed until they end.
 const FOLLOWED: usize = 500;
 
-/// The last update of each followed job.
+/// The last known fields of each remembered job.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     told: BTreeMap<JobId, Told>,
@@ -43,21 +44,21 @@ impl From<&JobRecord> for Told {
     }
 }
 
-/// The jobs that are worth telling of.
+/// The jobs that are new or have changed.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) jobs: Vec<JobRecord>,
-    /// How many were left out, as far as they were seen.
+    /// A lower bound of how many changed jobs were left out.
     pub(super) dropped: usize,
 }
 
 impl Changes {
-    /// The newest job that was seen.
+    /// Returns the newest job that was read.
     pub(super) fn newest(&self) -> Option<JobId> {
         self.newest
     }
 
-    /// Looks again. The first look only remembers.
+    /// Reads the jobs again, and returns those that have changed. The first read returns none.
     pub(super) async fn look(&mut self, client: &Client) -> Result<Found> {
         let first = !std::mem::replace(&mut self.looked, true);
         let all = JobFilter::all();
@@ -96,12 +97,13 @@ impl Changes {
         Ok(found)
     }
 
+    /// Returns whether every job of the page is newer than all that were read before.
     fn all_are_new(&self, page: &JobPage) -> bool {
         let oldest = page.jobs.last().map(|job| job.id);
         oldest > self.newest
     }
 
-    /// Those that differ from what was told, which are remembered.
+    /// Returns the jobs that differ from the remembered fields, and remembers all of them.
     fn changed(&mut self, jobs: impl Iterator<Item = JobRecord>) -> Vec<JobRecord> {
         let changed: Vec<JobRecord> = jobs
             .filter(|job| {
@@ -114,8 +116,8 @@ impl Changes {
         changed
     }
 
-    /// Follows the newest unfinished jobs, and remembers as many ended ones as the next look may
-    /// list.
+    /// Forgets all but the newest [`FOLLOWED`] unfinished jobs and the newest [`MOST`] ended ones,
+    /// which is as many as the next read may list.
     fn forget(&mut self) {
         let (mut unfinished, mut ended) = (0, 0);
         let mut keep = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The newest dead letters, read once for all who look, and again when there may be others.
+//! Keeps the newest dead letters, and decides when to read them again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,40 +10,40 @@ use tokio::time::Instant;
 
 use crate::view::{At, DeadLetters, Job, State};
 
-/// How many are read.
+/// How many dead letters are read.
 pub(super) const READ: usize = 200;
 
-/// How many kinds of them are kept: equal ones are shown as one.
+/// How many groups of equal dead letters are kept.
 const KEPT: usize = 8;
 
-/// They are read again after this time although nothing is known to have happened: one may have
-/// been retried or deleted elsewhere, or have become one without a node.
+/// The dead letters are read again after this time even if no change is known: another client may
+/// have retried or deleted one, and a job may become a dead letter without its node.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// The last reading of the newest dead letters.
+/// The last read of the newest dead letters.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     kept: Option<Kept>,
-    /// There may be others since the last reading began.
+    /// Whether the dead letters may have changed since the last read began.
     changed: bool,
-    /// How many dead letters each node said that it has made.
+    /// The number of dead letters in the totals of each node.
     said: BTreeMap<NodeId, u64>,
-    /// How many there were when jobs were last counted.
+    /// The number of dead letters at the last count of jobs.
     counted: Option<u64>,
 }
 
 #[derive(Debug)]
 struct Kept {
-    /// All that were read.
+    /// The ids of all dead letters that were read, and when each ended.
     ids: BTreeMap<String, Option<At>>,
-    /// The shown part of them.
+    /// The groups that are shown.
     jobs: Vec<DeadLetters>,
     at: Timestamp,
     read_at: Instant,
 }
 
 impl Failures {
-    /// Takes in what the nodes say that they have done.
+    /// Compares the totals of the nodes with the last ones: new dead letters ask for a read.
     pub(super) fn heard(&mut self, nodes: &[NodeRecord]) {
         let said = nodes.iter().filter_map(|node| {
             let failed = node.load.totals?.failed;
@@ -56,13 +56,14 @@ impl Failures {
         self.said = said;
     }
 
-    /// Takes in how many dead letters were counted.
+    /// Compares the number of dead letters with the last count: a change asks for a read.
     pub(super) fn counted(&mut self, failed: u64) {
         let before = self.counted.replace(failed);
         self.changed |= before.is_some_and(|before| before != failed);
     }
 
-    /// Takes in how jobs stand that are new or have changed.
+    /// Checks jobs that are new or have changed: dead letters among them, or jobs that were dead
+    /// letters at the last read, ask for a read.
     pub(super) fn saw(&mut self, jobs: &[Job]) {
         let is_kept = |job: &Job| {
             let kept = self.kept.as_ref();
@@ -72,28 +73,29 @@ impl Failures {
         self.changed |= jobs.iter().any(says);
     }
 
-    /// Notes an action on jobs through this API.
+    /// Asks for a read after an action on jobs through this API.
     pub(super) fn acted(&mut self) {
         self.changed = true;
     }
 
-    /// Whether to read them: never done yet, or there may be others.
+    /// Returns whether to read the dead letters: they may have changed, were never read, or were
+    /// read more than [`AGAIN`] ago.
     pub(super) fn are_wanted(&self) -> bool {
         let is_old = |kept: &Kept| time::monotonic() >= kept.read_at + AGAIN;
         self.changed || self.kept.as_ref().is_none_or(is_old)
     }
 
-    /// Begins a reading. What happens from now on it may not see.
+    /// Begins a read. Changes from now on ask for another one.
     pub(super) fn begin(&mut self) {
         self.changed = false;
     }
 
-    /// The reading that was begun has failed.
+    /// Asks for another read because the last one failed.
     pub(super) fn failed(&mut self) {
         self.changed = true;
     }
 
-    /// Takes in what was read, and says whether it differs from what was kept.
+    /// Stores the dead letters that were read, and returns whether they have changed.
     pub(super) fn read(&mut self, jobs: &[JobRecord], at: Timestamp) -> bool {
         let ids = jobs
             .iter()
@@ -110,14 +112,15 @@ impl Failures {
         differ
     }
 
-    /// The failures, and when they were read; `None` before the first reading.
+    /// Returns the groups of dead letters and when they were read; `None` before the first read.
     pub(super) fn kept(&self) -> Option<(Vec<DeadLetters>, At)> {
         let kept = self.kept.as_ref()?;
         Some((kept.jobs.clone(), At(kept.at)))
     }
 }
 
-/// Groups equal dead letters, by the newest of each group, and keeps the first groups.
+/// Groups equal dead letters, and returns the first [`KEPT`] groups. The jobs must be sorted newest
+/// first.
 fn grouped(jobs: impl Iterator<Item = Job>) -> Vec<DeadLetters> {
     let mut groups: Vec<DeadLetters> = Vec::new();
     for job in jobs {

@@ -1,4 +1,4 @@
-//! The events for listeners: each is encoded once, for all of them.
+//! Sends events to all listeners. Each event is encoded once.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,18 +10,18 @@ use tokio::sync::{Notify, broadcast};
 
 use crate::reads::share;
 
-/// How many events a listener may be behind before it misses some.
+/// How many events may wait for a slow listener before it misses some.
 const BEHIND: usize = 16;
 
-/// Events for all listeners.
+/// Broadcasts events to the listeners, and counts the listeners of each client.
 #[derive(Debug)]
 pub(super) struct Feed {
     events: broadcast::Sender<Bytes>,
-    /// The last tick, for those who come.
+    /// The last tick, which a new listener gets at once.
     last: Mutex<Option<Bytes>>,
-    /// How many listeners each client has.
+    /// The number of listeners of each client.
     listeners: Mutex<HashMap<Option<IpAddr>, usize>>,
-    /// Notes the first listener.
+    /// Notified of every new listener.
     came: Notify,
 }
 
@@ -37,8 +37,8 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// Adds a listener, unless there are `most` already or the client has its share of them.
-    /// Requests of unknown clients have no share.
+    /// Adds a listener. Returns `None` if there are `most` already, or the client has its share of
+    /// them. The share does not limit requests of unknown clients.
     pub(super) fn listen(&self, client: Option<IpAddr>, most: usize) -> Option<Listener> {
         {
             let mut listeners = self.listeners();
@@ -64,7 +64,7 @@ impl Feed {
             _ => drop(listeners.remove(&client)),
         }
         if listeners.is_empty() {
-            // The last event is old by the time a listener comes.
+            // The last tick would be out of date when the next listener arrives.
             *self.last() = None;
         }
     }
@@ -79,7 +79,7 @@ impl Feed {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there is a listener; returns at once if there is one.
+    /// Waits until there is a listener.
     pub(super) async fn listened_to(&self) {
         loop {
             let came = self.came.notified();
@@ -92,7 +92,7 @@ impl Feed {
         }
     }
 
-    /// Tells everybody.
+    /// Sends an event to all listeners.
     pub(super) fn tell(&self, event: &'static str, data: &impl Serialize) {
         if let Some(frame) = frame(event, data) {
             // There may be no listener.
@@ -100,7 +100,7 @@ impl Feed {
         }
     }
 
-    /// Tells everybody, and those who come later.
+    /// Sends an event to all listeners, and keeps it for new ones.
     pub(super) fn tell_lasting(&self, event: &'static str, data: &impl Serialize) {
         if let Some(frame) = frame(event, data) {
             *self.last() = Some(frame.clone());
@@ -118,16 +118,16 @@ impl Feed {
 pub(crate) struct Listener {
     /// The events from now on.
     pub(crate) events: broadcast::Receiver<Bytes>,
-    /// The last updates, sent to a new listener first.
+    /// The last tick, which is sent first.
     pub(crate) last: Option<Bytes>,
 }
 
-/// An event as it is sent.
+/// Encodes an event as a frame of server-sent events.
 pub(crate) fn frame(event: &str, data: &impl Serialize) -> Option<Bytes> {
     match serde_json::to_string(data) {
         Ok(data) => Some(Bytes::from(format!("event: {event}\ndata: {data}\n\n"))),
         Err(error) => {
-            tracing::error!(%error, event, "an event cannot be written down");
+            tracing::error!(%error, event, "an event cannot be encoded");
             None
         }
     }

@@ -1,11 +1,14 @@
-//! What is read in the background, once for all who look.
+//! Reads the state of the cluster in the background, once for all clients.
 //!
-//! While no client reads, only what readiness depends on is read: the nodes, and which routes are
-//! due. A minute after the last look it is back to that. Jobs are counted, and the newest dead
-//! letters read, only while clients read, and the longer it takes the less often, however many come
-//! and go; the newest jobs are read only while there are listeners. Each kind of reading has one
-//! loop, so it is never under way twice, and who looks does not wait for it: what is known is shown
-//! at once.
+//! - The nodes and the due routes are always read, because readiness depends on them; less often
+//!   while no client reads.
+//! - Jobs are counted and the newest dead letters read only while clients read. The pause between
+//!   two reads grows with the time that a read takes, and does not depend on the number of clients.
+//! - The newest jobs are read only while there are listeners.
+//!
+//! A client counts as reading for a minute after each request. Each kind of read has one loop, so
+//! it never runs twice at the same time. Requests get what was read last; only those for the nodes
+//! and the overview wait, for a short time, if that is too old.
 
 mod board;
 mod changes;
@@ -36,10 +39,10 @@ use crate::view::{self, At, Counts, Overview};
 
 /// How long a client counts as reading after a request.
 const LOOKING: Duration = Duration::from_secs(60);
-/// How long a reading may take before it counts as failed; the counting and the newest dead letters
-/// have the deadline of the client.
+/// The deadline of a read, except for job counts and dead letters, which have the client's
+/// deadline.
 const DEADLINE: Duration = Duration::from_secs(3);
-/// The nodes and leaders are read as often as this.
+/// How often the nodes and leaders are read.
 const CLUSTER: Pace = Pace {
     watched: Duration::from_secs(2),
     quiet: Some(Duration::from_secs(5)),
@@ -49,33 +52,35 @@ const DUE: Pace = Pace {
     watched: Duration::from_secs(3),
     quiet: Some(Duration::from_secs(10)),
 };
-/// Jobs are counted no more often than this.
+/// The minimum pause between two counts of jobs.
 const COUNTS: Duration = Duration::from_secs(10);
-/// The newest dead letters are read no more often than this.
+/// The minimum pause between two reads of the newest dead letters.
 const FAILURES: Duration = Duration::from_secs(5);
-/// And both no more often than that this part of the time is spent on each, up to [`LONGEST_REST`].
+/// The pause after a count, or a read of dead letters, is this many times as long as it took, up to
+/// [`LONGEST_REST`].
 const SHARE: u32 = 50;
 /// How often listeners get events.
 const TICK: Duration = Duration::from_secs(1);
-/// The longest pause after readings that failed.
+/// The longest backoff after failed reads of the nodes or the due routes, and the minimum pause
+/// after a failed count or read of dead letters.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(15);
-/// The longest pause after a reading of a whole table, whether it was slow or failed.
+/// The longest pause after a count or a read of dead letters, whether it was slow or failed.
 const LONGEST_REST: Duration = Duration::from_secs(120);
-/// How old a reading of the nodes may be that is answered with.
+/// The maximum age of a read of the nodes that a response may use.
 const FRESH: Duration = Duration::from_secs(5);
-/// How long an answer waits for a reading.
+/// How long a request waits for a fresh read of the nodes.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// How often something is read.
+/// The interval of one kind of read.
 #[derive(Clone, Copy)]
 struct Pace {
-    /// While clients read.
+    /// The interval while clients read.
     watched: Duration,
-    /// While none does; `None` for not at all.
+    /// The interval while no client reads; `None` if nothing is read then.
     quiet: Option<Duration>,
 }
 
-/// Reads what pages show of the whole cluster.
+/// Reads the state of the cluster in the background.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     shared: Arc<Shared>,
@@ -89,9 +94,9 @@ struct Shared {
     board: Mutex<Board>,
     feed: Arc<Feed>,
     looked_at: Mutex<Option<Instant>>,
-    /// A client reads again.
+    /// Notified when a client reads after a time in which none did.
     looks: Notify,
-    /// Told of every reading that came through.
+    /// Notified of every successful read.
     read: watch::Sender<()>,
 }
 
@@ -111,7 +116,8 @@ impl Sampler {
         }
     }
 
-    /// The same, reading from now on until it is closed.
+    /// Starts the background reads unless they were started before, and returns the sampler. They
+    /// end when `closing` is cancelled.
     pub(crate) fn started(&self, closing: &CancellationToken) -> &Self {
         self.started.call_once(|| {
             let shared = Arc::clone(&self.shared);
@@ -126,20 +132,20 @@ impl Sampler {
         self
     }
 
-    /// Whether the database answers, and whether jobs are stranded.
+    /// Returns whether the database responds, and whether due jobs can run.
     pub(crate) fn fitness(&self) -> Fitness {
         self.shared.board().fitness()
     }
 
-    /// The nodes and leaders as they were last read, however long ago.
+    /// Returns the nodes and leaders as last read, however long ago; `None` before the first read.
     pub(crate) fn last_cluster(&self) -> Option<Arc<Cluster>> {
         self.shared.board().cluster().cloned()
     }
 
-    /// The nodes and leaders, read at most a few seconds ago.
+    /// Returns the nodes and leaders, read at most [`FRESH`] ago. Waits for a read if necessary.
     ///
     /// # Errors
-    /// The error of a reading that fails at present.
+    /// [`Code::Unavailable`] if no read succeeds within [`PATIENCE`].
     pub(crate) async fn cluster(&self) -> Result<Arc<Cluster>, Problem> {
         self.shared.look();
         let fresh = |board: &Board| {
@@ -149,10 +155,10 @@ impl Sampler {
         self.shared.wait(PATIENCE, fresh).await.ok_or_else(away)
     }
 
-    /// The cluster at a glance.
+    /// Returns the summary of the cluster.
     ///
     /// # Errors
-    /// The error of a reading that fails at present.
+    /// [`Code::Unavailable`] as in [`cluster`](Self::cluster).
     pub(crate) async fn overview(&self) -> Result<Overview, Problem> {
         self.cluster().await?;
         let board = self.shared.board();
@@ -161,30 +167,33 @@ impl Sampler {
         Ok(overview)
     }
 
-    /// The last reading of the queues.
+    /// Returns the queues as last read.
     pub(crate) fn queues(&self) -> view::Queues {
         self.shared.look();
         self.shared.board().queues()
     }
 
-    /// The jobs by state, all of them or those of a queue, and when they were counted.
+    /// Returns the last count of jobs by state, of all queues or of one, and when it was made.
     pub(crate) fn counts(&self, queue: Option<&Name>) -> Option<(Counts, At)> {
         self.shared.look();
         self.shared.board().counts(queue)
     }
 
-    /// Notes that a queue was paused or resumed, so that it is shown before the next reading.
+    /// Records that this API paused or resumed a queue, so that listings show it at once.
     pub(crate) fn queue_paused(&self, queue: &Name, paused: bool) {
         self.shared.board().queue_paused(queue, paused);
     }
 
-    /// Notes an action on jobs, some of which may have been dead letters.
+    /// Records that jobs were acted on, so that the newest dead letters are read again.
     pub(crate) fn acted(&self) {
         self.shared.board().failures().acted();
     }
 
-    /// Adds a listener of this client, unless there are `most` already or the client has its share
-    /// of them. It must [leave](Seat).
+    /// Adds a listener of this client until the returned [`Seat`] is dropped.
+    ///
+    /// # Errors
+    /// [`Code::TooManyClients`] if there are `most` listeners already, or the client has its share
+    /// of them.
     pub(crate) fn listen(
         &self,
         client: Option<ClientAddr>,
@@ -192,8 +201,11 @@ impl Sampler {
     ) -> Result<(Listener, Seat), Problem> {
         let client = client.map(ClientAddr::key);
         let listener = self.shared.feed.listen(client, most).ok_or_else(|| {
-            Problem::new(Code::TooManyClients, "as many clients listen as may")
-                .retry_after(Duration::from_secs(10))
+            Problem::new(
+                Code::TooManyClients,
+                "the limit of event-stream clients is reached",
+            )
+            .retry_after(Duration::from_secs(10))
         })?;
         self.shared.look();
         let feed = Arc::clone(&self.shared.feed);
@@ -201,7 +213,7 @@ impl Sampler {
     }
 }
 
-/// The place of a listener; free again when it is dropped.
+/// The place of a listener. Dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Seat {
     feed: Arc<Feed>,
@@ -279,7 +291,7 @@ impl Shared {
 
     async fn read_due(&self) {
         let mut failures = 0;
-        // What is stranded depends on the nodes.
+        // Which due routes are stranded depends on the nodes.
         self.clock_is_known().await;
         loop {
             let began = time::monotonic();
@@ -298,7 +310,7 @@ impl Shared {
                     board.due_failed();
                     metrics::nothing_runs(board.nothing_runs());
                     drop(board);
-                    tracing::debug!(%error, "what is due could not be read");
+                    tracing::debug!(%error, "the due routes could not be read");
                 }
             }
             self.pause(DUE, failures).await;
@@ -385,14 +397,15 @@ impl Shared {
         }
     }
 
-    /// Waits for the first reading of the nodes, with which the database's time comes.
+    /// Waits for the first read of the nodes, which also reads the database's clock.
     async fn clock_is_known(&self) {
         let known = |board: &Board| board.cluster().map(drop);
         self.wait(Duration::MAX, known).await;
     }
 
-    /// Waits until the next reading of this pace is due; longer after failures. A client that reads
-    /// again after a while ends a wait that was longer because none did.
+    /// Waits until the next read is due. After failures it waits for the backoff instead.
+    ///
+    /// If a client begins to read during the wait, the interval for reading clients applies.
     async fn pause(&self, pace: Pace, failures: u32) {
         let began = time::monotonic();
         let backoff = match failures {
@@ -423,7 +436,7 @@ impl Shared {
         }
     }
 
-    /// Notes that a client reads.
+    /// Records that a client reads now.
     fn look(&self) {
         let watched = self.is_watched();
         *self.looked_at() = Some(time::monotonic());
@@ -437,7 +450,7 @@ impl Shared {
         looked_at.is_some_and(|at| time::monotonic() < at + LOOKING)
     }
 
-    /// Waits until the board shows something, up to this long.
+    /// Waits until `shows` returns a value from the board, for up to `patience`.
     async fn wait<T>(&self, patience: Duration, shows: impl Fn(&Board) -> Option<T>) -> Option<T> {
         let mut read = self.read.subscribe();
         let shown = async {
@@ -466,7 +479,7 @@ impl Shared {
     }
 }
 
-/// Returns the pause after a reading of a whole table that took this long.
+/// Returns the pause after a count, or a read of dead letters, that took this long.
 fn rest(shortest: Duration, took: Duration) -> Duration {
     (took * SHARE).clamp(shortest, LONGEST_REST)
 }

@@ -1,5 +1,7 @@
-//! What is known of the queues: their jobs when they were last counted, and whether they are
-//! paused, which is read more often of those that have jobs that are due.
+//! Keeps the known queues: their last job counts, and whether they are paused.
+//!
+//! For queues with due jobs, the pause is read with the due routes, which is more often than the
+//! counts are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,38 +13,38 @@ use tokio::time::Instant;
 
 use crate::view::{self, At, Counts};
 
-/// Older counts say nothing of the moment.
+/// The maximum age of a count that the history of pending jobs uses.
 const GOOD: Duration = Duration::from_secs(300);
 
-/// The queues.
+/// The known queues.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     counted: Option<Counted>,
     pauses: BTreeMap<Name, Pause>,
 }
 
-/// The jobs of all queues, counted.
+/// One count of the jobs of all queues.
 #[derive(Clone, Debug)]
 pub(super) struct Counted {
     pub(super) queues: Vec<QueueInfo>,
     pub(super) at: Timestamp,
-    /// This process's clock when the counting began.
+    /// When the count began, by this process's clock.
     pub(super) began: Instant,
 }
 
-/// The last word on whether a queue is paused.
+/// The last information on whether a queue is paused.
 #[derive(Clone, Copy, Debug)]
 struct Pause {
     paused: bool,
-    /// When it was asked, or made so here.
+    /// When the read began, or when this API paused or resumed the queue.
     since: Instant,
-    /// Since jobs were last counted it was made so here.
+    /// Whether this API paused or resumed the queue since the last count of jobs.
     made: bool,
 }
 
 impl Queues {
-    /// Takes in the jobs of all queues. Those that are not among them have no jobs and are not
-    /// paused.
+    /// Stores a count of the jobs of all queues. Queues that are not part of it have no jobs and
+    /// are not paused.
     pub(super) fn read_counts(&mut self, counted: Counted) {
         self.pauses.retain(|_, pause| pause.since > counted.began);
         for queue in &counted.queues {
@@ -51,8 +53,11 @@ impl Queues {
         self.counted = Some(counted);
     }
 
-    /// Takes in what is due, asked for at this time. No client may ever count, so queues are
-    /// forgotten that were known by nothing else and have no job that is due.
+    /// Stores a read of the due routes that began at this time.
+    ///
+    /// Queues that are known only from earlier reads of due routes, and have no due job any more,
+    /// are forgotten. Counts alone would not remove them, since without clients there are no
+    /// counts.
     pub(super) fn read_due(&mut self, routes: &[DueRoute], began: Instant) {
         for due in routes {
             self.learn(&due.route.queue, due.paused, began);
@@ -66,7 +71,7 @@ impl Queues {
             .retain(|name, pause| pause.made || due.contains(name) || counted.contains(name));
     }
 
-    /// Takes in that a queue was paused or resumed here, just now.
+    /// Records that this API has just paused or resumed a queue.
     pub(super) fn made(&mut self, queue: &Name, paused: bool) {
         if paused || self.pauses.contains_key(queue) {
             self.learn(queue, paused, time::monotonic());
@@ -76,8 +81,8 @@ impl Queues {
         }
     }
 
-    /// Takes in that a queue is paused or not, as was asked at this time. What was asked before
-    /// what is known is no news.
+    /// Records whether a queue is paused, as of the time `since`. Ignores it if newer information
+    /// is known.
     fn learn(&mut self, queue: &Name, paused: bool, since: Instant) {
         let made = false;
         let new = Pause {
@@ -92,8 +97,8 @@ impl Queues {
         }
     }
 
-    /// Returns the jobs by state, all of them or those of a queue, and when they were counted. `None`
-    /// before the first count.
+    /// Returns the last count of jobs by state, of all queues or of one, and when it was made;
+    /// `None` before the first count.
     pub(super) fn totals(&self, of: Option<&Name>) -> Option<(Counts, At)> {
         let counted = self.counted.as_ref()?;
         let mut total = StateCounts::new();
@@ -105,7 +110,7 @@ impl Queues {
         Some((Counts::from(&total), At(counted.at)))
     }
 
-    /// How many jobs are pending; `None` if that was not counted lately.
+    /// Returns the number of pending jobs, or `None` if the last count is older than [`GOOD`].
     pub(super) fn pending(&self) -> Option<u64> {
         let counted = self.counted.as_ref()?;
         let is_good = counted.began.elapsed() <= GOOD;
@@ -113,7 +118,8 @@ impl Queues {
         is_good.then(|| counted.queues.iter().filter_map(pending).sum())
     }
 
-    /// The queues, with how late each is as far as that is known.
+    /// Returns the queues, with how long each one's longest-overdue job has been due, as far as
+    /// that is known.
     pub(super) fn view(&self, due: Option<(&[DueRoute], Timestamp)>) -> view::Queues {
         let overdue = |name: &Name| {
             let routes = due.iter().flat_map(|(routes, _)| routes.iter());

@@ -1,4 +1,4 @@
-//! What the overview plots: the last hours, in steps.
+//! The history that the overview plots: the last two hours, in steps of 10 s.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::view::{Point, Series};
 /// The time from one point to the next.
 pub(super) const STEP: Duration = Duration::from_secs(10);
 
-/// How many points are kept: two hours of them.
+/// How many points are kept, for two hours.
 const KEPT: usize = 2 * 60 * 60 / 10;
 
 /// The points, oldest first.
@@ -16,7 +16,7 @@ const KEPT: usize = 2 * 60 * 60 / 10;
 pub(super) struct Ring(VecDeque<Point>);
 
 impl Ring {
-    /// Adds a point and forgets the oldest one if there are too many.
+    /// Adds a point, and removes the oldest one if there are [`KEPT`] already.
     pub(super) fn push(&mut self, point: Point) {
         if self.0.len() == KEPT {
             self.0.pop_front();
@@ -24,7 +24,7 @@ impl Ring {
         self.0.push_back(point);
     }
 
-    /// All of them.
+    /// Returns all points.
     pub(super) fn series(&self) -> Series {
         Series {
             step_ms: crate::view::millis(STEP),

@@ -7,14 +7,14 @@ use super::{At, millis};
 /// The ended claims of a job.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Attempts {
-    /// First to last.
+    /// The attempts, oldest first.
     pub attempts: Vec<Attempt>,
-    /// How many before the first of these are left out.
+    /// How many older attempts were left out.
     pub omitted: usize,
 }
 
 impl Attempts {
-    /// The last of these, up to a limit.
+    /// Returns the last attempts, at most `most`.
     #[must_use]
     pub fn last(attempts: &[model::Attempt], most: usize) -> Self {
         let omitted = attempts.len().saturating_sub(most);
@@ -29,19 +29,19 @@ impl Attempts {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// The claim's number.
+    /// The claim's number, which is the `claim_seq` of the job at that time.
     pub seq: u64,
-    /// The node that held it.
+    /// The node that held the claim.
     pub node: Option<String>,
-    /// When it was claimed.
+    /// When the job was claimed.
     pub claimed_at: At,
-    /// When it ended.
+    /// When the claim ended.
     pub ended_at: At,
-    /// How long its body ran; null if no body ran to an end.
+    /// How long the body ran; null if no body ran to an end.
     pub ran_for_ms: Option<u64>,
-    /// How it ended.
+    /// How the claim ended.
     pub outcome: Outcome,
-    /// Why it failed: any text.
+    /// The error of a failed attempt, as free text.
     pub error: Option<String>,
 }
 
@@ -66,21 +66,21 @@ impl From<&model::Attempt> for Attempt {
 pub enum Outcome {
     /// The body succeeded.
     Succeeded,
-    /// It failed and was to be retried.
+    /// The body failed, and another attempt was to follow.
     Retried,
-    /// It failed for good.
+    /// The job became a dead letter.
     Failed,
-    /// It asked to be run later.
+    /// The body asked to run again later.
     Snoozed,
-    /// The claim was handed back.
+    /// The node released the claim.
     Released,
     /// The job was cancelled.
     Cancelled,
-    /// The claim was taken back.
+    /// The claim was taken away from the node, for example because the node died.
     Lost,
-    /// The claim was handed back because the store's answer to it never reached the node.
+    /// The claim was released because the store's response never reached the node.
     Undelivered,
-    /// One that this version does not know.
+    /// An outcome that this version does not know.
     Other,
 }
 

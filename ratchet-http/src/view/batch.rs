@@ -7,35 +7,35 @@ use super::At;
 /// One page of batches.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Batches {
-    /// The newest first.
+    /// The batches, newest first.
     pub batches: Vec<Batch>,
     /// The value of `before` for the next page; null on the last page.
     pub next: Option<String>,
 }
 
-/// A batch.
+/// A batch: jobs that are counted together as they end.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Batch {
-    /// The batch.
+    /// The id of the batch.
     pub id: String,
-    /// Its jobs.
+    /// The number of jobs in the batch.
     pub total: u64,
-    /// Those that succeeded.
+    /// The number of jobs that succeeded.
     pub succeeded: u64,
-    /// Those that became dead letters.
+    /// The number of jobs that became dead letters.
     pub failed: u64,
-    /// Those that were cancelled.
+    /// The number of jobs that were cancelled.
     pub cancelled: u64,
-    /// Those that have not ended.
+    /// The number of jobs that have not ended.
     pub unfinished: u64,
-    /// The part of them that has ended, 0 to 100.
+    /// The share of the jobs that have ended, from 0 to 100.
     pub percent: u8,
-    /// Whether no more jobs join it.
+    /// Whether the batch accepts no more jobs.
     pub closed: bool,
-    /// When it was created.
+    /// When the batch was created.
     pub created_at: At,
-    /// When it ended.
+    /// When the batch ended; null if it has not.
     pub ended_at: Option<At>,
 }
 

@@ -8,61 +8,65 @@ use serde::Serialize;
 
 use super::{At, Leading, millis};
 
-/// The nodes and who leads.
+/// The nodes and the leaders.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Cluster {
-    /// All nodes that are known, also those that have ended.
+    /// All known nodes, including those that have ended.
     pub nodes: Vec<Node>,
-    /// One for each role.
+    /// One entry for each role.
     pub leaders: Vec<Leader>,
 }
 
-/// A node.
+/// A node of the cluster, as of its last heartbeat.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Node {
-    /// Which run of a process.
+    /// The id of the node, which is new at each start.
     pub id: String,
-    /// Its label.
+    /// The label of the node.
     pub label: String,
-    /// Its status, as set by itself or by the node that declared it dead.
+    /// The status, as set by the node itself or by the leader that declared it dead.
     pub status: NodeStatus,
-    /// Whether it has not ended and is not silent for too long.
+    /// Whether the node is live: it has not ended and has not been silent for too long.
     pub live: bool,
-    /// When its first heartbeat came.
+    /// When the node sent its first heartbeat.
     pub started_at: At,
-    /// When its last heartbeat came.
+    /// When the node sent its last heartbeat.
     pub last_seen_at: At,
-    /// How often its heartbeat comes at present.
+    /// The present interval between its heartbeats.
     pub heartbeat_ms: u64,
-    /// Bodies running.
+    /// The number of bodies that are running.
     pub running: u32,
-    /// Bodies that may run at once.
+    /// The maximum number of bodies that run at once.
     pub capacity: u32,
-    /// Processor time of its process, in percent of one processor.
+    /// The processor time of the node's process, in percent of one processor.
     pub cpu_percent: Option<u32>,
-    /// Memory of its process, in bytes.
+    /// The memory of the node's process, in bytes.
     pub memory_bytes: Option<u64>,
-    /// Its open connections to the database.
+    /// The number of the node's open connections to the database.
     pub connections: Option<u32>,
-    /// Its roles.
+    /// The roles in which the node may lead.
     pub roles: Vec<String>,
-    /// The capabilities that its jobs may require.
+    /// The capabilities that jobs on this node may require.
     pub capabilities: Vec<String>,
-    /// The kinds it has handlers for; null for an older node, which does not say.
+    /// The kinds that the node has handlers for; null if it runs an older version, which does not
+    /// report them.
     pub kinds: Option<Vec<String>>,
-    /// The roles it leads in.
+    /// The roles in which the node leads.
     pub leads: Vec<String>,
-    /// How far its clock is ahead of the database's; known of the node that answers only.
+    /// How far the node's clock is ahead of the database's; known only for the node of the process
+    /// that responds.
     pub clock_skew_ms: Option<i64>,
-    /// Its totals since it was built; null for a node of an older version.
+    /// The totals since the node was built; null if it runs an older version, which does not report
+    /// them.
     pub totals: Option<Totals>,
-    /// The time-zone data that it computes recurring jobs by; null for an older node, which
-    /// does not say.
+    /// The time-zone data that the node uses for recurring jobs; null if it runs an older version,
+    /// which does not report it.
     pub zone_data: Option<ZoneData>,
 }
 
-/// Returns whether a node is live at this time of the database: it has not ended and is not silent.
+/// Returns whether a node is live at this time by the database's clock: it has not ended and is not
+/// silent.
 #[must_use]
 pub fn is_live(node: &NodeRecord, now: Timestamp) -> bool {
     node.status.is_live() && !node.is_silent(NodeRecord::DEAD_AFTER, now)
@@ -79,7 +83,9 @@ pub fn is_live(node: &NodeRecord, now: Timestamp) -> bool {
 /// # Ok(()) }
 /// ```
 impl Node {
-    /// A node, at this time of the database. It leads in nothing.
+    /// Creates the view of a node at this time by the database's clock.
+    ///
+    /// `leads` is empty and `clock_skew_ms` is `None`, since the record does not contain them.
     #[must_use]
     pub fn new(node: &NodeRecord, now: Timestamp) -> Self {
         let names = |names: &[ratchet_core::Name]| names.iter().map(ToString::to_string).collect();
@@ -107,13 +113,13 @@ impl Node {
     }
 }
 
-/// Time-zone data.
+/// The time-zone data of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ZoneData {
-    /// The directory it was read from, or `built-in`.
+    /// The directory that the data was read from, or `built-in`.
     pub source: String,
-    /// The release of the IANA database; null if the directory does not say.
+    /// The release of the IANA database; null if the directory does not name it.
     pub version: Option<String>,
 }
 
@@ -126,19 +132,19 @@ impl From<schedule::ZoneData> for ZoneData {
     }
 }
 
-/// The life of a node.
+/// The status of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeStatus {
-    /// Starting; does not claim yet.
+    /// The node is starting and does not claim jobs yet.
     Joining,
-    /// Claiming.
+    /// The node claims jobs.
     Active,
-    /// Finishing what it has; claims no more.
+    /// The node finishes its running jobs and claims no more.
     Draining,
-    /// Ended in order.
+    /// The node has shut down in order.
     Left,
-    /// Silent for too long, or displaced by a newer node with its label.
+    /// The node was silent for too long, or was displaced by a newer node with its label.
     Dead,
 }
 
@@ -158,15 +164,15 @@ impl From<model::NodeStatus> for NodeStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Bodies that began.
+    /// The number of bodies that began.
     pub begun: u64,
-    /// How long those had waited since they were due, added up.
+    /// The sum of the times that these jobs had been due before their bodies began.
     pub waited_ms: u64,
-    /// Bodies that succeeded.
+    /// The number of bodies that succeeded.
     pub succeeded: u64,
-    /// Dead letters.
+    /// The number of jobs that became dead letters.
     pub failed: u64,
-    /// Failed attempts that are to be followed by another.
+    /// The number of failed attempts that another attempt follows.
     pub retried: u64,
 }
 
@@ -188,18 +194,18 @@ impl From<NodeTotals> for Totals {
 pub struct Leader {
     /// The role.
     pub role: String,
-    /// The node; null if none leads.
+    /// The node that leads; null if none does.
     pub node: Option<String>,
     /// The label of the leader; null if no node leads, or the label is not known.
     pub label: Option<String>,
-    /// The present or last term.
+    /// The present term, or the last one if no node leads.
     pub term: u64,
-    /// How long its lease lasts unless it is renewed.
+    /// The time until the leader's lease expires unless it is renewed; null if no node leads.
     pub expires_in_ms: Option<u64>,
 }
 
 impl Leader {
-    /// The leader of a role.
+    /// Creates the view of a role's leader.
     #[must_use]
     pub const fn new(
         role: String,
@@ -218,45 +224,45 @@ impl Leader {
     }
 }
 
-/// A node's own view of itself.
+/// The status of the process that responds, from its own memory.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Status {
-    /// The node of the process that answers; null if it has none.
+    /// The node of the process that responds; null if it has none.
     pub node: Option<OwnNode>,
-    /// Its part in the cluster.
+    /// The part of this node in the cluster.
     pub role: Role,
-    /// Whether other nodes live, as far as was last read.
+    /// Whether other nodes are live, as last read.
     pub clustered: bool,
-    /// Whether it leads, for each role in which it may.
+    /// Whether this node leads, for each role in which it may lead.
     pub leadership: Vec<Leading>,
-    /// The versions that the API was told to show, as last read, by namespace.
+    /// The versions of the namespaces that the API is configured to show, as last read.
     pub versions: BTreeMap<String, u64>,
-    /// The kind of the store.
+    /// The name of the storage backend.
     pub backend: &'static str,
     /// The version of the database.
     pub backend_version: String,
     /// The version of Ratchet.
     pub version: &'static str,
-    /// Whether changes are allowed through this API at all.
+    /// Whether this API accepts writes at all.
     pub writes: bool,
-    /// The most items that a page of a listing may have.
+    /// The maximum number of items on a page of a listing.
     pub page: usize,
 }
 
-/// The node of the process that answers, as it knows itself.
+/// The node of the process that responds, from its own memory.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OwnNode {
-    /// Which run of a process.
+    /// The id of the node, which is new at each start.
     pub id: String,
-    /// Its label.
+    /// The label of the node.
     pub label: String,
-    /// Its status.
+    /// The status of the node.
     pub status: NodeStatus,
-    /// Bodies running.
+    /// The number of bodies that are running.
     pub running: usize,
-    /// Bodies that may run at once.
+    /// The maximum number of bodies that run at once.
     pub capacity: usize,
 }
 
@@ -276,12 +282,13 @@ impl From<&ratchet_core::Node> for OwnNode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// It leads: in the role that it waits for to run jobs, or in maintenance if it waits for none.
+    /// The node leads in the role that it must lead in to run jobs, or in maintenance if it needs
+    /// no role.
     Primary,
-    /// It does not.
+    /// The node does not lead in that role.
     Standby,
-    /// It waits for no role, and there is no other node.
+    /// The node needs no role to run jobs, and there is no other live node.
     SingleNode,
-    /// The process runs no node: it serves the HTTP interface alone.
+    /// The process has no node. It only serves the HTTP interface.
     NoNode,
 }

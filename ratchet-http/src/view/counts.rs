@@ -9,21 +9,22 @@ use super::{At, Counts, State};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Matching {
-    /// The jobs that were counted.
+    /// The number of jobs that were counted.
     pub jobs: u64,
-    /// Whether there are no others: counting ends at a bound.
+    /// Whether the count is complete. If false, counting stopped at its limit, and more jobs may
+    /// match.
     pub exact: bool,
 }
 
 impl Matching {
-    /// This many jobs match.
+    /// Returns a complete count.
     #[must_use]
     pub const fn exactly(jobs: usize) -> Self {
         let jobs = jobs as u64;
         Self { jobs, exact: true }
     }
 
-    /// At least this many jobs match.
+    /// Returns a count that stopped at its limit: at least this many jobs match.
     #[must_use]
     pub const fn at_least(jobs: usize) -> Self {
         let jobs = jobs as u64;
@@ -35,15 +36,15 @@ impl Matching {
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct MatchingByState {
-    /// The counts by state. A state is missing if the time for counting was over.
+    /// The counts by state. States are missing if counting ran out of time.
     pub counts: BTreeMap<State, Matching>,
-    /// The time of the background count that these numbers are from; null: they were counted for
+    /// The time of the background count that the numbers are from; null if they were counted for
     /// this request.
     pub counts_at: Option<At>,
 }
 
 impl MatchingByState {
-    /// Numbers of the background count.
+    /// Returns the numbers of a background count, which are complete.
     #[must_use]
     pub fn counted(counts: &Counts, at: At) -> Self {
         let exact = |(state, jobs): (&State, &u64)| {

@@ -4,37 +4,37 @@ use serde::Serialize;
 
 use super::{At, Counts, DeadLetters, Job, Overview, Rates, StrandedRoute};
 
-/// The event `tick`: the sign of life of `/api/events`, once a second.
+/// The event `tick`, sent once a second to every listener of `/api/events`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Tick {
     /// The time by the database's clock.
     pub at: At,
-    /// See [`Overview`].
+    /// See [`Overview::read_at`].
     pub read_at: At,
-    /// See [`Overview`].
+    /// See [`Overview::stale`].
     pub stale: bool,
-    /// See [`Overview`].
+    /// See [`Overview::live_nodes`].
     pub live_nodes: usize,
-    /// See [`Overview`].
+    /// See [`Overview::running`].
     pub running: u64,
-    /// See [`Overview`].
+    /// See [`Overview::capacity`].
     pub capacity: u64,
-    /// See [`Overview`].
+    /// See [`Overview::counts`].
     pub counts: Option<Counts>,
-    /// See [`Overview`].
+    /// See [`Overview::counts_at`].
     pub counts_at: Option<At>,
-    /// See [`Overview`].
+    /// See [`Overview::oldest_due_ms`].
     pub oldest_due_ms: Option<u64>,
-    /// See [`Overview`].
+    /// See [`Overview::due_at`].
     pub due_at: Option<At>,
-    /// See [`Overview`].
+    /// See [`Overview::stranded`].
     pub stranded: Vec<StrandedRoute>,
-    /// See [`Overview`].
+    /// See [`Overview::nothing_runs`].
     pub nothing_runs: bool,
-    /// How much is done.
+    /// See [`Overview::rates`].
     pub rates: Rates,
-    /// The newest job; null if there is none, or none was seen yet.
+    /// The id of the newest job; null if there is none, or none was read yet.
     pub newest: Option<String>,
 }
 
@@ -63,9 +63,9 @@ impl Tick {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ChangedJobs {
-    /// Each as it is now; at most 1,000.
+    /// The present state of each job; at most 1,000 jobs.
     pub jobs: Vec<Job>,
-    /// How many more there were, at least.
+    /// A lower bound of how many more jobs changed.
     pub dropped: usize,
 }
 
@@ -73,34 +73,34 @@ pub struct ChangedJobs {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Failures {
-    /// When they were read, by the database's clock.
+    /// When the dead letters were read, by the database's clock.
     pub at: At,
     /// See [`Overview::failures`].
     pub jobs: Vec<DeadLetters>,
 }
 
 impl Failures {
-    /// These, as they were at this time.
+    /// Creates the event from the dead letters that were read at this time.
     #[must_use]
     pub const fn new(at: At, jobs: Vec<DeadLetters>) -> Self {
         Self { at, jobs }
     }
 }
 
-/// The event `nodes`: nodes came or went, changed their status, or another leads.
+/// The event `nodes`: a node joined, left or changed its status, or the leader of a role changed.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ChangedNodes {
-    /// When it was so, by the database's clock.
+    /// When the nodes were read, by the database's clock.
     pub at: At,
-    /// Nodes that live now.
+    /// The number of live nodes.
     pub live_nodes: usize,
 }
 
-/// The event `lagged`: the client was too slow to hear everything.
+/// The event `lagged`: the client read too slowly and missed events.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Lagged {
-    /// How many events it missed.
+    /// The number of missed events.
     pub missed: u64,
 }

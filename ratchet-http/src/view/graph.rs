@@ -5,33 +5,34 @@ use serde::Serialize;
 
 use super::State;
 
-/// The jobs and batches that a job waits for, and those that wait for it.
+/// The dependency graph of a job: the jobs and batches that it waits for, and the jobs that wait
+/// for it, directly or indirectly.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Graph {
-    /// The jobs and batches, the one that was asked for first.
+    /// The jobs and batches. The requested job is first.
     pub nodes: Vec<GraphNode>,
-    /// The links.
+    /// The links between them.
     pub edges: Vec<Edge>,
-    /// Whether there may be more than is shown.
+    /// Whether jobs or batches may be missing because the limit was reached.
     pub truncated: bool,
 }
 
 /// A job or a batch of a [`Graph`].
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GraphNode {
-    /// Its id.
+    /// The id of the job or batch.
     pub id: String,
-    /// Which of the two it is.
+    /// Whether this is a job or a batch.
     #[serde(rename = "type")]
     pub vertex: Vertex,
-    /// The kind of the job; null for a batch, or a job that does not exist any more.
+    /// The kind of the job; null for a batch, or a job that no longer exists.
     pub kind: Option<String>,
     /// The state of the job; null for a batch, or a job that no longer exists.
     pub state: Option<State>,
 }
 
 impl GraphNode {
-    /// A job, perhaps one that does not exist any more.
+    /// Creates the node of a job. `known` is `None` if the job no longer exists.
     #[must_use]
     pub fn job(id: ratchet_core::JobId, known: Option<(&ratchet_core::Name, JobState)>) -> Self {
         Self {
@@ -42,7 +43,7 @@ impl GraphNode {
         }
     }
 
-    /// A batch.
+    /// Creates the node of a batch.
     #[must_use]
     pub fn batch(id: ratchet_core::BatchId) -> Self {
         Self {
@@ -54,7 +55,7 @@ impl GraphNode {
     }
 }
 
-/// The kind of a node of a [`Graph`].
+/// Whether a node of a [`Graph`] is a job or a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Vertex {
@@ -64,17 +65,17 @@ pub enum Vertex {
     Batch,
 }
 
-/// One thing that a job waits for.
+/// One link: a job waits for a job or a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Edge {
     /// The job or batch that is waited for.
     pub from: String,
     /// The job that waits.
     pub to: String,
-    /// How it must end: `succeeded`, `failed`, `ended`, `result_is <place>`, `failures_reach <n>`,
-    /// `succeeded_at_least <percent>`.
+    /// How the job or batch `from` must end: `succeeded`, `failed`, `ended`, `result_is <pointer>`,
+    /// `failures_reach <n>` or `succeeded_at_least <percent>`.
     pub condition: String,
-    /// Its state.
+    /// The state of the link.
     pub state: LinkState,
 }
 
@@ -92,8 +93,8 @@ impl From<&Link> for Edge {
     }
 }
 
-/// The condition in words, without the value it compares a result with: that is hidden as results
-/// are.
+/// Returns the condition in words. The value that a result must equal is left out, because results
+/// may be confidential.
 fn condition(after: &After) -> String {
     let other = || "other".to_owned();
     match after {
@@ -121,11 +122,11 @@ fn condition(after: &After) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkState {
-    /// It is not decided yet.
+    /// It is not decided yet whether the condition is met.
     Open,
     /// The condition is met.
     Met,
-    /// It can no longer come.
+    /// The condition can no longer be met.
     Unmet,
 }
 

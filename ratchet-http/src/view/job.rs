@@ -6,90 +6,90 @@ use serde_json::value::RawValue;
 
 use super::{At, JobAction, Level, State, millis};
 
-/// A job, without what only its handler needs to know.
+/// A job, without payload, result and checkpoint.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Job {
-    /// The job.
+    /// The id of the job.
     pub id: String,
-    /// The registered name of its type.
+    /// The kind: the registered name of the job's type.
     pub kind: String,
-    /// The queue it is in.
+    /// The queue of the job.
     pub queue: String,
-    /// The lane of its queue that it goes through.
+    /// The lane of the job inside its queue.
     pub lane: Option<String>,
-    /// Its state.
+    /// The state of the job.
     pub state: State,
     /// The stored priority.
     pub priority: Level,
-    /// When it is, or was, due.
+    /// When the job is, or was, due.
     pub run_at: At,
-    /// When it was enqueued.
+    /// When the job was enqueued.
     pub created_at: At,
-    /// When it ended.
+    /// When the job ended; null if it has not.
     pub finished_at: Option<At>,
-    /// Bodies that ended.
+    /// The number of attempts that ended. A snooze or a released claim does not count.
     pub attempts: u32,
-    /// How many bodies may end in failure before it is a dead letter.
+    /// How many attempts may fail before the job becomes a dead letter.
     pub max_attempts: u32,
-    /// Claims lost with their node.
+    /// The number of claims that were lost because their node died.
     pub crash_count: u32,
-    /// Claims.
+    /// The number of claims so far.
     pub claim_seq: u64,
-    /// The node that runs it.
+    /// The node that runs the job.
     pub node: Option<String>,
-    /// When it was claimed, while it runs.
+    /// When the job was claimed; null unless it is running.
     pub claimed_at: Option<At>,
-    /// Whether it runs and a client asked to cancel it.
+    /// Whether the job is running and a client has requested its cancellation.
     pub cancel_requested: bool,
-    /// How far it said it is.
+    /// The last progress that the body reported.
     pub progress: Option<Progress>,
-    /// Its tags.
+    /// The tags of the job.
     pub tags: Vec<String>,
-    /// The batch it is in.
+    /// The batch of the job.
     pub batch: Option<String>,
-    /// At most one unfinished job has this key.
+    /// The unique key: at most one unfinished job has it.
     pub unique_key: Option<String>,
-    /// At most one job ever has this key.
+    /// The idempotency key: at most one job ever has it.
     pub idempotency_key: Option<String>,
-    /// The capability that a node needs to run it.
+    /// The capability that a node needs to run the job.
     pub capability: Option<String>,
-    /// The resource of which it needs a permit to run.
+    /// The resource of which the job needs a permit to run.
     pub permit: Option<String>,
-    /// The recurring definition that made it.
+    /// The recurring definition that created the job.
     pub recurring: Option<Origin>,
-    /// The signal it waits, or waited, for.
+    /// The signal that the job waits, or waited, for.
     pub signal: Option<Signal>,
-    /// Why the last failed attempt failed: any text.
+    /// The error of the last failed attempt, as free text.
     pub last_error: Option<String>,
 }
 
-/// How far a body said it is.
+/// The progress that a body reported.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Progress {
-    /// 0 to 100.
+    /// The progress in percent, from 0 to 100.
     pub percent: u8,
-    /// For people: any text.
+    /// A message for people, as free text.
     pub message: String,
 }
 
-/// The recurring definition that made a job.
+/// The recurring definition that created a job.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Origin {
-    /// The definition.
+    /// The name of the definition.
     pub name: String,
-    /// The slot; null: it was triggered out of turn.
+    /// The slot that the job is for; null if the job was triggered by hand.
     pub slot_at: Option<At>,
 }
 
-/// A job's waiting for a signal.
+/// The signal that a job waits for.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Signal {
     /// The name of the signal.
     pub key: String,
     /// The deadline of the signal.
     pub deadline_at: Option<At>,
-    /// When it came.
+    /// When the signal was delivered; null if it was not.
     pub delivered_at: Option<At>,
 }
 
@@ -143,7 +143,7 @@ impl From<&JobRecord> for Job {
 /// One page of jobs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Jobs {
-    /// The jobs, in order.
+    /// The jobs, in the requested order.
     pub jobs: Vec<Job>,
     /// The value of `after` for the next page; null on the last page.
     pub next: Option<String>,
@@ -158,8 +158,7 @@ impl From<&JobPage> for Jobs {
     }
 }
 
-/// Whether what only the handler needs to know is shown: payload, result, checkpoint and the
-/// payload of a signal.
+/// Whether the payload, the result, the checkpoint and the signal payload of a job are hidden.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
@@ -177,55 +176,55 @@ impl From<&JobPage> for Jobs {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hidden {
-    /// It is shown.
+    /// They are shown.
     No,
-    /// It is not.
+    /// They are hidden.
     Yes,
 }
 
-/// A job with everything known about it.
+/// A job with all of its details.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct JobDetail {
-    /// The job.
+    /// The fields that listings show too.
     #[serde(flatten)]
     pub job: Job,
-    /// The arguments of its handler; missing if they are hidden.
+    /// The payload; missing if it is hidden.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub payload: Option<Box<RawValue>>,
     /// Whether payload, result, checkpoint and signal payload are hidden.
     pub payload_hidden: bool,
-    /// Which form the payload has.
+    /// The version of the payload's format.
     pub payload_version: u32,
     /// The size of the payload in bytes of JSON.
     pub payload_bytes: usize,
-    /// Its result; missing if there is none or it is hidden.
+    /// The result; missing if there is none or it is hidden.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub result: Option<Box<RawValue>>,
-    /// The checkpoint of its next attempt; missing if there is none or it is hidden.
+    /// The checkpoint for the next attempt; missing if there is none or it is hidden.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub checkpoint: Option<Box<RawValue>>,
-    /// The payload of its signal; missing if none came or it is hidden.
+    /// The payload of the signal; missing if no signal was delivered or it is hidden.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub signal_payload: Option<Box<RawValue>>,
-    /// The trace it was enqueued in.
+    /// The trace in which the job was enqueued.
     pub trace: Option<Trace>,
-    /// How long one body may run.
+    /// The timeout of one attempt.
     pub timeout_ms: Option<u64>,
-    /// How long a body may run without a sign of life.
+    /// How long a body may run without reporting anything.
     pub stall_timeout_ms: Option<u64>,
-    /// When a failed attempt is followed by another.
+    /// The retry policy.
     pub retry: Retry,
-    /// The actions that its present state allows.
+    /// The actions that the present state allows.
     pub actions: Vec<JobAction>,
 }
 
 impl JobDetail {
-    /// A job, with or without what may be hidden.
+    /// Creates the view of a job, with or without payload, result, checkpoint and signal payload.
     #[must_use]
     pub fn new(job: &JobRecord, hidden: Hidden) -> Self {
         let JobSpec { payload, .. } = &job.spec;
@@ -252,8 +251,10 @@ impl JobDetail {
     }
 }
 
-/// What a store kept, as it is. A text that is no JSON, which nothing writes, is shown as a string,
-/// so that the row can still be looked at.
+/// Returns stored JSON unchanged.
+///
+/// A text that is not valid JSON, which Ratchet never writes, becomes a JSON string, so that the
+/// job can still be shown.
 fn raw(text: &str) -> Box<RawValue> {
     let whole = RawValue::from_string(text.to_owned());
     whole
@@ -261,12 +262,12 @@ fn raw(text: &str) -> Box<RawValue> {
         .unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
-/// The trace a job was enqueued in, as in the headers of W3C Trace Context.
+/// The trace in which a job was enqueued, in the format of the W3C Trace Context headers.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Trace {
-    /// `00-<trace id>-<span id>-<flags>`
+    /// The header `traceparent`: `00-<trace id>-<span id>-<flags>`.
     pub traceparent: String,
-    /// The state that tracing systems added.
+    /// The header `tracestate`, with data of tracing systems.
     pub tracestate: Option<String>,
 }
 
@@ -279,19 +280,19 @@ impl From<&TraceContext> for Trace {
     }
 }
 
-/// When a failed attempt is followed by another.
+/// The retry policy of a job: whether and when another attempt follows a failed one.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Retry {
-    /// How many bodies may end in failure.
+    /// How many attempts may fail before the job becomes a dead letter.
     pub max_attempts: u32,
-    /// `none`, `fixed`, `linear` or `exponential`.
+    /// The backoff: `none`, `fixed`, `linear` or `exponential`.
     pub backoff: String,
     /// The delay after the first attempt.
     pub delay_ms: u64,
     /// The longest delay.
     pub cap_ms: Option<u64>,
-    /// By how much of a hundred each delay is moved at random.
+    /// The jitter: by how many percent a delay is varied at random.
     pub jitter_percent: u8,
 }
 

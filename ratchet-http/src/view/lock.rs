@@ -6,31 +6,31 @@ use serde::Serialize;
 
 use super::millis;
 
-/// The locks.
+/// All named locks.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Locks {
-    /// By name.
+    /// The locks, sorted by name.
     pub locks: Vec<Lock>,
 }
 
-/// A lock.
+/// A named lock.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Lock {
-    /// Its name.
+    /// The name of the lock.
     pub name: String,
-    /// The owner; null if it is free.
+    /// The owner; null if the lock is free.
     pub owner: Option<String>,
-    /// The token of the present or last tenure.
+    /// The fencing token of the present or last owner.
     pub fence: u64,
-    /// How long it is held unless it is renewed; null if it is free.
+    /// The time until the lock expires unless it is renewed; null if the lock is free.
     pub expires_in_ms: Option<u64>,
-    /// How long ago it expired without having been released; null otherwise.
+    /// The time since the lock expired without being released; null otherwise.
     pub expired_for_ms: Option<u64>,
 }
 
 impl Lock {
-    /// A lock and how it stands.
+    /// Creates the view of a lock.
     #[must_use]
     pub fn new(name: &Name, info: &LockInfo) -> Self {
         let holder = info.holder.as_ref();
@@ -47,19 +47,19 @@ impl Lock {
 /// The resources that have permits.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Permits {
-    /// By name.
+    /// The resources, sorted by name.
     pub permits: Vec<Permit>,
 }
 
-/// A resource of which a bounded number of jobs may hold a permit.
+/// A resource that a limited number of running jobs may use at once.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Permit {
-    /// The resource.
+    /// The name of the resource.
     pub resource: String,
-    /// How many jobs may hold one at once.
+    /// The maximum number of permits that jobs hold at once.
     pub max: u32,
-    /// How many running jobs hold one; more than `max` after that was lowered.
+    /// The number of running jobs that hold a permit. It may exceed `max` after `max` was lowered.
     pub held: u64,
 }
 

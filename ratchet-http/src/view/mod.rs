@@ -1,9 +1,9 @@
-//! What the API answers, as JSON: one type a thing, made from the records of the core.
+//! The types of the API's JSON responses, created from the records of the core.
 //!
-//! The command line prints the same ones. Times are RFC 3339 in UTC with milliseconds, in fields
-//! that end in `_at`; durations are whole milliseconds, in fields that end in `_ms`; ids are text.
-//! A field that has no value is `null`, so that every answer of a kind has the same fields; what
-//! may be missing says so.
+//! The command line prints the same types. Times are RFC 3339 in UTC with milliseconds, in fields
+//! that end in `_at`. Durations are whole milliseconds, in fields that end in `_ms`. Ids are
+//! strings. A field without a value is `null`, so all responses of a type have the same fields. The
+//! documentation of a field states if it may be missing instead.
 //!
 //! ```
 //! # use ratchet_core::BoxError;

@@ -3,68 +3,68 @@ use serde::Serialize;
 
 use super::{At, Counts, Job, Leader};
 
-/// The cluster at a glance.
+/// A summary of the cluster: nodes, rates, job counts, leaders and the newest dead letters.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Overview {
-    /// The time by the database's clock.
+    /// The present time by the database's clock.
     pub at: At,
-    /// When the nodes were read, from which the live nodes, bodies, rates and leaders are.
+    /// When the nodes were read. The live nodes, bodies, rates and leaders are as of this time.
     pub read_at: At,
-    /// Whether that is longer ago than it should be, because the database does not answer.
+    /// Whether the last read of the nodes is too long ago, because the database does not respond.
     pub stale: bool,
-    /// Nodes that have not ended and are not silent for too long.
+    /// The number of live nodes: those that have not ended and have not been silent for too long.
     pub live_nodes: usize,
-    /// Bodies that they run.
+    /// The number of bodies that the live nodes run.
     pub running: u64,
-    /// Bodies that they may run at once.
+    /// The maximum number of bodies that the live nodes run at once.
     pub capacity: u64,
-    /// Jobs by state, when they were last counted; null: they were not counted yet.
+    /// The number of jobs by state at the last count; null before the first count.
     pub counts: Option<Counts>,
-    /// When that was; null: they were not.
+    /// When the jobs were last counted; null before the first count.
     pub counts_at: Option<At>,
-    /// For how long the longest-overdue job that may be claimed has been due; null: none is due,
-    /// or it is not known.
+    /// How long the longest-overdue job has been due, paused queues aside; null if no job is due or
+    /// if `due_at` is null.
     pub oldest_due_ms: Option<u64>,
-    /// When it was read what is due; null: it is not known, and what is stranded is not either.
+    /// When the due jobs were last read; null if it is not known which jobs are due or stranded.
     pub due_at: Option<At>,
-    /// How much is done.
+    /// The rates at which jobs end.
     pub rates: Rates,
-    /// The same over the last two hours.
+    /// The history of the last two hours.
     pub series: Series,
     /// Due jobs that no node in the cluster can run.
     pub stranded: Vec<StrandedRoute>,
-    /// Whether jobs of queues that are not paused are due while no node is live. Readiness and the
-    /// gauge `ratchet_nothing_runs` follow it. While it is not known what is due, the
-    /// last judgement stands until a node is live.
+    /// Whether jobs are due in queues that are not paused while no node is live. Readiness and the
+    /// gauge `ratchet_nothing_runs` use the same value. While it is not known which jobs are due,
+    /// the last value is kept until a node is live.
     pub nothing_runs: bool,
-    /// One for each role.
+    /// One entry for each role.
     pub leaders: Vec<Leader>,
-    /// The newest dead letters, equal ones as one, a few of them; null: they were not read yet.
+    /// The newest groups of equal dead letters; null before the first read.
     pub failures: Option<Vec<DeadLetters>>,
-    /// When they were read; null: they were not.
+    /// When the dead letters were last read; null before the first read.
     pub failures_at: Option<At>,
 }
 
-/// Dead letters of one kind and queue that failed with the same error.
+/// A group of equal dead letters: they have the same kind, queue and error.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct DeadLetters {
-    /// The newest of them.
+    /// The newest job of the group.
     #[serde(flatten)]
     pub newest: Job,
-    /// How many there are among the newest 200 dead letters.
+    /// The size of the group among the newest 200 dead letters.
     pub count: usize,
 }
 
 impl DeadLetters {
-    /// One dead letter.
+    /// Creates a group of one dead letter.
     #[must_use]
     pub const fn one(newest: Job) -> Self {
         Self { newest, count: 1 }
     }
 
-    /// Whether a dead letter is equal to these.
+    /// Returns whether a dead letter belongs to this group.
     #[must_use]
     pub fn are_like(&self, job: &Job) -> bool {
         let Job {
@@ -77,7 +77,8 @@ impl DeadLetters {
     }
 }
 
-/// How much is done, over all nodes, between the last two heartbeats of each.
+/// The rates at which jobs end, summed over all live nodes. The rate of a node is measured between
+/// its last two heartbeats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Rates {
@@ -85,14 +86,14 @@ pub struct Rates {
     pub finished_per_s: f64,
     /// Jobs that became dead letters, per second.
     pub failed_per_s: f64,
-    /// Failed attempts that another is to follow, per second.
+    /// Failed attempts that another attempt follows, per second.
     pub retried_per_s: f64,
-    /// How long jobs that began had been due, on average; null: none began.
+    /// How long jobs had been due when their bodies began, on average; null if none began.
     pub wait_ms: Option<u64>,
 }
 
 impl From<ratchet_core::throughput::Throughput> for Rates {
-    /// To three places.
+    /// Rounds the rates to three decimal places.
     fn from(done: ratchet_core::throughput::Throughput) -> Self {
         let round = |rate: f64| (rate * 1_000.0).round() / 1_000.0;
         Self {
@@ -104,13 +105,13 @@ impl From<ratchet_core::throughput::Throughput> for Rates {
     }
 }
 
-/// A history, oldest first. Steps are missing while the database was away.
+/// A history of the cluster. Points are missing for times at which the database was unreachable.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Series {
     /// The time from one point to the next.
     pub step_ms: u64,
-    /// The points.
+    /// The points, oldest first.
     pub points: Vec<Point>,
 }
 
@@ -118,21 +119,22 @@ pub struct Series {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Point {
-    /// When, by the database's clock.
+    /// The time of the point, by the database's clock.
     pub at: At,
-    /// How much was done.
+    /// The rates at that time.
     #[serde(flatten)]
     pub rates: Rates,
-    /// The number of pending jobs at the last count; null before the first.
+    /// The number of pending jobs at the last count; null if there was no count in the last 5
+    /// minutes.
     pub pending: Option<u64>,
-    /// Bodies running.
+    /// The number of bodies that were running.
     pub running: u64,
-    /// For how long the longest-overdue job had been due; 0: none was due; null: not known.
+    /// How long the longest-overdue job had been due; 0 if none was due, null if that is not known.
     pub overdue_ms: Option<u64>,
 }
 
 impl Point {
-    /// A point at which nothing happens.
+    /// Creates a point at which no body runs and nothing is known of the jobs.
     #[must_use]
     pub fn new(at: At) -> Self {
         Self {
@@ -145,17 +147,17 @@ impl Point {
     }
 }
 
-/// Due jobs that no node in the cluster can run.
+/// Due jobs of one queue, kind and capability that no node in the cluster can run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct StrandedRoute {
-    /// Their queue.
+    /// The queue of the jobs.
     pub queue: String,
-    /// Their kind.
+    /// The kind of the jobs.
     pub kind: String,
-    /// The capability that they require.
+    /// The capability that the jobs require.
     pub capability: Option<String>,
-    /// For how long the first of them has been due.
+    /// How long the longest-overdue job has been due.
     pub overdue_ms: u64,
 }
 

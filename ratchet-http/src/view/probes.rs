@@ -2,7 +2,7 @@ use ratchet_core::Fence;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The answer of a live process.
+/// The response of `/health`: the process is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Health {
@@ -21,19 +21,19 @@ impl Default for Health {
     }
 }
 
-/// Whether a node should be sent work or traffic.
+/// The response of `/ready`: whether this process should get work and traffic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Readiness {
-    /// Whether it should.
+    /// Whether the process is ready.
     pub status: Ready,
-    /// The reasons; absent if there is none.
+    /// The reasons why it is not ready; missing if there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<NotReady>,
 }
 
 impl Readiness {
-    /// Ready if there is nothing in the way.
+    /// Creates the response: ready if there are no reasons against it.
     #[must_use]
     pub const fn new(reasons: Vec<NotReady>) -> Self {
         let status = if reasons.is_empty() {
@@ -45,54 +45,55 @@ impl Readiness {
     }
 }
 
-/// See [`Readiness`].
+/// The status in a [`Readiness`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ready {
-    /// It is.
+    /// The process is ready.
     Ready,
-    /// It is not.
+    /// The process is not ready.
     NotReady,
 }
 
-/// Why a node is not ready.
+/// A reason why a process is not ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum NotReady {
-    /// Nothing runs the node.
+    /// The node was built, but its future is not running.
     NotRunning,
-    /// It has not joined the cluster yet.
+    /// The node has not joined the cluster yet.
     Joining,
-    /// It finishes what it has.
+    /// The node finishes its running jobs and claims no more.
     Draining,
-    /// It has left.
+    /// The node has shut down in order.
     Left,
-    /// It was replaced, or was stopped without leaving.
+    /// The node was displaced by another with its label, or was stopped without an orderly
+    /// shutdown.
     Dead,
-    /// The database does not answer.
+    /// The database does not respond.
     Database,
-    /// Jobs are due, and have been for a while, that no node in the cluster can run.
+    /// For a while, jobs have been due that no node in the cluster can run.
     Stranded,
-    /// Jobs are due, and no node in the cluster is live: `nothing_runs` of the overview.
+    /// Jobs are due, and no node in the cluster is live, as in `nothing_runs` of the overview.
     NothingRuns,
 }
 
-/// Whether a node leads in a role.
+/// The response of `/leader`: whether the node of this process leads in a role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Leading {
     /// The role.
     pub role: String,
-    /// Whether it leads, as far as it can know.
+    /// Whether the node leads, as far as it can know.
     pub is_leader: bool,
-    /// Its term; absent unless it leads.
+    /// The term of the node; missing unless it leads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub term: Option<u64>,
 }
 
 impl Leading {
-    /// That it leads in this term, or not.
+    /// Creates the response: the node leads in this term, or does not lead if `term` is `None`.
     #[must_use]
     pub fn new(role: &str, term: Option<Fence>) -> Self {
         Self {

@@ -3,36 +3,36 @@ use serde::Serialize;
 
 use super::{At, Counts, State};
 
-/// The queues.
+/// The known queues.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Queues {
-    /// By name: all that have jobs or are paused, as far as they are known.
+    /// The known queues that have jobs or are paused, sorted by name.
     pub queues: Vec<Queue>,
-    /// When the jobs were counted, which finds every queue; null before the first count, when only
-    /// queues with due jobs are known.
+    /// When the jobs were last counted, which finds every queue; null before the first count. Until
+    /// then only queues with due jobs are known.
     pub counts_at: Option<At>,
-    /// When the due jobs were read; null if they are not known.
+    /// When the due jobs were last read; null if they are not known.
     pub due_at: Option<At>,
 }
 
-/// A queue.
+/// A queue and the number of its jobs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Queue {
-    /// Its name.
+    /// The name of the queue.
     pub name: String,
-    /// Whether its jobs are not claimed: as it was when it was read what is due if some of them are
-    /// due, and when the jobs were counted if none is.
+    /// Whether the queue is paused: its jobs are not claimed. This is as of the last read of the
+    /// due jobs if the queue has any, otherwise as of the last count.
     pub paused: bool,
-    /// Its jobs by state, when they were last counted; null if the queue was not known then.
+    /// The number of jobs by state at the last count; null if the queue was not known then.
     pub counts: Option<Counts>,
-    /// For how long its longest-overdue job has been due; null if none is due. If `due_at` is null
-    /// as well, it is not known.
+    /// How long the queue's longest-overdue job has been due; null if none is due, or if `due_at`
+    /// is null.
     pub overdue_ms: Option<u64>,
 }
 
 impl Queue {
-    /// A queue.
+    /// Creates the view of a queue.
     #[must_use]
     pub const fn new(
         name: String,
@@ -48,7 +48,8 @@ impl Queue {
         }
     }
 
-    /// Its jobs in this state when they were last counted; `None` if the queue was not known then.
+    /// Returns the number of jobs in this state at the last count, or `None` if the queue was not
+    /// known then.
     #[must_use]
     pub fn count(&self, state: State) -> Option<u64> {
         let counts = self.counts.as_ref()?;

@@ -8,18 +8,18 @@ use super::{At, Level, millis};
 /// One page of recurring definitions.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Recurrings {
-    /// By name.
+    /// The definitions, sorted by name.
     pub recurring: Vec<RecurringJob>,
     /// The value of `after` for the next page; null on the last page.
     pub next: Option<String>,
 }
 
-/// A recurring definition.
+/// A recurring definition: a schedule and the job that it enqueues.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Recurring")]
 #[non_exhaustive]
 pub struct RecurringJob {
-    /// Its name.
+    /// The name of the definition.
     pub name: String,
     /// The kind of its jobs.
     pub kind: String,
@@ -27,31 +27,32 @@ pub struct RecurringJob {
     pub queue: String,
     /// The priority of its jobs.
     pub priority: Level,
-    /// When it runs, in words: the cron expression, or `every 90s`.
+    /// The schedule: the cron expression, or an interval such as `every 90s`.
     pub schedule: String,
-    /// The zone of the cron expression.
+    /// The time zone of the cron expression.
     pub zone: Option<String>,
-    /// The interval, if it has no cron expression.
+    /// The interval; null for a cron expression.
     pub interval_ms: Option<u64>,
-    /// Whether it is not fired at present.
+    /// Whether the definition is paused: its slots are not fired.
     pub paused: bool,
-    /// Whether a program declares it; otherwise a client put it at run time.
+    /// Whether a program declares the definition. If false, a client created it at run time.
     pub declared: bool,
-    /// The next slot; null if there is none. While it is paused nothing happens at that time.
+    /// The next slot; null if there is none. A paused definition does not fire it.
     pub next_at: Option<At>,
     /// The last slot that was fired.
     pub last_at: Option<At>,
     /// The policy for missed slots: `skip`, `fire_once` or `catch_up`.
     pub misfire: String,
-    /// How many missed slots run, with the policy `catch_up`.
+    /// How many missed slots are fired; null unless the policy is `catch_up`.
     pub catch_up: Option<u32>,
-    /// Whether jobs of two slots may run beside each other: `allow` or `skip`.
+    /// The overlap policy: with `skip`, a slot is skipped while the job of an earlier slot has not
+    /// ended; with `allow`, it is not.
     pub overlap: String,
-    /// It has no slots before this time.
+    /// The definition has no slots before this time.
     pub starts_at: Option<At>,
-    /// It has no slots after this time.
+    /// The definition has no slots after this time.
     pub ends_at: Option<At>,
-    /// When it was created.
+    /// When the definition was created.
     pub created_at: At,
 }
 

@@ -13,19 +13,19 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Waiting to be claimed: due, or due later.
+    /// The job waits to be claimed. It is due now or later.
     Pending,
-    /// Waiting for its lane, for other jobs, or for a signal.
+    /// The job waits for its lane, for other jobs, or for a signal.
     Blocked,
-    /// Set aside by an operator.
+    /// An operator paused the job.
     Paused,
-    /// Claimed by a node.
+    /// A node has claimed the job.
     Running,
-    /// Ended well.
+    /// The job succeeded.
     Succeeded,
-    /// A dead letter.
+    /// The job is a dead letter.
     Failed,
-    /// Ended by request.
+    /// The job was cancelled.
     Cancelled,
 }
 
@@ -37,7 +37,7 @@ pub enum State {
 /// assert_eq!(state.to_string(), "failed");
 /// ```
 impl State {
-    /// Every state.
+    /// All states.
     pub const ALL: [Self; 7] = [
         Self::Pending,
         Self::Blocked,
@@ -83,7 +83,7 @@ impl fmt::Display for State {
     }
 }
 
-/// How many jobs are in each state: all seven, also those without jobs.
+/// The number of jobs in each of the seven states, including states without jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Counts(pub BTreeMap<State, u64>);
@@ -99,15 +99,15 @@ impl From<&StateCounts> for Counts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// 0
+    /// Level 0.
     Lowest,
-    /// 1
+    /// Level 1.
     Low,
-    /// 2
+    /// Level 2.
     Normal,
-    /// 3
+    /// Level 3.
     High,
-    /// 4
+    /// Level 4.
     Critical,
 }
 
@@ -129,15 +129,15 @@ impl From<Priority> for Level {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum JobAction {
-    /// Make a dead letter pending again, with fresh attempts.
+    /// Make a dead letter pending again, with a fresh count of attempts.
     Retry,
-    /// End it: at once if it waits, by request to its handler if it runs.
+    /// Cancel a job: at once if it waits, by a request to its handler if it is running.
     Cancel,
-    /// Set a pending job aside.
+    /// Pause a pending job.
     Pause,
     /// Make a paused job pending again.
     Resume,
-    /// Forget an ended job, with its history.
+    /// Delete an ended job, with its history.
     Delete,
 }
 
@@ -150,7 +150,7 @@ pub enum JobAction {
 /// assert_eq!(JobAction::Retry.as_str(), "retry");
 /// ```
 impl JobAction {
-    /// Every action.
+    /// All actions.
     pub const ALL: [Self; 5] = [
         Self::Retry,
         Self::Cancel,
@@ -159,7 +159,7 @@ impl JobAction {
         Self::Delete,
     ];
 
-    /// Its word in addresses and bodies.
+    /// Returns the name of the action in URLs and request bodies.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -171,7 +171,7 @@ impl JobAction {
         }
     }
 
-    /// The actions that mean something to a job in this state.
+    /// Returns the actions that a job in this state allows.
     #[must_use]
     pub fn legal(state: JobState) -> Vec<Self> {
         let means = |action: &Self| state.respond((*action).into()) != Response::Refuse;

@@ -7,7 +7,7 @@ use ratchet_core::time::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
-/// A point in time: RFC 3339, UTC, milliseconds.
+/// A point in time, serialized as RFC 3339 in UTC with milliseconds.
 ///
 /// ```
 /// use ratchet_http::view::At;
@@ -52,7 +52,7 @@ impl JsonSchema for At {
     }
 }
 
-/// Whole milliseconds, rounded up as everywhere in Ratchet.
+/// Returns a duration in whole milliseconds, rounded up.
 #[must_use]
 pub fn millis(duration: Duration) -> u64 {
     ratchet_core::time::duration_millis(duration).unsigned_abs()

@@ -7,49 +7,50 @@ use super::State;
 /// The outcome of an action on a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Acted {
-    /// The outcome.
+    /// What the action did.
     pub outcome: ActedOutcome,
-    /// The state the job has now, if it became another.
+    /// The new state of the job; missing unless the outcome is `became`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
 }
 
-/// See [`Acted`].
+/// What an action did to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ActedOutcome {
-    /// It has another state.
+    /// The job has a new state.
     Became,
-    /// It runs; its node will be told to cancel it.
+    /// The job is running, and its node will get the request to cancel it.
     CancelRequested,
-    /// It has what the action gives it, and its state as before.
+    /// The job was changed, and its state is as before.
     Changed,
-    /// It is gone.
+    /// The job was deleted.
     Deleted,
 }
 
 /// The outcome of an action on many jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BulkDone {
-    /// Jobs that have another state now, or are deleted.
+    /// The number of jobs that were changed or deleted.
     pub changed: u64,
-    /// Running jobs whose nodes will be told to cancel them.
+    /// The number of running jobs whose nodes will get the request to cancel them.
     pub cancel_requested: u64,
-    /// Dead letters that could not be retried, since another job has their unique key.
+    /// The number of dead letters that could not be retried because an unfinished job has their
+    /// unique key.
     pub key_taken: u64,
-    /// Jobs that were named and could not take the action, or do not exist; those that a filter
-    /// matches are passed over and not counted.
+    /// The number of named jobs that do not exist or whose state does not allow the action. Jobs
+    /// that match a filter are skipped in this case, and not counted.
     pub refused: u64,
-    /// Whether no matching job was left. If not, the limit or the time was reached first.
+    /// Whether no matching job was left. If false, the limit or the timeout was reached first.
     pub complete: bool,
-    /// The value of `after` to continue; null if it is complete.
+    /// The value of `after` to continue; null if `complete` is true.
     pub next: Option<String>,
 }
 
 /// Whether a request changed anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Changed {
-    /// False: everything was already as asked for.
+    /// False if the requested state was in effect already.
     pub changed: bool,
 }
 
@@ -61,11 +62,12 @@ impl From<store::Changed> for Changed {
     }
 }
 
-/// The job that a recurring definition was told to make.
+/// The job that a trigger of a recurring definition enqueued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Triggered {
-    /// The job.
+    /// The id of the job.
     pub job: String,
-    /// False if an earlier job of the definition has not ended; `job` is then that one.
+    /// Whether the job is new. If false, an earlier job of the definition has not ended, and `job`
+    /// is its id.
     pub created: bool,
 }

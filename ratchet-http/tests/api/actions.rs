@@ -1,4 +1,4 @@
-//! Actions on one job: what is legal, and many at once.
+//! Actions on one job: which states allow them, and concurrent actions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ async fn a_dead_letter_whose_key_is_taken_conflicts_and_names_the_holder() {
     );
 }
 
-/// How often each answer came.
+/// Counts how often each response came.
 async fn at_once(world: &World, id: JobId, words: &[&str]) -> BTreeMap<String, usize> {
     let sent = words.iter().map(|word| {
         let (world, uri) = (world.clone(), format!("/api/jobs/{id}/{word}"));
@@ -110,7 +110,7 @@ async fn concurrent_actions(store: SharedStore) {
         let counts = at_once(&world, waiting, &many("cancel")).await;
         assert_eq!(of(&counts, "cancel 200 became"), 1, "{counts:?}");
         assert_eq!(of(&counts, "cancel 409 none"), 23, "{counts:?}");
-        // Cancelled, it can be deleted, once.
+        // A cancelled job can be deleted once.
         let counts = at_once(&world, waiting, &many("delete")).await;
         assert_eq!(of(&counts, "delete 200 deleted"), 1, "{counts:?}");
         assert_eq!(of(&counts, "delete 404 none"), 23, "{counts:?}");
@@ -118,7 +118,7 @@ async fn concurrent_actions(store: SharedStore) {
         let job = world.enqueue(NewJob::new("other", &1).delay(HOUR)).await;
         let mixed: Vec<&str> = ["pause", "resume", "cancel", "delete"].repeat(8);
         let counts = at_once(&world, job, &mixed).await;
-        // Pauses and resumes take turns, and end with the one cancellation.
+        // Pauses and resumes alternate until the one cancellation.
         let (paused, resumed) = (
             of(&counts, "pause 200 became"),
             of(&counts, "resume 200 became"),
@@ -142,7 +142,7 @@ async fn concurrent_actions(store: SharedStore) {
             of(&counts, "retry 200 became"),
             of(&counts, "delete 200 deleted"),
         );
-        // One of the two comes first, and then the other means nothing.
+        // One of the two actions comes first, and the other then no longer applies.
         assert_eq!(retried + deleted, 1, "{counts:?}");
         assert_eq!(
             world.client.job(dead).await.unwrap().is_some(),

@@ -1,4 +1,4 @@
-//! Actions on many jobs by one request.
+//! Actions on many jobs with one request.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -140,7 +140,7 @@ async fn what_makes_no_sense_is_refused_by_name() {
         .invalid("ids");
 }
 
-/// One pass takes longer than a request may go on, so it is the only one.
+/// The first pass takes longer than the time of one request, so it is the only one.
 #[tokio::test(start_paused = true)]
 async fn a_request_ends_when_its_time_is_over_and_says_so() {
     let store = MemoryStore::new().with_faults(|operation| match operation {

@@ -1,4 +1,4 @@
-//! How many jobs match.
+//! Counts of matching jobs.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{self, World};
 
-/// Three jobs of one kind, of which one is paused, and two of another.
+/// Enqueues three jobs of one kind, of which one is paused, and two of another.
 async fn world() -> World {
     let world = World::new();
     let later = |kind: &str, n: u32| {
@@ -76,7 +76,7 @@ async fn states_are_counted_for_a_request_or_in_the_background() {
     assert_eq!(counts["counts"]["pending"], exactly(2));
     assert_eq!(counts["counts"]["paused"], exactly(1));
     assert_eq!(counts["counts"]["failed"], exactly(0));
-    // What a queue has is counted in the background once somebody has looked.
+    // The background count starts once a client has read.
     for uri in [
         "/api/jobs/counts",
         "/api/jobs/counts?queue=q",

@@ -1,4 +1,4 @@
-//! The OpenAPI document of the API, and whether an answer is one that it promises.
+//! The OpenAPI document of the API, and the check that a response matches it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -14,17 +14,17 @@ use tower::ServiceExt;
 
 use crate::kit::{Answer, request};
 
-/// The document, and what it says of each answer.
+/// The document, with validators for its responses.
 pub(crate) struct Described {
     pub(crate) document: Value,
     validators: Mutex<BTreeMap<String, Arc<Validator>>>,
 }
 
-/// The document of the API.
+/// Returns the document of the API.
 pub(crate) fn described() -> &'static Described {
     static DESCRIBED: OnceLock<Described> = OnceLock::new();
     DESCRIBED.get_or_init(|| {
-        // On a thread of its own: it is a runtime inside that of the test.
+        // A separate thread, because this starts a runtime and the test already runs in one.
         let read = std::thread::spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -46,7 +46,7 @@ pub(crate) fn described() -> &'static Described {
 }
 
 impl Described {
-    /// Every method and path there is.
+    /// Returns every method and path of the document.
     pub(crate) fn operations(&self) -> Vec<(Method, &str, &Value)> {
         let paths = self.document["paths"].as_object().unwrap();
         let operations = paths.iter().flat_map(|(path, verbs)| {
@@ -59,8 +59,7 @@ impl Described {
         operations.collect()
     }
 
-    /// The path of the document that a request is for: the one with the most parts that are the
-    /// same.
+    /// Returns the path template that a request matches: the one with the most equal parts.
     fn template(&self, path: &str) -> Option<&str> {
         let asked: Vec<&str> = path.split('/').collect();
         let paths = self.document["paths"].as_object().unwrap().keys();
@@ -76,14 +75,14 @@ impl Described {
         fits.max().map(|(_, template)| template)
     }
 
-    /// Fails unless the answer is one that the document promises.
+    /// Panics unless the response matches the document.
     #[track_caller]
     pub(crate) fn check(&self, method: &Method, path: &str, answer: &Answer) {
         let asked = format!("{method} {path}");
         let media = answer.media.as_deref().unwrap_or_default();
         if answer.status.is_client_error() || answer.status.is_server_error() {
             assert_ne!(answer.status.as_u16(), 500, "{asked}: {answer:?}");
-            // The probes say no with an answer of their own.
+            // A 503 of a probe has its own body, not a problem.
             let says_no = answer.status.as_u16() == 503 && media == "application/json";
             if method != Method::HEAD && !says_no {
                 assert_eq!(media, "application/problem+json", "{asked}: {answer:?}");

@@ -1,5 +1,5 @@
-//! Requests made at random: mostly what the document describes, with parts and parameters that are
-//! mostly right, and a few of any kind.
+//! Random requests: mostly operations of the document with mostly valid parameters, and a few of
+//! any kind.
 
 use axum::body::Body;
 use http::{Method, Request};
@@ -20,14 +20,14 @@ pub(crate) struct Draft {
     pub(crate) body: Sent,
 }
 
-/// A part of a path.
+/// A parameter of a path.
 #[derive(Clone, Debug)]
 enum Part {
     Literal(String),
     Filled(Text),
 }
 
-/// A text in a place that has a meaning.
+/// A value of a parameter or field.
 #[derive(Clone, Debug)]
 enum Text {
     /// The id of one of the jobs.
@@ -130,7 +130,7 @@ fn any_json() -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// A body that means something, mostly.
+/// Generates a body that is mostly valid.
 fn bulk() -> BoxedStrategy<Sent> {
     let action = select(vec![
         "retry", "cancel", "pause", "resume", "delete", "explode",
@@ -228,7 +228,7 @@ fn headers() -> BoxedStrategy<Vec<(&'static str, Vec<u8>)>> {
     prop::collection::vec((name, value), 0..3).boxed()
 }
 
-/// An operation of the document, with its parts and parameters filled in: mostly right.
+/// Generates a request for an operation of the document, with mostly valid parameters.
 fn described_draft() -> BoxedStrategy<Draft> {
     let operations: Vec<(String, String, Vec<String>)> = (described().operations().into_iter())
         .map(|(method, path, operation)| {
@@ -250,7 +250,7 @@ fn described_draft() -> BoxedStrategy<Draft> {
             1 => prop::collection::vec((name, text()), 0..3),
         ]
     };
-    // Writes are what may lose something.
+    // Prefer writes, since only writes can lose jobs.
     let weighted = operations.into_iter().flat_map(|operation| {
         let times = if operation.0 == "POST" { 3 } else { 1 };
         vec![operation; times]
@@ -292,7 +292,7 @@ fn described_draft() -> BoxedStrategy<Draft> {
         .boxed()
 }
 
-/// Any request at all.
+/// Generates an arbitrary request.
 fn wild_draft() -> BoxedStrategy<Draft> {
     let literal = select(vec![
         "api",
@@ -337,7 +337,7 @@ fn wild_draft() -> BoxedStrategy<Draft> {
         .boxed()
 }
 
-/// Up to so many requests.
+/// Generates up to this many requests.
 pub(crate) fn drafts(most: usize) -> impl Strategy<Value = Vec<Draft>> {
     let draft = prop_oneof![4 => described_draft(), 1 => wild_draft()];
     prop::collection::vec(draft, 1..most)
@@ -360,7 +360,7 @@ impl Text {
 }
 
 impl Draft {
-    /// The request to a store with these things.
+    /// Returns the request, with ids of items in the store filled in.
     pub(crate) fn request(&self, things: &Things, node: &str) -> Request<Body> {
         let mut uri = String::new();
         for part in &self.path {

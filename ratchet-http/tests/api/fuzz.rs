@@ -1,5 +1,5 @@
-//! Requests that nobody thought of: whatever comes, the API answers as its document says, and no
-//! job is lost or made but by what it says it did.
+//! Random requests: every response matches the OpenAPI document, and the number of jobs changes
+//! only as the responses report.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use ratchet_store_sqlite::SqliteStore;
 use crate::draft::{Draft, Sent, drafts};
 use crate::kit::{self, Answer, World};
 
-/// By how much the number of jobs changes, as the answer says.
+/// Returns by how much the number of jobs changes according to the response.
 fn told(path: &str, sent: &Sent, answer: &Answer) -> i64 {
     if answer.status != http::StatusCode::OK {
         return 0;
@@ -30,7 +30,7 @@ fn told(path: &str, sent: &Sent, answer: &Answer) -> i64 {
     0
 }
 
-/// Sends the requests to a world with a running node, and compares the jobs with what was told.
+/// Sends the requests to an API with a running node, and compares the jobs with the responses.
 async fn play(store: SharedStore, drafts: &[Draft]) {
     let world = World::over(Arc::clone(&store));
     let things = kit::populate(&world.client).await;
@@ -53,7 +53,7 @@ async fn play(store: SharedStore, drafts: &[Draft]) {
     ended.unwrap().unwrap().unwrap();
     let after = i64::try_from(world.count().await).unwrap();
     assert_eq!(after, before + change, "jobs were lost or made");
-    // What is left can be read.
+    // The remaining jobs can be read.
     let page = world.get("/api/jobs?limit=200").await.ok();
     assert_eq!(
         i64::try_from(page["jobs"].as_array().unwrap().len()).unwrap(),

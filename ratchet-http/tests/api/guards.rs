@@ -1,4 +1,4 @@
-//! What stands before every route: leave to use it, and the rate of writes.
+//! The guards of every route: authorization and the rate limit of writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::described::described;
 use crate::kit::{Allow, World, allow_all, job_in, request};
 
-/// Every operation that is not open, with parts of its path that are right.
+/// Returns every operation that needs an access, with valid path parameters.
 fn closed() -> Vec<(Method, String, bool)> {
     let operations = described().operations().into_iter();
     let closed = operations.filter(|(_, _, operation)| operation["x-access"] != "open");
@@ -97,7 +97,7 @@ async fn too_many_writes_are_told_when_to_come_again() {
         }
     }
     assert!((1..=2).contains(&refused), "{refused}");
-    // Reading is not bounded by that.
+    // The limit does not apply to reads.
     for _ in 0..50 {
         world.get("/api/jobs").await.ok();
     }
@@ -190,7 +190,7 @@ async fn a_token_protects_reads_and_an_api_that_only_reads_takes_none_for_writes
         assert_eq!(shown(hidden).await, json!(null));
     }
     assert_eq!(open.get("/cluster/status").await.ok()["writes"], false);
-    // Wrong tokens are refused after a while, the right one with them.
+    // After too many wrong tokens, the client's right token is refused too.
     for number in 0..10 {
         let guess = with("/api/jobs", &format!("wrong {number}"));
         protected.send(guess).await.refused(403, "denied");

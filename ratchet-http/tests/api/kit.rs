@@ -1,5 +1,5 @@
-//! What the tests share: a world of a store, a node and a router, each answer of which is compared
-//! with the OpenAPI document.
+//! Helpers of the tests: a store, a node and a router. Each response is compared with the OpenAPI
+//! document.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use tower::ServiceExt;
 
 use crate::described::described;
 
-/// An authorizer that lets everybody do what this says.
+/// An authorizer that lets every client do what the function allows.
 pub(crate) struct Allow(pub(crate) fn(Access) -> bool);
 
 #[async_trait::async_trait]
@@ -38,7 +38,7 @@ pub(crate) fn allow_all(_: Access) -> bool {
     true
 }
 
-/// A store and the API on it.
+/// A store and an API on it.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) client: Client,
@@ -46,7 +46,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// An API that shows and allows everything, over an empty store in memory.
+    /// Creates an API that shows and allows everything, on an empty in-memory store.
     pub(crate) fn new() -> Self {
         Self::over(Arc::new(MemoryStore::new()))
     }
@@ -80,7 +80,7 @@ impl World {
         self.send(request).await
     }
 
-    /// Sends a request and compares the answer with what the document says.
+    /// Sends a request and checks the response against the document.
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let response = self.router.clone().oneshot(request).await.unwrap();
@@ -88,7 +88,7 @@ impl World {
         let media = head.headers.get(header::CONTENT_TYPE);
         let media = media.map(|media| media.to_str().unwrap().to_owned());
         let bytes = if media.as_deref() == Some("text/event-stream") {
-            // It has no end.
+            // The body of an event stream has no end.
             Vec::new()
         } else {
             body.collect().await.unwrap().to_bytes().to_vec()
@@ -112,14 +112,14 @@ impl World {
         self.client.job(job).await.unwrap().unwrap().state
     }
 
-    /// How many jobs there are.
+    /// Returns the number of jobs.
     pub(crate) async fn count(&self) -> u64 {
         let counts = self.client.count(&JobFilter::all()).await.unwrap();
         counts.values().sum()
     }
 }
 
-/// Settings that show and allow everything.
+/// Returns a builder that shows and allows everything.
 pub(crate) fn open(builder: ApiBuilder) -> ApiBuilder {
     builder
         .authorize(Allow(allow_all))
@@ -135,7 +135,7 @@ pub(crate) fn request(method: Method, uri: &str, body: Body) -> Request<Body> {
         .unwrap()
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -146,14 +146,14 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The JSON of a good answer.
+    /// Returns the JSON of a successful response.
     #[track_caller]
     pub(crate) fn ok(self) -> Value {
         assert_eq!(self.status, StatusCode::OK, "{self:?}");
         self.json
     }
 
-    /// The problem of a refused request, which has this status and code.
+    /// Returns the problem of a refused request, and checks its status and code.
     #[track_caller]
     pub(crate) fn refused(self, status: u16, code: &str) -> Value {
         assert_eq!(self.status.as_u16(), status, "{self:?}");
@@ -161,7 +161,7 @@ impl Answer {
         self.json
     }
 
-    /// That one field or parameter was refused.
+    /// Checks that this field or parameter was refused.
     #[track_caller]
     pub(crate) fn invalid(self, field: &str) {
         let problem = self.refused(422, "invalid");
@@ -169,11 +169,11 @@ impl Answer {
     }
 }
 
-/// What the bodies of the tests do.
+/// What the bodies of the test jobs do.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Act {
-    /// Say something and succeed.
+    /// Report progress and succeed.
     Succeed,
     /// Fail.
     Fail,
@@ -200,7 +200,7 @@ impl Job for Act {
     }
 }
 
-/// A node of the tests, quick to react.
+/// Builds a node with short intervals.
 pub(crate) fn node(store: &SharedStore) -> Node {
     Ratchet::builder(Arc::clone(store))
         .register::<Act>()
@@ -212,17 +212,17 @@ pub(crate) fn node(store: &SharedStore) -> Node {
         .unwrap()
 }
 
-/// Ids of things that [`populate`] made.
+/// The ids of items that [`populate`] created.
 #[derive(Debug, Default)]
 pub(crate) struct Things {
     pub(crate) jobs: Vec<JobId>,
     pub(crate) batch: Option<BatchId>,
 }
 
-/// Text that no page may take for markup.
+/// A text that no page may interpret as markup.
 pub(crate) const HOSTILE: &str = "<img src=x onerror=alert(1)>\"'&é日";
 
-/// One of everything: jobs in every state a node need not run for, links, a batch, recurring
+/// Creates one item of each kind: jobs in every state that needs no node, links, a batch, recurring
 /// definitions, permits, locks.
 pub(crate) async fn populate(client: &Client) -> Things {
     let later = || Act::Hold.into_job().delay(Duration::from_secs(3_600));
@@ -270,7 +270,7 @@ pub(crate) async fn populate(client: &Client) -> Things {
     }
 }
 
-/// A job in this state, in a store without others, made without a node.
+/// Creates a job in this state without a node, in a store without other jobs.
 pub(crate) async fn job_in(world: &World, state: JobState) -> JobId {
     let mut job = NewJob::new("k", &1);
     if state == JobState::Blocked {
@@ -304,7 +304,7 @@ pub(crate) async fn job_in(world: &World, state: JobState) -> JobId {
     id
 }
 
-/// Waits for something to be so.
+/// Waits until a condition holds.
 pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let patience = Duration::from_secs(20);
     let wait = async {

@@ -1,4 +1,4 @@
-//! The API as a program on the other side of the connection sees it.
+//! Tests of the API over its router, as a client sees it.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod actions;

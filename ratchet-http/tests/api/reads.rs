@@ -1,4 +1,4 @@
-//! Reading jobs: pages, filters, payloads, history, lineage.
+//! Reads of jobs: pages, filters, payloads, history and graphs.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -287,7 +287,7 @@ async fn the_lineage_is_told_in_both_directions_as_far_as_the_limit_goes() {
     );
 }
 
-/// A store in memory, and how often it was called for what; only of jobs and their links.
+/// An in-memory store that counts its calls by operation, for jobs and links only.
 fn counted() -> (Arc<MemoryStore>, Arc<Mutex<Vec<&'static str>>>) {
     let calls = Arc::new(Mutex::new(Vec::new()));
     let called = Arc::clone(&calls);
@@ -327,13 +327,12 @@ async fn the_lineage_is_read_in_few_calls() {
     assert_eq!(graph["nodes"].as_array().unwrap().len(), 22);
     assert_eq!(graph["edges"].as_array().unwrap().len(), 40);
     let count = |what: &str| calls.iter().filter(|call| **call == what).count();
-    // One for each job, and for each of three distances: the first needs none of one kind.
+    // One call for the children of each job, and one call per distance for jobs and for parents.
     assert_eq!(
         (count("children_of"), count("get"), count("parents_of")),
         (22, 3, 2)
     );
-    // Once there is no room for more, nobody else is asked who waits for it; the links between
-    // those that are shown are there all the same.
+    // At the limit, no more children are read, but the links between the shown jobs are complete.
     let (graph, calls) = asked(format!("/api/jobs/{last}/graph?limit=21")).await;
     assert_eq!(graph["truncated"], true);
     assert_eq!(graph["edges"].as_array().unwrap().len(), 20);

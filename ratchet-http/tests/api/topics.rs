@@ -34,7 +34,7 @@ async fn a_paused_queue_is_seen_as_such_at_once() {
         changed(true)
     );
     assert!(!paused("mail").await);
-    // One that has no jobs can be paused ahead, whatever it is called.
+    // A queue without jobs can be paused in advance, whatever its name is.
     assert_eq!(
         world.post("/api/queues/a%2Fb/pause").await.ok(),
         changed(true)
@@ -85,7 +85,7 @@ async fn recurring_definitions_are_told_paused_resumed_and_triggered() {
     let trigger = "/api/recurring/nightly/trigger";
     let first = world.post(trigger).await.ok();
     assert_eq!(first["created"], true);
-    // Its jobs do not overlap, so this one stands for the next.
+    // The definition allows no overlap, so the trigger returns the existing job.
     let again = world.post(trigger).await.ok();
     assert_eq!(again, json!({"job": first["job"], "created": false}));
     assert_eq!(world.count().await, 1);
@@ -187,7 +187,7 @@ async fn a_node_is_drained_once_and_an_ended_one_conflicts() {
     world.post("/api/nodes/me/drain").await.invalid("id");
 }
 
-/// A store that can do what every store can, and no more.
+/// A store without any optional capability.
 #[derive(Debug)]
 struct Plain(MemoryStore);
 
@@ -238,7 +238,7 @@ async fn what_the_store_cannot_do_is_not_implemented() {
     ] {
         world.post(uri).await.refused(501, "unsupported");
     }
-    // A job that cannot have relatives has none.
+    // Without links in the store, the graph has the job only.
     let alone = world.enqueue(NewJob::new("k", &1)).await;
     let graph = world.get(&format!("/api/jobs/{alone}/graph")).await.ok();
     assert_eq!(graph["nodes"].as_array().unwrap().len(), 1);

@@ -1,4 +1,4 @@
-//! What is pressed happens in the store.
+//! Buttons of the dashboard take effect in the store.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ pub(crate) async fn on_jobs(stage: &mut Stage) -> Result<()> {
     stage.until_state(slow, JobState::Running).await?;
     stage.visit(&format!("#/jobs/{slow}")).await?;
     page.click(&press("cancel")).await?;
-    // Whoever leaves it changes nothing.
+    // Leaving the dialog changes nothing.
     page.until("document.activeElement.textContent === 'Leave it'")
         .await?;
     page.key("Escape").await?;

@@ -1,4 +1,4 @@
-//! A browser of one's own: a process with a fresh profile, spoken to over its WebSocket.
+//! A headless browser: a process with a fresh profile, controlled over its WebSocket.
 
 use std::collections::HashMap;
 use std::env;
@@ -41,7 +41,7 @@ const FLAGS: [&str; 12] = [
     "--no-proxy-server",
     "--hide-scrollbars",
     "--remote-debugging-port=0",
-    // Names lead nowhere: nothing is asked of the world.
+    // No host name resolves, so the browser sends no requests to the internet.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ];
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -49,7 +49,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Value>>>>;
 
-/// The browser's program, or why there is none.
+/// Returns the path of the browser, or why there is none.
 pub(crate) fn find() -> Result<PathBuf, String> {
     if let Some(path) = env::var_os(VARIABLE) {
         let path = PathBuf::from(path);
@@ -91,7 +91,7 @@ impl Drop for Processes {
 }
 
 impl Browser {
-    /// Starts one.
+    /// Starts a browser.
     pub(crate) async fn start() -> Result<Self> {
         let profile = tempfile::tempdir()?;
         let program = find().map_err(|reason| anyhow!(reason))?;
@@ -172,14 +172,14 @@ impl Browser {
         Ok(answer["result"].clone())
     }
 
-    /// What the browser told since it started, by the name of the event.
+    /// Returns the events with this name since the start or the last clear.
     pub(crate) fn told(&self, name: &str) -> Vec<Value> {
         let events = self.events.lock().unwrap();
         let chosen = events.iter().filter(|event| event["method"] == name);
         chosen.map(|event| event["params"].clone()).collect()
     }
 
-    /// Forgets it.
+    /// Clears the recorded events.
     pub(crate) fn forget(&self) {
         self.events.lock().unwrap().clear();
     }

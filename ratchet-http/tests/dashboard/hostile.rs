@@ -1,4 +1,4 @@
-//! Text that looks like markup is shown as text, wherever it comes from.
+//! Text that looks like markup is shown as text, whatever its source.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::jobs::{Broken, Echo, HOSTILE, Slow};
 use crate::stage::{Stage, eventually};
 
-/// As hostile as a name may be long.
+/// A hostile text of the maximum length of a name.
 const NAME: &str = "\"'><img src=x onerror=\"document.documentElement.dataset.hacked=1\">";
 
 pub(crate) async fn text_is_text(stage: &mut Stage) -> Result<()> {
@@ -30,7 +30,7 @@ pub(crate) async fn text_is_text(stage: &mut Stage) -> Result<()> {
         .enqueue(Slow { message: text() }.into_job())
         .await?
         .id();
-    // Nobody has a handler for it: it stays, due, and is stranded.
+    // No node has a handler for this job, so it stays due and is stranded.
     let odd = NewJob::new(NAME, HOSTILE)
         .queue(NAME)
         .lane(NAME)
@@ -65,7 +65,7 @@ pub(crate) async fn text_is_text(stage: &mut Stage) -> Result<()> {
     })
     .await?;
 
-    // Each place with the texts that must be readable there as they are.
+    // Each page with the texts that must be shown there unchanged.
     let places = [
         (
             "#/overview".to_owned(),
@@ -94,7 +94,7 @@ pub(crate) async fn text_is_text(stage: &mut Stage) -> Result<()> {
         }
         unhurt(stage, &place).await?;
     }
-    // What a link carries in its address, and what people are sent.
+    // Texts in the address of a link.
     stage.visit("#/jobs").await?;
     stage
         .page
@@ -131,7 +131,8 @@ async fn unhurt(stage: &Stage, place: &str) -> Result<()> {
     Ok(())
 }
 
-/// Turns what follows it, in Latin letters and in Arabic ones.
+/// A text that changes the direction of text after it, by a control character and by Arabic
+/// letters.
 const TURNED: &str = "\u{202e}dna \u{645}\u{631}\u{62d}\u{628}\u{627} 12";
 
 pub(crate) async fn scripts_are_isolated(stage: &mut Stage) -> Result<()> {
@@ -176,7 +177,7 @@ pub(crate) async fn scripts_are_isolated(stage: &mut Stage) -> Result<()> {
         stage.visit(&format!("#/{place}")).await?;
         page.until("document.querySelector('main').textContent.includes('dna') || document.querySelector('main').textContent.includes('u202e')")
             .await?;
-        // Every such text is alone in an element that isolates it, or has marks around it that do.
+        // Every such text is in an element that isolates it, or between isolating characters.
         let loose = "[...(function* (walk) { while (walk.nextNode()) yield walk.currentNode; })(document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT))]
             .filter((one) => /[\\u202e\\u0645]/.test(one.data) && !one.parentElement.closest('svg'))
             .filter((one) => !getComputedStyle(one.parentElement).unicodeBidi.startsWith('isolate')
@@ -189,11 +190,11 @@ pub(crate) async fn scripts_are_isolated(stage: &mut Stage) -> Result<()> {
         let marked = page.eval(marked).await?;
         ensure!(marked == json!([]), "{place}: {marked}");
     }
-    // Payloads are JSON, in which such characters can be written so that they are seen.
+    // Payloads are JSON, in which such characters are shown as escapes.
     stage.visit(&format!("#/jobs/{odd}")).await?;
     page.until("[...document.querySelectorAll('pre')].some((one) => one.textContent.includes('\\\\u202edna'))")
         .await?;
-    // A sentence keeps its order around a name.
+    // The words of a sentence around the name keep their order.
     stage.visit("#/queues").await?;
     page.click("main tbody tr:last-child [data-action=pause]")
         .await?;

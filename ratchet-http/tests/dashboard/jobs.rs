@@ -1,12 +1,12 @@
-//! The jobs of the cases.
+//! The job types of the cases.
 
 use ratchet_core::{Job, JobContext, JobError, JobResult};
 use serde::{Deserialize, Serialize};
 
-/// Markup that would run if it were taken for markup, and show that it did.
+/// Markup with a script that leaves a trace if it runs.
 pub(crate) const HOSTILE: &str = "\"'><img src=x onerror=\"document.documentElement.dataset.hacked=1\"><script>document.documentElement.dataset.hacked=1</script>";
 
-/// Gives back what it was given.
+/// Returns its payload as its result.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Echo {
     pub(crate) text: String,
@@ -21,7 +21,7 @@ impl Job for Echo {
     }
 }
 
-/// Fails for good.
+/// Becomes a dead letter.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Broken {
     pub(crate) error: String,
@@ -36,7 +36,7 @@ impl Job for Broken {
     }
 }
 
-/// Says how far it is and runs until it is asked to stop.
+/// Reports progress and runs until it is cancelled.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Slow {
     pub(crate) message: String,
@@ -54,7 +54,7 @@ impl Job for Slow {
     }
 }
 
-/// Fails at its first attempt only.
+/// Fails only in its first attempt.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Second {
     pub(crate) error: String,

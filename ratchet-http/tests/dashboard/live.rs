@@ -1,4 +1,4 @@
-//! Updates: rows that change, very many of them, and a server that goes away.
+//! Live updates: changing rows, many changes, and a server that becomes unreachable.
 
 use std::time::Duration;
 
@@ -38,13 +38,13 @@ pub(crate) async fn rows_change(stage: &mut Stage) -> Result<()> {
         "document.querySelector('tr[data-key=\"{job}\"]').textContent.includes('succeeded')"
     ))
     .await?;
-    // It is the same row, and the focus is where it was.
+    // The row element is the same, and the focus has not moved.
     ensure!(
         page.eval("kept.isConnected && kept.contains(document.activeElement)")
             .await?
             == true
     );
-    // New jobs are offered and do not push what one reads.
+    // New jobs are announced, and do not move the shown rows.
     let fresh = stage.client.enqueue(echo()).await?.id();
     page.until("document.querySelector('[data-action=fresh]')")
         .await?;
@@ -58,7 +58,7 @@ pub(crate) async fn rows_change(stage: &mut Stage) -> Result<()> {
         "document.querySelector('tr[data-key=\"{fresh}\"]')"
     ))
     .await?;
-    // Whoever stands on a number of the overview stays there while it changes.
+    // The focus stays on a number of the overview while the number changes.
     stage.visit("#/overview").await?;
     stage
         .page
@@ -76,7 +76,7 @@ pub(crate) async fn rows_change(stage: &mut Stage) -> Result<()> {
             .await?
             == "Finished"
     );
-    // The page of one job follows it, too.
+    // The page of one job is updated too.
     let later = stage
         .client
         .enqueue(echo().delay(Duration::from_secs(1)))
@@ -93,7 +93,7 @@ pub(crate) async fn rows_change(stage: &mut Stage) -> Result<()> {
 /// How long a flood lasts.
 const SECONDS: u64 = 5;
 
-/// Measures in the page the longest time between two frames, and how long an input waits at most.
+/// Measures the longest time between two frames in the page, and the longest wait of an input.
 const MEASURE: &str = "
     window.flood = { gap: 0, wait: 0, keys: 0, done: false };
     (() => {
@@ -110,9 +110,9 @@ const MEASURE: &str = "
         });
     })()";
 
-/// Presses keys as long as the flood lasts, and says what the page measured meanwhile. It must have
-/// heard every key and must not have frozen. The bounds are those of a freeze and not of good
-/// looks, since the machine may be busy.
+/// Presses keys during the flood, and returns what the page measured. The page must handle every
+/// key and must not freeze. The limits detect a freeze, not a low frame rate, since the machine may
+/// be busy.
 async fn press_keys(page: &Page) -> Result<String> {
     const LONGEST: Duration = Duration::from_secs(5);
     let (begun, mut slowest) = (monotonic(), Duration::ZERO);
@@ -150,8 +150,8 @@ async fn show_fifty(stage: &Stage) -> Result<()> {
         .await
 }
 
-/// Events as the server would send them, a thousand jobs a second in many small pieces for some
-/// seconds, while a person goes on pressing keys.
+/// Emits events as the server would send them, a thousand jobs a second in many small events, while
+/// keys are pressed.
 pub(crate) async fn flood(stage: &mut Stage) -> Result<()> {
     show_fifty(stage).await?;
     let page = &stage.page;
@@ -192,7 +192,7 @@ pub(crate) async fn flood(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// The same from a node through the server: a thousand jobs a second are enqueued and run.
+/// Enqueues and runs a thousand jobs a second, so that the events come from the server.
 pub(crate) async fn flood_of_jobs(stage: &mut Stage) -> Result<()> {
     const BATCH: u64 = 100;
     show_fifty(stage).await?;
@@ -245,7 +245,7 @@ pub(crate) async fn reconnects(stage: &mut Stage) -> Result<()> {
         .page
         .until("!document.getElementById('banner').hidden")
         .await?;
-    // What is shown stays readable; what is asked for meanwhile fails with words.
+    // The shown data stays readable, and new requests fail with a message.
     ensure!(
         stage
             .page

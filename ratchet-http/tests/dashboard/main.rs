@@ -40,7 +40,7 @@ use crate::stores::Store;
 
 type Body = for<'a> fn(&'a mut Stage) -> BoxFuture<'a, anyhow::Result<()>>;
 
-/// A case, and whether it says something new on another store.
+/// A case, and whether it runs on every store.
 struct Case {
     name: &'static str,
     body: Body,

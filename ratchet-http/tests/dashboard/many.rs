@@ -1,4 +1,4 @@
-//! Very many of something: what matches, what fans out, what failed alike; and the names there are.
+//! Large numbers: matching jobs, wide graphs, equal failures, and many names.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn later(kind: &str, number: usize) -> NewJob {
 
 const ASK: &str = "document.querySelector('dialog[open] h2')?.textContent";
 
-/// Chooses all that match and presses an action.
+/// Chooses all matching jobs and presses an action.
 async fn press(stage: &Stage, action: &str) -> Result<()> {
     let page = &stage.page;
     page.until("document.querySelectorAll('main tbody tr').length === 50")
@@ -38,13 +38,13 @@ pub(crate) async fn matching(stage: &mut Stage) -> Result<()> {
     let more: Vec<NewJob> = (0..5_050).map(|n| later("many", n)).collect();
     client.enqueue_all(&more).await?;
     let page = &stage.page;
-    // Exactly, and only what can be paused of it.
+    // The count is exact, and includes only jobs that can be paused.
     stage.visit("#/jobs?kind=few").await?;
     press(stage, "pause").await?;
     page.until(&format!("{ASK} === 'Pause 59 jobs?'")).await?;
     page.key("Escape").await?;
     page.until("!document.querySelector('dialog')").await?;
-    // Nothing is asked where there is nothing to do.
+    // Without a matching job there is no dialog.
     page.click("[data-action=bulk-retry]").await?;
     page.until_text("None of them is failed").await?;
     ensure!(
@@ -52,7 +52,7 @@ pub(crate) async fn matching(stage: &mut Stage) -> Result<()> {
             .await?
             .is_null()
     );
-    // What cannot be counted is not called none.
+    // A failed count is not shown as zero.
     page.eval(
         "window.real = window.fetch; window.fetch = (url, options) => String(url).includes('jobs/count?')
             ? Promise.reject(new Error('cut')) : real(url, options), 0",
@@ -66,9 +66,9 @@ pub(crate) async fn matching(stage: &mut Stage) -> Result<()> {
     page.until(&format!("{LAMP} === 'failing'")).await?;
     page.key("Escape").await?;
     page.until("!document.querySelector('dialog')").await?;
-    // The page itself depends on no count that failed.
+    // The page does not depend on a failed count.
     page.until(&format!("{LAMP} === 'live'")).await?;
-    // More than are counted.
+    // There are more jobs than the server counts.
     stage.visit("#/jobs?kind=many").await?;
     press(stage, "cancel").await?;
     page.until(&format!("{ASK} === 'Cancel at least 10,000 jobs?'"))
@@ -106,7 +106,7 @@ pub(crate) async fn counts(stage: &mut Stage) -> Result<()> {
             page.until(&shows(state, text)).await?;
         }
     }
-    // Another filter is counted anew.
+    // Another filter is counted again.
     page.click("input[name=kind]").await?;
     page.eval("document.activeElement.select()").await?;
     page.write("few").await?;
@@ -139,11 +139,11 @@ pub(crate) async fn one_count_at_a_time(stage: &mut Stage) -> Result<()> {
     page.until("document.querySelectorAll('main tbody tr').length === 1")
         .await?;
     let held = "counts.map((one) => one.aborted)";
-    // The timer leaves a slow count alone.
+    // The timer does not abort a slow count.
     page.eval("again(), again()").await?;
     let seen = page.eval(held).await?;
     ensure!(seen == json!([false]), "counts overlap: {seen}");
-    // Another filter needs no count of the last one.
+    // Another filter aborts the count of the last one.
     page.eval("location.hash = '#/jobs?kind=few'").await?;
     page.until("counts.length === 2").await?;
     let seen = page.eval(held).await?;
@@ -172,7 +172,7 @@ pub(crate) async fn names(stage: &mut Stage) -> Result<()> {
         )
     };
     stage.client.pause_queue("held").await?;
-    // Nodes and queues are read in the background; each look at a field asks again.
+    // Nodes and queues are read in the background; each focus of the field reads them again.
     for (field, name) in [("kind", "echo"), ("queue", "quiet"), ("queue", "held")] {
         page.until(&format!(
             "(document.activeElement.blur(), document.querySelector('input[name={field}]').focus(), {})",
@@ -187,7 +187,7 @@ pub(crate) async fn names(stage: &mut Stage) -> Result<()> {
     page.until(&offers("kind", "nobody.knows")).await
 }
 
-/// Whether the job of the page is where one sees it.
+/// Returns whether the job of the page is visible in the graph.
 const SEEN: &str = "(() => {
     const own = document.querySelector('.graph .this')?.getBoundingClientRect();
     const frame = document.querySelector('.graph')?.getBoundingClientRect();
@@ -221,18 +221,18 @@ pub(crate) async fn fan_out(stage: &mut Stage) -> Result<()> {
     page.until("document.querySelectorAll('.graph .edge').length === 6")
         .await?;
     page.until(SEEN).await?;
-    // They are shown one by one to those who want it, and the job stays in view.
+    // A click shows the nodes one by one, and the job stays in view.
     page.click(".graph .heap").await?;
     page.until(&boxes(52)).await?;
     page.until(SEEN).await?;
     page.click("[data-action=fold]").await?;
     page.until(&boxes(6)).await?;
-    // By keys as well.
+    // A key does the same.
     page.eval("document.querySelector('.graph .heap').focus()")
         .await?;
     page.key("Enter").await?;
     page.until(&boxes(52)).await?;
-    // Where the page is about one of them, that one stands alone.
+    // If the page is about one of the similar jobs, that job is drawn separately.
     stage.visit(&format!("#/jobs/{one}")).await?;
     page.until(&boxes(8)).await?;
     page.until("[...document.querySelectorAll('.graph text')].some((one) => one.textContent === '23 × images.resize')")

@@ -1,4 +1,4 @@
-//! What must not look calm: nodes that are lost, and reads that fail.
+//! Outages that the dashboard must show: lost nodes and failed reads.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::stage::Stage;
 
 const RED: &str = "getComputedStyle(document.querySelector('#alarm')).color === getComputedStyle(Object.assign(document.body.appendChild(document.createElement('i')), { className: 'badge tone-bad' })).color";
 
-/// Adds a node that sends one heartbeat and then none.
+/// Adds a node that sends only one heartbeat.
 async fn mute(stage: &Stage, label: &str, kind: &str) -> Result<NodeId> {
     let node = NodeId::new();
     beat(stage, node, label, kind).await?;
@@ -37,8 +37,8 @@ async fn beat(stage: &Stage, node: NodeId, label: &str, kind: &str) -> Result<()
     Ok(())
 }
 
-/// The only node falls silent while a job is due that it cannot run: the stranded job makes way for
-/// the greater trouble.
+/// The only node falls silent while a job is due that it cannot run: the alarm replaces the warning
+/// about the stranded job.
 pub(crate) async fn nothing_runs(stage: &mut Stage) -> Result<()> {
     stage.client.enqueue(NewJob::new("lonely", &0)).await?;
     let page = &stage.page;
@@ -50,7 +50,7 @@ pub(crate) async fn nothing_runs(stage: &mut Stage) -> Result<()> {
         .await?;
         anyhow::Ok(page.eval("document.querySelector('#alarm').hidden").await?)
     };
-    // The node lives until the page has shown this, however slow the page is.
+    // Heartbeats continue until the page has shown this, however slow the page is.
     let node = NodeId::new();
     let lives = async {
         loop {
@@ -79,7 +79,7 @@ pub(crate) async fn nothing_runs(stage: &mut Stage) -> Result<()> {
         page.until("document.querySelector('#alarm').checkVisibility()")
             .await?;
     }
-    // A node that lives ends it, whatever it can run.
+    // Any live node ends the alarm, whatever it can run.
     stage.work().await?;
     stage
         .page
@@ -110,7 +110,7 @@ pub(crate) async fn lost_nodes(stage: &mut Stage) -> Result<()> {
         ))
         .await?;
     }
-    // What another node of its label has taken the place of is no news on the overview.
+    // The overview does not list a dead node that another node with its label has replaced.
     mute(stage, "buried", "other").await?;
     page.until("[...document.querySelectorAll('.node .badge.tone-good')].some((one) => one.textContent === 'buried')")
         .await?;
@@ -120,7 +120,7 @@ pub(crate) async fn lost_nodes(stage: &mut Stage) -> Result<()> {
     .await
 }
 
-/// Lets requests for addresses with this in them fail, as they do when the store does.
+/// Makes requests fail whose URL contains this text, as when the store fails.
 async fn fail(page: &Page, what: &str) -> Result<()> {
     page.eval(&format!(
         "window.real ??= window.fetch; window.fetch = (url, options) => String(url).includes('{what}')
@@ -158,7 +158,7 @@ pub(crate) async fn failed_reads(stage: &mut Stage) -> Result<()> {
         ))
         .await?;
     }
-    // That nothing matches was true once, and the rows were of another filter.
+    // The text for an empty list and the rows belonged to another filter.
     stage.visit("#/jobs").await?;
     page.until("document.querySelectorAll('main tbody tr').length === 1")
         .await?;
@@ -180,7 +180,7 @@ pub(crate) async fn failed_reads(stage: &mut Stage) -> Result<()> {
     ensure!(page.eval(LIES).await? == serde_json::json!([]));
     repair(page).await?;
     page.until(&format!("{LAMP} === 'live'")).await?;
-    // The server is there and its database is not.
+    // The server is reachable, but its database is not.
     page.eval("document.documentElement.ratchet.mute()").await?;
     page.eval("document.documentElement.ratchet.emit('tick', { stale: true, read_at: new Date().toISOString() })")
         .await?;

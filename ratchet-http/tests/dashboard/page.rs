@@ -1,4 +1,4 @@
-//! What a person does with a page, and sees of it.
+//! A page of the browser: input of a user, and what the page shows.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,7 +24,7 @@ impl Page {
         for domain in ["Page", "Runtime", "Log", "Network"] {
             page.0.call(&format!("{domain}.enable"), json!({})).await?;
         }
-        // Fields hear of the focus as in the window in front.
+        // Fields get focus events as in a focused window.
         let focused = json!({ "enabled": true });
         page.0
             .call("Emulation.setFocusEmulationEnabled", focused)
@@ -34,7 +34,7 @@ impl Page {
         Ok(page)
     }
 
-    /// Loads an address anew.
+    /// Loads an address.
     pub(crate) async fn load(&self, url: &str) -> Result<()> {
         self.0
             .call("Page.navigate", json!({ "url": "about:blank" }))
@@ -46,7 +46,7 @@ impl Page {
         self.until("document.querySelector('main h1')").await
     }
 
-    /// What a JavaScript expression gives.
+    /// Evaluates a JavaScript expression.
     pub(crate) async fn eval(&self, expression: &str) -> Result<Value> {
         let params =
             json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
@@ -62,7 +62,7 @@ impl Page {
         let asked = format!("Boolean({expression})");
         let seen = timeout(PATIENCE, async {
             loop {
-                // While a page loads there may be nobody to ask.
+                // While a page loads, there may be no context to evaluate in.
                 if matches!(self.eval(&asked).await, Ok(Value::Bool(true))) {
                     return;
                 }
@@ -78,7 +78,7 @@ impl Page {
         }
     }
 
-    /// Waits until the page has this text.
+    /// Waits until the page contains this text.
     pub(crate) async fn until_text(&self, text: &str) -> Result<()> {
         self.until(&format!(
             "document.body.textContent.includes({})",
@@ -87,7 +87,7 @@ impl Page {
         .await
     }
 
-    /// Presses the element with the mouse, where it is and if nothing lies over it.
+    /// Clicks an element with the mouse, if no other element covers it.
     pub(crate) async fn click(&self, selector: &str) -> Result<()> {
         let find = format!(
             "(() => {{ const one = document.querySelector({selector}); if (!one) return null;
@@ -111,7 +111,7 @@ impl Page {
         Ok(())
     }
 
-    /// Presses a button of the dialog that is open: the one that says yes.
+    /// Clicks the confirming button of the open dialog.
     pub(crate) async fn confirm(&self) -> Result<()> {
         self.click("dialog[open] [data-yes]").await?;
         self.until("!document.querySelector('dialog[open]')").await
@@ -122,7 +122,7 @@ impl Page {
         self.key_with(key, 0).await
     }
 
-    /// Presses a key while others are held: 8 is Shift.
+    /// Presses a key with modifiers; 8 is Shift.
     pub(crate) async fn key_with(&self, key: &str, modifiers: u32) -> Result<()> {
         let (code, text) = match key {
             "Enter" => (13, Some("\r")),
@@ -145,7 +145,7 @@ impl Page {
         Ok(())
     }
 
-    /// Types a text where the focus is.
+    /// Types a text into the focused element.
     pub(crate) async fn write(&self, text: &str) -> Result<()> {
         self.0
             .call("Input.insertText", json!({ "text": text }))
@@ -163,7 +163,7 @@ impl Page {
         Ok(())
     }
 
-    /// What the system wishes: `light` or `dark`.
+    /// Sets the system's theme: `light` or `dark`.
     pub(crate) async fn scheme(&self, value: &str) -> Result<()> {
         let features = json!([
             { "name": "prefers-color-scheme", "value": value },
@@ -185,7 +185,7 @@ impl Page {
         self.until(&format!("{ticks} >= {}", seen + 3)).await
     }
 
-    /// Writes a picture of the window.
+    /// Writes a screenshot of the window.
     pub(crate) async fn picture(&self, file: &Path) -> Result<()> {
         let answer = self
             .0
@@ -196,8 +196,8 @@ impl Page {
         Ok(())
     }
 
-    /// What the console complained of: errors, broken policies, exceptions. Answers with an error
-    /// status are none: whether they are right is for the cases to say.
+    /// Returns the errors, policy violations and exceptions of the console. Responses with an error
+    /// status are left out, since some cases expect them.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let exceptions = self.0.told("Runtime.exceptionThrown");
         let mut all: Vec<String> = exceptions.iter().map(ToString::to_string).collect();
@@ -219,7 +219,7 @@ impl Page {
         all
     }
 
-    /// The addresses that were asked for.
+    /// Returns the URLs of all requests.
     pub(crate) fn requests(&self) -> Vec<String> {
         let sent = self.0.told("Network.requestWillBeSent");
         let urls = sent
@@ -228,19 +228,19 @@ impl Page {
         urls.collect()
     }
 
-    /// Forgets complaints and requests.
+    /// Clears the recorded errors and requests.
     pub(crate) fn forget(&self) {
         self.0.forget();
     }
 
-    /// How long the page takes to answer.
+    /// Measures how long the page takes to respond.
     pub(crate) async fn answers_in(&self) -> Result<Duration> {
         let asked = monotonic();
         self.eval("1").await?;
         Ok(asked.elapsed())
     }
 
-    /// Where the page is and what it says, for a failure.
+    /// Returns the address and the text of the page, for the message of a failure.
     pub(crate) async fn describe(&self) -> String {
         let text = self
             .eval("location.href + '\\n' + document.body.innerText.slice(0, 3000)")

@@ -1,4 +1,4 @@
-//! Each page shows what is stored.
+//! Each page shows the stored data.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(crate) async fn every_page(stage: &mut Stage) -> Result<()> {
         .enqueue(echo("later").delay(Duration::from_secs(7200)).lane("one"))
         .await?
         .id();
-    // More digits than a browser's numbers have.
+    // The number has more digits than JavaScript can hold.
     let exact = NewJob::new("nobody's", &123_456_789_012_345_678_901_234_567_890_u128);
     let exact = client.enqueue(exact).await?.id();
     let every = Recurring::every(Duration::from_secs(3600)).overlap(Overlap::Skip);
@@ -89,7 +89,7 @@ pub(crate) async fn every_page(stage: &mut Stage) -> Result<()> {
         asked(page, "/api/jobs?") == 0,
         "the overview reads jobs for itself"
     );
-    // One more, which the page is told of.
+    // The page is notified of one more dead letter.
     let error = "the disk is gone".to_owned();
     let gone = client.enqueue(Broken { error }.into_job()).await?.id();
     page.until(&format!(
@@ -208,13 +208,13 @@ async fn graph(stage: &Stage) -> Result<()> {
         .await
 }
 
-/// How often an address with this in it was asked for.
+/// Returns the number of requests whose URL contains this text.
 fn asked(page: &Page, what: &str) -> usize {
     let requests = page.requests();
     requests.iter().filter(|url| url.contains(what)).count()
 }
 
-/// The graph is read once, and again when a job in it has moved on, whatever else changes.
+/// The graph is read once, and again only when a job in it changes its state.
 pub(crate) async fn lineage(stage: &mut Stage) -> Result<()> {
     let hour = Duration::from_secs(3_600);
     let flow = Workflow::new();
@@ -313,7 +313,7 @@ pub(crate) async fn filters(stage: &mut Stage) -> Result<()> {
         hash.contains("state=paused") && hash.contains("queue=odd"),
         "{hash}"
     );
-    // What is in the address is what is shown, also by those who were sent it.
+    // The address determines what is shown, also when it is opened elsewhere.
     stage.visit(&hash).await?;
     page.until(&rows(1)).await?;
     page.click("[data-state=paused]").await?;
@@ -325,7 +325,7 @@ pub(crate) async fn filters(stage: &mut Stage) -> Result<()> {
     page.until("location.hash.includes('tag=t0')").await
 }
 
-/// What an earlier attempt failed with is not shown as what a job that succeeded ended with.
+/// The error of an earlier attempt is not shown as the outcome of a job that succeeded.
 pub(crate) async fn earlier_error(stage: &mut Stage) -> Result<()> {
     stage.work().await?;
     let error = "the disk was full".to_owned();
@@ -348,7 +348,7 @@ pub(crate) async fn earlier_error(stage: &mut Stage) -> Result<()> {
         .await
 }
 
-/// Where jobs were not counted yet, the plot of depths says so.
+/// The plot of depths marks the times at which jobs were not counted.
 pub(crate) async fn uncounted(stage: &mut Stage) -> Result<()> {
     stage.visit("#/nowhere").await?;
     let page = &stage.page;
@@ -375,10 +375,10 @@ pub(crate) async fn uncounted(stage: &mut Stage) -> Result<()> {
         "{depth}.querySelector('.void-text')?.textContent.includes('not counted')"
     ))
     .await?;
-    // The one point there is can be seen.
+    // A single point is visible.
     page.until(&format!("{depth}.querySelector('circle.dot.line-1')"))
         .await?;
-    // What is always known has no such place.
+    // Values that are always known have no such gaps.
     ensure!(
         page.eval("document.querySelectorAll('.plot .void').length")
             .await?

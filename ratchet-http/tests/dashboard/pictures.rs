@@ -1,4 +1,5 @@
-//! The pictures of the documentation, taken of a shop on a working day: three nodes, a few minutes.
+//! Takes the screenshots of the documentation: the jobs of a shop on three nodes, for a few
+//! minutes.
 
 use std::env;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use tokio::time::sleep;
 
 use crate::stage::Stage;
 
-/// Where they go.
+/// The variable that names the directory of the pictures.
 pub(crate) const DIRECTORY: &str = "RATCHET_DASHBOARD_PICTURES";
 /// How long the shop is open before the pictures are taken.
 const OPEN: Duration = Duration::from_secs(290);
@@ -55,7 +56,7 @@ kinds! {
     Reindex "search.reindex" 400_000;
 }
 
-/// Takes about so long; some fail, and some of these for good.
+/// Takes about this long. Some attempts fail, and some jobs become dead letters.
 async fn work(number: u64, millis: u64, ctx: &JobContext) -> JobResult<()> {
     let time = Duration::from_millis(millis / 2 + (number * 7919) % millis);
     if time > Duration::from_secs(60) {
@@ -80,7 +81,7 @@ async fn work(number: u64, millis: u64, ctx: &JobContext) -> JobResult<()> {
     }
 }
 
-/// Fails twice, for a good reason, and is then at it for long.
+/// Fails twice with a plausible error, and then runs for a long time.
 #[derive(Serialize, Deserialize)]
 struct Invoice {
     order: u64,
@@ -156,7 +157,7 @@ pub(crate) async fn take(stage: &mut Stage) -> Result<()> {
                 .tag("tenant-12"),
         )
         .await?;
-    // Pending jobs are counted only while somebody looks.
+    // Pending jobs are counted only while a client reads.
     stage.visit("#/overview").await?;
 
     let opened = monotonic();
@@ -164,7 +165,7 @@ pub(crate) async fn take(stage: &mut Stage) -> Result<()> {
     let mut invoice = None;
     while opened.elapsed() < OPEN {
         let second = opened.elapsed().as_secs_f64();
-        // Quiet and busy by turns, with one rush.
+        // The load alternates between low and high, with one peak.
         let rush = if (140.0..165.0).contains(&second) {
             45.0
         } else {
@@ -220,7 +221,7 @@ fn some_job(number: u64) -> NewJob {
     }
 }
 
-/// An order as a workflow; gives its invoice.
+/// Submits an order as a workflow, and returns the id of its invoice job.
 async fn order(client: &Client) -> Result<JobId> {
     let flow = Workflow::new();
     let number = 4_711;

@@ -1,4 +1,4 @@
-//! For everybody: by keys, on a phone, in light and dark, without rights, with problems.
+//! Accessibility: keyboard, phone, themes, read-only access, errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn echo() -> NewJob {
     .into_job()
 }
 
-/// Something of everything there is.
+/// Creates at least one item of each kind.
 pub(crate) async fn furnish(stage: &mut Stage) -> Result<JobId> {
     stage.work().await?;
     let client = stage.client.clone();
@@ -131,7 +131,7 @@ pub(crate) async fn problems(stage: &mut Stage) -> Result<()> {
         stage.visit(nowhere).await?;
         page.until_text("There is no such page").await?;
     }
-    // A race that is lost is told: the job was cancelled since the page was read.
+    // A lost race is reported: the job was cancelled after the page was read.
     let job = stage
         .client
         .enqueue(echo().delay(Duration::from_secs(900)))
@@ -146,7 +146,7 @@ pub(crate) async fn problems(stage: &mut Stage) -> Result<()> {
         .await
 }
 
-/// Pages of two items at most: everything is still shown, part by part, and acted on.
+/// With pages of at most two items, the dashboard still shows everything, and acts on all of it.
 pub(crate) async fn small_limits(stage: &mut Stage) -> Result<()> {
     let job = furnish(stage).await?;
     for error in ["one", "two", "three"] {
@@ -169,7 +169,7 @@ pub(crate) async fn small_limits(stage: &mut Stage) -> Result<()> {
             "{place}: something cannot be read"
         );
     }
-    // More than a page are shown of the dead letters, which no page reads for itself.
+    // The overview shows more dead letters than a page has, since the server reads them.
     stage.visit("#/overview").await?;
     page.until(
         "document.querySelectorAll('table[aria-label=\"Latest failures\"] tbody tr').length === 4",
@@ -183,7 +183,7 @@ pub(crate) async fn small_limits(stage: &mut Stage) -> Result<()> {
     page.click("[data-action=bulk-delete]").await?;
     page.confirm().await?;
     page.until_text("4 deleted").await?;
-    // What cannot be acted on because of its name is told so.
+    // The page reports that an item cannot be acted on because of its name.
     stage.visit("#/queues").await?;
     page.click("tr[data-key='..'] [data-action=resume]").await?;
     page.until_text("This name cannot stand in an address")
@@ -212,7 +212,7 @@ pub(crate) async fn keys(stage: &mut Stage) -> Result<()> {
         page.until("document.activeElement.tagName === 'H1'")
             .await?;
     }
-    // Help keeps the focus inside and gives it back.
+    // The help dialog traps the focus, and restores it when closed.
     page.key_with("?", 8).await?;
     page.until("document.querySelector('dialog[open]')?.textContent.includes('go to the jobs')")
         .await?;
@@ -222,7 +222,7 @@ pub(crate) async fn keys(stage: &mut Stage) -> Result<()> {
     }
     page.key("Escape").await?;
     page.until("!document.querySelector('dialog')").await?;
-    // A job is found, chosen, opened and paused without the mouse.
+    // A job can be found, chosen, opened and paused without the mouse.
     page.key("g").await?;
     page.key("j").await?;
     page.until("document.querySelectorAll('main tbody tr').length > 3")
@@ -261,7 +261,7 @@ pub(crate) async fn keys(stage: &mut Stage) -> Result<()> {
         page.eval("document.activeElement.dataset.action").await? == "pause",
         "the focus is lost"
     );
-    // Plots are read by keys and by ear.
+    // Plots are readable by keys and screen reader.
     stage.visit("#/overview").await?;
     page.until("document.querySelector('.plot[aria-label*=\"finished: now\"]')")
         .await?;
@@ -300,8 +300,8 @@ pub(crate) async fn phone(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// The contrast of every text with what lies behind it, by the formula of WCAG 2: those below 4.5
-/// to 1.
+/// Returns the texts whose contrast with their background is below 4.5 to 1, by the formula of WCAG
+/// 2.
 const DIM: &str = "(() => {
     const parse = (text) => { const m = text.match(/[\\d.]+/g).map(Number); return text.startsWith('color(srgb') ? [m[0] * 255, m[1] * 255, m[2] * 255, m[3] ?? 1] : [m[0], m[1], m[2], m[3] ?? 1]; };
     const light = ([r, g, b]) => { const f = (c) => ((c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4); return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };
@@ -344,7 +344,7 @@ pub(crate) async fn colours(stage: &mut Stage) -> Result<()> {
     page.until(&format!("{ground} === {dark}")).await
 }
 
-/// A label as long as a name may be, without a place to break, on a node that runs a job and leads.
+/// A label of the maximum length without spaces, on a node that runs a job and leads.
 pub(crate) async fn long_labels(stage: &mut Stage) -> Result<()> {
     let second = Duration::from_secs(1);
     let node = Ratchet::builder(Arc::clone(&stage.store))

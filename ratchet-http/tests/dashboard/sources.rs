@@ -1,4 +1,4 @@
-//! What can be seen of the files without a browser.
+//! Checks of the dashboard's files without a browser.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ fn no_markup() -> Result<(), Failed> {
 
 fn no_other_place() -> Result<(), Failed> {
     for (path, text) in files() {
-        // The name of the SVG namespace looks like an address and is none.
+        // The name of the SVG namespace looks like a URL but is never requested.
         let text = text.replace("http://www.w3.org/2000/svg", "");
         for word in ["http://", "https://", "//cdn", "@import", "url(/"] {
             if text.contains(word) {

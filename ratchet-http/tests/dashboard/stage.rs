@@ -1,4 +1,4 @@
-//! All that a case needs: a database, nodes, the API below a path, and a browser.
+//! The environment of a case: a database, nodes, the API below a path, and a browser.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -24,10 +24,10 @@ use crate::stores::{Database, Store};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// The API lies below this path.
+/// The path of the API.
 const BELOW: &str = "/ops/ratchet";
 
-/// Lets everybody do everything.
+/// An authorizer that allows everything.
 struct Anybody;
 
 #[async_trait]
@@ -37,14 +37,14 @@ impl Authorizer for Anybody {
     }
 }
 
-/// What the API may.
+/// What the API allows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum May {
     Read,
     Write,
 }
 
-/// What a case has.
+/// The environment of a case.
 pub(crate) struct Stage {
     pub(crate) client: Client,
     pub(crate) store: SharedStore,
@@ -61,8 +61,8 @@ struct Server {
     task: JoinHandle<()>,
 }
 
-/// Runs a case on a fresh stage. A case fails, too, if the console complained or if anything but
-/// the API was asked for.
+/// Runs a case in a fresh environment. The case also fails if the console has errors, or if requests
+/// went elsewhere than to the API.
 pub(crate) fn run(store: &Store, body: Body) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -117,12 +117,12 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Serves the API, in place of the one that is served.
+    /// Serves the API, instead of the one that is served at present.
     pub(crate) async fn serve(&mut self, may: May) -> Result<()> {
         self.serve_within(may, Limits::default()).await
     }
 
-    /// The same, with these limits.
+    /// Serves the API with these limits, instead of the one that is served at present.
     pub(crate) async fn serve_within(&mut self, may: May, limits: Limits) -> Result<()> {
         self.stop_serving().await?;
         let api = Api::builder(self.client.clone())
@@ -147,7 +147,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Stops serving: streams end, connections are closed.
+    /// Stops the server: event streams end, and connections are closed.
     pub(crate) async fn stop_serving(&mut self) -> Result<()> {
         if let Some(Server { api, stop, task }) = self.server.take() {
             api.close();
@@ -159,12 +159,12 @@ impl Stage {
         Ok(())
     }
 
-    /// Lets the node work until the end of the case.
+    /// Runs the default node until the end of the case.
     pub(crate) async fn work(&mut self) -> Result<()> {
         self.run(self.node.clone()).await
     }
 
-    /// Lets a node work until the end of the case.
+    /// Runs a node until the end of the case.
     pub(crate) async fn run(&mut self, node: Node) -> Result<()> {
         let (stop, mut stopped) = watch::channel(false);
         let runs = node.clone();
@@ -179,7 +179,7 @@ impl Stage {
         .await
     }
 
-    /// The address of a page of the dashboard.
+    /// Returns the address of a page of the dashboard.
     pub(crate) fn url(&self, place: &str) -> String {
         format!("http://{}{BELOW}/dashboard/{place}", self.address)
     }
@@ -199,7 +199,7 @@ impl Stage {
         .await
     }
 
-    /// Fails if the console complained or anything but the API was asked for.
+    /// Fails if the console has errors, or if requests went elsewhere than to the API.
     fn listen(&self) -> Result<()> {
         let complaints = self.page.complaints();
         ensure!(
@@ -228,7 +228,7 @@ impl Stage {
     }
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub(crate) async fn eventually<F, W>(what: &str, mut holds: W) -> Result<()>
 where
     W: FnMut() -> F,

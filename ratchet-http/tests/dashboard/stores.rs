@@ -16,7 +16,7 @@ const POSTGRES: &str = "RATCHET_TEST_POSTGRES_URL";
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     name: &'static str,
-    /// The server and the variable that names it; none: it needs no server.
+    /// The server and the variable that names it; `None` if the store needs no server.
     server: Option<(&'static str, Option<String>)>,
 }
 
@@ -39,7 +39,7 @@ impl Store {
         self.name
     }
 
-    /// Why there is none.
+    /// Returns why the store is not available, or `None` if it is.
     pub(crate) fn missing(&self) -> Option<String> {
         match &self.server {
             Some((variable, None)) => Some(format!("{variable} is not set")),
@@ -47,7 +47,7 @@ impl Store {
         }
     }
 
-    /// A new, empty database.
+    /// Creates an empty database.
     pub(crate) async fn create(&self) -> Result<Database> {
         match &self.server {
             None => {
@@ -78,7 +78,7 @@ impl Store {
     }
 }
 
-/// A database of a case.
+/// The database of a case.
 pub(crate) struct Database {
     pub(crate) store: SharedStore,
     place: Place,
@@ -90,7 +90,7 @@ enum Place {
 }
 
 impl Database {
-    /// Takes it away.
+    /// Deletes the database.
     pub(crate) async fn take_away(self) -> Result<()> {
         drop(self.store);
         match self.place {

@@ -14,7 +14,7 @@ use tower::ServiceExt;
 
 use crate::kit::{Flaky, Running, SECOND, get, node, until_status};
 
-/// One client of the stream.
+/// One client of the event stream.
 struct Client {
     body: Body,
     text: String,
@@ -32,7 +32,7 @@ impl Client {
         }
     }
 
-    /// The next event or comment; none: the stream has ended.
+    /// Returns the next event or comment, or `None` if the stream has ended.
     async fn next(&mut self) -> Option<(String, Value)> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
@@ -54,7 +54,7 @@ impl Client {
         }
     }
 
-    /// The next event of this name.
+    /// Returns the next event with this name.
     async fn hear(&mut self, name: &str) -> Value {
         let heard = async {
             loop {
@@ -141,7 +141,7 @@ async fn many_clients_cost_the_database_what_one_does() {
     let quiet = store.calls() - before;
     assert!(
         quiet < calls[0] / 2,
-        "{quiet} calls with nobody there, {calls:?} with"
+        "{quiet} calls without a client, {calls:?} with one"
     );
 }
 
@@ -197,7 +197,7 @@ async fn a_client_that_pauses_is_told_what_it_missed_and_one_that_stops_loses_it
     let lagged = client.hear("lagged").await;
     assert!(lagged["missed"].as_u64().unwrap() >= 20, "{lagged}");
     client.hear("tick").await;
-    // It holds its connection and reads no more.
+    // The client keeps its connection open and reads no more.
     tokio::time::sleep(100 * SECOND).await;
     Client::connect(&router).await;
 }

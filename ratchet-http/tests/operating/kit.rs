@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers of the tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use tower::ServiceExt;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// Lets everybody do everything.
+/// An authorizer that allows everything.
 pub(crate) struct Anybody;
 
 #[async_trait::async_trait]
@@ -30,7 +30,7 @@ impl Authorizer for Anybody {
     }
 }
 
-/// A job that takes so many milliseconds, and then fails if it is to.
+/// A job that takes this many milliseconds, and then succeeds or fails as given.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Nap {
     pub(crate) ms: u64,
@@ -50,7 +50,7 @@ impl Job for Nap {
     }
 }
 
-/// A store that can be taken away, and that counts its calls.
+/// A store that can be made unreachable, and that counts its calls.
 #[derive(Clone)]
 pub(crate) struct Flaky {
     pub(crate) store: MemoryStore,
@@ -87,18 +87,18 @@ impl Flaky {
         self.away.store(away, Ordering::SeqCst);
     }
 
-    /// How often jobs were counted.
+    /// Returns how often jobs were counted.
     pub(crate) fn counts(&self) -> u64 {
         self.counts.load(Ordering::SeqCst)
     }
 
-    /// How many calls there were.
+    /// Returns the number of calls.
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
     }
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -112,12 +112,12 @@ impl Answer {
     }
 }
 
-/// Asks a router.
+/// Sends a request to a router.
 pub(crate) async fn get(router: &Router, uri: &str) -> Answer {
     send(router, Request::get(uri).body(Body::empty()).unwrap()).await
 }
 
-/// Asks a router.
+/// Sends a request to a router.
 pub(crate) async fn send(router: &Router, request: Request<Body>) -> Answer {
     let response = router.clone().oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
@@ -129,7 +129,7 @@ pub(crate) async fn send(router: &Router, request: Request<Body>) -> Answer {
     }
 }
 
-/// A node of `Nap`s that runs until it is told to stop.
+/// A running node with a handler for `Nap`, until it is stopped.
 pub(crate) struct Running {
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
@@ -149,12 +149,12 @@ impl Running {
         }
     }
 
-    /// Tells the node to drain.
+    /// Asks the node to drain.
     pub(crate) fn stop(&mut self) {
         self.stop.take();
     }
 
-    /// Waits until it has left.
+    /// Waits until the node has left.
     pub(crate) async fn left(mut self) {
         self.stop();
         self.task.await.unwrap();
@@ -173,7 +173,7 @@ pub(crate) fn build(builder: NodeBuilder) -> Node {
     builder.build().unwrap()
 }
 
-/// Waits until a GET answers with this status.
+/// Waits until a GET returns this status.
 pub(crate) async fn until_status(router: &Router, uri: &str, status: u16) -> Answer {
     let answered = async {
         loop {
@@ -189,7 +189,7 @@ pub(crate) async fn until_status(router: &Router, uri: &str, status: u16) -> Ans
         .unwrap_or_else(|_| panic!("{uri} never answered {status}"))
 }
 
-/// Waits until a GET answers with JSON that is as wanted.
+/// Waits until a GET returns JSON that satisfies the condition.
 pub(crate) async fn until(router: &Router, uri: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let answered = async {
         loop {

@@ -1,4 +1,4 @@
-//! What is logged.
+//! The log lines of the API.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use tracing::subscriber::DefaultGuard;
 
 use crate::kit::{Anybody, Flaky, SECOND, get, send, until_status};
 
-/// What is logged while it is installed.
+/// Collects what is logged while it is installed.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -29,7 +29,7 @@ impl Log {
         tracing::subscriber::set_default(subscriber)
     }
 
-    /// Takes the lines of this package.
+    /// Returns the lines of this package, and clears the log.
     fn take(&self) -> Vec<String> {
         let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8(std::mem::take(&mut *bytes)).unwrap();
@@ -123,7 +123,7 @@ async fn writes_are_logged_with_client_action_and_outcome() {
     };
     let none = json!(null);
     let cancel = format!("/api/jobs/{job}/cancel");
-    // The name is `eve\n`, and the password right.
+    // The user name is `eve\n`, and the password is `right`.
     let named = Some("Basic ZXZlCjpyaWdodA==");
     let lines = post(&cancel, named, &none).await;
     assert_eq!(lines.len(), 1, "{lines:?}");
@@ -159,7 +159,7 @@ async fn writes_are_logged_with_client_action_and_outcome() {
         "{wrong:?}"
     );
     assert!(wrong[1].contains("403 Denied"), "{wrong:?}");
-    // `right` and no password, as `curl -u "$TOKEN:"` sends it.
+    // The user name is `right` and the password is empty, as `curl -u "$TOKEN:"` sends it.
     let misplaced = post(&cancel, Some("Basic cmlnaHQ6"), &none).await;
     assert!(
         !misplaced.is_empty() && !misplaced.concat().contains("right"),

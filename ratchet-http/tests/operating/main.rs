@@ -1,4 +1,4 @@
-//! What operators and their machines rely on: probes, the cluster, live updates, metrics, serving.
+//! Tests of the interface for operators: probes, the cluster, live updates, metrics, serving.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod cluster;

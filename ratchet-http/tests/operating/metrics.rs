@@ -13,7 +13,7 @@ fn builder() -> ratchet_http::ApiBuilder {
     Api::builder(Ratchet::client(Arc::new(MemoryStore::new())))
 }
 
-/// Shows nothing to anybody.
+/// An authorizer that refuses everything.
 struct Nobody;
 
 #[async_trait::async_trait]
@@ -76,7 +76,7 @@ fn nap() -> NewJob {
     NewJob::new("nap", &nap)
 }
 
-/// The value of a gauge in the text format of Prometheus.
+/// Returns the value of a gauge in the text format of Prometheus.
 fn gauge(handle: &PrometheusHandle, name: &str) -> Option<String> {
     let text = handle.render();
     let mut values = text.lines().filter_map(|line| line.strip_prefix(name));
@@ -108,7 +108,7 @@ async fn due_jobs_without_a_live_node_are_reported_alike_everywhere() {
         let gauge = gauge(&handle, "ratchet_nothing_runs");
         assert_eq!(gauge.as_deref(), Some(shown));
     };
-    // Nothing is due, so no node is missed.
+    // No job is due, so the missing node is no problem.
     judged(false).await;
     client.pause_queue("paused").await.unwrap();
     let paused = client.enqueue(nap().queue("paused")).await;
@@ -118,7 +118,7 @@ async fn due_jobs_without_a_live_node_are_reported_alike_everywhere() {
     judged(false).await;
     client.enqueue(nap()).await.unwrap();
     judged(true).await;
-    // A program that serves something else stays in traffic.
+    // A program with `ready_while_stranded` stays ready.
     let other = Api::builder(client.clone()).ready_while_stranded();
     let other = other.build().unwrap().router();
     until(&other, "/api/overview", |seen| seen["nothing_runs"] == true).await;

@@ -1,4 +1,4 @@
-//! `/api/overview` and what is read for it in the background.
+//! `/api/overview` and the background reads for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn what_runs_and_how_much_is_shown() {
         node.enqueue(nap(10, false)).await.unwrap();
         tokio::time::sleep(SECOND).await;
     }
-    // The rates are of the last seconds, and the next counting may be later than these.
+    // The rates cover the last seconds only, and the next count may come later.
     let overview = get(&router, "/api/overview").await.json();
     let rate = overview["rates"]["finished_per_s"].as_f64().unwrap();
     assert!((rate - 1.0).abs() < 0.5, "{rate} of about one a second");
@@ -83,7 +83,7 @@ async fn what_is_late_or_stranded_is_shown() {
     assert_eq!(stranded.len(), 1, "{stranded:?}");
     assert_eq!(stranded[0]["queue"], "odd");
     assert_eq!(stranded[0]["kind"], "unknown");
-    // The other has waited for longer, because of the pause.
+    // The other job has waited longer because its queue was paused.
     let oldest = overview["oldest_due_ms"].as_u64().unwrap();
     assert!((90_000..150_000).contains(&oldest), "{oldest}");
     let late = |queues: &Value| queues["queues"][1]["overdue_ms"].as_u64() > Some(190_000);
@@ -104,10 +104,10 @@ async fn page_loads_do_not_count_jobs_and_without_readers_none_are_counted() {
         .unwrap();
     let router = api.router();
     tokio::time::sleep(300 * SECOND).await;
-    assert_eq!(store.counts(), 0, "nobody looked");
+    assert_eq!(store.counts(), 0, "no client has read");
     let quiet = store.calls();
     tokio::time::sleep(60 * SECOND).await;
-    // Every 5 s the nodes, the leaders and the clock, every 10 s what is due.
+    // The nodes, the leaders and the clock are read every 5 s, the due routes every 10 s.
     let per_minute = store.calls() - quiet;
     assert!(per_minute <= 12 * 3 + 6 + 4, "{per_minute} calls a minute");
 
@@ -123,7 +123,7 @@ async fn page_loads_do_not_count_jobs_and_without_readers_none_are_counted() {
     assert!(after <= counts + 7, "counted for a minute more");
     tokio::time::sleep(600 * SECOND).await;
     assert_eq!(store.counts(), after);
-    // The first who looks again sees what was, and soon after what is.
+    // The first client after a while gets the old state, and soon after the present one.
     let client = Ratchet::client(Arc::new(store.store.clone()));
     client.enqueue(nap(1, false)).await.unwrap();
     let overview = get(&router, "/api/overview").await.json();

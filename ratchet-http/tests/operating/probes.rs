@@ -100,7 +100,7 @@ async fn a_database_that_is_lost_counts_soon_and_one_failure_does_not() {
     let quarter = Duration::from_millis(250);
     let mut before = 0;
     for step in 0..80 {
-        // Away for one of the readings that come every 5 s.
+        // The database is unreachable for one of the reads that come every 5 s.
         match step {
             18 => {
                 before = store.calls();
@@ -212,6 +212,6 @@ async fn the_own_words_of_a_standby_leader_end_with_its_lease() {
     let _running = Running::start(&node);
     until_status(&router, "/leader", 200).await;
     store.take_away(true);
-    // It cannot renew, so it leads no more, before anybody else can.
+    // The node cannot renew its lease, so it ceases to lead before any other node can lead.
     until_status(&router, "/leader", 503).await;
 }

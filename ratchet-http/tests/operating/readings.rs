@@ -1,4 +1,4 @@
-//! What is read in the background for those who look, how often, and what is said meanwhile.
+//! The background reads: how often they run, and what clients get in between.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{Anybody, Nap, Running, SECOND, build, get, send, until};
 
-/// A store that takes its time over some operations, and counts how often each is called.
+/// A store that delays some operations, and counts the calls of each.
 #[derive(Clone, Default)]
 struct Watched {
     slow: Arc<Mutex<BTreeMap<&'static str, Duration>>>,
@@ -23,7 +23,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// The API on such a store, and a client of the same store that is not counted.
+    /// Creates an API on such a store, and a client of the same store whose calls are not counted.
     fn api(&self) -> (Router, Client) {
         let store = MemoryStore::new();
         let watched = self.clone();
@@ -48,7 +48,7 @@ impl Watched {
     }
 }
 
-/// Looks for so long, every second.
+/// Sends a request every second, for this many seconds.
 async fn look(router: &Router, uri: &str, seconds: u32) {
     for _ in 0..seconds {
         assert_eq!(get(router, uri).await.status, 200);
@@ -72,21 +72,20 @@ async fn no_request_waits_for_a_count_and_a_repeated_one_starts_none_too_soon() 
     let counted = |answer: &Value| answer["counts_at"].is_string();
     until(&router, "/api/overview", counted).await;
     assert_eq!(watched.calls("queues"), 1);
-    // The rest is the longest there is, 120 s: also for those who come and go, each after a quiet
-    // while.
+    // The pause has its maximum of 120 s, also if clients return after a quiet time.
     tokio::time::sleep(62 * SECOND).await;
     look(&router, "/api/queues", 50).await;
     assert_eq!(watched.calls("queues"), 1);
     client.enqueue(NewJob::new("k", &1)).await.unwrap();
     tokio::time::sleep(SECOND).await;
-    // What was known is told at once, and with it how old it is; what is, when it is counted.
+    // The old count is returned at once with its time, and the new one after the next count.
     let overview = get(&router, "/api/overview").await.json();
     assert_eq!(overview["counts"]["pending"], 1);
     let now = |overview: &Value| overview["counts"]["pending"] == 2;
     let asked = monotonic();
     until(&router, "/api/overview", now).await;
     assert_eq!(watched.calls("queues"), 2);
-    // Fifty times 4 s would be 80 s later.
+    // Without the maximum, the pause of 50 times 4 s would end 80 s later.
     let waited = asked.elapsed();
     assert!(waited < 20 * SECOND, "{waited:?}");
 }
@@ -122,13 +121,13 @@ async fn a_pause_is_seen_by_what_is_due_however_long_the_counting_takes() {
     let asked = monotonic();
     let answer = until(&router, "/api/queues", paused).await;
     assert!(asked.elapsed() < 4 * SECOND);
-    // A queue that came since the counting is known by what is due in it.
+    // A queue that is newer than the last count is known by its due routes.
     let new = queue(&answer, "new").unwrap();
     assert_eq!(
         (&new["paused"], &new["counts"]),
         (&json!(false), &Value::Null)
     );
-    // What is due is not known any more: that none is must not be read from that.
+    // The due routes are no longer known, which must not look as if none were due.
     watched.slow("due_routes", 3_600 * SECOND);
     let unknown = |answer: &Value| answer["due_at"] == Value::Null;
     let answer = until(&router, "/api/queues", unknown).await;
@@ -138,13 +137,13 @@ async fn a_pause_is_seen_by_what_is_due_however_long_the_counting_takes() {
     );
 }
 
-/// A node on the store of this client, until it is told to leave.
+/// Runs a node on the store of this client until it is stopped.
 fn work(client: &Client) -> Running {
     let builder = Ratchet::builder(Arc::clone(client.store())).register::<Nap>();
     Running::start(&build(builder))
 }
 
-/// Makes so many dead letters, once they have run.
+/// Creates this many dead letters, by running them.
 async fn fail(client: &Client, count: usize) {
     for _ in 0..count {
         let nap = Nap { ms: 1, fails: true };
@@ -159,7 +158,7 @@ async fn the_newest_dead_letters_are_read_once_for_all_and_again_when_jobs_fail(
     let (router, client) = watched.api();
     let running = work(&client);
     tokio::time::sleep(60 * SECOND).await;
-    assert_eq!(watched.calls("list"), 0, "nobody looked");
+    assert_eq!(watched.calls("list"), 0, "no client has read");
     let asked = monotonic();
     let overview = get(&router, "/api/overview").await.json();
     assert!(asked.elapsed() < Duration::from_millis(5));
@@ -170,13 +169,13 @@ async fn the_newest_dead_letters_are_read_once_for_all_and_again_when_jobs_fail(
     let none = |overview: &Value| overview["failures"] == json!([]);
     let overview = until(&router, "/api/overview", none).await;
     assert!(overview["failures_at"].is_string());
-    // Nothing fails: they are read again as rarely as somebody may have retried one elsewhere.
+    // No job fails, so they are read again only at the long interval.
     look(&router, "/api/overview", 120).await;
     let calm = watched.calls("list");
     assert!((4..=5).contains(&calm), "{calm} times in two minutes");
 
     fail(&client, 10).await;
-    // Ten with one error are one line.
+    // Ten dead letters with the same error are one group.
     let ten = |overview: &Value| overview["failures"][0]["count"] == 10;
     let began = monotonic();
     let overview = until(&router, "/api/overview", ten).await;

@@ -1,4 +1,4 @@
-//! `serve`, and what stands around every request: over real connections.
+//! `serve` and the guards of every request, over real connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::kit::{Anybody, SECOND, get, send};
 
-/// A router whose every request hangs until it is refused.
+/// Returns a router whose requests hang until they time out.
 struct Hangs;
 
 #[async_trait::async_trait]
@@ -49,7 +49,7 @@ async fn served(api: Api) -> Served {
     }
 }
 
-/// Sends bytes as they are, and reads until the server closes the connection.
+/// Sends bytes, and reads until the server closes the connection.
 async fn raw(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -58,7 +58,7 @@ async fn raw(address: SocketAddr, request: &str) -> String {
 
 async fn rest(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
-    // A connection that is closed with bytes unread may be reset.
+    // A connection that the server closes with unread bytes may be reset.
     let _ = tokio::time::timeout(30 * SECOND, stream.read_to_end(&mut text))
         .await
         .expect("the server closes the connection");
@@ -163,7 +163,7 @@ async fn slow_and_idle_clients_are_dropped() {
     // A head that never ends.
     let answer = raw(served.address, "GET /health HTTP/1.1\r\nHost: loc").await;
     assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
-    // No head at all, and none after the first request.
+    // No head at all, and no second head after the first request.
     assert_eq!(raw(served.address, "").await, "");
     let answer = raw(
         served.address,
@@ -225,7 +225,7 @@ async fn a_client_that_does_not_read_is_dropped() {
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     let request = "GET /api/jobs?limit=200 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(400);
     let sends = async {
-        // The server stops to read once it cannot write, and then closes the connection.
+        // The server stops reading when it cannot write, and then closes the connection.
         loop {
             stream.write_all(request.as_bytes()).await?;
         }
@@ -234,7 +234,7 @@ async fn a_client_that_does_not_read_is_dropped() {
     assert!(sent.expect("the server closes the connection").is_err());
 }
 
-/// A connection that is kept open after its first answer, if the process can have one more.
+/// Opens a connection and keeps it open after its first response, if the process can open one more.
 async fn keep_alive(address: SocketAddr) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address).await?;
     let request = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -243,7 +243,7 @@ async fn keep_alive(address: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Reads one answer with a body in JSON, which has no braces but the first and the last.
+/// Reads one response whose JSON body has no nested braces.
 async fn answer(stream: &mut TcpStream) -> std::io::Result<String> {
     let mut text = String::new();
     while !text.ends_with('}') {
@@ -252,7 +252,7 @@ async fn answer(stream: &mut TcpStream) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// A connection with half a head.
+/// Opens a connection and sends half a head.
 async fn half_open(address: SocketAddr) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address).await?;
     stream
@@ -263,7 +263,7 @@ async fn half_open(address: SocketAddr) -> std::io::Result<TcpStream> {
 
 #[tokio::test]
 async fn connections_without_requests_do_not_starve_the_probes() {
-    // No timeout of the server may help: within the test it comes to none.
+    // The timeouts are longer than the test, so they cannot help.
     let limits = Limits::default().header_timeout(3_600 * SECOND);
     let alone = limits.clone().connections_per_peer(usize::MAX);
     for limits in [limits, alone] {
@@ -286,7 +286,7 @@ async fn connections_without_requests_do_not_starve_the_probes() {
             let begin = format!("HTTP/1.1 {status}");
             assert!(answer.starts_with(&begin), "{path}: {answer}");
         }
-        // The connections that idle longest have made room, so they do not add up either.
+        // The connections that were idle longest were closed, so their number stays bounded.
         assert_eq!(rest(&mut held[0]).await, "");
     }
 }
@@ -306,7 +306,7 @@ async fn connections_in_use_are_not_closed_for_others() {
     for _ in 0..10 {
         held.push(keep_alive(served.address).await.unwrap());
     }
-    // The first of them have made room, the last ones are open, and the stream goes on.
+    // The first connections were closed, the last ones are open, and the stream continues.
     assert_eq!(rest(&mut held[0]).await, "");
     let last = held.last_mut().unwrap();
     last.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -335,8 +335,8 @@ async fn long_heads_are_refused() {
     }
 }
 
-/// Stops the clock of a test that starts paused, until this is dropped: while a blocking task runs,
-/// the runtime does not move its clock on.
+/// Stops the paused clock of a test until this is dropped: the runtime does not advance its clock
+/// while a blocking task runs.
 fn stopped_clock() -> std::sync::mpsc::Sender<()> {
     let (hold, held) = std::sync::mpsc::channel();
     tokio::task::spawn_blocking(move || held.recv());
@@ -345,7 +345,7 @@ fn stopped_clock() -> std::sync::mpsc::Sender<()> {
 
 #[tokio::test(start_paused = true)]
 async fn clients_of_a_proxy_are_told_apart() {
-    // No guess is given back meanwhile.
+    // No allowance is refilled in between.
     let _stopped = stopped_clock();
     for (proxies, other) in [(vec![[127, 0, 0, 1].into()], "401"), (vec![], "429")] {
         let token = Token::new("right").protect_reads(true);

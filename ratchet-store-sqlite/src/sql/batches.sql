@@ -1,21 +1,21 @@
 -- Batches.
 
 -- name: create_batch
--- Stores an open batch, unless it is stored. [batch.create]
+-- Stores an open batch, unless it exists. [batch.create]
 INSERT INTO ratchet_batches (id, created_at) VALUES (?1, ?2) ON CONFLICT (id) DO NOTHING
 
 -- name: close_batch
--- Closes a batch that is open. [batch.close] Primary key of ratchet_batches.
+-- Closes an open batch. [batch.close] Primary key of ratchet_batches.
 UPDATE ratchet_batches SET closed = 1 WHERE id = ?1 AND closed = 0
 
 -- name: get_batch
--- How a batch stands. [batch.read] Primary key of ratchet_batches.
+-- Returns a batch. [batch.read] Primary key of ratchet_batches.
 SELECT id, total, succeeded, failed, cancelled, closed, created_at, ended_at
 FROM ratchet_batches
 WHERE id = ?1
 
 -- name: list_batches
--- The batches with ids below one, the newest first. [batch.list] Primary key, backwards.
+-- Lists the batches with ids below one, newest first. [batch.list] Primary key, backwards.
 SELECT id, total, succeeded, failed, cancelled, closed, created_at, ended_at
 FROM ratchet_batches
 WHERE id < ?1
@@ -27,30 +27,30 @@ LIMIT ?2
 UPDATE ratchet_batches SET total = total + 1 WHERE id = ?1 AND closed = 0
 
 -- name: join_batch
--- Notes that a new job is in a batch. [batch.join]
+-- Records that a new job is in a batch. [batch.join]
 INSERT INTO ratchet_batch_jobs (job, batch) VALUES (?1, ?2)
 
 -- name: batch_of
--- The batch a job is in. [get.whole] Primary key of ratchet_batch_jobs.
+-- Returns the batch that a job is in. [get.whole] Primary key of ratchet_batch_jobs.
 SELECT batch FROM ratchet_batch_jobs WHERE job = ?1
 
 -- name: count_child
--- Notes that the end of a child was counted, if it was not; the batch to count it in.
--- [batch.count] Primary key of ratchet_batch_jobs.
+-- Marks a child whose end was not yet counted as counted, and returns its batch. [batch.count]
+-- Primary key of ratchet_batch_jobs.
 UPDATE ratchet_batch_jobs SET counted = 1 WHERE job = ?1 AND counted = 0 RETURNING batch
 
 -- name: count_in_batch
--- Counts children that ended. [batch.count] Primary key of ratchet_batches.
+-- Counts ended children. [batch.count] Primary key of ratchet_batches.
 UPDATE ratchet_batches
 SET succeeded = succeeded + ?2, failed = failed + ?3, cancelled = cancelled + ?4
 WHERE id = ?1
 
 -- name: end_batch
--- Notes when a batch ended. [batch.end] Primary key of ratchet_batches.
+-- Records when a batch ended. [batch.end] Primary key of ratchet_batches.
 UPDATE ratchet_batches SET ended_at = ?2 WHERE id = ?1 AND ended_at IS NULL
 
 -- name: old_batch_exists
--- Whether there is a batch to delete. [batch.purge] ratchet_batches_ended.
+-- Returns whether there is a batch to delete. [batch.purge] ratchet_batches_ended.
 SELECT EXISTS (
     SELECT 1 FROM ratchet_batches INDEXED BY ratchet_batches_ended
     WHERE ended_at IS NOT NULL AND ended_at < ?1)
@@ -65,5 +65,6 @@ WHERE id IN (
     LIMIT ?2)
 
 -- name: purge_membership
--- Deletes that a purged job was in a batch; the batch stays as it is. [purge.old] Primary key.
+-- Deletes a purged job's membership in its batch; the batch itself does not change. [purge.old]
+-- Primary key.
 DELETE FROM ratchet_batch_jobs WHERE job = ?1

@@ -1,9 +1,9 @@
--- Claims: taking jobs, ending, reporting and reclaiming them.
+-- Claims: claims jobs, and settles, reports on and reclaims claims.
 
 -- name: claim_streams
--- Which of the wanted routes have due jobs, at which priorities, and the first of each; no row for a
--- node (?3) whose row does not say that it is active. [claim.due] [claim.match] [claim.paused] [claim.live]
--- One seek of ratchet_jobs_claim per wanted route and priority; no cost per job.
+-- Returns the wanted routes and priorities with due jobs, and the first job of each. Returns no row
+-- for a node (?3) that is stored as not active. [claim.due] [claim.match] [claim.paused]
+-- [claim.live] One seek of ratchet_jobs_claim per wanted route and priority; no cost per job.
 WITH level (priority) AS (VALUES (4), (3), (2), (1), (0))
 SELECT route.id, level.priority, head.run_at, head.id
 FROM json_each(?1) AS wanted
@@ -19,7 +19,7 @@ WHERE route.queue NOT IN (SELECT queue FROM ratchet_paused_queues)
   AND NOT EXISTS (SELECT 1 FROM ratchet_nodes WHERE node = ?3 AND status <> 1)
 
 -- name: claim_due
--- The next due jobs of one route and priority, in claim order. [claim.due] [claim.order]
+-- Returns the next due jobs of one route and priority, in claim order. [claim.due] [claim.order]
 -- One range of ratchet_jobs_claim, read in its order: no sort, no cost per waiting job.
 SELECT run_at, id
 FROM ratchet_jobs INDEXED BY ratchet_jobs_claim
@@ -28,9 +28,8 @@ ORDER BY run_at, id
 LIMIT ?6
 
 -- name: claim_read
--- A pending job as its claim will show it, with its payload if ?2. [claim.running] [claim.whole]
--- [claim.version]
--- Primary keys.
+-- Returns a pending job as its claim will show it, with its payload if ?2. [claim.running]
+-- [claim.whole] [claim.version] Primary keys.
 SELECT job.claim_seq, job.route, job.priority, job.run_at, job.attempts, job.crash_count,
        data.id, data.retry, data.timeout, data.stall_timeout, data.traceparent, data.tracestate,
        CASE WHEN ?2 THEN data.payload END, job.data, job.flags,
@@ -40,26 +39,25 @@ LEFT JOIN ratchet_job_data AS data ON data.id = job.data
 WHERE job.id = ?1 AND job.state = 0
 
 -- name: claim_job
--- Gives a pending job to a node. [claim.exclusive] [claim.running]
--- Primary key of ratchet_jobs.
+-- Claims a pending job for a node. [claim.exclusive] [claim.running] Primary key of ratchet_jobs.
 UPDATE ratchet_jobs
 SET state = 3, claim_seq = claim_seq + 1, node = ?2, claimed_at = ?3, last_report = NULL,
     cancel_requested = 0
 WHERE id = ?1 AND state = 0
 
 -- name: fail_unreadable
--- Makes a pending job whose row cannot be read a dead letter, so that it harms only itself.
+-- Makes a pending job with an unreadable row a dead letter, so that it affects only itself.
 -- [errors.poison] Primary key of ratchet_jobs.
 UPDATE ratchet_jobs
 SET state = 5, claim_seq = claim_seq + 1, settled_seq = claim_seq + 1, finished_at = ?2
 WHERE id = ?1 AND state = 0
 
 -- name: load_checkpoint
--- The last checkpoint of a job. [claim.whole] Primary key of ratchet_job_notes.
+-- Returns the last checkpoint of a job. [claim.whole] Primary key of ratchet_job_notes.
 SELECT checkpoint FROM ratchet_job_notes WHERE job = ?1
 
 -- name: load_input
--- What the body of a claim is given, if the claim still holds. [claim.load] Primary keys.
+-- Returns the input of the body of a claim, if the claim is still held. [claim.load] Primary keys.
 SELECT data.payload, notes.checkpoint
 FROM ratchet_jobs AS job
 LEFT JOIN ratchet_job_data AS data ON data.id = job.data
@@ -68,22 +66,22 @@ WHERE job.id = ?1 AND job.state = 3 AND job.claim_seq = ?2 AND job.node IS ?3
   AND coalesce(job.claimed_at, 0) = ?4
 
 -- name: read_claim
--- What a settlement or a report of a claim must know. [settle.token] [settle.repeat] [report.token]
--- Primary key of ratchet_jobs.
+-- Returns what a settlement or a report needs to know about a job's claim. [settle.token]
+-- [settle.repeat] [report.token] Primary key of ratchet_jobs.
 SELECT state, claim_seq, settled_seq, cancel_requested, claimed_at, node, data, flags
 FROM ratchet_jobs
 WHERE id = ?1
 
 -- name: settle_job
--- Ends a claim and says what becomes of the job. [settle.effect] [settle.token] [settle.cancel]
--- Primary key of ratchet_jobs.
+-- Ends a claim and moves its job on. [settle.effect] [settle.token] [settle.cancel] Primary key of
+-- ratchet_jobs.
 UPDATE ratchet_jobs
 SET state = ?3, run_at = coalesce(?4, run_at), attempts = attempts + ?5, settled_seq = claim_seq,
     finished_at = ?6, ran_for_us = ?7
 WHERE id = ?1 AND state = 3 AND claim_seq = ?2
 
 -- name: find_settler
--- The node and the time of an ended claim. [settle.repeat] Primary key of ratchet_attempts.
+-- Returns the node and the time of an ended claim. [settle.repeat] Primary key of ratchet_attempts.
 SELECT node, claimed_at FROM ratchet_attempts WHERE job = ?1 AND seq = ?2
 
 -- name: add_attempt
@@ -92,13 +90,13 @@ INSERT INTO ratchet_attempts (job, seq, outcome, claimed_at, ended_at, ran_for_u
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
 
 -- name: keep_result
--- Keeps what the body returned. [settle.effect] Primary key of ratchet_job_notes.
+-- Stores the result of a body. [settle.effect] Primary key of ratchet_job_notes.
 INSERT INTO ratchet_job_notes (job, result) VALUES (?1, ?2)
 ON CONFLICT (job) DO UPDATE SET result = excluded.result
 
 -- name: report_life
--- Restarts the stall timeout of a claim. [report.life] [report.token]
--- Primary key of ratchet_jobs; no index has last_report.
+-- Restarts the stall timeout of a claim. [report.life] [report.token] Primary key of ratchet_jobs;
+-- no index has last_report.
 UPDATE ratchet_jobs SET last_report = ?3 WHERE id = ?1 AND state = 3 AND claim_seq = ?2
 
 -- name: keep_progress
@@ -112,15 +110,16 @@ INSERT INTO ratchet_job_notes (job, checkpoint) VALUES (?1, ?2)
 ON CONFLICT (job) DO UPDATE SET checkpoint = excluded.checkpoint
 
 -- name: running_jobs
--- Every running job, in order of id. [reclaim.dead] [reclaim.start]
--- ratchet_jobs_running: as many rows as there are claims, however many jobs there are.
+-- Returns every running job, in order of id. [reclaim.dead] [reclaim.start] ratchet_jobs_running:
+-- as many rows as there are claims, however many jobs there are.
 SELECT id, claim_seq, crash_count, cancel_requested, claimed_at, last_report, node, data, flags
 FROM ratchet_jobs INDEXED BY ratchet_jobs_running
 WHERE state = 3
 ORDER BY id
 
 -- name: timeouts_of
--- The timeouts of a running job that has some. [reclaim.stall] [reclaim.overdue] Primary key.
+-- Returns the timeouts of a running job that has any. [reclaim.stall] [reclaim.overdue] Primary
+-- key.
 SELECT timeout, stall_timeout FROM ratchet_job_data WHERE id = ?1
 
 -- name: reclaim_job

@@ -1,7 +1,7 @@
 -- Lists and counts of jobs by a filter.
 
 -- name: list_oldest list_newest
--- The jobs in some states (bits of ?1) and routes (?2; NULL: any), in the order of the page.
+-- Lists the jobs in some states (bits of ?1) and routes (?2; NULL: any), in the order of the page.
 -- [page.order] [page.walk] [page.filter] [act.select] Primary key of ratchet_jobs, also backwards.
 SELECT id FROM ratchet_jobs
 WHERE id {behind} ?3 AND (?1 >> state) & 1 AND (?2 IS NULL OR route IN (SELECT value FROM json_each(?2)))
@@ -9,8 +9,8 @@ ORDER BY id{descending}
 LIMIT ?4
 
 -- name: list_batch_oldest list_batch_newest
--- As list_oldest, of the children of a batch (?5), with a tag (?6) if that is not none. [batch.filter] [page.order] [page.walk]
--- ratchet_batch_jobs_batch, read in its order or backwards.
+-- As list_oldest, for the children of a batch (?5), with a tag (?6) unless that is NULL.
+-- [batch.filter] [page.order] [page.walk] ratchet_batch_jobs_batch, read in its order or backwards.
 SELECT job.id
 FROM ratchet_batch_jobs AS member INDEXED BY ratchet_batch_jobs_batch
 CROSS JOIN ratchet_jobs AS job ON job.id = member.job
@@ -22,8 +22,8 @@ ORDER BY member.job{descending}
 LIMIT ?4
 
 -- name: list_ended_oldest list_ended_newest
--- As list_oldest, for failed and cancelled jobs only: few among many, so not to be looked for in
--- the whole table. [page.order] [page.walk] [page.filter] [act.select] ratchet_jobs_finished.
+-- As list_oldest, for failed and cancelled jobs only. They are few among many, so this does not
+-- read the whole table. [page.order] [page.walk] [page.filter] [act.select] ratchet_jobs_finished.
 SELECT id FROM ratchet_jobs INDEXED BY ratchet_jobs_finished
 WHERE state IN (5, 6) AND state >= 4 AND id {behind} ?3
   AND (?1 >> state) & 1 AND (?2 IS NULL OR route IN (SELECT value FROM json_each(?2)))
@@ -31,8 +31,8 @@ ORDER BY id{descending}
 LIMIT ?4
 
 -- name: list_front_oldest list_front_newest
--- As list_oldest, among the first ?5 jobs only: where most of them match, that is all it takes.
--- [page.order] [page.walk] [page.filter] [act.select] Primary key of ratchet_jobs, also backwards.
+-- As list_oldest, among the first ?5 jobs only, which is enough if most of them match. [page.order]
+-- [page.walk] [page.filter] [act.select] Primary key of ratchet_jobs, also backwards.
 SELECT id FROM (
     SELECT id, state, route FROM ratchet_jobs WHERE id {behind} ?3 ORDER BY id{descending} LIMIT ?5
 )
@@ -41,8 +41,8 @@ ORDER BY id{descending}
 LIMIT ?4
 
 -- name: list_tagged_oldest list_tagged_newest
--- As list_oldest, for the jobs with a tag (?5): only they are read. The join keeps its order.
--- [page.order] [page.walk] [page.filter] [act.select] Primary keys.
+-- As list_oldest, for the jobs with a tag (?5), and reads only those. CROSS JOIN keeps this order
+-- of the tables. [page.order] [page.walk] [page.filter] [act.select] Primary keys.
 SELECT tagged.job
 FROM ratchet_job_tags AS tagged
 CROSS JOIN ratchet_jobs AS job
@@ -52,9 +52,9 @@ ORDER BY tagged.job{descending}
 LIMIT ?4
 
 -- name: list_unfinished_oldest list_unfinished_newest
--- As list_oldest, for unfinished jobs only: not to be looked for among all that have ended.
--- [page.order] [page.walk] [page.filter] [act.select] ratchet_jobs_claim, ratchet_jobs_waiting,
--- ratchet_jobs_running: as many entries as there are of the states asked for.
+-- As list_oldest, for unfinished jobs only, without reading the ended ones. [page.order]
+-- [page.walk] [page.filter] [act.select] ratchet_jobs_claim, ratchet_jobs_waiting,
+-- ratchet_jobs_running: as many entries as there are jobs in the wanted states.
 SELECT id FROM (
     SELECT id, route FROM ratchet_jobs INDEXED BY ratchet_jobs_claim
     WHERE state = 0 AND ?1 & 1
@@ -70,15 +70,15 @@ ORDER BY id{descending}
 LIMIT ?4
 
 -- name: count_matching
--- The jobs in some states (bits of ?1) and routes (?2; NULL: any), by state. [count.filter]
+-- Counts the jobs in some states (bits of ?1) and routes (?2; NULL: any) by state. [count.filter]
 -- Reads every row of ratchet_jobs once: for operators, not for loops.
 SELECT state, count(*) FROM ratchet_jobs
 WHERE (?1 >> state) & 1 AND (?2 IS NULL OR route IN (SELECT value FROM json_each(?2)))
 GROUP BY state
 
 -- name: count_tagged
--- As count_matching, for the jobs with a tag (?3): only they are read. The join keeps its order.
--- [count.filter] Primary keys.
+-- As count_matching, for the jobs with a tag (?3), and reads only those. CROSS JOIN keeps this
+-- order of the tables. [count.filter] Primary keys.
 SELECT job.state, count(*)
 FROM ratchet_job_tags AS tagged
 CROSS JOIN ratchet_jobs AS job
@@ -87,8 +87,8 @@ WHERE tagged.tag = ?3 AND job.id = tagged.job
 GROUP BY job.state
 
 -- name: count_batch
--- As count_matching, for the children of a batch (?3), with a tag (?4) if that is not none: only they
--- are read. [count.filter] ratchet_batch_jobs_batch and primary keys.
+-- As count_matching, for the children of a batch (?3), with a tag (?4) unless that is NULL; reads
+-- only those. [count.filter] ratchet_batch_jobs_batch and primary keys.
 SELECT job.state, count(*)
 FROM ratchet_batch_jobs AS member INDEXED BY ratchet_batch_jobs_batch
 CROSS JOIN ratchet_jobs AS job ON job.id = member.job

@@ -1,14 +1,15 @@
 -- Nodes.
 
 -- name: find_node
--- One node. [node.heartbeat] Primary key of ratchet_nodes.
+-- Returns one node. [node.heartbeat] Primary key of ratchet_nodes.
 SELECT node, label, status, running, capacity, interval, started_at, last_seen,
        connections, cpu_percent, memory_bytes, roles, capabilities, kinds, totals
 FROM ratchet_nodes
 WHERE node = ?1
 
 -- name: put_node
--- Stores a node as its heartbeat leaves it. [node.heartbeat] Primary key; no index has these.
+-- Stores the new state of a node after its heartbeat. [node.heartbeat] Primary key; no index has
+-- the changed columns.
 INSERT INTO ratchet_nodes (node, label, status, running, capacity, interval, started_at, last_seen,
                            connections, cpu_percent, memory_bytes, roles, capabilities, kinds,
                            totals)
@@ -21,39 +22,39 @@ SET label = excluded.label, status = excluded.status, running = excluded.running
     capabilities = excluded.capabilities, kinds = excluded.kinds, totals = excluded.totals
 
 -- name: nodes
--- Every node, the newest first. [node.list] [node.silent] [reclaim.dead]
--- Reads the whole, small table.
+-- Returns every node, newest first. [node.list] [node.silent] [reclaim.dead] Reads the whole, small
+-- table.
 SELECT node, label, status, running, capacity, interval, started_at, last_seen,
        connections, cpu_percent, memory_bytes, roles, capabilities, kinds, totals
 FROM ratchet_nodes
 ORDER BY started_at DESC, node
 
 -- name: set_node_status
--- Sets the status of a live node that has another one. [node.status] Primary key.
+-- Sets the status of a live node, unless it has that status. [node.status] Primary key.
 UPDATE ratchet_nodes SET status = ?2 WHERE node = ?1 AND status < 3 AND status <> ?2
 
 -- name: displace_label
--- Ends the live nodes with the label of a new one: dead, or left if they drained. [node.label] Reads the
--- small table.
+-- Ends the live nodes with the label of a new node: they become dead, or left if they were
+-- draining. [node.label] Reads the small table.
 UPDATE ratchet_nodes SET status = CASE status WHEN 2 THEN 3 ELSE 4 END
 WHERE label = ?1 AND status < 3
 
 -- name: node_claims
--- The claims of a node. [node.claims] [node.cancel] [cancel.running]
--- ratchet_jobs_running: the rows of this node.
+-- Returns the claims of a node. [node.claims] [node.cancel] [cancel.running] ratchet_jobs_running:
+-- the rows of this node.
 SELECT id, claim_seq, cancel_requested, coalesce(claimed_at, 0)
 FROM ratchet_jobs INDEXED BY ratchet_jobs_running
 WHERE state = 3 AND node = ?1
 ORDER BY id
 
 -- name: other_nodes
--- How many other nodes are live, and when the newest of them began. [node.others]
--- Reads the small table.
+-- Returns how many other nodes are live, and when the newest of them began. [node.others] Reads the
+-- small table.
 SELECT count(*), max(started_at) FROM ratchet_nodes WHERE node <> ?1 AND status < 3
 
 -- name: claim_owners
--- The nodes that own claims. [node.forget]
--- ratchet_jobs_running: as many rows as there are claims.
+-- Returns the nodes that own claims. [node.forget] ratchet_jobs_running: as many rows as there are
+-- claims.
 SELECT DISTINCT node
 FROM ratchet_jobs INDEXED BY ratchet_jobs_running
 WHERE state = 3 AND node IS NOT NULL
@@ -63,6 +64,6 @@ WHERE state = 3 AND node IS NOT NULL
 DELETE FROM ratchet_nodes WHERE node = ?1
 
 -- name: now
--- The database's clock in milliseconds. [time.clock] [time.precision]
--- unixepoch('subsec') is a float of seconds: rounded, so that no float error costs a millisecond.
+-- Returns the database's time in milliseconds. [time.clock] [time.precision] unixepoch('subsec') is
+-- a float of seconds. It is rounded, so that no float error loses a millisecond.
 SELECT CAST(round(unixepoch('subsec') * 1000.0) AS INTEGER)

@@ -1,16 +1,17 @@
 -- Permits and rates.
 
 -- name: set_permits
--- Sets how many permits a resource has, which makes it known; no row changes if it has that many, or if
--- it is known and keeps its number (?3). [permit.change] [permit.declare] Primary key.
+-- Sets the limit of a resource, and creates the resource if it is new. Changes no row if the limit
+-- is the same, or if the resource exists and ?3 says to keep its limit. [permit.change]
+-- [permit.declare] Primary key.
 INSERT INTO ratchet_permits AS old (resource, max_held) VALUES (?1, ?2)
 ON CONFLICT (resource) DO UPDATE SET max_held = excluded.max_held
 WHERE old.max_held <> excluded.max_held AND NOT ?3
 
 -- name: held_permits
--- How many permits these resources (?1, a JSON array; NULL: all) have and how many running jobs hold
--- one of them. [permit.max] [permit.free] [permit.list]
--- The resources and the routes, which are few, once; ratchet_jobs_permits: as many entries as are held.
+-- Returns the limits of these resources (?1, a JSON array; NULL: all) and how many running jobs
+-- hold a permit. [permit.max] [permit.free] [permit.list] The few resources and routes, once;
+-- ratchet_jobs_permits: as many entries as there are holders.
 WITH held AS MATERIALIZED (
     SELECT route.permit AS resource, count(*) AS held
     FROM ratchet_routes AS route
@@ -26,20 +27,20 @@ WHERE ?1 IS NULL OR permit.resource IN (SELECT value FROM json_each(?1))
 ORDER BY permit.resource
 
 -- name: find_permit
--- A row if the resource is known. [permit.unknown] Primary key.
+-- Returns a row if the resource exists. [permit.unknown] Primary key.
 SELECT 1 FROM ratchet_permits WHERE resource = ?1
 
 -- name: find_rate
--- What is remembered of a key. [rate.exact] Primary key.
+-- Returns the state of a key. [rate.exact] Primary key.
 SELECT tat FROM ratchet_rates WHERE key = ?1
 
 -- name: put_rate
--- Remembers what ratchet_core::rate::Rate::take said of a key. [rate.exact] Primary key.
+-- Stores the state of a key that ratchet_core::rate::Rate::take returned. [rate.exact] Primary key.
 INSERT INTO ratchet_rates (key, tat) VALUES (?1, ?2)
 ON CONFLICT (key) DO UPDATE SET tat = excluded.tat
 
 -- name: forget_rates
--- Forgets the keys whose time has passed. [rate.forget]
--- Reads the table, which has a row for each key that was used since the last pass.
+-- Deletes the keys whose time has passed. [rate.forget] Reads the table, which has a row for each
+-- key that was used since the last pass.
 DELETE FROM ratchet_rates
 WHERE key IN (SELECT key FROM ratchet_rates WHERE tat <= ?1 LIMIT ?2)

@@ -1,7 +1,7 @@
 -- Queues and routes.
 
 -- name: pause_queue
--- Pauses a queue that is not paused. [queue.pause] [queue.again] Primary key.
+-- Pauses a queue. [queue.pause] [queue.again] Primary key.
 INSERT INTO ratchet_paused_queues (queue, paused_at) VALUES (?1, ?2)
 ON CONFLICT (queue) DO NOTHING
 
@@ -10,17 +10,18 @@ ON CONFLICT (queue) DO NOTHING
 DELETE FROM ratchet_paused_queues WHERE queue = ?1
 
 -- name: paused_queues
--- The paused queues. [queue.list] Reads the whole, small table.
+-- Returns the paused queues. [queue.list] Reads the whole, small table.
 SELECT queue FROM ratchet_paused_queues
 
 -- name: count_jobs
--- The jobs of each route, by state. [queue.list]
--- Reads every row of ratchet_jobs once: for operators, not for loops.
+-- Counts the jobs of each route by state. [queue.list] Reads every row of ratchet_jobs once: for
+-- operators, not for loops.
 SELECT route, state, count(*) FROM ratchet_jobs GROUP BY route, state
 
 -- name: due_routes
--- The routes with jobs that are due by ?1, whether their queue is paused, and when the first job of each is due.
--- [queue.due] One seek of ratchet_jobs_claim per route and priority; no cost per job.
+-- Returns the routes with jobs that are due by ?1, whether their queue is paused, and when the
+-- first job of each is due. [queue.due] One seek of ratchet_jobs_claim per route and priority; no
+-- cost per job.
 WITH level (priority) AS (VALUES (4), (3), (2), (1), (0)),
 head (route, queue, run_at) AS (
     SELECT route.id, route.queue,
@@ -37,8 +38,8 @@ WHERE run_at IS NOT NULL
 GROUP BY route
 
 -- name: count_due
--- How many jobs of a queue (?2) are due, counted up to ?3. [queue.depth]
--- Reads as many entries of ratchet_jobs_claim, and one seek per route of the queue and priority.
+-- Counts the due jobs of a queue (?2), up to ?3. [queue.depth] Reads as many entries of
+-- ratchet_jobs_claim, with one seek per route of the queue and priority.
 WITH level (priority) AS (VALUES (4), (3), (2), (1), (0))
 SELECT count(*) FROM (
     SELECT 1
@@ -51,24 +52,24 @@ SELECT count(*) FROM (
     LIMIT ?3)
 
 -- name: add_route
--- Keeps a route of a first job; the unique key of ratchet_routes answers for one that exists.
+-- Stores the route of its first job. The unique key of ratchet_routes prevents duplicates.
 INSERT INTO ratchet_routes (queue, kind, capability, permit, stamp) VALUES (?1, ?2, ?3, ?4, random())
 RETURNING id, stamp
 
 -- name: load_routes
--- The last route in the cache and those after it, with their stamps.
--- Primary key of ratchet_routes.
+-- Returns the last route in the cache and those after it, with their stamps. Primary key of
+-- ratchet_routes.
 SELECT id, stamp, queue, kind, capability, permit FROM ratchet_routes WHERE id >= ?1 ORDER BY id
 
 -- name: last_route
--- The newest route: whether another process has added some, or the database was restored.
--- Primary key of ratchet_routes.
+-- Returns the newest route, which shows whether another process has added routes or the database
+-- was restored. Primary key of ratchet_routes.
 SELECT id, stamp FROM ratchet_routes ORDER BY id DESC LIMIT 1
 
 -- name: lost_routes
--- The numbers of routes that waiting jobs name and that do not exist, and how many of the first 1,000
--- such jobs name each: numbers after the last route, since routes are numbered without gaps.
--- The end of ratchet_jobs_claim, 1,000 entries at most.
+-- Returns the ids of routes that pending jobs name and that do not exist, and how many of the first
+-- 1,000 such jobs name each: ids after the last route, since ids have no gaps. The end of
+-- ratchet_jobs_claim, 1,000 entries at most.
 SELECT route, count(*)
 FROM (
     SELECT route FROM ratchet_jobs

@@ -1,8 +1,8 @@
 -- Recurring definitions.
 
 -- name: put_recurring
--- Stores a recurring definition as it has become. [recurring.create] [recurring.edit]
--- Primary key of ratchet_recurring.
+-- Stores the new state of a recurring definition. [recurring.create] [recurring.edit] Primary key
+-- of ratchet_recurring.
 INSERT INTO ratchet_recurring (name, incarnation, revision, definition, next_fire, last_slot, paused,
                                declared, created_at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
@@ -13,14 +13,14 @@ SET incarnation = excluded.incarnation, revision = excluded.revision,
     created_at = excluded.created_at, claimed_by = NULL, claimed_until = NULL
 
 -- name: find_recurring
--- A recurring definition. [recurring.get] Primary key of ratchet_recurring.
+-- Returns a recurring definition. [recurring.get] Primary key of ratchet_recurring.
 SELECT name, incarnation, revision, definition, next_fire, last_slot, paused, declared, created_at,
        claimed_by, claimed_until
 FROM ratchet_recurring
 WHERE name = ?1
 
 -- name: list_recurring
--- One page of the recurring definitions. [recurring.list] Primary key of ratchet_recurring.
+-- Returns one page of the recurring definitions. [recurring.list] Primary key of ratchet_recurring.
 SELECT name, incarnation, revision, definition, next_fire, last_slot, paused, declared, created_at,
        claimed_by, claimed_until
 FROM ratchet_recurring
@@ -29,8 +29,7 @@ ORDER BY name
 LIMIT ?2
 
 -- name: due_recurring
--- The definitions whose slots have come and that are not claimed. [recurring.due]
--- Index ratchet_recurring_due.
+-- Returns the due definitions that are not claimed. [recurring.due] Index ratchet_recurring_due.
 SELECT name, incarnation, revision, definition, next_fire, last_slot, paused, declared, created_at,
        claimed_by, claimed_until
 FROM ratchet_recurring
@@ -40,14 +39,16 @@ ORDER BY next_fire, name
 LIMIT ?2
 
 -- name: claim_recurring
--- Leaves a definition to one node for a while. [recurring.claim] Primary key of ratchet_recurring.
+-- Claims a definition for one node, for a limited time. [recurring.claim] Primary key of
+-- ratchet_recurring.
 UPDATE ratchet_recurring
 SET revision = revision + 1, claimed_by = ?2, claimed_until = ?3
 WHERE name = ?1
 
 -- name: next_recurring
--- When the next definition is to be claimed of those that are not named. [recurring.hint] Indexes
--- ratchet_recurring_due: its first rows that are not claimed; ratchet_recurring_claimed: all.
+-- Returns when the next definition can be claimed, without the named ones. [recurring.hint] Index
+-- ratchet_recurring_due: the first unclaimed rows; index ratchet_recurring_claimed: all claimed
+-- rows.
 SELECT min(free) FROM (
     SELECT next_fire AS free FROM (
         SELECT next_fire FROM ratchet_recurring
@@ -63,15 +64,16 @@ SELECT min(free) FROM (
 )
 
 -- name: fire_recurring
--- Moves a definition on, if the token is the present one. [recurring.fire] [recurring.stale]
--- Primary key of ratchet_recurring.
+-- Advances a definition to its next slot, if the token is the current one. [recurring.fire]
+-- [recurring.stale] Primary key of ratchet_recurring.
 UPDATE ratchet_recurring
 SET revision = revision + 1, next_fire = ?4, last_slot = coalesce(max(last_slot, ?5), last_slot, ?5),
     claimed_by = NULL, claimed_until = NULL
 WHERE name = ?1 AND incarnation = ?2 AND revision = ?3
 
 -- name: declared_recurring
--- The definitions that were declared before a node began, if the node has a row. [recurring.retire]
+-- Returns the declared definitions that were created before a node began, if the node has a row.
+-- [recurring.retire]
 SELECT recurring.name, recurring.created_at, node.started_at
 FROM ratchet_nodes AS node
 JOIN ratchet_recurring AS recurring ON recurring.created_at < node.started_at

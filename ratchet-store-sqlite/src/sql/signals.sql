@@ -1,22 +1,23 @@
 -- Signals.
 
 -- name: add_signal
--- Lets a new job wait for a signal. [signal.wait]
+-- Makes a new job wait for a signal. [signal.wait]
 INSERT INTO ratchet_signals (job, key, timeout, deadline) VALUES (?1, ?2, ?3, ?4)
 
 -- name: find_signal
--- What signal a job waits, or waited, for. [signal.answer] [get.whole] Primary key of ratchet_signals.
+-- Returns the signal that a job waits or waited for. [signal.answer] [get.whole] Primary key of
+-- ratchet_signals.
 SELECT key, timeout, deadline, state, delivered_at, payload FROM ratchet_signals WHERE job = ?1
 
 -- name: waiting_signals
--- The jobs that wait for a signal of this name, and for which it is not too late
+-- Returns the jobs that wait for a signal with this key, unless it is too late for them
 -- (ratchet_core::links::is_too_late). [signal.deliver] [signal.late] ratchet_signals_key.
 SELECT job FROM ratchet_signals INDEXED BY ratchet_signals_key
 WHERE key = ?1 AND state = 0 AND deadline > ?2
 ORDER BY job
 
 -- name: overdue_signals
--- The jobs whose signal did not come in time, the longest overdue first. [signal.expire]
+-- Returns the jobs whose signal did not arrive in time, the longest overdue first. [signal.expire]
 -- [signal.limit] ratchet_signals_deadline, read in its order.
 SELECT job FROM ratchet_signals INDEXED BY ratchet_signals_deadline
 WHERE state = 0 AND deadline <= ?1
@@ -24,27 +25,29 @@ ORDER BY deadline, job
 LIMIT ?2
 
 -- name: take_signal
--- Delivers a signal to a job that waits for it. [signal.deliver] [signal.once]
--- Primary key of ratchet_signals.
+-- Delivers a signal to a job that waits for it. [signal.deliver] [signal.once] Primary key of
+-- ratchet_signals.
 UPDATE ratchet_signals SET state = 1, delivered_at = ?2, payload = ?3 WHERE job = ?1 AND state = 0
 
 -- name: fail_waiting
--- Fails a job whose signal did not come. [signal.expire] Primary key of ratchet_jobs.
+-- Fails a job whose signal did not arrive. [signal.expire] Primary key of ratchet_jobs.
 UPDATE ratchet_jobs SET state = 5, finished_at = ?2 WHERE id = ?1 AND state = 1
 
 -- name: renew_signal
--- Lets a requeued job wait for its signal again, unless it has had it; a row if it waits.
--- [link.requeue] Primary key of ratchet_signals.
+-- Makes a requeued job wait again for a signal that was not delivered. Returns a row if the job
+-- waits. [link.requeue] Primary key of ratchet_signals.
 UPDATE ratchet_signals SET state = 0, deadline = ?2 + timeout WHERE job = ?1 AND state <> 1
 RETURNING job
 
 -- name: signal_was_had
--- Whether a job has had a signal of this name. [signal.answer] ratchet_signals_key.
+-- Returns whether a signal with this key was delivered to a job. [signal.answer]
+-- ratchet_signals_key.
 SELECT EXISTS (
     SELECT 1 FROM ratchet_signals INDEXED BY ratchet_signals_key WHERE key = ?1 AND state = 1)
 
 -- name: close_signal
--- Notes that a job has ended without its signal. [signal.late] Primary key of ratchet_signals.
+-- Marks the signal of a job that ended without it as closed. [signal.late] Primary key of
+-- ratchet_signals.
 UPDATE ratchet_signals SET state = 2 WHERE job = ?1 AND state = 0
 
 -- name: purge_signal

@@ -1,4 +1,4 @@
-//! The archive and rows that cannot be read.
+//! The archive, and unreadable rows in it.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use ratchet_store_sqlite::SqliteStore;
 
 use crate::{Place, statement};
 
-/// Cancelled jobs, each old enough to be archived.
+/// Stores cancelled jobs that are old enough to be archived.
 async fn cancelled(place: &Place, store: &Checked<SqliteStore>, count: usize) -> Vec<JobId> {
     let mut ids = Vec::new();
     for _ in 0..count {
@@ -77,7 +77,7 @@ async fn a_document_that_cannot_be_read_harms_only_itself() {
         page = page.after(read.next);
     }
     assert_eq!(listed, [ids[0], ids[2]]);
-    // It can be deleted like the others.
+    // The unreadable one can be deleted like the others.
     let purge = ArchivePurge::new(Duration::from_secs(60), 10);
     assert_eq!(store.purge_archive(&purge).await.unwrap(), Guarded::Done(4));
 }

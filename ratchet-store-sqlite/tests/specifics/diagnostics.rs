@@ -1,4 +1,4 @@
-//! What the store finds in files that are not as they should be.
+//! What diagnostics find in unusual or damaged files.
 
 use std::fs::File;
 
@@ -58,7 +58,7 @@ async fn a_log_that_does_not_shrink_is_told_of() {
     let store = place.open().await;
     enqueue(&store, job()).await;
     let log = place.path().with_extension("db-wal");
-    // What is behind the last commit is not read.
+    // Frames after the last commit are not read.
     let log = File::options().write(true).open(log).unwrap();
     log.set_len(Finding::LARGE_LOG).unwrap();
     let large: Vec<Finding> = Finding::log_size(Finding::LARGE_LOG).into_iter().collect();

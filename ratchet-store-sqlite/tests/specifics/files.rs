@@ -1,4 +1,4 @@
-//! Files that are odd, damaged, locked, read-only or full.
+//! Files that are unusual, damaged, locked, read-only or full.
 
 use std::fs;
 use std::path::Path;
@@ -79,7 +79,8 @@ async fn a_read_only_file_is_refused() {
     assert_kind(&place.refusal().await, StoreErrorKind::ReadOnly);
 }
 
-/// A file that nobody can write, until dropped. Permissions do not stop root; the attribute does.
+/// A file that no user can write, until this is dropped. Permissions do not stop root, but the
+/// attribute `immutable` does.
 struct ReadOnly<'a>(&'a Path);
 
 impl<'a> ReadOnly<'a> {

@@ -16,7 +16,7 @@ fn call(store: &Checked<SqliteStore>, jobs: Vec<NewJob>) -> JoinHandle<bool> {
     tokio::spawn(async move { store.enqueue(&jobs).await.is_ok() })
 }
 
-/// Lets the calls made so far reach the writer's queue.
+/// Waits until the calls made so far are in the writer's queue.
 async fn settle_down() {
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
@@ -48,7 +48,7 @@ async fn a_failing_call_fails_no_other_wherever_it_stands() {
             assert_eq!(call.await.unwrap(), good, "call {index}, failing {failing}");
             assert_eq!(exists(&store, ids[index]).await, good);
         }
-        // The rollback took back a route that the store had just learnt.
+        // The rollback removed a route that the store had just cached.
         let again = enqueue(&store, job().queue(&format!("queue {failing}"))).await;
         let record = store
             .get(&[again], Detail::Whole)
@@ -120,8 +120,8 @@ async fn many_callers_share_few_commits() {
     assert!(taken <= 20, "{taken} commits for 200 calls");
 }
 
-/// The commits in the write-ahead log: its frames whose second number, the size of the database
-/// after a commit, is not 0.
+/// Counts the commits in the write-ahead log: its frames whose second number, the size of the
+/// database after a commit, is not 0.
 fn commits(place: &Place) -> usize {
     const HEADER: usize = 32;
     const FRAME: usize = 24 + 4_096;

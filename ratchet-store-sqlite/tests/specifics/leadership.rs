@@ -1,4 +1,4 @@
-//! Leading while job bodies keep the file busy.
+//! Leadership while job bodies keep the file busy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,14 +21,14 @@ use crate::Place;
 
 const TTL: Duration = Duration::from_secs(6);
 
-/// What the bodies share.
+/// The state that the bodies share.
 struct Busy {
     store: Checked<SqliteStore>,
     enqueued: AtomicU64,
     enough: AtomicBool,
 }
 
-/// Writes as much as it can.
+/// A job that writes to the file without a pause.
 #[derive(Serialize, Deserialize)]
 struct Flood;
 
@@ -51,7 +51,7 @@ impl Job for Flood {
     }
 }
 
-/// Waits until it is so.
+/// Waits until the condition is true.
 async fn until(is: impl AsyncFn() -> bool) {
     let so = async {
         while !is().await {
@@ -59,7 +59,7 @@ async fn until(is: impl AsyncFn() -> bool) {
         }
     };
     let so = tokio::time::timeout(Duration::from_secs(60), so).await;
-    so.expect("it comes to that");
+    so.expect("the condition becomes true");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -94,7 +94,7 @@ async fn a_leader_whose_bodies_keep_the_writer_busy_keeps_its_term() {
     let leadership = node.leadership("maintenance").unwrap();
     until(async || leadership.is_leader() && busy.enqueued.load(Ordering::SeqCst) >= 16).await;
     let term = leadership.term();
-    // Twice the time after which the lock would be somebody else's.
+    // Twice the time after which another node could take the lock.
     for _ in 0..4 {
         clock.advance(TTL / 2);
         let before = busy.enqueued.load(Ordering::SeqCst);
@@ -131,7 +131,7 @@ async fn while_an_application_keeps_the_file_locked_no_node_takes_over() {
     let mut candidates = Vec::new();
     for _ in 0..2 {
         let store: SharedStore = Arc::new(place.open_impatient().await);
-        // An hour, so that nothing here depends on how fast it goes.
+        // An hour, so that the test does not depend on the speed of the machine.
         let timings = LeaderTimings::of_ttl(Duration::from_secs(3_600));
         let election = Election::new(store, &role, timings).unwrap();
         candidates.push((election, NodeId::new()));
@@ -144,7 +144,7 @@ async fn while_an_application_keeps_the_file_locked_no_node_takes_over() {
     let other = place.sql();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     leader.turn(id).await.unwrap_err();
-    // The leader cannot renew, and the standby reads that it leads.
+    // The leader cannot renew its lock, and the standby still reads that it leads.
     let seen = standby.turn(standby_id).await.unwrap();
     assert!(matches!(seen, ElectionOutcome::OtherLeader { .. }));
     assert!(!standby.leadership().is_leader());

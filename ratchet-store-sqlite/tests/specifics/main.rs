@@ -1,4 +1,4 @@
-//! What only SQLite has: files, locks, group commit, transactions of the application.
+//! Tests of what only SQLite has: files, locks, group commit, transactions of the application.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
 mod archive;
@@ -22,12 +22,12 @@ use ratchet_store_sqlite::SqliteStore;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-/// The text of a statement.
+/// Returns the text of a statement.
 pub(crate) fn statement(file: &str, name: &str) -> String {
     ratchet_sql::render(name, ratchet_sql::statement(file, name))
 }
 
-/// A directory with a database of its own.
+/// A temporary directory with a database.
 #[derive(Debug)]
 pub(crate) struct Place(TempDir);
 
@@ -40,25 +40,25 @@ impl Place {
         self.0.path().join("jobs.db")
     }
 
-    /// Another handle on the database, as another process would have.
+    /// Opens another handle on the database, as another process would.
     pub(crate) async fn open(&self) -> Checked<SqliteStore> {
         SqliteStore::builder(self.path()).connect().await.unwrap()
     }
 
-    /// A handle that gives up soon on a locked file.
+    /// Opens a handle that waits only briefly for a locked file.
     pub(crate) async fn open_impatient(&self) -> Checked<SqliteStore> {
         let builder = SqliteStore::builder(self.path()).busy_timeout(Duration::from_millis(200));
         builder.connect().await.unwrap()
     }
 
-    /// The database, as another program sees it.
+    /// Opens the database as another program would.
     pub(crate) fn sql(&self) -> Connection {
         let connection = Connection::open(self.path()).unwrap();
         connection.busy_timeout(Duration::from_secs(5)).unwrap();
         connection
     }
 
-    /// The error of opening the database.
+    /// Returns the error of opening the database, which must fail.
     pub(crate) async fn refusal(&self) -> StoreError {
         let builder = SqliteStore::builder(self.path()).busy_timeout(Duration::from_millis(200));
         builder.connect().await.unwrap_err()

@@ -1,5 +1,5 @@
-//! A database that was restored under a living process, and has fewer routes than it knew, or
-//! others.
+//! A database that was restored while a process used it, so that it has fewer or other routes than
+//! the process has cached.
 
 use ratchet_conformance::kit::{enqueue, request_all};
 use ratchet_core::model::{JobFilter, PageRequest};

@@ -1,4 +1,4 @@
-//! Migrations on files, and schemas that are not what they should be.
+//! Migrations on files, and schemas that were changed or are incomplete.
 
 use ratchet_conformance::kit::{assert_altered, assert_kind, enqueue, exists, job};
 use ratchet_core::store::Store;
@@ -24,7 +24,7 @@ async fn concurrent_starters_migrate_once() {
     assert_eq!(applied(&place.sql()), known());
 }
 
-/// How many migrations this program knows.
+/// The number of migrations that this program knows.
 fn known() -> usize {
     SqliteStore::migrations().len()
 }

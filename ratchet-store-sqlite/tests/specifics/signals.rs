@@ -1,4 +1,4 @@
-//! Signals of rows that cannot be what they should.
+//! Signals in damaged rows.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn a_wait_without_its_job_keeps_no_other_from_its_deadline() {
     for read in store.get(&ids[1..], Detail::Whole).await.unwrap() {
         assert_eq!(read.unwrap().state, JobState::Failed);
     }
-    // It is not found again.
+    // The signal is not found again.
     let count = "SELECT count(*) FROM ratchet_signals WHERE state = 0";
     let left: i64 = sql.query_row(count, [], |row| row.get(0)).unwrap();
     assert_eq!(left, 0);

@@ -12,7 +12,7 @@ use ratchet_store_sqlite::SqliteStore;
 
 use crate::Place;
 
-/// Only waited for if the test fails.
+/// The timeout of a wait, which is reached only if the test fails.
 const SAFETY_NET: Duration = Duration::from_secs(60);
 
 async fn next(wakeups: &mut WakeupStream) -> Wakeup {
@@ -26,13 +26,13 @@ async fn jobs_of_another_process_wake_up_who_listens() {
     let place = Place::new();
     let (store, other) = (place.open().await, place.open().await);
     let mut wakeups = store.coordinator().unwrap().subscribe();
-    // From then on it watches.
+    // From then on the coordinator watches the file.
     assert_eq!(next(&mut wakeups).await, Wakeup::any());
     for _ in 0..3 {
         enqueue(&other, job()).await;
         assert_eq!(next(&mut wakeups).await, Wakeup::any());
     }
-    // Also in a transaction of an application, at its commit.
+    // The commit of an application's transaction wakes nodes, too.
     let mut database = place.sql();
     let tx = database.transaction().unwrap();
     other.enqueue_in_blocking(&tx, &[job()]).unwrap();
@@ -59,7 +59,7 @@ async fn own_jobs_that_are_to_wake_no_node_wake_none() {
     for _ in 0..100 {
         client.enqueue(job()).await.unwrap();
     }
-    // The watcher has seen all that when it sees this.
+    // Once the watcher has seen this commit, it has seen all earlier ones.
     enqueue(&other, job()).await;
     let mut woken = 0;
     while next(&mut wakeups).await == Wakeup::any() {
@@ -69,7 +69,8 @@ async fn own_jobs_that_are_to_wake_no_node_wake_none() {
             break;
         }
     }
-    // A look between the count and the commit of own jobs may take them for those of others.
+    // If the watcher looks between the count and the commit of own jobs, it may take them for jobs
+    // of another process.
     assert!(woken < 50, "{woken}");
 }
 
@@ -78,7 +79,10 @@ async fn a_close_that_is_dropped_closes_all_the_same() {
     let place = Place::new();
     let store = place.open().await;
     drop(store.close());
-    assert!(store.enqueue(&[job()]).await.is_ok(), "not even begun");
+    assert!(
+        store.enqueue(&[job()]).await.is_ok(),
+        "the close had not begun"
+    );
     let mut closing = store.close();
     let _ = futures_util::poll!(&mut closing);
     drop(closing);
@@ -118,7 +122,7 @@ async fn a_store_that_its_node_owns_is_closed_when_the_run_ends() {
         if owned {
             let refused = store.enqueue(&[job()]).await.unwrap_err();
             assert_kind(&refused, StoreErrorKind::Unavailable);
-            // A copy of the file alone has everything.
+            // A copy of the file, without the log, contains everything.
             let copy = Place::new();
             std::fs::copy(place.path(), copy.path()).unwrap();
             assert!(exists(&copy.open().await, id).await);

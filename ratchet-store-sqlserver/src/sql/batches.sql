@@ -1,15 +1,15 @@
 -- Batches.
 
 -- name: create_batch
--- Stores an open batch, unless it is stored. [batch.create]
+-- Stores an open batch, unless it exists. [batch.create]
 DECLARE @now bigint = {now};
 INSERT INTO {schema}.batches (id, created_at)
 SELECT CONVERT(binary(16), @P1), @now
 WHERE NOT EXISTS (SELECT 1 FROM {schema}.batches WHERE id = CONVERT(binary(16), @P1))
 
 -- name: close_batch
--- Closes a batch that is open; how it stands then, locked until the transaction ends. [batch.close]
--- Primary key of batches.
+-- Closes an open batch. Returns its new state, and locks it until the transaction ends.
+-- [batch.close] Primary key of batches.
 DECLARE @closed TABLE (id binary(16) NOT NULL);
 UPDATE {schema}.batches SET closed = 1 OUTPUT inserted.id INTO @closed
 WHERE id = CONVERT(binary(16), @P1) AND closed = 0;
@@ -18,7 +18,7 @@ FROM {schema}.batches
 WHERE id IN (SELECT id FROM @closed)
 
 -- name: get_batches
--- How batches stand. [batch.read] Primary key of batches.
+-- Returns batches. [batch.read] Primary key of batches.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT id, total, succeeded, failed, cancelled, closed, created_at, ended_at
@@ -26,15 +26,16 @@ FROM {schema}.batches
 WHERE id IN (SELECT id FROM @wanted)
 
 -- name: list_batches
--- The batches with ids below one (@P1), the newest first. [batch.list] Primary key, backwards.
+-- Lists the batches with ids below one (@P1), newest first. [batch.list] Primary key, backwards.
 SELECT TOP (@P2) id, total, succeeded, failed, cancelled, closed, created_at, ended_at
 FROM {schema}.batches
 WHERE id < CONVERT(binary(16), @P1)
 ORDER BY id DESC
 
 -- name: lock_batches
--- How batches stand, and stay until the transaction ends. [batch.join] [batch.count] [link.enqueue]
--- Primary key of batches. The rows are written as they were: that locks them everywhere.
+-- Returns batches, and locks them until the transaction ends. [batch.join] [batch.count]
+-- [link.enqueue] Primary key of batches. The rows are written unchanged, which locks them on every
+-- server.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 UPDATE batch SET closed = batch.closed
@@ -46,7 +47,7 @@ FROM @wanted AS wanted
 INNER LOOP JOIN {schema}.batches AS batch WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON batch.id = wanted.id
 
 -- name: grow_batches
--- Counts new children of open batches, which are locked. [batch.join] Primary key of batches.
+-- Counts new children of locked open batches. [batch.join] Primary key of batches.
 DECLARE @grown TABLE (id binary(16) NOT NULL PRIMARY KEY, count bigint NOT NULL);
 INSERT INTO @grown (id, count)
 SELECT CONVERT(binary(16), given.id, 2), given.count
@@ -56,21 +57,21 @@ FROM @grown AS grown
 INNER LOOP JOIN {schema}.batches AS batch WITH (FORCESEEK, ROWLOCK) ON batch.id = grown.id
 
 -- name: join_batches
--- Notes that new jobs are in batches. [batch.join]
+-- Records that new jobs are in batches. [batch.join]
 INSERT INTO {schema}.batch_jobs (job, batch)
 SELECT CONVERT(binary(16), given.job, 2), CONVERT(binary(16), given.batch, 2)
 FROM OPENJSON(@P1) WITH (job char(32), batch char(32)) AS given
 
 -- name: batches_of
--- The batches that jobs are in. [get.whole] Primary key of batch_jobs.
+-- Returns the batches that jobs are in. [get.whole] Primary key of batch_jobs.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT job, batch FROM {schema}.batch_jobs
 WHERE job IN (SELECT id FROM @wanted)
 
 -- name: count_children
--- Notes that the ends of children were counted, of those that were not; in which batches to count
--- them. [batch.count] Primary key of batch_jobs.
+-- Marks children whose ends were not yet counted as counted, and returns their batches.
+-- [batch.count] Primary key of batch_jobs.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 UPDATE {schema}.batch_jobs SET counted = 1
@@ -81,8 +82,8 @@ WHERE batch_jobs.job = wanted.id
 OPTION (FORCE ORDER, LOOP JOIN)
 
 -- name: count_in_batches
--- Counts children that ended; how their batches stand then, locked until the transaction ends.
--- [batch.count] Primary key of batches.
+-- Counts ended children. Returns the batches' new state, and locks these until the transaction
+-- ends. [batch.count] Primary key of batches.
 DECLARE @tally TABLE (id binary(16) NOT NULL PRIMARY KEY, succeeded bigint NOT NULL,
                       failed bigint NOT NULL, cancelled bigint NOT NULL);
 INSERT INTO @tally (id, succeeded, failed, cancelled)
@@ -98,7 +99,7 @@ FROM {schema}.batches
 WHERE id IN (SELECT id FROM @tally)
 
 -- name: end_batches
--- Notes when batches ended. [batch.end] Primary key of batches.
+-- Records when batches ended. [batch.end] Primary key of batches.
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
@@ -108,9 +109,9 @@ INNER LOOP JOIN {schema}.batches AS batch WITH (FORCESEEK, ROWLOCK) ON batch.id 
 WHERE batch.ended_at IS NULL
 
 -- name: purge_batches
--- Deletes the longest ended batches, but for those that another transaction has locked. [batch.purge] batches_ended, read
--- in its order; what is deleted is come by in a range of its id, so that locked rows are passed over, and
--- looked at again.
+-- Deletes the longest ended batches, except those that another transaction has locked.
+-- [batch.purge] batches_ended, read in its order. The rows to delete are found by a range of their
+-- id, so that locked ones are skipped, and their conditions are checked again.
 DECLARE @before bigint = {now} - @P1;
 DECLARE @old TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @old (id)

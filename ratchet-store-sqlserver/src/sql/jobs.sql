@@ -1,10 +1,10 @@
--- Jobs: storing, reading, changing and deleting them.
+-- Jobs: stores, reads, changes and deletes them.
 
 -- name: enqueue_jobs
--- Stores new jobs without keys, and none of them if one is stored already, which is a duplicate;
--- returns how many it stored, which is none without the route @P2, the largest of these, under the
--- stamp @P3.
--- A time of NULL is now plus the delay. [enqueue.created] [enqueue.due] [claim.version]
+-- Stores new jobs without keys, or none of them if one exists, which is reported as a duplicate.
+-- Returns how many it stored. Stores nothing if the route @P2, the largest of these, is missing or
+-- has another stamp than @P3. A NULL time means now plus the delay. [enqueue.created] [enqueue.due]
+-- [claim.version]
 DECLARE @now bigint = {now};
 DECLARE @new TABLE (id binary(16) NOT NULL, route int NOT NULL, priority smallint NOT NULL,
                     flags smallint NOT NULL, run_at bigint NULL, delay bigint NOT NULL,
@@ -32,12 +32,12 @@ COMMIT TRANSACTION;
 SELECT COUNT_BIG(*) FROM @new
 
 -- name: enqueue_keyed
--- Stores jobs that may have keys, lanes, origins and tags, unless their ids are stored already, and
--- takes the keys; returns how many it stored, and of how many. A key that was taken meanwhile fails
--- the whole, so that nothing is stored, and so does an id that is stored in this moment. Nothing is
--- stored, of none, without the route @P3, the largest of these, under the stamp @P4. A time of NULL is
--- now plus the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic] [lane.head]
--- [recurring.origin] [tag.set] [claim.version]
+-- Stores jobs that may have keys, lanes, origins and tags, unless their ids exist, and takes the
+-- keys. Returns how many it stored, and of how many. If a concurrent call took a key or stored an
+-- id, the whole statement fails and stores nothing. It also stores nothing, of none, if the route
+-- @P3, the largest of these, is missing or has another stamp than @P4. A NULL time means now plus
+-- the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic]
+-- [lane.head] [recurring.origin] [tag.set] [claim.version]
 DECLARE @now bigint = {now};
 DECLARE @new TABLE (id binary(16) NOT NULL, route int NOT NULL, priority smallint NOT NULL,
                     flags smallint NOT NULL, run_at bigint NULL, delay bigint NOT NULL,
@@ -94,8 +94,8 @@ COMMIT TRANSACTION;
 SELECT (SELECT COUNT_BIG(*) FROM @stored), (SELECT COUNT_BIG(*) FROM @new)
 
 -- name: find_keys
--- Which of these jobs are stored, and which jobs have these keys: idempotency keys (1) and unique
--- keys (2). [enqueue.repeat] [keys.idempotency] [keys.unique] Primary keys.
+-- Returns which of these jobs are stored (0), and which jobs have these idempotency keys (1) and
+-- unique keys (2). [enqueue.repeat] [keys.idempotency] [keys.unique] Primary keys.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 DECLARE @idempotency TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
@@ -113,8 +113,9 @@ SELECT 2, [key], job FROM {schema}.unique_keys
 WHERE [key] IN (SELECT name FROM @unique)
 
 -- name: take_unique_keys
--- Takes the unique keys that are free; of several jobs that want one, the first given has it. A key
--- that is taken in this moment is a duplicate. [keys.unique] [keys.race] [requeue.key]
+-- Takes the free ones of these unique keys. If several jobs want a key, the first one given gets
+-- it. If a concurrent call takes a key, the statement fails with a duplicate. [keys.unique]
+-- [keys.race] [requeue.key]
 DECLARE @wanted TABLE (place int NOT NULL PRIMARY KEY, job binary(16) NOT NULL,
                        name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);
 INSERT INTO @wanted (place, job, name)
@@ -128,15 +129,16 @@ WHERE first.turn = 1
   AND NOT EXISTS (SELECT 1 FROM {schema}.unique_keys AS held WHERE held.[key] = first.name)
 
 -- name: find_unique_keys
--- The unfinished jobs that have these unique keys. [requeue.key] Primary key of unique_keys.
+-- Returns the unfinished jobs that have these unique keys. [requeue.key] Primary key of
+-- unique_keys.
 DECLARE @wanted TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (name) SELECT DISTINCT {name value} FROM OPENJSON(@P1);
 SELECT [key], job FROM {schema}.unique_keys
 WHERE [key] IN (SELECT name FROM @wanted)
 
 -- name: get_jobs
--- Jobs with everything known about them, or without what may be large. [get.whole] [get.outline]
--- Primary keys. The tags are read by tags_of.
+-- Returns jobs with all their data except their tags (tags_of), or without the parts that may be
+-- large. [get.whole] [get.outline] Primary keys.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, job.finished_at,
@@ -155,15 +157,15 @@ LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
 WHERE job.id IN (SELECT id FROM @wanted)
 
 -- name: tags_of
--- The tags of jobs. [get.whole] [tag.set] job_tags_of_job.
+-- Returns the tags of jobs. [get.whole] [tag.set] job_tags_of_job.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT job, tag FROM {schema}.job_tags
 WHERE job IN (SELECT id FROM @wanted)
 
 -- name: history
--- The ended claims of a job. [history.order] Primary keys. The claim that succeeded, the last one, is
--- in the row of the job.
+-- Returns the ended claims of a job. [history.order] Primary keys. The claim that succeeded, the
+-- last one, is in the row of the job.
 SELECT seq, node, claimed_at, ended_at, ran_for_us, outcome, error
 FROM {schema}.attempts
 WHERE job = CONVERT(binary(16), @P1)
@@ -175,7 +177,7 @@ WHERE id = CONVERT(binary(16), @P1) AND state + 0 = 4
 ORDER BY seq
 
 -- name: histories
--- The ended claims of jobs. [archive.move] As history, which says where they are.
+-- Returns the ended claims of jobs, as history does for one. [archive.move]
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT seq, node, claimed_at, ended_at, ran_for_us, outcome, error, job
@@ -189,8 +191,8 @@ WHERE id IN (SELECT id FROM @wanted) AND state + 0 = 4
 ORDER BY job, seq
 
 -- name: read_state
--- What an action must know of jobs, which stay as they are until the transaction ends.
--- [act.respond] Primary keys. The rows are written as they were: that locks them everywhere.
+-- Returns the state, flags and unique keys of jobs, and locks the jobs until the transaction ends.
+-- [act.respond] Primary keys. The rows are written unchanged, which locks them on every server.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 UPDATE job SET flags = job.flags
@@ -203,8 +205,8 @@ LEFT JOIN {schema}.job_data AS data ON data.id = job.id AND job.flags & {unique_
 ORDER BY job.id
 
 -- name: change_state
--- Moves waiting jobs from one state to another; those that end lose their unique keys, and their
--- signals come too late (flags: 1 it has a key, 8 it waits for others or for a signal). Within a
+-- Moves waiting jobs to other states. Jobs that end release their unique keys and no longer wait
+-- for signals (flags: 1 has a key, 8 waits for other jobs or for a signal). Must run in a
 -- transaction. [act.respond] [cancel.waiting] [pause.job] [signal.late] Primary keys.
 DECLARE @now bigint = {now};
 DECLARE @change TABLE (job binary(16) NOT NULL PRIMARY KEY, state smallint NOT NULL);
@@ -230,7 +232,7 @@ INNER LOOP JOIN {schema}.unique_keys AS held WITH (FORCESEEK, ROWLOCK) ON held.[
 WHERE moved.flags & {unique_key} = {unique_key} AND moved.state >= 4 AND held.job = moved.id
 
 -- name: request_cancel
--- Asks the nodes of running jobs to cancel them. [cancel.running] Primary key of jobs.
+-- Requests the cancellation of running jobs. [cancel.running] Primary key of jobs.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 UPDATE job SET cancel_requested = 1
@@ -239,8 +241,8 @@ INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wante
 WHERE job.state + 0 = 3
 
 -- name: requeue_jobs
--- Makes dead letters wait again in these states, due now, as good as new. Within a transaction.
--- [requeue.fresh] [lane.requeue] Primary keys.
+-- Moves dead letters to these waiting states, due now, with counters reset. Must run in a
+-- transaction. [requeue.fresh] [lane.requeue] Primary keys.
 DECLARE @now bigint = {now};
 DECLARE @requeued TABLE (job binary(16) NOT NULL PRIMARY KEY, state smallint NOT NULL);
 DECLARE @fresh TABLE (id binary(16) NOT NULL PRIMARY KEY);
@@ -258,8 +260,8 @@ FROM @fresh AS fresh
 INNER LOOP JOIN {schema}.job_notes AS notes WITH (FORCESEEK, ROWLOCK) ON notes.job = fresh.id
 
 -- name: reschedule_jobs
--- Makes waiting jobs due at a time (@P2), or this long from now (@P3). [reschedule.job] [lane.reschedule]
--- Primary key of jobs.
+-- Makes waiting jobs due at a time (@P2), or this long from now (@P3). [reschedule.job]
+-- [lane.reschedule] Primary key of jobs.
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
@@ -269,7 +271,7 @@ INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wante
 WHERE job.state + 0 IN (0, 1, 2)
 
 -- name: set_priority
--- Gives unfinished jobs another priority. [priority.job] Primary key of jobs.
+-- Changes the priority of unfinished jobs. [priority.job] Primary key of jobs.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 UPDATE job SET priority = @P2
@@ -278,7 +280,7 @@ INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wante
 WHERE job.state + 0 < 4
 
 -- name: release_jobs
--- Lets jobs be claimed that wait for nothing any more. [link.release] [signal.deliver]
+-- Makes blocked jobs that no longer wait for anything claimable. [link.release] [signal.deliver]
 -- Primary key of jobs.
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
@@ -289,7 +291,8 @@ INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wante
 WHERE job.state + 0 = 1
 
 -- name: keep_errors
--- Keeps why jobs failed that no node ran, which are locked. [signal.expire] Primary key of job_notes.
+-- Stores the errors of locked jobs that failed without running. [signal.expire] Primary key of
+-- job_notes.
 DECLARE @failed TABLE (job binary(16) NOT NULL PRIMARY KEY, error nvarchar(max) NULL);
 INSERT INTO @failed (job, error)
 SELECT CONVERT(binary(16), given.job, 2), {text given.error}
@@ -302,9 +305,10 @@ SELECT failed.job, failed.error FROM @failed AS failed
 WHERE NOT EXISTS (SELECT 1 FROM {schema}.job_notes AS notes WHERE notes.job = failed.job)
 
 -- name: lock_free
--- Locks those of these jobs that no other transaction has locked, until the transaction ends; they come back.
--- Primary key of jobs, come by in a range of the id, since a locked row is passed over only there. Where
--- hints do nothing, all come back and none is locked: the caller is as patient as it was with them.
+-- Locks, until the transaction ends, those of these jobs that no other transaction has locked, and
+-- returns them. Primary key of jobs, found by a range of the id, since the server skips locked rows
+-- only there. Babelfish ignores hints: it returns all jobs and locks none, and the caller then
+-- waits for locked jobs as usual.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT job.id
@@ -314,13 +318,13 @@ INNER LOOP JOIN {schema}.jobs AS job
     ON {range job.id wanted.id}
 
 -- name: lock_old
--- The longest finished jobs of a state behind one that was looked at (@P3, @P4) that no unfinished
--- child may read, which stay as they are until the transaction ends. (flags: 16 it has children)
--- A job that may have got a child meanwhile is looked at again (awaited_parents). [purge.old]
--- [purge.awaited] [archive.old] [archive.awaited] [archive.race] [archive.poison]
--- jobs_finished, read in its order and without locks; each row is locked by a range of its id, so that
--- those which another transaction has are passed over, and its conditions are looked at again; links_parent
--- and primary keys. The rows are written as they were: that locks them everywhere.
+-- Locks the longest finished jobs of a state after one (@P3, @P4) until the transaction ends,
+-- except parents that unfinished children may read (flags: 16 has children). The caller checks
+-- parents again for new children (awaited_parents). [purge.old] [purge.awaited] [archive.old]
+-- [archive.awaited] [archive.race] [archive.poison] jobs_finished, read in its order and without
+-- locks. The rows to lock are found by a range of their id, so that locked ones are skipped, and
+-- their conditions are checked again. links_parent and primary keys. The rows are written
+-- unchanged, which locks them on every server.
 DECLARE @before bigint = {now} - @P2;
 DECLARE @old TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @old (id)
@@ -347,9 +351,10 @@ WHERE job.state + 0 = @P1 AND job.finished_at < @before
 ORDER BY job.finished_at, job.id
 
 -- name: delete_jobs
--- Deletes finished jobs with all they left, but not their idempotency keys. Within a transaction; the
--- caller gives no more at once than there are locks for before a table is locked as a whole.
--- [delete.job] [purge.keys] [archive.move] [archive.keys] [link.kept] Primary keys; job_tags_of_job.
+-- Deletes finished jobs with all their data, except their idempotency keys. Must run in a
+-- transaction. The caller sends few enough jobs that the server does not lock a whole table.
+-- [delete.job] [purge.keys] [archive.move] [archive.keys] [link.kept] Primary keys;
+-- job_tags_of_job.
 DECLARE @gone TABLE (id binary(16) NOT NULL PRIMARY KEY, flags smallint NOT NULL);
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);

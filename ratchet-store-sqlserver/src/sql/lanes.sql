@@ -1,10 +1,10 @@
 -- Lanes.
 
 -- name: enter_lanes
--- Locks lanes until the transaction ends and takes this many sequences of each (count; 0: only the
--- lock), the last of which comes back. A lane that has no unfinished job has no row until now.
--- [lane.sequence] [lane.head] Primary key of lanes. Two callers that meet at a lane without a row may
--- leave one with an error (duplicate key): it begins again. The order of the locks is that of the keys.
+-- Locks lanes until the transaction ends and takes this many sequence numbers of each (count; 0:
+-- only the lock). Returns the last number. Creates the row of a lane that had no unfinished job.
+-- [lane.sequence] [lane.head] Primary key of lanes, locked in the order of the keys. If two callers
+-- race for a lane without a row, one may fail with a duplicate key and begins again.
 DECLARE @wanted TABLE (queue nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
                        lane nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL, count bigint NOT NULL,
                        PRIMARY KEY (queue, lane));
@@ -29,8 +29,8 @@ INNER LOOP JOIN {schema}.lanes AS lane WITH (FORCESEEK, UPDLOCK, ROWLOCK)
     ON lane.queue = wanted.queue AND lane.lane = wanted.lane
 
 -- name: lanes_of
--- The lanes of jobs that have one, whether they are unfinished or not. [lane.requeue] [lane.promote]
--- Primary keys. What a job's place in its lane says counts more: it outlives damage to the job.
+-- Returns the lanes of jobs that have one, finished or not. [lane.requeue] [lane.promote] Primary
+-- keys. A job's row in lane_jobs takes precedence, since it survives damage to the job.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT job.id, COALESCE(member.queue, route.queue), COALESCE(member.lane, data.lane)
@@ -43,10 +43,10 @@ WHERE job.id IN (SELECT id FROM @wanted) AND job.flags & {lane} = {lane}
   AND COALESCE(member.queue, route.queue) IS NOT NULL
 
 -- name: lock_lanes
--- Locks the lanes of unfinished jobs until the transaction ends, except those that another transaction has:
--- the caller waits for them apart, so that a lane that is held up holds up no other.
--- [lane.promote] Primary keys. Where hints do nothing, the row is waited for when it is written: for
--- no longer than the caller's transaction waits for anything.
+-- Locks the lanes of unfinished jobs until the transaction ends, except lanes that another
+-- transaction has locked. The caller waits for those separately, so that a held lane does not delay
+-- the others. [lane.promote] Primary keys. Babelfish ignores hints: there, the write waits for a
+-- locked row, at most as long as the caller's transaction waits for any lock.
 DECLARE @member TABLE (job binary(16) NOT NULL,
                        queue nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
                        lane nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);
@@ -70,16 +70,15 @@ INNER LOOP JOIN {schema}.lanes AS held WITH (FORCESEEK, ROWLOCK)
 SELECT job, queue, lane FROM @member
 
 -- name: place_in_lanes
--- Puts unfinished jobs into lanes that are locked. [lane.sequence] [lane.requeue]
+-- Puts unfinished jobs into locked lanes. [lane.sequence] [lane.requeue]
 INSERT INTO {schema}.lane_jobs (job, queue, lane, seq)
 SELECT CONVERT(binary(16), given.job, 2), {name given.queue}, {name given.lane}, given.seq
 FROM OPENJSON(@P1) WITH (job char(32), queue nvarchar(256), lane nvarchar(256), seq bigint) AS given
 
 -- name: advance_lanes
--- Takes jobs that ended (@P2) out of lanes that are locked (@P1), lets those be claimed that are the
--- heads then, and forgets the lanes that are empty. [lane.head] [lane.promote] [lane.cancel]
--- lane_jobs_order and primary keys. In a statement after the one that locked the lanes, so that it
--- sees all who entered them.
+-- Removes ended jobs (@P2) from locked lanes (@P1), makes the new heads claimable, and deletes
+-- empty lanes. [lane.head] [lane.promote] [lane.cancel] lane_jobs_order and primary keys. Must come
+-- after the statement that locked the lanes, to see all jobs that entered them.
 DECLARE @head TABLE (queue nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
                      lane nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL, job binary(16) NULL,
                      PRIMARY KEY (queue, lane));

@@ -9,10 +9,10 @@ FROM OPENJSON(@P1) WITH (child char(32), place int, kind smallint, parent char(3
                          condition {long}) AS given
 
 -- name: flag_parents
--- Notes that others are linked to jobs, which stay as they are until the transaction ends; the jobs
--- that there are, with their states. A settlement at the same time waits for this and sees the flag
--- then, or is waited for here and seen. [link.enqueue] [link.missing] Primary key of jobs. The row is
--- written even if it has the flag: that is what locks it.
+-- Flags jobs as parents and locks them until the transaction ends. Returns those that exist, with
+-- their states. A concurrent settlement either waits for this and then sees the flag, or this waits
+-- for the settlement and sees it. [link.enqueue] [link.missing] Primary key of jobs. A row that
+-- already has the flag is written too, which locks it.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 UPDATE job SET flags = job.flags | {children}
@@ -23,7 +23,7 @@ FROM @wanted AS wanted
 INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON job.id = wanted.id
 
 -- name: find_ended
--- How jobs have ended, those among them that have. [link.decide] Primary keys.
+-- Returns how jobs ended, for those that have ended. [link.decide] Primary keys.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT job.id, job.state, job.flags, CASE WHEN job.flags & {children} = {children} THEN notes.result END
@@ -32,8 +32,8 @@ LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id AND job.flags & {chi
 WHERE job.id IN (SELECT id FROM @wanted) AND job.state + 0 >= 4
 
 -- name: awaited_parents
--- Those of these jobs, which are locked, that have children which have not ended.
--- [purge.awaited] [archive.awaited] links_parent and the primary key of jobs.
+-- Returns those of these locked jobs that have unfinished children. [purge.awaited]
+-- [archive.awaited] links_parent and the primary key of jobs.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT parent.id
@@ -44,10 +44,10 @@ WHERE parent.id IN (SELECT id FROM @wanted)
               WHERE link.parent = parent.id AND link.kind = 0 AND child.state < 4)
 
 -- name: lock_children
--- Locks the jobs that have open links on these parents, until the transaction ends: a later
--- statement that reads their links sees what was decided before. [link.decide] [batch.callback]
--- links_open and the primary key of jobs. The rows are written as they were: that locks them
--- everywhere.
+-- Locks the jobs that have open links to these parents until the transaction ends: a later
+-- statement that reads their links sees all earlier decisions. [link.decide] [batch.callback]
+-- links_open and the primary key of jobs. The rows are written unchanged, which locks them on every
+-- server.
 DECLARE @wanted TABLE (parent binary(16) NOT NULL, kind smallint NOT NULL,
                        PRIMARY KEY (parent, kind));
 DECLARE @child TABLE (id binary(16) NOT NULL PRIMARY KEY);
@@ -67,8 +67,8 @@ FROM @child AS child
 INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON job.id = child.id
 
 -- name: undecided_links
--- The open links of jobs, and whether each job waits for a signal. [link.decide]
--- Primary keys of links and of signals.
+-- Returns the open links of jobs, and whether each job waits for a signal. [link.decide] Primary
+-- keys of links and of signals.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT link.child, link.place, link.kind, link.parent, link.state, link.condition,
@@ -92,14 +92,15 @@ INNER LOOP JOIN {schema}.links AS link WITH (FORCESEEK, ROWLOCK)
 WHERE link.state = 0
 
 -- name: open_links
--- Which of these jobs have open links. [link.requeue] [signal.deliver] Primary key of links.
+-- Returns which of these jobs have open links. [link.requeue] [signal.deliver] Primary key of
+-- links.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT DISTINCT child FROM {schema}.links
 WHERE child IN (SELECT id FROM @wanted) AND state = 0
 
 -- name: links_of
--- What jobs wait for. [link.parents] [link.decide] Primary key of links.
+-- Returns what jobs wait for. [link.parents] [link.decide] Primary key of links.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT child, place, kind, parent, state, condition
@@ -108,7 +109,7 @@ WHERE child IN (SELECT id FROM @wanted)
 ORDER BY child, place
 
 -- name: children_of
--- The links on a parent, of children behind one (@P3). [link.children] links_parent.
+-- Returns the links to a parent, from children after one (@P3). [link.children] links_parent.
 SELECT TOP (@P4) child, place, kind, parent, state, condition
 FROM {schema}.links
 WHERE parent = CONVERT(binary(16), @P1) AND kind = @P2 AND child > CONVERT(binary(16), @P3)

@@ -1,16 +1,17 @@
 -- Lists and counts of jobs by a filter.
 
 -- name: list_oldest list_newest
--- The jobs in some states (@P1: a bit for each) and, if @P2, in some routes (@P3), behind one (@P4),
--- in the order of the page, @P5 at most. [page.order] [page.walk] [page.filter] [act.select] Primary key of jobs, also backwards.
+-- Lists at most @P5 jobs in some states (@P1: a bit for each) and, if @P2, in some routes (@P3),
+-- after one (@P4), in the order of the page. [page.order] [page.walk] [page.filter] [act.select]
+-- Primary key of jobs, also backwards.
 SELECT TOP (@P5) id FROM {schema}.jobs
 WHERE id {behind} CONVERT(binary(16), @P4) AND @P1 & POWER(2, state) <> 0
   AND (@P2 = 0 OR route IN (SELECT CONVERT(int, value) FROM OPENJSON(@P3)))
 ORDER BY id{descending}
 
 -- name: list_batch_oldest list_batch_newest
--- As list_oldest, of the children of a batch (@P6), with a tag (@P8) if there is one (@P7).
--- [batch.filter] [page.order] [page.walk] batch_jobs_batch.
+-- As list_oldest, for the children of a batch (@P6), with a tag (@P8) if @P7. [batch.filter]
+-- [page.order] [page.walk] batch_jobs_batch.
 SELECT TOP (@P5) member.job
 FROM {schema}.batch_jobs AS member
 JOIN {schema}.jobs AS job ON job.id = member.job
@@ -22,8 +23,8 @@ WHERE member.batch = CONVERT(binary(16), @P6) AND member.job {behind} CONVERT(bi
 ORDER BY member.job{descending}
 
 -- name: list_ended_oldest list_ended_newest
--- As list_oldest, for failed and cancelled jobs only: few among many, so not to be looked for in the
--- whole table. [page.order] [page.walk] [page.filter] [act.select] jobs_finished.
+-- As list_oldest, for failed and cancelled jobs only. They are few among many, so this does not
+-- read the whole table. [page.order] [page.walk] [page.filter] [act.select] jobs_finished.
 SELECT TOP (@P5) id FROM {schema}.jobs
 WHERE state >= 4 AND state IN (5, 6) AND @P1 & POWER(2, state) <> 0
   AND id {behind} CONVERT(binary(16), @P4)
@@ -31,7 +32,7 @@ WHERE state >= 4 AND state IN (5, 6) AND @P1 & POWER(2, state) <> 0
 ORDER BY id{descending}
 
 -- name: list_front_oldest list_front_newest
--- As list_oldest, among the first @P6 jobs only: where most of them match, that is all it takes.
+-- As list_oldest, among the first @P6 jobs only, which is enough if most of them match.
 -- [page.order] [page.walk] [page.filter] [act.select] Primary key of jobs, also backwards.
 SELECT TOP (@P5) front.id
 FROM (SELECT TOP (@P6) id, state, route FROM {schema}.jobs
@@ -42,7 +43,7 @@ WHERE @P1 & POWER(2, front.state) <> 0
 ORDER BY front.id{descending}
 
 -- name: list_tagged_oldest list_tagged_newest
--- As list_oldest, for the jobs with a tag (@P6): only they are read. [page.order] [page.walk]
+-- As list_oldest, for the jobs with a tag (@P6), and reads only those. [page.order] [page.walk]
 -- [page.filter] [act.select] Primary keys.
 SELECT TOP (@P5) tagged.job
 FROM {schema}.job_tags AS tagged
@@ -53,9 +54,9 @@ WHERE tagged.tag = @P6 AND tagged.job {behind} CONVERT(binary(16), @P4)
 ORDER BY tagged.job{descending}
 
 -- name: list_unfinished_oldest list_unfinished_newest
--- As list_oldest, for unfinished jobs only: not to be looked for among all that have ended.
--- [page.order] [page.walk] [page.filter] [act.select]
--- jobs_claim, jobs_waiting, jobs_running: as many entries as there are of the states asked for.
+-- As list_oldest, for unfinished jobs only, without reading the ended ones. [page.order]
+-- [page.walk] [page.filter] [act.select] jobs_claim, jobs_waiting, jobs_running: as many entries as
+-- there are jobs in the wanted states.
 SELECT TOP (@P5) unfinished.id
 FROM (SELECT id, route FROM {schema}.jobs WHERE state = 0 AND @P1 & 1 <> 0
       UNION ALL
@@ -67,7 +68,7 @@ WHERE unfinished.id {behind} CONVERT(binary(16), @P4)
 ORDER BY unfinished.id{descending}
 
 -- name: count_matching
--- The jobs in some states (@P1: a bit for each) and, if @P2, in some routes (@P3), by state.
+-- Counts the jobs in some states (@P1: a bit for each) and, if @P2, in some routes (@P3), by state.
 -- [count.filter] Reads every row of jobs once: for operators, not for loops.
 SELECT state, COUNT_BIG(*) FROM {schema}.jobs
 WHERE @P1 & POWER(2, state) <> 0
@@ -75,7 +76,8 @@ WHERE @P1 & POWER(2, state) <> 0
 GROUP BY state
 
 -- name: count_tagged
--- As count_matching, for the jobs with a tag (@P4): only they are read. [count.filter] Primary keys.
+-- As count_matching, for the jobs with a tag (@P4), and reads only those. [count.filter] Primary
+-- keys.
 SELECT job.state, COUNT_BIG(*)
 FROM {schema}.job_tags AS tagged
 JOIN {schema}.jobs AS job ON job.id = tagged.job
@@ -84,8 +86,8 @@ WHERE tagged.tag = @P4 AND @P1 & POWER(2, job.state) <> 0
 GROUP BY job.state
 
 -- name: count_batch
--- As count_matching, for the children of a batch (@P4), with a tag (@P6) if there is one (@P5): only
--- they are read. [count.filter] batch_jobs_batch and primary keys.
+-- As count_matching, for the children of a batch (@P4), with a tag (@P6) if @P5; reads only those.
+-- [count.filter] batch_jobs_batch and primary keys.
 SELECT job.state, COUNT_BIG(*)
 FROM {schema}.batch_jobs AS member
 JOIN {schema}.jobs AS job ON job.id = member.job

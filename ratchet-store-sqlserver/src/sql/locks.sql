@@ -1,10 +1,10 @@
 -- Locks and versions.
 
 -- name: acquire_lock
--- Takes a lock that is free, or takes it again; otherwise returns its holder. Two callers that meet at a
--- lock that was never held may leave one with an error (duplicate key): it looks again.
--- How a lock ends is ratchet_core::store::renewed_end.
--- [lock.exclusive] [lock.held] [lock.expire] [lock.again] [lock.fence] Primary key of locks.
+-- Acquires a free lock, or acquires it again for its owner; otherwise returns its holder. If two
+-- callers race for a lock that was never held, one may fail with a duplicate key, and looks again.
+-- ratchet_core::store::renewed_end defines the new expiry. [lock.exclusive] [lock.held]
+-- [lock.expire] [lock.again] [lock.fence] Primary key of locks.
 DECLARE @now bigint = {now};
 DECLARE @taken TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);
 BEGIN TRANSACTION;
@@ -28,8 +28,8 @@ WHERE known.name = @P1 AND (taken.name IS NOT NULL OR (owner <> @P2 AND expires_
 COMMIT TRANSACTION
 
 -- name: move_expiry
--- Renews an unexpired tenure for @P4 (ratchet_core::store::renewed_end), or frees the lock (none).
--- [lock.renew] [lock.release] Primary key of locks.
+-- Renews an unexpired tenure for @P4 (ratchet_core::store::renewed_end), or releases the lock
+-- (NULL). [lock.renew] [lock.release] Primary key of locks.
 DECLARE @now bigint = {now};
 UPDATE {schema}.locks
 SET expires_at = CASE WHEN @P4 IS NULL THEN 0
@@ -38,11 +38,12 @@ SET expires_at = CASE WHEN @P4 IS NULL THEN 0
 WHERE name = @P1 AND owner = @P2 AND fence = @P3 AND expires_at > @now
 
 -- name: find_lock
--- One lock, which is bound to no session that could be gone. [lock.inspect] Primary key of locks.
+-- Returns one lock. The 0 in the last column means that no ended session has freed it: locks are
+-- never bound to sessions here. [lock.inspect] Primary key of locks.
 SELECT owner, fence, expires_at, {now}, CAST(0 AS bit) FROM {schema}.locks WHERE name = @P1
 
 -- name: list_locks
--- One page of the locks. [lock.list] Primary key of locks.
+-- Returns one page of the locks. [lock.list] Primary key of locks.
 DECLARE @now bigint = {now};
 SELECT TOP (@P2) owner, fence, expires_at, @now, CAST(0 AS bit), name
 FROM {schema}.locks
@@ -50,8 +51,8 @@ WHERE name > @P1
 ORDER BY name
 
 -- name: is_tenure
--- A row if this tenure lasts. No other can take the lock before the transaction ends. [guard.write]
--- Primary key of locks. The row is written as it was: that locks it everywhere.
+-- Returns a row if this tenure lasts. No other owner can take the lock before the transaction ends.
+-- [guard.write] Primary key of locks. The row is written unchanged, which locks it on every server.
 DECLARE @now bigint = {now};
 UPDATE {schema}.locks SET fence = fence
 WHERE name = @P1 AND owner = @P2 AND fence = @P3 AND expires_at > @now;
@@ -59,9 +60,9 @@ SELECT fence FROM {schema}.locks WITH (UPDLOCK, ROWLOCK)
 WHERE name = @P1 AND owner = @P2 AND fence = @P3 AND expires_at > @now
 
 -- name: bump_version
--- The next version of a namespace. Within a transaction. [version.bump] Primary key of versions. Two
--- callers that meet at a namespace that has none yet may leave one with an error (duplicate key): it
--- begins again.
+-- Increases the version of a namespace, and returns it. Must run in a transaction. [version.bump]
+-- Primary key of versions. If two callers race for a namespace without a version, one may fail with
+-- a duplicate key and begins again.
 DECLARE @now bigint = {now};
 UPDATE {schema}.versions SET version = CASE WHEN version >= @now THEN version + 1 ELSE @now END
 WHERE namespace = @P1;
@@ -69,7 +70,7 @@ IF @@ROWCOUNT = 0 INSERT INTO {schema}.versions (namespace, version) VALUES (@P1
 SELECT version FROM {schema}.versions WHERE namespace = @P1
 
 -- name: find_versions
--- The versions of namespaces that have one. [version.read] Primary key of versions.
+-- Returns the versions of the namespaces that have one. [version.read] Primary key of versions.
 DECLARE @wanted TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (name) SELECT DISTINCT {name value} FROM OPENJSON(@P1);
 SELECT namespace, version FROM {schema}.versions

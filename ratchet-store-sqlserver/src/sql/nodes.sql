@@ -1,12 +1,12 @@
 -- Nodes.
 
 -- name: beat_node
--- A heartbeat of a node that is known; no row comes back if it is not. Each row has a claim of the
--- node, or none if it has no claims.
--- [node.heartbeat] [node.reply] [node.previous] [node.claims] [node.cancel] [node.others] [cancel.running]
--- @P14 to @P18 are what NodeStatus::after_heartbeat makes of each stored status.
--- Primary key, no index has what changes; the small table; jobs_running: the rows of this node. Where
--- readers wait for writers, a claim that another call is writing is left to the next heartbeat.
+-- Records a heartbeat of a known node; returns no row if the node is unknown. Each row has a claim
+-- of the node, or NULLs if it has no claims. [node.heartbeat] [node.reply] [node.previous]
+-- [node.claims] [node.cancel] [node.others] [cancel.running] @P14 to @P18 are the results of
+-- NodeStatus::after_heartbeat for each stored status. Primary key (no index has the changed
+-- columns); the small table; jobs_running: this node's rows. If readers wait for writers in this
+-- database, skips a claim that another call is writing; the next heartbeat returns it.
 DECLARE @now bigint = {now};
 DECLARE @previous bigint = (SELECT last_seen FROM {schema}.nodes
                            WHERE node = CONVERT(binary(16), @P1));
@@ -29,10 +29,10 @@ WHERE beat.node = CONVERT(binary(16), @P1)
 ORDER BY job.id
 
 -- name: put_node
--- The first heartbeat of a node: if it joins, the live nodes with its label are dead, or have left if they
--- drained. One at a time, so that of two new nodes with one label the later sees the earlier. Within a
--- transaction.
--- [node.heartbeat] [node.label] Reads the small table.
+-- Records the first heartbeat of a node. If it joins, live nodes with its label become dead, or
+-- left if they were draining. Runs one at a time, so that of two new nodes with the same label the
+-- later sees the earlier. Must run in a transaction. [node.heartbeat] [node.label] Reads the small
+-- table.
 DECLARE @now bigint = {now};
 DECLARE @got int, @node binary(16) = CONVERT(binary(16), @P1);
 EXEC @got = sp_getapplock @Resource = {joins}, @LockMode = 'Exclusive',
@@ -51,8 +51,7 @@ BEGIN
 END
 
 -- name: nodes
--- Every node, the newest first. [node.list] [node.silent]
--- Reads the whole, small table.
+-- Returns every node, newest first. [node.list] [node.silent] Reads the whole, small table.
 SELECT node, label, status, running, capacity, interval, started_at, last_seen,
        connections, cpu_percent, memory_bytes, roles, capabilities, {now},
        kinds, totals
@@ -60,13 +59,13 @@ FROM {schema}.nodes
 ORDER BY started_at DESC, node
 
 -- name: set_node_status
--- Sets the status of a live node that has another one. [node.status] Primary key.
+-- Sets the status of a live node, unless it has that status. [node.status] Primary key.
 UPDATE {schema}.nodes SET status = @P2
 WHERE node = CONVERT(binary(16), @P1) AND status < 3 AND status <> @P2
 
 -- name: bury_nodes
--- Makes the nodes dead that have not been heard of since they were found silent; those that drained have
--- left. [node.silent]
+-- Marks nodes dead that have sent no heartbeat since they were found silent, or left if they were
+-- draining. [node.silent]
 DECLARE @silent TABLE (node binary(16) NOT NULL PRIMARY KEY, last_seen bigint NOT NULL);
 DECLARE @buried TABLE (node binary(16) NOT NULL);
 INSERT INTO @silent (node, last_seen)
@@ -91,5 +90,5 @@ WHERE ended.status >= 3
   AND NOT EXISTS (SELECT 1 FROM {schema}.jobs AS job WHERE job.state = 3 AND job.node = ended.node)
 
 -- name: now
--- The database's clock in milliseconds. [time.clock] [time.precision] [time.read]
+-- Returns the database's time in milliseconds. [time.clock] [time.precision] [time.read]
 SELECT {now}

@@ -1,10 +1,10 @@
 -- Permits and rates.
 
 -- name: set_permits
--- Sets how many permits a resource has, which makes it known; whether that changed anything (1 or 0).
--- One that is known keeps its number if @P3. [permit.declare]
--- Two callers that meet at a resource that is not known yet may leave one with an error (duplicate
--- key): it begins again. [permit.change] Waits for the claims that hold the row. Primary key.
+-- Sets the limit of a resource, and creates the resource if it is new. If the resource exists and
+-- @P3 is set, keeps its limit. Returns whether anything changed (1 or 0). [permit.declare]
+-- [permit.change] Waits for the claims that lock the row. If two callers race for a new resource,
+-- one may fail with a duplicate key and begins again. Primary key.
 DECLARE @changed int;
 BEGIN TRANSACTION;
 UPDATE {schema}.permits SET max_held = @P2 WHERE resource = @P1 AND max_held <> @P2 AND @P3 = 0;
@@ -19,10 +19,10 @@ COMMIT TRANSACTION;
 SELECT @changed
 
 -- name: held_permits
--- How many permits these resources (@P1), or all (if @P2), have and how many running jobs hold one of
--- them. [permit.max] [permit.free] [permit.list]
--- In a claim, a statement of its own after the one that locks the resources: it sees what was
--- committed until then. Primary key; the routes, which are few; jobs_permits: as many rows as are held.
+-- Returns the limits of these resources (@P1, or all if @P2) and how many running jobs hold a
+-- permit. [permit.max] [permit.free] [permit.list] A claim runs it after the statement that locks
+-- the resources, so that it sees everything committed before the lock. Primary key; the few routes,
+-- once; jobs_permits: as many rows as there are holders.
 SELECT permit.resource, permit.max_held,
        (SELECT COUNT_BIG(*) FROM {schema}.routes AS route
         JOIN {schema}.jobs AS job ON job.state = 3 AND job.route = route.id
@@ -32,11 +32,11 @@ WHERE @P2 = 1 OR permit.resource IN (SELECT {name value} FROM OPENJSON(@P1))
 ORDER BY permit.resource
 
 -- name: look_at_permits
--- Which of these routes, all of which need permits, have jobs that are due and a permit for one.
--- [permit.order] Locks nothing: who takes a permit looks again when it has the lock, and who leaves a
--- route out does so for what was the case during its call.
--- One seek of jobs_claim per route and priority; then, for the resources of those with due jobs only,
--- the routes, which are few, and jobs_permits: as many entries as are held.
+-- Returns which of these routes, all of which need permits, have due jobs and a free permit.
+-- [permit.order] Locks nothing: a claim checks permits again once it has the lock, and may skip a
+-- route for what was true at some moment of its call. One seek of jobs_claim per route and
+-- priority. Then, only for the resources of routes with due jobs, the few routes, once, and
+-- jobs_permits: as many entries as there are holders.
 DECLARE @now bigint = {now};
 SELECT route.id
 FROM {schema}.routes AS route
@@ -60,9 +60,9 @@ WHERE route.id IN (SELECT CONVERT(int, value) FROM OPENJSON(@P1))
   )
 
 -- name: lock_permits
--- Keeps others from claiming jobs that need these resources, and from changing how many may run, until the
--- transaction ends. [permit.max] [permit.change] Primary key. The rows are written as they were: that
--- locks them everywhere.
+-- Locks these resources until the transaction ends: no other transaction claims jobs that need them
+-- or changes their limits. [permit.max] [permit.change] Primary key. The rows are written
+-- unchanged, which locks them on every server.
 DECLARE @wanted TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (name) SELECT DISTINCT {name value} FROM OPENJSON(@P1);
 UPDATE held SET max_held = held.max_held
@@ -73,18 +73,17 @@ FROM @wanted AS wanted
 INNER LOOP JOIN {schema}.permits AS held WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON held.resource = wanted.name
 
 -- name: find_permit
--- A row if the resource is known. [permit.unknown] Primary key.
+-- Returns a row if the resource exists. [permit.unknown] Primary key.
 SELECT 1 FROM {schema}.permits WHERE resource = @P1
 
 -- name: take_rates
--- Asks for one start of each of these keys, which are distinct; with the intervals and the tolerances of
--- their rates, in microseconds. [rate.exact] [rate.refill] [rate.keys] [rate.change]
--- What ratchet_core::rate::Rate::take says, here because whether a start is granted depends on who
--- came before in the same moment. A key that is refused stays as it is, unless its time is later than
--- this rate can make it, and comes back without an answer but with its time. The rows are locked first,
--- by writing them as they were. Two callers that meet at a new key may leave one with an error
--- (duplicate key): it begins again. The answer is read before the commit: who cannot read it has taken
--- nothing. Primary key.
+-- Takes one start of each of these distinct keys, given with the intervals and the tolerances of
+-- their rates, in microseconds. [rate.exact] [rate.refill] [rate.keys] [rate.change] Implements
+-- ratchet_core::rate::Rate::take in SQL, because a grant depends on concurrent calls. A refused key
+-- is written only if its time is later than this rate can cause. Otherwise it is returned with no
+-- answer and its time. The rows are first locked by writing them unchanged. If two callers race for
+-- a new key, one may fail with a duplicate key and begins again. The answer is read before the
+-- commit, so a caller that cannot read it has taken nothing. Primary key.
 DECLARE @now bigint = {now} * 1000;
 DECLARE @wanted TABLE ([key] nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY,
                        interval bigint NOT NULL, tolerance bigint NOT NULL);
@@ -123,9 +122,10 @@ LEFT JOIN @known AS known ON known.[key] = wanted.[key];
 COMMIT TRANSACTION
 
 -- name: forget_rates
--- Forgets the keys whose time has passed, but for those that another transaction is using. [rate.forget]
--- Reads the table, which has a row for each key that was used since the last pass; what is deleted is
--- come by in a range of its key, so that locked rows are passed over, and looked at again.
+-- Deletes the keys whose time has passed, except those that another transaction has locked.
+-- [rate.forget] Reads the table, which has a row for each key that was used since the last pass.
+-- The rows to delete are found by a range of their key, so that locked ones are skipped, and their
+-- conditions are checked again.
 DECLARE @now bigint = {now} * 1000;
 DECLARE @idle TABLE ([key] nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
 INSERT INTO @idle ([key])

@@ -1,8 +1,8 @@
 -- Queues and routes.
 
 -- name: pause_queue
--- Pauses a queue, once the claims that are going on are over, and holds up those that begin until it
--- is done; whether it was not paused before. [queue.pause] [queue.again] Primary key.
+-- Pauses a queue. Waits for the claims in progress, and delays new ones until it is done. Returns
+-- whether the queue was not paused before. [queue.pause] [queue.again] Primary key.
 DECLARE @now bigint = {now};
 DECLARE @got int;
 BEGIN TRANSACTION;
@@ -19,20 +19,20 @@ COMMIT TRANSACTION
 DELETE FROM {schema}.paused_queues WHERE queue = @P1
 
 -- name: paused_queues
--- The paused queues. [queue.list] Reads the whole, small table.
+-- Returns the paused queues. [queue.list] Reads the whole, small table.
 SELECT queue FROM {schema}.paused_queues
 
 -- name: count_jobs
--- The jobs of each queue, by state. [queue.list]
--- Reads every row of jobs once: for operators, not for loops.
+-- Counts the jobs of each queue by state. [queue.list] Reads every row of jobs once: for operators,
+-- not for loops.
 SELECT route.queue, counted.state, counted.jobs
 FROM (SELECT route, state, COUNT_BIG(*) AS jobs FROM {schema}.jobs GROUP BY route, state) AS counted
 JOIN {schema}.routes AS route ON route.id = counted.route
 
 -- name: due_routes
--- The routes with jobs that are due within @P1 milliseconds, whether their queue is paused (1), and for
--- how long the first job of each has been due; negative if it is not due yet. [queue.due]
--- One seek of jobs_claim per route and priority; no cost per job.
+-- Returns the routes with jobs due within @P1 milliseconds, whether their queue is paused (1), and
+-- how long the first job of each has been due; negative if it is not due yet. [queue.due] One seek
+-- of jobs_claim per route and priority; no cost per job.
 DECLARE @now bigint = {now};
 DECLARE @until bigint = @now + @P1;
 SELECT route.queue, route.kind, route.capability, route.permit,
@@ -53,8 +53,8 @@ LEFT JOIN {schema}.paused_queues AS paused ON paused.queue = route.queue
 WHERE head.run_at IS NOT NULL
 
 -- name: count_due
--- How many jobs of a queue (@P1) are due, counted up to @P2. [queue.depth]
--- Reads as many entries of jobs_claim, and one seek per route of the queue and priority.
+-- Counts the due jobs of a queue (@P1), up to @P2. [queue.depth] Reads as many entries of
+-- jobs_claim, with one seek per route of the queue and priority.
 DECLARE @now bigint = {now};
 SELECT COUNT_BIG(*) FROM (
     SELECT TOP (@P2) due.id
@@ -71,26 +71,26 @@ SELECT COUNT_BIG(*) FROM (
 ) AS counted
 
 -- name: add_route
--- Keeps a route of a first job; a duplicate if another session did or took the number meanwhile. Only
--- who sees the largest id committed can make the next one.
+-- Stores the route of its first job. Fails with a duplicate if another session stored it or took
+-- its id at the same time. A session must see the largest id committed before it can create the
+-- next one.
 INSERT INTO {schema}.routes (id, queue, kind, capability, permit)
 SELECT COALESCE(MAX(id), 0) + 1, @P1, @P2, @P3, @P4 FROM {schema}.routes
 
 -- name: load_routes
--- The last route in the cache and those after it, with their stamps.
--- Primary key of routes.
+-- Returns the last route in the cache and those after it, with their stamps. Primary key of routes.
 SELECT id, stamp, queue, kind, capability, permit FROM {schema}.routes WHERE id >= @P1 ORDER BY id
 
 -- name: find_routes
--- The routes of a queue (@P1; empty: any) and a kind (@P2; empty: any). [page.filter] [count.filter]
--- Reads the routes, which are few, once.
+-- Returns the routes of a queue (@P1; empty: any) and a kind (@P2; empty: any). [page.filter]
+-- [count.filter] Reads the few routes once.
 SELECT id FROM {schema}.routes
 WHERE (@P1 = N'' OR queue = @P1) AND (@P2 = N'' OR kind = @P2)
 
 -- name: lost_routes
--- The numbers of routes that waiting jobs name and that do not exist, and how many of the first 1,000
--- such jobs name each: numbers after the last route, since routes are numbered without gaps.
--- The end of jobs_claim, 1,000 entries at most.
+-- Returns the ids of routes that pending jobs name and that do not exist, and how many of the first
+-- 1,000 such jobs name each: ids after the last route, since ids have no gaps. The end of
+-- jobs_claim, 1,000 entries at most.
 SELECT lost.route, COUNT_BIG(*)
 FROM (
     SELECT TOP (1000) job.route FROM {schema}.jobs AS job WITH (INDEX(jobs_claim))

@@ -1,15 +1,15 @@
 -- Recurring definitions.
 
 -- name: add_recurring
--- Stores a recurring definition; a duplicate if there is one of its name. [recurring.create] Primary
--- key of recurring.
+-- Stores a recurring definition; a duplicate if its name exists. [recurring.create] Primary key of
+-- recurring.
 INSERT INTO {schema}.recurring (name, incarnation, revision, definition, next_fire, last_slot, paused,
                                 declared, created_at)
 VALUES (@P1, CONVERT(binary(16), @P2), @P3, @P4, @P5, @P6, @P7, @P8, @P9)
 
 -- name: change_recurring
--- Stores a recurring definition, which is locked, as it has become. [recurring.edit] [recurring.pause]
--- Primary key of recurring.
+-- Updates a locked recurring definition. [recurring.edit] [recurring.pause] Primary key of
+-- recurring.
 UPDATE {schema}.recurring
 SET incarnation = CONVERT(binary(16), @P2), revision = @P3, definition = @P4, next_fire = @P5,
     last_slot = @P6, paused = @P7, declared = @P8, created_at = @P9, claimed_by = NULL,
@@ -17,15 +17,16 @@ SET incarnation = CONVERT(binary(16), @P2), revision = @P3, definition = @P4, ne
 WHERE name = @P1
 
 -- name: find_recurring
--- A recurring definition. [recurring.get] Primary key of recurring.
+-- Returns a recurring definition. [recurring.get] Primary key of recurring.
 SELECT name, incarnation, revision, definition, next_fire, last_slot, paused, declared, created_at,
        claimed_by, claimed_until
 FROM {schema}.recurring
 WHERE name = @P1
 
 -- name: lock_recurring
--- A recurring definition, which no other transaction changes until the transaction ends. [recurring.edit]
--- [recurring.pause] Primary key of recurring. The row is written as it was: that locks it everywhere.
+-- Returns a recurring definition, and locks it until the transaction ends. [recurring.edit]
+-- [recurring.pause] Primary key of recurring. The row is written unchanged, which locks it on every
+-- server.
 UPDATE {schema}.recurring SET revision = revision WHERE name = @P1;
 SELECT name, incarnation, revision, definition, next_fire, last_slot, paused, declared, created_at,
        claimed_by, claimed_until
@@ -33,7 +34,7 @@ FROM {schema}.recurring WITH (UPDLOCK, ROWLOCK)
 WHERE name = @P1
 
 -- name: list_recurring
--- One page of the recurring definitions. [recurring.list] Primary key of recurring.
+-- Returns one page of the recurring definitions. [recurring.list] Primary key of recurring.
 SELECT TOP (@P2) name, incarnation, revision, definition, next_fire, last_slot, paused, declared, created_at,
        claimed_by, claimed_until
 FROM {schema}.recurring
@@ -41,12 +42,13 @@ WHERE name > @P1
 ORDER BY name
 
 -- name: claim_recurring
--- Claims the definitions whose slots have come and that are not claimed, and says the time and when
--- the next of the others is to be claimed: at least one row. What others have locked is left to them.
--- [recurring.due] [recurring.claim] [recurring.clock] [recurring.hint] Index recurring_due: of those
--- that are not claimed the first rows, read without locks; index recurring_claimed: all that
--- another has. The rows are locked by a range of their name, so that those which another transaction has
--- are passed over. Where hints do nothing they are waited for; the conditions are looked at again.
+-- Claims the due definitions that are not claimed. Also returns the time and when the next of the
+-- others can be claimed, so at least one row. Skips definitions that other transactions have
+-- locked. [recurring.due] [recurring.claim] [recurring.clock] [recurring.hint] Index recurring_due:
+-- the first unclaimed rows, read without locks; index recurring_claimed: all claimed rows. The rows
+-- to claim are found by a range of their name, so that locked ones are skipped, and their
+-- conditions are checked again. Babelfish ignores hints: there, the statement waits for locked
+-- rows.
 DECLARE @now bigint = {now};
 DECLARE @due TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
 DECLARE @held TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
@@ -95,9 +97,9 @@ ORDER BY recurring.next_fire, recurring.name;
 COMMIT TRANSACTION
 
 -- name: lock_tokens
--- The tokens of definitions, which no other transaction changes until the transaction ends. [recurring.stale]
--- [recurring.slot] Primary key of recurring. The rows are written as they were: that locks them
--- everywhere.
+-- Returns the tokens of definitions, and locks these until the transaction ends. [recurring.stale]
+-- [recurring.slot] Primary key of recurring. The rows are written unchanged, which locks them on
+-- every server.
 DECLARE @wanted TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (name) SELECT DISTINCT {name value} FROM OPENJSON(@P1);
 UPDATE held SET revision = held.revision
@@ -108,7 +110,7 @@ FROM @wanted AS wanted
 INNER LOOP JOIN {schema}.recurring AS held WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON held.name = wanted.name
 
 -- name: fire_recurring
--- Moves definitions on, which are locked. [recurring.fire] Primary key of recurring.
+-- Advances locked definitions to their next slots. [recurring.fire] Primary key of recurring.
 DECLARE @fired TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY,
                       next_fire bigint NULL, last_slot bigint NULL);
 INSERT INTO @fired (name, next_fire, last_slot)
@@ -125,9 +127,9 @@ INNER LOOP JOIN {schema}.recurring AS recurring WITH (FORCESEEK, ROWLOCK)
     ON recurring.name = fired.name
 
 -- name: declared_recurring
--- The definitions that were declared before a node began, if the node has a row; no other transaction changes them
--- until the transaction ends. [recurring.retire] The rows are written as they were: that locks them
--- everywhere. Their conditions are looked at again then.
+-- Returns the declared definitions that were created before a node began, if the node has a row.
+-- Locks them until the transaction ends. [recurring.retire] The rows are written unchanged, which
+-- locks them on every server. Their conditions are then checked again.
 DECLARE @began bigint = (SELECT started_at FROM {schema}.nodes WHERE node = CONVERT(binary(16), @P1));
 DECLARE @declared TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
 INSERT INTO @declared (name)

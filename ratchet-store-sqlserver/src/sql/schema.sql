@@ -1,7 +1,7 @@
--- The schema, its migrations, and what diagnostics read of the server.
+-- The schema, its migrations, and the server state that diagnostics read.
 
 -- name: create_migrations
--- Where the applied migrations are kept.
+-- Creates the table that records the applied migrations.
 CREATE TABLE {schema}.migrations (
     version    int NOT NULL,
     name       nvarchar(128) NOT NULL,
@@ -11,18 +11,18 @@ CREATE TABLE {schema}.migrations (
 )
 
 -- name: applied_migrations
--- The applied migrations, in order.
+-- Returns the applied migrations, in order.
 SELECT version, name, checksum FROM {schema}.migrations ORDER BY version
 
 -- name: own_objects
--- The tables in a schema.
+-- Returns the tables in a schema.
 SELECT CAST(tables.name AS nvarchar(128))
 FROM sys.tables AS tables
 JOIN sys.schemas AS schemas ON schemas.schema_id = tables.schema_id
 WHERE schemas.name = @P1
 
 -- name: own_indexes
--- The indexes in a schema. [diag.read] Reads the catalog.
+-- Returns the indexes in a schema. [diag.read] Reads the catalog.
 SELECT CAST(indexes.name AS nvarchar(128))
 FROM sys.indexes AS indexes
 JOIN sys.tables AS tables ON tables.object_id = indexes.object_id
@@ -30,8 +30,9 @@ JOIN sys.schemas AS schemas ON schemas.schema_id = tables.schema_id
 WHERE schemas.name = @P1 AND indexes.name IS NOT NULL AND indexes.is_disabled = 0
 
 -- name: held_by_sessions
--- The transactions of other sessions in this database that keep versions of rows, the oldest first, and
--- for how many seconds each has. Needs the right to see the state of the server. [diag.read]
+-- Returns the transactions of other sessions in this database that keep old row versions, oldest
+-- first, with their age in seconds. Needs the privilege to read the state of the server.
+-- [diag.read]
 SELECT TOP (100) CAST(held.session_id AS nvarchar(20)),
        CAST(CONCAT(sessions.login_name, N', ', sessions.program_name, N', ', sessions.host_name, N', ',
                    sessions.status) AS nvarchar(1000)),
@@ -43,7 +44,8 @@ WHERE databases.name = DB_NAME() AND held.session_id <> @@SPID
 ORDER BY held.elapsed_time_seconds DESC
 
 -- name: database_settings
--- The database, and whether readers see what was committed and wait for no writer (1). [diag.read]
+-- Returns the name of the database, and whether readers see committed rows without waiting for
+-- writers (1). [diag.read]
 SELECT CAST(name AS nvarchar(128)),
        CAST(CASE WHEN is_read_committed_snapshot_on = 1 THEN 1 ELSE 0 END AS int)
 FROM sys.databases

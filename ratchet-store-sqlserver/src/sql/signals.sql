@@ -1,14 +1,14 @@
 -- Signals.
 
 -- name: add_signals
--- Lets new jobs wait for signals. [signal.wait]
+-- Makes new jobs wait for signals. [signal.wait]
 DECLARE @now bigint = {now};
 INSERT INTO {schema}.signals (job, [key], timeout, deadline)
 SELECT CONVERT(binary(16), given.job, 2), {name given.[key]}, given.timeout, @now + given.timeout
 FROM OPENJSON(@P1) WITH (job char(32), [key] nvarchar(256), timeout bigint) AS given
 
 -- name: signals_of
--- What signals jobs wait, or waited, for; and whether it is too late
+-- Returns the signals that jobs wait or waited for, and whether it is too late for each
 -- (ratchet_core::links::is_too_late). [signal.answer] [get.whole] Primary key of signals.
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
@@ -19,11 +19,11 @@ FROM {schema}.signals
 WHERE job IN (SELECT id FROM @wanted)
 
 -- name: waiting_signals
--- The jobs that wait for a signal of this name. [signal.deliver] signals_key.
+-- Returns the jobs that wait for a signal with this key. [signal.deliver] signals_key.
 SELECT job FROM {schema}.signals WHERE [key] = @P1 AND state = 0
 
 -- name: overdue_signals
--- The jobs whose signal did not come in time, the longest overdue first. [signal.expire]
+-- Returns the jobs whose signal did not arrive in time, the longest overdue first. [signal.expire]
 -- [signal.limit] signals_deadline, read in its order.
 DECLARE @now bigint = {now};
 SELECT TOP (@P1) job FROM {schema}.signals
@@ -31,9 +31,9 @@ WHERE state = 0 AND deadline <= @now
 ORDER BY deadline, job
 
 -- name: take_signals
--- Delivers a signal to those of these jobs, which are locked, that wait for theirs and for which it
--- is not too late (ratchet_core::links::is_too_late). [signal.deliver] [signal.once] [signal.late]
--- Primary key of signals.
+-- Delivers a signal to those of these locked jobs that wait for it, unless it is too late
+-- (ratchet_core::links::is_too_late). [signal.deliver] [signal.once] [signal.late] Primary key of
+-- signals.
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
@@ -45,8 +45,8 @@ WHERE signals.job = wanted.id
 OPTION (FORCE ORDER, LOOP JOIN)
 
 -- name: miss_signals
--- Notes that those of these jobs, which are locked, that still wait for their signal wait in vain;
--- what they waited for, which never changes. [signal.expire] [signal.once] Primary key of signals.
+-- Marks the overdue signals of these locked jobs as missed, and returns them. [signal.expire]
+-- [signal.once] Primary key of signals.
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
@@ -58,7 +58,7 @@ WHERE signals.job = wanted.id
 OPTION (FORCE ORDER, LOOP JOIN)
 
 -- name: renew_signals
--- Lets requeued jobs wait for their signals again, but for those that have had theirs; who waits.
+-- Makes requeued jobs wait again for signals that were not delivered, and returns these jobs.
 -- [link.requeue] Primary key of signals.
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
@@ -71,6 +71,6 @@ WHERE signals.job = wanted.id
 OPTION (FORCE ORDER, LOOP JOIN)
 
 -- name: signal_was_had
--- Whether a job has had a signal of this name. [signal.answer] signals_key.
+-- Returns whether a signal with this key was delivered to a job. [signal.answer] signals_key.
 SELECT CAST(CASE WHEN EXISTS (SELECT 1 FROM {schema}.signals WHERE [key] = @P1 AND state = 1)
                  THEN 1 ELSE 0 END AS bit)

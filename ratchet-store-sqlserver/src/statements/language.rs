@@ -1,4 +1,4 @@
-//! What holds for the text of every statement, shown without a server.
+//! Tests of the text of every statement that need no server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,39 +14,39 @@ use crate::session::{self, Server, Session};
 use crate::words::{DATABASE_CLOCK, Words};
 use crate::{connection, migrate};
 
-/// A server that is what it seems.
+/// A real SQL Server.
 pub(crate) const SERVER: Server = Server {
     version: String::new(),
     user: String::new(),
     is_babelfish: false,
 };
 
-/// What the parser does not know although it is of the language, what it takes instead, and why.
+/// Parts of the language that the parser does not know, the replacements that it accepts, and why.
 const UNKNOWN: [(&str, &str, &str); 4] = [
     (
         "OPTION (FORCE ORDER, LOOP JOIN)",
         "",
-        "the parser has no word for what is said of a whole statement",
+        "the parser does not know hints on a whole statement",
     ),
     (
         "INNER LOOP JOIN",
         "INNER JOIN",
-        "the parser has no word for how tables are joined",
+        "the parser does not know join hints",
     ),
     (
         "EXEC @got = ",
         "EXEC ",
-        "the parser has no word for the answer of a procedure",
+        "the parser does not know the return value of a procedure",
     ),
     (
         "interval",
         "period",
-        "a literal begins with this word elsewhere; here it is a name like others",
+        "in other dialects a literal begins with this word; here it is an ordinary name",
     ),
 ];
 
-/// The functions that are called, each there since SQL Server 2016 or before. None of them returns
-/// sql_variant but SERVERPROPERTY, none gives or adds up times but those of the clock.
+/// The functions that statements call, all available in SQL Server 2016. Only SERVERPROPERTY
+/// returns sql_variant, and only those of the clock return or compute times.
 const FUNCTIONS: [&str; 20] = [
     "CAST",
     "COALESCE",
@@ -70,7 +70,7 @@ const FUNCTIONS: [&str; 20] = [
     "SYSUTCDATETIME",
 ];
 
-/// Words before a bracket that are no functions.
+/// Words before an opening parenthesis that are not functions.
 const OTHERS: [&str; 37] = [
     "AND",
     "APPLY",
@@ -111,7 +111,7 @@ const OTHERS: [&str; 37] = [
     "BY",
 ];
 
-/// Words that are of other languages, came later, or are not relied on.
+/// Words of other SQL dialects or later versions, and words that the store avoids.
 const REFUSED: [&str; 25] = [
     "CONFLICT",
     "DATE",
@@ -144,7 +144,7 @@ pub(super) fn words() -> Words {
     Words::new("a schema", DATABASE_CLOCK, Duration::from_secs(1), &SERVER)
 }
 
-/// Every text that is sent, with its name.
+/// Returns every text that the store sends, with its name.
 fn texts() -> Vec<(String, String)> {
     let words = words();
     let statements = super::texts().into_iter();
@@ -185,7 +185,7 @@ fn parse(text: &str) -> Result<(), String> {
     parsed.map(drop).map_err(|error| error.to_string())
 }
 
-/// Whether a server would parse this text, as far as the parser knows the language.
+/// Checks that a server would parse this text, as far as the parser knows the language.
 pub(super) fn parses(text: &str) -> Result<(), String> {
     let words = UNKNOWN.iter();
     let known = words.fold(text.to_owned(), |text, (unknown, instead, _)| {
@@ -194,7 +194,7 @@ pub(super) fn parses(text: &str) -> Result<(), String> {
     parse(text).or_else(|_| parse(&known))
 }
 
-/// The tokens of a text, without spaces and comments.
+/// Returns the tokens of a text, without spaces and comments.
 fn tokens(name: &str, text: &str) -> Vec<Token> {
     match Tokenizer::new(&MsSqlDialect {}, text).tokenize() {
         Ok(tokens) => tokens
@@ -215,7 +215,7 @@ pub(super) fn every_statement() -> impl Iterator<Item = (&'static str, Vec<Token
     })
 }
 
-/// An unquoted word in capital letters.
+/// Returns an unquoted word in capital letters.
 fn bare(token: &Token) -> Option<String> {
     match token {
         Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_ascii_uppercase()),
@@ -239,7 +239,7 @@ fn every_text_is_of_the_language() {
             panic!("{name} is not of the language: {error}\n{text}");
         }
         for (unknown, instead, _) in UNKNOWN {
-            // Without it, with all the others.
+            // Without this replacement, but with all others.
             let others = UNKNOWN.iter().filter(|(other, ..)| *other != unknown);
             let without = others.fold(text.clone(), |text, (other, instead, _)| {
                 text.replace(other, instead)
@@ -274,7 +274,7 @@ fn every_function_is_an_old_one_and_no_word_is_of_another_language() {
                 "{name} compares as only SQL Server 2022 does"
             );
             let before = place.checked_sub(1).and_then(|before| tokens.get(before));
-            // A table or an alias with its columns.
+            // True for a table or an alias with its columns.
             let is_name = matches!(before, Some(Token::Period)) || is_word(before, "AS");
             let is_called = tokens.get(place + 1) == Some(&Token::LParen);
             if is_called && !is_name && !word.starts_with('@') && !OTHERS.contains(&word.as_str()) {
@@ -315,8 +315,9 @@ fn no_sql_variant_is_selected() {
     assert_eq!(seen, 3);
 }
 
-/// DATEDIFF and DATEADD count in int: 24 days of milliseconds, 35 minutes of microseconds. The one
-/// expression that makes a number of a time is DATEDIFF_BIG over a pair of datetime2 in UTC.
+/// DATEDIFF and DATEADD count in int, which overflows after 24 days of milliseconds or 35 minutes
+/// of microseconds. The only expression that converts a time to a number is DATEDIFF_BIG of two
+/// datetime2 values in UTC.
 #[test]
 fn times_are_numbers_but_in_the_clock() {
     let mut seen = 0;
@@ -373,8 +374,8 @@ fn brackets_and_transactions_are_closed() {
     }
 }
 
-/// What writes in several parts does so as a whole: in a transaction of its own, or in one that
-/// the caller has begun, as its comment then says.
+/// A statement with several writes must be atomic: it runs in its own transaction, or in the
+/// caller's, and its comment then says so.
 #[test]
 fn what_writes_twice_is_in_a_transaction() {
     for ((name, tokens), (_, text)) in every_statement().zip(super::texts()) {
@@ -397,7 +398,7 @@ fn what_writes_twice_is_in_a_transaction() {
     }
 }
 
-/// Each error that the store's statements throw has a meaning in `error.rs`.
+/// Each error that the store's statements throw is classified in `error.rs`.
 #[test]
 fn every_own_error_has_the_number_of_a_meaning() {
     let mut thrown = 0;
@@ -416,11 +417,11 @@ fn every_own_error_has_the_number_of_a_meaning() {
     assert!(thrown >= 4, "{thrown}");
 }
 
-/// From 5,000 locks of one statement on one table the server would lock the table instead, and with
-/// it everybody.
+/// From 5,000 locks of one statement on one table, the server would lock the whole table, and so
+/// block all other callers.
 #[test]
 fn no_table_of_jobs_is_ever_locked_as_a_whole() {
-    // Of these no statement writes many rows.
+    // No statement writes many rows of these tables.
     let few = [
         "migrations",
         "nodes",
@@ -449,8 +450,8 @@ fn no_table_of_jobs_is_ever_locked_as_a_whole() {
     }
 }
 
-/// Each job has a row in `jobs` and three entries in its indexes, in the other tables fewer; only
-/// the history of a job may be longer, and that table is never locked as a whole.
+/// Each job has one row in `jobs` and three index entries, and fewer in the other tables. Only the
+/// history of a job may be longer, and that table is never locked as a whole.
 #[test]
 fn deletes_are_of_few_jobs_at_once() {
     const ESCALATION: usize = 5_000;

@@ -1,4 +1,4 @@
-//! Mutants are of the language, too: a statement that the server rejects proves nothing.
+//! Tests that every mutant is valid SQL: a statement that the server rejects proves nothing.
 
 use toml::{Table, Value};
 

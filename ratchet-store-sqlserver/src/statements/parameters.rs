@@ -1,4 +1,5 @@
-//! Parameters and variables: each is numbered, bound, declared and used as often as it should be.
+//! Tests of parameters and variables: each is numbered, bound, declared and used as often as
+//! needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,7 +9,7 @@ use sqlparser::tokenizer::Token;
 
 use super::language::every_statement;
 
-/// The variables and parameters of a statement, `@P1` as `@P1`.
+/// Returns the variables and parameters of a statement, such as `@got` and `@P1`.
 fn variables(tokens: &[Token]) -> Vec<String> {
     let words = tokens.iter().filter_map(|token| match token {
         Token::Word(word) if word.value.starts_with('@') => Some(word.value.clone()),
@@ -24,7 +25,7 @@ fn parameters(tokens: &[Token]) -> BTreeSet<usize> {
     numbers.filter_map(|number| number.parse().ok()).collect()
 }
 
-/// `bind` counts from 1, so a gap is a forgotten parameter.
+/// `bind` counts from 1, so a gap means a forgotten parameter.
 #[test]
 fn parameters_are_numbered_without_gaps() {
     for (name, tokens) in every_statement() {
@@ -34,8 +35,8 @@ fn parameters_are_numbered_without_gaps() {
     }
 }
 
-/// Statements that a function is given, or that are bound in a loop: how often those are bound
-/// shows when they are run, since a query refuses to be run with another number than its text has.
+/// Statements that are passed to a function or bound in a loop. Their number of arguments is
+/// checked when they run: a query with a wrong number panics in debug builds.
 const BOUND_ELSEWHERE: [&str; 27] = [
     "add_recurring",
     "beat_node",
@@ -66,8 +67,8 @@ const BOUND_ELSEWHERE: [&str; 27] = [
     "tags_of",
 ];
 
-/// How often each statement is bound where it is written as `.<name>.query().bind(…)`, or as
-/// `let x = ….<name>.query(); … x.bind(…)` with no other query between.
+/// Returns how often each statement is bound where the code has the form `.<name>.query().bind(…)`,
+/// or `let x = ….<name>.query(); … x.bind(…)` with no other query in between.
 fn bound() -> BTreeMap<String, Vec<usize>> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = [own.join("src"), own.join("../ratchet-sql/src")];
@@ -81,7 +82,7 @@ fn bound() -> BTreeMap<String, Vec<usize>> {
             continue;
         }
         let source = fs::read_to_string(path).unwrap();
-        // Comments have brackets of their own.
+        // Comments may contain parentheses.
         let code: String = source
             .lines()
             .map(|line| line.split("//").next().unwrap_or_default().trim())
@@ -113,7 +114,7 @@ fn bound() -> BTreeMap<String, Vec<usize>> {
     bound
 }
 
-/// The calls that bind, and how many parameters each binds.
+/// The calls that bind parameters, and how many each binds.
 const CALLS: [(&str, usize); 4] = [
     (".bind(", 1),
     (".table(", 1),
@@ -121,7 +122,7 @@ const CALLS: [(&str, usize); 4] = [
     (".any_of(", 2),
 ];
 
-/// How many parameters the calls at the beginning bind, and what follows them.
+/// Returns how many parameters the calls at the beginning of `code` bind, and the rest of the code.
 fn binds(code: &str) -> (usize, &str) {
     let (mut times, mut rest) = (0, code);
     let call = |rest: &'_ str| {
@@ -168,7 +169,7 @@ fn every_variable_is_declared_once_and_used() {
         let all = variables(&tokens);
         let own = all.iter().filter(|one| {
             let number = one.strip_prefix("@P").map(str::parse::<usize>);
-            // The parameters of the one procedure that is called.
+            // The parameters of `sp_getapplock`, the only procedure that is called.
             let of_procedure = ["@Resource", "@LockMode", "@LockOwner", "@LockTimeout"];
             !matches!(number, Some(Ok(_))) && !of_procedure.contains(&one.as_str())
         });

@@ -1,7 +1,7 @@
-//! What is encrypted, and for whom: what a server says that is not the one that was meant, or
-//! cannot do what it must. These servers are made up; none of the tests needs a database.
+//! Tests of encryption with servers that have the wrong certificate or do not support the requested
+//! encryption. These servers are simulated, so the tests need no database.
 //!
-//! The key and the certificates are of an authority that nobody has any more, for `db.example`.
+//! The key and the certificates are for `db.example`, from an authority whose own key was deleted.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
 use std::sync::Arc;
@@ -22,17 +22,17 @@ const AUTHORITY: &str = concat!(
     "/tests/encryption/authority.pem"
 );
 
-/// What a packet is for.
+/// The type of a packet.
 const PRELOGIN: u8 = 0x12;
 const LOGIN: u8 = 0x10;
 
-/// What a server answers to the question of encryption.
+/// The server's answer in the negotiation of encryption.
 const OFF: u8 = 0;
 const NOT_SUPPORTED: u8 = 2;
 const REQUIRED: u8 = 3;
 
-/// A server that answers so, and says what it was sent after that: the kind of a packet and its
-/// first byte, or nothing if the caller went away.
+/// Runs a server that gives this answer. Returns what the client sends next: the type of a packet
+/// and its first byte, or `None` if the client disconnects.
 async fn answering(encryption: u8) -> (String, JoinHandle<Option<(u8, u8)>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = url(&listener);
@@ -69,8 +69,8 @@ fn url(listener: &TcpListener) -> String {
     format!("sqlserver://me:secret@{address}/db")
 }
 
-/// A server that encrypts from the first byte on and then has nothing to say; whether it came so
-/// far.
+/// Runs a server that encrypts from the first byte on and then sends nothing. Returns its URL, and
+/// whether the client sent its first message after the TLS handshake.
 async fn strict() -> (String, JoinHandle<bool>) {
     let certificate = CertificateDer::from_pem_slice(include_bytes!("server.pem")).unwrap();
     let key = PrivateKeyDer::from_pem_slice(include_bytes!("server.key")).unwrap();
@@ -87,7 +87,8 @@ async fn strict() -> (String, JoinHandle<bool>) {
         let Ok(mut caller) = TlsAcceptor::from(Arc::new(config)).accept(caller).await else {
             return false;
         };
-        // A caller that refuses the certificate has shaken hands by now, and says nothing more.
+        // A client that refuses the certificate has already completed the handshake, and sends
+        // nothing more.
         matches!(caller.read_u8().await, Ok(PRELOGIN))
     });
     (url, served)
@@ -116,7 +117,7 @@ async fn a_server_that_cannot_encrypt_is_sent_no_password() {
 #[tokio::test]
 async fn a_server_that_encrypts_only_the_login_is_not_enough() {
     let (url, served) = answering(OFF).await;
-    // This is the default.
+    // `Required` is the default.
     let refused = refusal(SqlServerStore::builder(&url)).await;
     assert_eq!(refused.kind(), StoreErrorKind::Misconfigured, "{refused}");
     assert!(refused.to_string().contains("encryption"), "{refused}");
@@ -127,7 +128,7 @@ async fn a_server_that_encrypts_only_the_login_is_not_enough() {
 async fn a_server_that_requires_encryption_gets_it_even_where_it_is_off() {
     let (url, served) = answering(REQUIRED).await;
     refusal(SqlServerStore::builder(&url).encryption(Encryption::Off)).await;
-    // A handshake, not a login.
+    // The client sent a TLS handshake, not a login.
     assert_eq!(served.await.unwrap(), Some((PRELOGIN, 0x16)));
 }
 
@@ -159,7 +160,7 @@ async fn a_certificate_of_the_authority_and_the_host_is_taken() {
     let (url, served) = strict().await;
     let url = format!("{url}?encrypt=strict&host_in_certificate=db.example");
     let builder = SqlServerStore::builder(&url).trust_authority(AUTHORITY);
-    // It went away after that.
+    // The client disconnected after that.
     assert_eq!(refusal(builder).await.kind(), StoreErrorKind::Unavailable);
     assert!(served.await.unwrap());
 }

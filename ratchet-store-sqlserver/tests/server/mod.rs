@@ -1,4 +1,4 @@
-//! The server that the tests use, and a schema of its own for each test.
+//! The server for the tests, and a separate schema for each test.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::sync::Mutex;
 use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt};
 use url::Url;
 
-/// The server, as a user who may create schemas in its database.
+/// The server of the tests, with a user who may create schemas in its database.
 pub(crate) const SERVER: TestServer = TestServer::new("sqlserver", "RATCHET_TEST_SQLSERVER_URL");
 
-/// The name of the database of a URL.
+/// Returns the name of the database of a URL.
 pub(crate) fn database(url: &str) -> String {
     let path = url
         .split_once("://")
@@ -26,10 +26,10 @@ pub(crate) fn database(url: &str) -> String {
         .into_owned()
 }
 
-/// A connection of the driver's.
+/// A connection of the driver.
 pub(crate) type Client = tiberius::Client<Compat<TcpStream>>;
 
-/// Opens a connection beside the store's.
+/// Opens a connection that is independent of the store's.
 pub(crate) async fn connect(url: &str) -> Result<Client, BoxError> {
     let url = Url::parse(url)?;
     let mut config = Config::new();
@@ -50,7 +50,7 @@ pub(crate) async fn connect(url: &str) -> Result<Client, BoxError> {
     }
     let stream = TcpStream::connect(config.get_addr()).await?;
     stream.set_nodelay(true)?;
-    // In a box, since the future of a handshake is large.
+    // Boxed, since the future of a handshake is large.
     let connecting = Client::connect(config, stream.compat_write());
     Ok(Box::pin(connecting).await?)
 }
@@ -64,7 +64,7 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    /// As [`create`](Self::create), with this name.
+    /// Creates a schema as [`create`](Self::create) does, with this name.
     pub(crate) async fn called(url: &str, name: &str) -> Result<Self, BoxError> {
         let schema = Self {
             url: url.to_owned(),
@@ -81,7 +81,7 @@ impl Schema {
         Ok(schema)
     }
 
-    /// A schema that is there already.
+    /// Returns a schema that already exists.
     pub(crate) async fn adopt(url: &str, name: &str) -> Self {
         match connect(url).await {
             Ok(client) => Self {
@@ -93,8 +93,8 @@ impl Schema {
         }
     }
 
-    /// A store on it, with few connections: many tests run at once, and on Babelfish the first use
-    /// of each statement on each connection takes long.
+    /// Builds a store on the schema with few connections: many tests run at once, and on Babelfish
+    /// the first use of each statement on each connection is slow.
     pub(crate) fn builder(&self) -> Builder {
         SqlServerStore::builder(&self.url)
             .schema(&self.name)
@@ -116,7 +116,7 @@ impl Schema {
         Ok(results.into_iter().flatten().collect())
     }
 
-    /// Whether the server stands in for SQL Server.
+    /// Returns whether the server is Babelfish.
     pub(crate) async fn is_babelfish(&self) -> bool {
         let version = "SELECT CAST(SERVERPROPERTY('BabelfishVersion') AS nvarchar(128))";
         match self.rows(version).await {
@@ -125,15 +125,15 @@ impl Schema {
         }
     }
 
-    /// A statement with the name of the schema in it.
+    /// Returns a statement with the name of the schema filled in.
     pub(crate) fn sql(&self, sql: &str) -> String {
         let quoted = format!("[{}]", self.name.replace(']', "]]"));
         sql.replace("{schema}", &quoted)
     }
 
-    /// Takes a database away that a test has made beside its schema.
+    /// Drops a database that a test has created in addition to its schema.
     pub(crate) async fn drop_database(&self, name: &str) {
-        // It may take a moment until the last session is gone.
+        // It may take a moment until the last session has ended.
         let drop = format!("DROP DATABASE [{name}]");
         for _ in 0..50 {
             if self.execute(&drop).await.is_ok() {
@@ -164,12 +164,12 @@ impl Schema {
 
 #[async_trait]
 impl Place for Schema {
-    /// A new, empty schema whose clock shows the same time in every test.
+    /// Creates an empty schema, whose clock starts at the same time in every test.
     async fn create(url: &str) -> Result<Self, BoxError> {
         Self::called(url, &format!("test_{}", JobId::new())).await
     }
 
-    /// Takes it away.
+    /// Drops the schema.
     async fn take_away(&self) {
         if let Err(error) = self.drop_all().await {
             eprintln!("the schema {} is left over: {error}", self.name);

@@ -1,4 +1,4 @@
-//! Connections that are few, taken, dropped, killed or refused.
+//! Connections that are few, in use, dropped, killed or refused.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,7 @@ pub(crate) async fn a_pool_taken_by_others_leaves_heartbeats_and_locks(schema: A
     let (lock, owner) = (name("l"), name("o"));
     let lock = store.acquire(&lock, &owner, Duration::from_secs(9)).await;
     assert!(matches!(lock.unwrap(), Acquired::Acquired { .. }));
-    // A transaction on the last connection can bring a new route.
+    // A transaction on the last connection can store a new route.
     let new = [job().queue("never seen")];
     store.enqueue_in(&mut taken, &new).await.unwrap();
     taken.commit().await.unwrap();
@@ -59,7 +59,7 @@ pub(crate) async fn dropped_calls_leave_the_store_usable(schema: Arc<Schema>) {
 pub(crate) async fn killed_sessions_are_replaced(schema: Arc<Schema>) {
     let store = schema.builder().max_connections(1).connect().await.unwrap();
     for begins in [false, true, false] {
-        // The session of the pool's only connection says who it is.
+        // The pool's only connection reports its session.
         let mut tx = store.begin().await.unwrap();
         let session = tx.query("SELECT CAST(@@SPID AS int)", &[]).await.unwrap();
         let session: i32 = session[0].get(0).unwrap();
@@ -90,7 +90,7 @@ pub(crate) async fn a_held_row_is_a_timeout(schema: Arc<Schema>) {
     assert_eq!(cancelled.await.unwrap().len(), 1);
 }
 
-/// The URL with something else in it.
+/// Returns the URL with one part replaced.
 fn with(schema: &Schema, change: impl FnOnce(&mut url::Url)) -> String {
     let mut url = url::Url::parse(&schema.url).unwrap();
     change(&mut url);
@@ -106,7 +106,8 @@ pub(crate) async fn a_wrong_password_is_misconfigured(schema: Arc<Schema>) {
     assert!(!error.to_string().contains("not-it"));
 }
 
-/// Neither a server without encryption nor one whose certificate nobody knows will do by itself.
+/// Without further settings, the store refuses a server without encryption and one whose
+/// certificate is not trusted.
 pub(crate) async fn encryption_that_cannot_be_had_is_misconfigured(schema: Arc<Schema>) {
     let url = with(&schema, |url| url.set_query(None));
     let builder = SqlServerStore::builder(&url).schema(&schema.name);
@@ -126,7 +127,7 @@ pub(crate) async fn an_address_without_a_server_is_unavailable(schema: Arc<Schem
     assert_kind(&error, StoreErrorKind::Unavailable);
 }
 
-/// What is logged while this runs.
+/// Returns what is logged while this runs.
 async fn logged<T>(work: impl Future<Output = T>) -> (T, String) {
     let lines: Lines = Lines::default();
     let writer = lines.clone();
@@ -152,7 +153,7 @@ impl io::Write for Lines {
     }
 }
 
-/// The driver would write the key, at the level of errors.
+/// The driver would log the key, at the level `ERROR`.
 pub(crate) async fn lost_races_are_not_logged(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let twice = [job()];

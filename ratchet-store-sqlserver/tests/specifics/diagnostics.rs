@@ -1,8 +1,8 @@
-//! What the store finds in a database that is not as it should be.
+//! What diagnostics find in a database with problems.
 //!
-//! What stands in for SQL Server shows a part of it: indexes have other names there and are not
-//! looked for, READ_COMMITTED_SNAPSHOT cannot be set off, and there is no view of who keeps
-//! versions of rows.
+//! Babelfish shows only a part of this: indexes have other names there and are not checked,
+//! READ_COMMITTED_SNAPSHOT cannot be turned off, and no view shows which sessions keep row
+//! versions.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub(crate) async fn a_schema_of_another_version_is_found(schema: Arc<Schema>) {
     assert_eq!(version().await[0].severity, Severity::Error);
 }
 
-/// On SQL Server a database is made with the setting off. The stand-in always says that it is on.
+/// On SQL Server a new database has the setting off. Babelfish always reports it as on.
 pub(crate) async fn readers_that_wait_for_writers_are_found(schema: Arc<Schema>) {
     let database = format!("ratchet_{}", &schema.name[20..]);
     let create = format!("CREATE DATABASE [{database}]");
@@ -74,7 +74,7 @@ pub(crate) async fn readers_that_wait_for_writers_are_found(schema: Arc<Schema>)
     schema.drop_database(&database).await;
 }
 
-/// The stand-in has no such view: what is not there to be looked at is a finding, and no error.
+/// Babelfish has no such view: a missing view is reported as a finding, not as an error.
 pub(crate) async fn a_session_that_keeps_versions_is_seen(schema: Arc<Schema>) {
     let store = open(&schema).await;
     if schema.is_babelfish().await {
@@ -109,7 +109,7 @@ pub(crate) async fn a_session_that_keeps_versions_is_seen(schema: Arc<Schema>) {
     };
     let (words, seconds) = seen().await.unwrap();
     assert!(!words.is_empty() && seconds >= 0, "{words}, {seconds} s");
-    // That is not long enough to be worth a word.
+    // This is too short to be reported.
     assert_eq!(found(&store, "held_snapshot").await, []);
     assert_eq!(found(&store, "not_seen").await, []);
     let end = holder.simple_query("ROLLBACK TRANSACTION").await.unwrap();
@@ -117,7 +117,7 @@ pub(crate) async fn a_session_that_keeps_versions_is_seen(schema: Arc<Schema>) {
     assert_eq!(seen().await, None);
 }
 
-/// Who may only read sees the tables, and not what other sessions do.
+/// A user who may only read sees the tables, but not other sessions.
 pub(crate) async fn who_may_not_look_gets_the_other_findings(schema: Arc<Schema>) {
     drop(open(&schema).await);
     let login = Login::create(&schema).await;

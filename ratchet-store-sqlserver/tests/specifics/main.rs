@@ -1,4 +1,4 @@
-//! What only SQL Server has: transactions of the application, connections that are thrown away,
+//! Tests of what only SQL Server has: transactions of the application, discarded connections,
 //! settings of sessions and of the database, schemas.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 

@@ -1,4 +1,4 @@
-//! Networks that fall silent or break, and answers that are never heard.
+//! Networks that become silent or break, and answers that are lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use ratchet_store_sqlserver::{Builder, Encryption, SqlServerStore};
 use crate::open;
 use crate::server::Schema;
 
-/// A proxy to the server, and the URL of the same database through it.
+/// Starts a proxy to the server. Returns it with the URL of the same database through it.
 async fn proxy_to(server: &str) -> (Proxy, String) {
     let mut url = url::Url::parse(server).unwrap();
     let host = url.host_str().unwrap();
@@ -24,7 +24,7 @@ async fn proxy_to(server: &str) -> (Proxy, String) {
     (proxy, url.into())
 }
 
-/// A proxy, and a store that reaches the server through it without encryption.
+/// Starts a proxy, and connects a store through it without encryption.
 async fn through_proxy(schema: &Schema) -> (Proxy, Builder) {
     let (proxy, url) = proxy_to(&schema.url).await;
     let builder = SqlServerStore::builder(&url)
@@ -34,7 +34,7 @@ async fn through_proxy(schema: &Schema) -> (Proxy, Builder) {
     (proxy, builder)
 }
 
-/// A statement's text as the driver sends it.
+/// Returns a statement's text as the driver sends it.
 fn sent(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_le_bytes).collect()
 }
@@ -48,7 +48,7 @@ pub(crate) async fn an_action_whose_commit_is_not_heard_of_is_not_done_again(sch
     store.enqueue(&new).await.unwrap();
     proxy.lose_answer(sent(COMMIT));
     let selected = JobSelector::Ids(vec![new[0].id()]);
-    // Again it would find a job that is cancelled already, and say that it did nothing.
+    // A repeat would find a job that is already cancelled, and report that it did nothing.
     let error = store.act(&selected, JobAction::Cancel).await.unwrap_err();
     assert!(proxy.has_lost_answer());
     assert_kind(&error, StoreErrorKind::Unavailable);
@@ -71,7 +71,7 @@ pub(crate) async fn a_commit_of_an_application_that_is_not_heard_of_is_unavailab
     proxy.lose_answer(sent(COMMIT));
     assert_kind(&tx.commit().await.unwrap_err(), StoreErrorKind::Unavailable);
     assert!(proxy.has_lost_answer());
-    // Who asks finds out; the enqueue may be made again as well.
+    // A read shows what happened, and a repeated enqueue is safe, too.
     assert!(exists(&store, new[0].id()).await);
     store.enqueue(&new).await.unwrap();
 }
@@ -110,7 +110,7 @@ pub(crate) async fn calls_on_silent_connections_end_at_the_deadline(schema: Arc<
     let (refused, missed) = tokio::join!(store.enqueue(&new), store.heartbeat(&beat));
     assert_kind(&refused.unwrap_err(), StoreErrorKind::Timeout);
     assert_kind(&missed.unwrap_err(), StoreErrorKind::Timeout);
-    // None of the connections is used again, nor one that was idle.
+    // No connection is used again, not even an idle one.
     let again = [job()];
     store.enqueue(&again).await.unwrap();
     assert!(exists(&store, again[0].id()).await);
@@ -175,10 +175,10 @@ pub(crate) async fn a_release_whose_answer_is_lost_is_applied(schema: Arc<Schema
     let released = store.release(&lock, &owner, fence).await.unwrap();
     assert!(proxy.has_lost_answer());
     assert_eq!(released, Fenced::Applied);
-    // Who asks again in another call is told that it is not held any more.
+    // A second release in another call reports that the lock is no longer held.
     let released = store.release(&lock, &owner, fence).await.unwrap();
     assert_eq!(released, Fenced::Stale);
-    // And so is who lost the connection, but never had the lock.
+    // An owner that lost the connection but never held the lock gets the same answer.
     proxy.lose_answer(sent(EXPIRY));
     let released = store.release(&lock, &name("other"), fence).await.unwrap();
     assert!(proxy.has_lost_answer());

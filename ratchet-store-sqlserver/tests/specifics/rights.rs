@@ -1,4 +1,4 @@
-//! Logins that may not do what the store must.
+//! Logins without the privileges that the store needs.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::server::{self, Schema};
 
 const PASSWORD: &str = "Poor-1;'{pass}";
 
-/// A login with a user in the database who may do nothing there, and the URL that it connects with.
+/// A login whose user has no privileges in the database, and the URL with which it connects.
 pub(crate) struct Login<'a> {
     schema: &'a Schema,
     pub(crate) name: String,
@@ -44,14 +44,14 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Takes the login away, and with it all that it was granted rights to.
+    /// Drops the login and everything on which it was granted privileges.
     pub(crate) async fn drop(self) {
         self.schema.take_away().await;
-        // For whoever takes it away in the end.
+        // Creates the schema again, since the cleanup of the test drops it.
         self.schema.execute("CREATE SCHEMA {schema}").await.unwrap();
         let drop_user = format!("DROP USER [{}]", self.name);
         self.schema.execute(&drop_user).await.unwrap();
-        // It may take a moment until its last session is gone.
+        // It may take a moment until its last session has ended.
         let drop_login = format!("DROP LOGIN [{}]", self.name);
         for _ in 0..50 {
             if self.schema.execute(&drop_login).await.is_ok() {
@@ -67,7 +67,7 @@ impl<'a> Login<'a> {
         builder.deadline(std::time::Duration::from_secs(60))
     }
 
-    /// What the error says must be run.
+    /// Returns the statements that the error says a DBA must run.
     async fn told(&self) -> String {
         let refused = self.builder().connect().await.unwrap_err();
         assert_kind(&refused, StoreErrorKind::Misconfigured);
@@ -84,7 +84,7 @@ pub(crate) async fn without_the_right_to_create_the_dba_is_told_what_to_run(sche
     let told = login.told().await;
     assert!(told.contains("GRANT CREATE TABLE TO"), "{told}");
     assert!(told.contains("GRANT ALTER, SELECT"), "{told}");
-    // Of what was begun nothing is there.
+    // Nothing was created halfway.
     let made = format!(
         "SELECT 1 FROM sys.tables AS t JOIN sys.schemas AS s ON s.schema_id = t.schema_id \
          WHERE s.name = N'{}' AND t.name <> N'test_clock'",
@@ -92,7 +92,7 @@ pub(crate) async fn without_the_right_to_create_the_dba_is_told_what_to_run(sche
     );
     assert!(schema.rows(&made).await.unwrap().is_empty());
 
-    // And where there is no schema yet, it is told to make one.
+    // If the schema does not exist, the error says to create it.
     let missing = format!("{}_new", schema.name);
     let builder = login.builder().schema(&missing);
     let refused = builder.connect().await.unwrap_err();
@@ -100,7 +100,7 @@ pub(crate) async fn without_the_right_to_create_the_dba_is_told_what_to_run(sche
     let text = refused.to_string();
     let (_, told) = text.split_once("a DBA must run: ").unwrap();
     let (grant, create) = told.split_once("; ").unwrap();
-    // What stands in for the server grants this to whoever has a schema.
+    // Babelfish grants this to the owner of a schema.
     if !schema.is_babelfish().await {
         schema.execute(grant).await.unwrap();
     }
@@ -116,7 +116,8 @@ pub(crate) async fn without_the_right_to_create_the_dba_is_told_what_to_run(sche
 pub(crate) async fn without_rights_to_the_tables_the_dba_is_told_what_to_run(schema: Arc<Schema>) {
     let theirs = open(&schema).await;
     let login = Login::create(&schema).await;
-    // Who may not use them does not see them either; they are not made again, nor missed.
+    // A user without privileges does not see the tables. The store neither creates them again nor
+    // reports them as missing.
     let told = login.told().await;
     assert!(told.starts_with("GRANT SELECT, INSERT"), "{told}");
     let without = login.builder().migrate(false).connect().await.unwrap_err();
@@ -141,12 +142,15 @@ pub(crate) async fn who_may_only_read_is_refused_by_the_right(schema: Arc<Schema
     let refused = store.enqueue(&new).await.unwrap_err();
     assert_kind(&refused, StoreErrorKind::Misconfigured);
     assert!(refused.to_string().contains("permission"), "{refused}");
-    assert!(!exists(&theirs, new[0].id()).await, "something half made");
+    assert!(
+        !exists(&theirs, new[0].id()).await,
+        "something was left over"
+    );
     store.close().await;
     login.drop().await;
 }
 
-/// A password with everything that a URL and a connection string write otherwise.
+/// A password with all characters that a URL and a connection string escape.
 pub(crate) async fn odd_passwords_log_in_by_url_and_by_connection_string(schema: Arc<Schema>) {
     drop(open(&schema).await);
     let login = Login::create(&schema).await;
@@ -163,7 +167,7 @@ pub(crate) async fn odd_passwords_log_in_by_url_and_by_connection_string(schema:
         login.name,
     );
     let builder = SqlServerStore::builder(&text).schema(&schema.name);
-    // As the URL says, which may have what a string has not.
+    // Uses the encryption of the URL, for which a connection string has no word.
     let builder = match schema.url.contains("encrypt=off") {
         true => builder.encryption(ratchet_store_sqlserver::Encryption::Off),
         false => builder.trust_any_certificate(),

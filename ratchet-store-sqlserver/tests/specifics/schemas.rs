@@ -1,4 +1,5 @@
-//! Schemas side by side, of odd names and of other versions; what is stored in them.
+//! Several schemas in one database, schemas with unusual names and of other versions, and what is
+//! stored in them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ pub(crate) async fn two_schemas_never_see_each_other(schema: Arc<Schema>) {
 
 pub(crate) async fn odd_names_work(schema: Arc<Schema>) {
     let mut names = vec!["My Schema; \"x\"", "größe'日本", "select"];
-    // There a closing bracket in a name cannot be written, in whatever statement.
+    // Babelfish supports no closing bracket in a name.
     if !schema.is_babelfish().await {
         names.push("a]b'c\"d [e]");
     }
@@ -76,13 +77,13 @@ pub(crate) async fn tables_of_others_are_refused(schema: Arc<Schema>) {
     );
     let made = schema.rows(&made).await.unwrap();
     let made: Vec<&str> = made.iter().filter_map(|row| row.get(0)).collect();
-    assert_eq!(made, ["jobs", "test_clock"], "something half made");
+    assert_eq!(made, ["jobs", "test_clock"], "something was left over");
 }
 
-/// How many migrations this version has.
+/// The number of migrations of this version.
 const KNOWN: usize = 1;
 
-/// A later version, with another migration.
+/// Simulates a later version with one more migration.
 fn next(schema: &Schema) -> Builder {
     let more = "CREATE TABLE {schema}.more (a int NULL);
 ALTER TABLE {schema}.locks ADD more int NULL;";
@@ -123,8 +124,8 @@ pub(crate) async fn without_migrating_a_missing_schema_is_refused(schema: Arc<Sc
     );
 }
 
-/// What would overflow the server's own functions for times, and what a session may have as its
-/// language and its format of dates.
+/// Times that would overflow the server's own functions, and sessions with other languages and date
+/// formats.
 pub(crate) async fn times_are_those_of_the_clock_and_far_ones_too(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let now = store.database_time().await.unwrap();
@@ -155,7 +156,7 @@ pub(crate) async fn times_are_those_of_the_clock_and_far_ones_too(schema: Arc<Sc
 
 pub(crate) async fn a_large_payload_of_long_characters_comes_back(schema: Arc<Schema>) {
     let store = open(&schema).await;
-    // As many characters of four bytes as a payload may have, between two quotes.
+    // As many four-byte characters as a payload may contain, between two quotes.
     let count = (ratchet_core::limits::MAX_PAYLOAD_BYTES - 2) / 4;
     let text = "🦀".repeat(count);
     let job = NewJob::new("kind", &text);
@@ -175,7 +176,7 @@ pub(crate) async fn a_large_payload_of_long_characters_comes_back(schema: Arc<Sc
     );
 }
 
-/// The one expression that makes a number of a time, with times in the place of the server's.
+/// Returns the expression that converts a time to a number, with this time instead of the server's.
 pub(crate) async fn the_clock_counts_beyond_what_fits_into_an_int(schema: Arc<Schema>) {
     let script = SqlServerStore::migrations("s").remove(0).sql;
     let (_, clock) = script.rsplit_once("', ").unwrap();
@@ -200,7 +201,7 @@ pub(crate) async fn the_clock_counts_beyond_what_fits_into_an_int(schema: Arc<Sc
 }
 
 pub(crate) async fn a_migration_that_fails_leaves_nothing(schema: Arc<Schema>) {
-    // It is in the way of a table in the middle of the first step.
+    // This table conflicts with one that is created in the middle of the first step.
     let theirs = "CREATE VIEW {schema}.unique_keys AS SELECT 1 AS mine";
     schema.execute(theirs).await.unwrap();
     let error = refusal(&schema).await;
@@ -213,7 +214,11 @@ pub(crate) async fn a_migration_that_fails_leaves_nothing(schema: Arc<Schema>) {
     );
     let made = schema.rows(&made).await.unwrap();
     let made: Vec<&str> = made.iter().filter_map(|row| row.get(0)).collect();
-    assert_eq!(made, ["test_clock", "unique_keys"], "something half made");
+    assert_eq!(
+        made,
+        ["test_clock", "unique_keys"],
+        "something was left over"
+    );
     schema
         .execute("DROP VIEW {schema}.unique_keys")
         .await
@@ -243,7 +248,7 @@ pub(crate) async fn a_step_that_is_made_meanwhile_is_none_that_is_missing(schema
     drop(open(&schema).await);
     let last = next(&schema).migrations().pop().unwrap();
     let mut other = crate::server::connect(&schema.url).await.unwrap();
-    // The table of the steps cannot be read until this ends.
+    // The table of the migrations cannot be read until this transaction ends.
     let making = format!(
         "BEGIN TRANSACTION; {}; ALTER TABLE {{schema}}.migrations ADD held int NULL",
         last.sql
@@ -252,13 +257,14 @@ pub(crate) async fn a_step_that_is_made_meanwhile_is_none_that_is_missing(schema
     made.into_results().await.unwrap();
     let mut starting = Box::pin(next(&schema).connect());
     let waited = tokio::time::timeout(Duration::from_secs(5), &mut starting).await;
-    assert!(waited.is_err(), "it had not to wait");
+    assert!(waited.is_err(), "it did not wait");
     let end = other.simple_query("COMMIT TRANSACTION").await.unwrap();
     end.into_results().await.unwrap();
     enqueue(&starting.await.unwrap(), job()).await;
 }
 
-/// All that a URL can say is the database; and one of SQL Server's own making has to be set first.
+/// Uses a new database, selected by the URL. On SQL Server, READ_COMMITTED_SNAPSHOT must first be
+/// set in it.
 pub(crate) async fn a_url_is_enough(schema: Arc<Schema>) {
     let database = format!("ratchet_{}", &schema.name[20..]);
     let run = async |sql: &str| schema.execute(sql).await.unwrap();

@@ -1,4 +1,4 @@
-//! Sessions that somebody leaves in the middle of something, or otherwise than they were.
+//! Sessions that were abandoned midway, or whose settings an application has changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,8 @@ async fn number(tx: &mut Transaction, what: &str) -> i32 {
     rows.unwrap()[0].get(0).unwrap()
 }
 
-/// Which session the pool's only connection has; it is in no transaction but the one that asks.
+/// Returns the session of the pool's only connection. It must be in no transaction except the one
+/// that queries it.
 async fn session(store: &Checked<SqlServerStore>) -> i32 {
     let mut tx = store.begin().await.unwrap();
     assert_eq!(number(&mut tx, "@@TRANCOUNT").await, 1, "one was left open");
@@ -31,7 +32,7 @@ async fn one(schema: &Schema) -> Checked<SqlServerStore> {
     schema.builder().max_connections(1).connect().await.unwrap()
 }
 
-/// Somebody beside the store who holds all rows of a table.
+/// Locks all rows of a table from outside the store.
 async fn holder(schema: &Schema, hold: &str) -> Client {
     let mut rival = server::connect(&schema.url).await.unwrap();
     run(
@@ -52,7 +53,7 @@ pub(crate) async fn a_session_is_used_again_and_again(schema: Arc<Schema>) {
     let first = session(&store).await;
     enqueue(&store, job()).await;
     assert_eq!(session(&store).await, first);
-    // What the input is refused for leaves it as it is, and so does a rollback.
+    // Neither refused input nor a rollback changes the session.
     let refused = store
         .enqueue(&[job().in_batch(ratchet_core::BatchId::new())])
         .await;
@@ -69,11 +70,11 @@ pub(crate) async fn a_dropped_call_takes_its_session_with_it(schema: Arc<Schema>
     let this = JobSelector::Ids(vec![id]);
     let waiting = store.act(&this, JobAction::Cancel);
     let waited = tokio::time::timeout(Duration::from_secs(3), waiting).await;
-    assert!(waited.is_err(), "it had not to wait");
+    assert!(waited.is_err(), "it did not wait");
     assert_eq!(store.connections(), Some(0), "its connection is gone");
     assert_ne!(session(&store).await, before);
     run(&mut rival, "ROLLBACK TRANSACTION").await;
-    // What it had begun was rolled back, and holds nothing.
+    // The server rolled back the abandoned transaction, which holds no locks any more.
     let stored = store
         .get(&[id], Detail::Whole)
         .await
@@ -93,7 +94,7 @@ pub(crate) async fn an_error_leaves_no_transaction_open(schema: Arc<Schema>) {
         let jobs = [job()];
         store.enqueue_in(&mut tx, &jobs).await.unwrap();
         let error = tx.execute("SELECT 1 / 0", &[]).await;
-        // It may come as a row that cannot be read.
+        // The error may appear as an unreadable row.
         assert!(error.is_err());
         if rolls_back {
             tx.rollback().await.unwrap();
@@ -114,7 +115,7 @@ pub(crate) async fn a_transaction_that_was_ended_or_begun_inside_is_refused(sche
         let mut tx = store.begin().await.unwrap();
         let jobs = [job()];
         tx.execute(statement, &[]).await.unwrap();
-        // Without a transaction no job is stored.
+        // Without a transaction, no job is stored.
         match store.enqueue_in(&mut tx, &jobs).await {
             Ok(_) => assert!(stores, "{statement}"),
             Err(error) => {
@@ -154,7 +155,7 @@ pub(crate) async fn what_cannot_be_set_back_closes_the_session(schema: Arc<Schem
     }
 }
 
-/// Locks of the application's own that no transaction ends are not kept by the pool.
+/// The pool does not keep a session with application locks that outlive the transaction.
 pub(crate) async fn what_a_procedure_leaves_ends_with_the_transaction(schema: Arc<Schema>) {
     let store = one(&schema).await;
     let lock = format!("own lock of {}", schema.name);
@@ -173,7 +174,8 @@ pub(crate) async fn what_a_procedure_leaves_ends_with_the_transaction(schema: Ar
     }
 }
 
-/// What sessions are like in a transaction and after one that an application has set otherwise.
+/// The settings of a session during a transaction in which the application has changed them, and
+/// after it.
 pub(crate) async fn the_isolation_level_is_the_stores_own(schema: Arc<Schema>) {
     const LEVEL: &str =
         "(SELECT transaction_isolation_level FROM sys.dm_exec_sessions WHERE session_id = @@SPID)";
@@ -185,7 +187,7 @@ pub(crate) async fn the_isolation_level_is_the_stores_own(schema: Arc<Schema>) {
     let patience = number(&mut tx, "@@LOCK_TIMEOUT").await;
     assert_eq!(patience, 60_000, "the deadline");
     let mut sets = vec!["SET LOCK_TIMEOUT 5", "SET ANSI_NULLS OFF", "SET NOCOUNT ON"];
-    // There it cannot be set within a transaction.
+    // Babelfish cannot change this setting within a transaction.
     if !schema.is_babelfish().await {
         sets.push("SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED");
     }
@@ -209,7 +211,7 @@ pub(crate) async fn worn_sessions_are_replaced(schema: Arc<Schema>) {
     let first = session(&store).await;
     let second = session(&store).await;
     assert_ne!(first, second);
-    // One in use lasts as long as that.
+    // A connection in use stays open until it is returned.
     let mut tx = store.begin().await.unwrap();
     let jobs = [job()];
     store.enqueue_in(&mut tx, &jobs).await.unwrap();

@@ -14,7 +14,7 @@ use ratchet_store_sqlserver::SqlServerStore;
 use crate::open;
 use crate::server::Schema;
 
-/// How many connections a store has in its pool.
+/// Returns how many connections a store has in its pool.
 fn open_connections(store: &Checked<SqlServerStore>) -> u32 {
     Store::connections(store).unwrap()
 }
@@ -24,7 +24,7 @@ async fn notes(schema: &Schema) -> i32 {
     rows.unwrap()[0].get(0).unwrap()
 }
 
-/// A table of the application's.
+/// Creates a table of the application.
 async fn make_notes(schema: &Schema) {
     let make = "CREATE TABLE {schema}.notes (note nvarchar(100) NOT NULL PRIMARY KEY)";
     schema.execute(make).await.unwrap();
@@ -88,7 +88,7 @@ pub(crate) async fn a_dropped_transaction_leaves_nothing(schema: Arc<Schema>) {
 pub(crate) async fn a_dropped_call_throws_its_connection_away(schema: Arc<Schema>) {
     let store = schema.builder().max_connections(1).connect().await.unwrap();
     make_notes(&schema).await;
-    // Somebody holds the key that the transaction wants, so that its call cannot end.
+    // Another transaction holds the key that this one wants, so the call cannot end.
     let mut rival = crate::server::connect(&schema.url).await.unwrap();
     let hold = schema.sql("BEGIN TRANSACTION; INSERT INTO {schema}.notes VALUES (N'a')");
     let held = rival.simple_query(hold).await.unwrap();
@@ -97,14 +97,14 @@ pub(crate) async fn a_dropped_call_throws_its_connection_away(schema: Arc<Schema
     let insert = insert(&schema);
     let waiting = tx.execute(&insert, &[&"a"]);
     let waited = tokio::time::timeout(Duration::from_millis(300), waiting).await;
-    assert!(waited.is_err(), "it had not to wait");
+    assert!(waited.is_err(), "it did not wait");
     let jobs = [job()];
     let error = store.enqueue_in(&mut tx, &jobs).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
     let error = tx.commit().await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
     assert_eq!(open_connections(&store), 0, "its connection is gone");
-    // The pool of one has room again.
+    // The pool, which has one connection, has room again.
     let id = enqueue(&store, job()).await;
     assert!(exists(&store, id).await);
     let end = rival.simple_query("ROLLBACK TRANSACTION").await.unwrap();
@@ -117,7 +117,7 @@ pub(crate) async fn a_refused_enqueue_leaves_the_transaction_usable(schema: Arc<
     let mut tx = store.begin().await.unwrap();
     let good = [job()];
     store.enqueue_in(&mut tx, &good).await.unwrap();
-    // Of these the first is stored before the batch of the second turns out to be unknown.
+    // The first job is stored before the store finds that the batch of the second is unknown.
     let bad = [job().lane("l"), job().in_batch(BatchId::new())];
     let error = store.enqueue_in(&mut tx, &bad).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Invalid);
@@ -127,10 +127,10 @@ pub(crate) async fn a_refused_enqueue_leaves_the_transaction_usable(schema: Arc<
     tx.commit().await.unwrap();
     assert!(exists(&store, good[0].id()).await);
     for job in &bad {
-        assert!(!exists(&store, job.id()).await, "something half made");
+        assert!(!exists(&store, job.id()).await, "something was left over");
     }
     let lanes = schema.rows("SELECT lane FROM {schema}.lanes").await;
-    assert!(lanes.unwrap().is_empty(), "something half made");
+    assert!(lanes.unwrap().is_empty(), "something was left over");
 }
 
 pub(crate) async fn an_error_of_the_server_fails_the_transaction(schema: Arc<Schema>) {
@@ -142,7 +142,7 @@ pub(crate) async fn an_error_of_the_server_fails_the_transaction(schema: Arc<Sch
     tx.execute(&insert(&schema), &[&"a"]).await.unwrap();
     let error = tx.execute(&insert(&schema), &[&"a"]).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Contention);
-    // Nothing more gets in, by itself as it were.
+    // No later call can write outside of the failed transaction.
     let error = tx.execute(&insert(&schema), &[&"b"]).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
     assert_kind(&tx.commit().await.unwrap_err(), StoreErrorKind::Unavailable);
@@ -164,7 +164,7 @@ pub(crate) async fn a_key_that_two_transactions_want_is_had_by_one(schema: Arc<S
         store.enqueue_in(&mut first, &one).await.unwrap();
         let mut waiting = Box::pin(store.enqueue_in(&mut second, &other));
         let waited = tokio::time::timeout(Duration::from_secs(2), &mut waiting).await;
-        assert!(waited.is_err(), "it had not to wait");
+        assert!(waited.is_err(), "it did not wait");
         if first_commits {
             first.commit().await.unwrap();
             let lost = waiting.await.unwrap_err();
@@ -173,7 +173,7 @@ pub(crate) async fn a_key_that_two_transactions_want_is_had_by_one(schema: Arc<S
                 &second.commit().await.unwrap_err(),
                 StoreErrorKind::Unavailable,
             );
-            // Again, as whoever began it does.
+            // Begins again, as the caller must.
             let mut again = store.begin().await.unwrap();
             let told = store.enqueue_in(&mut again, &other).await.unwrap();
             assert_eq!(told, [Enqueued::Duplicate(one[0].id())]);
@@ -188,8 +188,9 @@ pub(crate) async fn a_key_that_two_transactions_want_is_had_by_one(schema: Arc<S
     }
 }
 
-/// What is set without parameters lasts until the end, and no longer. Babelfish takes nothing back
-/// at the end of a procedure: there it would last however it was sent.
+/// Settings of statements without parameters last exactly until the transaction ends. Babelfish
+/// does not undo settings at the end of a procedure, so there those of statements with parameters
+/// last as long.
 pub(crate) async fn what_an_application_sets_lasts_until_the_end(schema: Arc<Schema>) {
     let store = schema.builder().max_connections(1).connect().await.unwrap();
     for commits in [true, false] {
@@ -234,7 +235,7 @@ pub(crate) async fn a_temporary_table_made_without_parameters_lasts(schema: Arc<
     tx.commit().await.unwrap();
 }
 
-/// With parameters and without.
+/// Checks this with and without parameters.
 pub(crate) async fn the_last_statement_is_counted(schema: Arc<Schema>) {
     let store = open(&schema).await;
     make_notes(&schema).await;
@@ -266,7 +267,7 @@ pub(crate) async fn a_closed_store_refuses(schema: Arc<Schema>) {
     assert_kind(&error, StoreErrorKind::Unavailable);
 }
 
-/// What a text has set before would keep rows from being stored.
+/// The application's settings would prevent rows from being stored.
 pub(crate) async fn an_enqueue_stores_every_job_whatever_was_set_before(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let mut tx = store.begin().await.unwrap();
@@ -290,13 +291,14 @@ pub(crate) async fn a_transaction_of_another_store_is_refused(schema: Arc<Schema
     let jobs = [job()];
     let error = other.enqueue_in(&mut tx, &jobs).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Invalid);
-    // A clone is the same store, and the transaction goes on.
+    // A clone counts as the same store, and the transaction continues.
     store.clone().enqueue_in(&mut tx, &jobs).await.unwrap();
     tx.commit().await.unwrap();
     assert!(exists(&store, jobs[0].id()).await);
 }
 
-/// An end that the application asks for where there is none fails the transaction for good.
+/// A statement of the application that ends a transaction where none is open fails the transaction
+/// permanently.
 pub(crate) async fn a_refused_statement_fails_the_transaction(schema: Arc<Schema>) {
     let store = open(&schema).await;
     make_notes(&schema).await;

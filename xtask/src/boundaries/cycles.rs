@@ -1,17 +1,17 @@
 //! Finds cycles between the modules of the engine.
 //!
-//! # What counts
+//! # What counts as a use
 //! The modules of a folder, files and folders alike, must have an order in which each uses only
 //! those before it, so that the folder can be drawn in layers. A module uses another if its code
 //! names it: in an import, or in a path that begins with `super`, `self`, `crate::engine` or the
 //! name of a child. Comments, strings and unit tests do not count.
 //!
-//! - A use between two folders counts for the two folders that lie beside each other, whichever of
-//!   their files has it: `claim/poller.rs` that names `settle::buffer` makes `claim` use `settle`.
+//! - A use between files of two sibling folders counts as a use between the folders: if
+//!   `claim/poller.rs` names `settle::buffer`, then `claim` uses `settle`.
 //! - A name that a parent re-exports counts as a use of the child that declares it.
-//! - A parent that only declares and re-exports its children is not part of the picture. A parent
-//!   with code of its own is one more module beside its children: it may use them, or they it, not
-//!   both.
+//! - A parent that only declares and re-exports its children does not count. A parent with its own
+//!   code counts as one more module beside its children: it may use them, or they may use it, but
+//!   not both.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
@@ -21,37 +21,37 @@ use anyhow::Result;
 
 use super::source::{CodePath, Place, code_of, paths_in, tokens_of};
 
-/// A module, by the names that lead to it from the root.
+/// A module, given by the names that lead to it from the root.
 type Module = Vec<String>;
 
 /// A file of a module.
 struct File {
-    /// Its path below the root, for people.
+    /// Its path below the root, as shown to people.
     shown: String,
     paths: Vec<CodePath>,
-    /// Whether it only declares and re-exports other modules.
+    /// Whether the file only declares and re-exports other modules.
     only_declares: bool,
 }
 
-/// The modules below one folder of sources, and what they use.
+/// The modules below one source folder, and what they use.
 pub(super) struct Modules {
-    /// How other modules of the crate call the root.
+    /// The path by which other modules of the crate name the root.
     root: Vec<String>,
     files: BTreeMap<Module, File>,
 }
 
-/// Modules beside each other that use each other, directly or not.
+/// Sibling modules that use each other, directly or indirectly.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Cycle {
-    /// All files with a part in it.
+    /// All files that take part in the cycle.
     pub(super) files: BTreeSet<String>,
-    /// A shortest cycle: a file, the file it uses, and so on. Where a folder is entered by one file
-    /// and left by another, both are there.
+    /// A shortest cycle: a file, the file that it uses, and so on. If a cycle enters a folder by
+    /// one file and leaves it by another, both are listed.
     pub(super) chain: Vec<String>,
 }
 
 impl Modules {
-    /// Reads the modules in this folder, whose root other modules call `crate::<name>`.
+    /// Reads the modules in this folder, whose root other modules name `crate::<name>`.
     pub(super) fn read(folder: &Path, name: &str) -> Result<Self> {
         let mut sources = Vec::new();
         for file in super::rust_files(folder)? {
@@ -79,13 +79,13 @@ impl Modules {
         }
     }
 
-    /// How many files there are that have code of their own.
+    /// Returns the number of files that have their own code.
     pub(super) fn count(&self) -> usize {
         let files = self.files.values();
         files.filter(|file| !file.only_declares).count()
     }
 
-    /// The cycles, those between folders first.
+    /// Returns the cycles, those between folders first.
     pub(super) fn cycles(&self) -> Vec<Cycle> {
         let mut cycles = Vec::new();
         for (parent, uses) in self.levels() {
@@ -97,8 +97,8 @@ impl Modules {
         cycles
     }
 
-    /// For each parent, which of the modules below it uses which other, each with one pair of files
-    /// as the proof. The empty name is the parent's own code.
+    /// Returns, for each parent, which of the modules below it uses which other. Each use has one
+    /// pair of files as its proof. The empty name stands for the parent's own code.
     fn levels(&self) -> BTreeMap<Module, Uses> {
         let mut levels: BTreeMap<Module, Uses> = BTreeMap::new();
         for (user, used) in self.uses() {
@@ -111,7 +111,7 @@ impl Modules {
         levels
     }
 
-    /// Which module uses which.
+    /// Returns the pairs of a module and a module that it uses.
     fn uses(&self) -> BTreeSet<(Module, Module)> {
         let mut uses = BTreeSet::new();
         for (module, file) in &self.files {
@@ -128,13 +128,14 @@ impl Modules {
         uses
     }
 
-    /// Returns the module in which a path ends, seen from this one. `None` if it leaves the root.
+    /// Returns the module in which a path ends, as seen from `from`, or `None` if the path leaves
+    /// the root.
     fn used(&self, from: &Module, path: &CodePath) -> Option<Module> {
         let (begin, rest) = self.begin(from, &path.segments)?;
         Some(self.walk(begin, rest, 0))
     }
 
-    /// Where a path begins, and what is left of it.
+    /// Returns the module where a path begins, and the rest of the path.
     fn begin<'a>(&self, from: &Module, path: &'a [String]) -> Option<(Module, &'a [String])> {
         if path.starts_with(&self.root) {
             return Some((Vec::new(), &path[self.root.len()..]));
@@ -157,7 +158,7 @@ impl Modules {
         self.files.keys().any(|one| one.starts_with(module))
     }
 
-    /// Follows names down to a module, through re-exports.
+    /// Follows names down to a module, including through re-exports.
     fn walk(&self, mut module: Module, mut rest: &[String], depth: usize) -> Module {
         while let Some((name, after)) = rest.split_first() {
             let child = [module.as_slice(), std::slice::from_ref(name)].concat();
@@ -169,7 +170,7 @@ impl Modules {
         module
     }
 
-    /// The module that declares a name which this one has, be it by a re-export.
+    /// Returns the module that declares a name which this module has, possibly by a re-export.
     fn declaring(&self, module: Module, name: &str, depth: usize) -> Module {
         let Some(file) = self.files.get(&module).filter(|_| depth < 8) else {
             return module;
@@ -222,7 +223,7 @@ impl Modules {
 
 type Uses = BTreeMap<(String, String), (Module, Module)>;
 
-/// Whether all that the code has are modules and imports.
+/// Returns whether the code has nothing but modules and imports.
 fn only_declares(code: &str) -> bool {
     let tokens = tokens_of(code);
     let mut items = tokens.split(|token| *token == ";");
@@ -240,7 +241,7 @@ fn only_declares(code: &str) -> bool {
     })
 }
 
-/// The groups of at least two modules in which each uses each, directly or not.
+/// Returns the groups of at least two modules that all use each other, directly or indirectly.
 fn components(uses: &Uses) -> Vec<BTreeSet<String>> {
     let names: BTreeSet<&String> = uses.keys().flat_map(|(user, used)| [user, used]).collect();
     let reached = |from: &String| -> BTreeSet<String> {
@@ -267,7 +268,7 @@ fn components(uses: &Uses) -> Vec<BTreeSet<String>> {
     components.into_iter().collect()
 }
 
-/// A shortest way from a module of this group back to it.
+/// Returns a shortest path from a module of this group back to itself.
 fn shortest_cycle(uses: &Uses, component: &BTreeSet<String>) -> Vec<String> {
     let ways = component.iter().filter_map(|begin| {
         let mut ways = VecDeque::from([vec![begin.clone()]]);

@@ -1,7 +1,8 @@
-//! Reads Rust sources as far as the checks of the boundaries need: code without comments, strings
-//! and unit tests, and the paths in it.
+//! Reads Rust sources, as far as the boundary checks need: the code without comments, strings and
+//! unit tests, and the paths in it.
 
-/// The code of a file: comments, the contents of strings and the unit tests at its end are blank.
+/// Returns the code of a file. Comments, the contents of strings and the unit tests at its end are
+/// blank.
 pub(super) fn code_of(source: &str) -> String {
     let mut code = String::with_capacity(source.len());
     let mut rest = source;
@@ -74,7 +75,7 @@ fn raw_string(text: &str) -> Option<usize> {
     Some(begin + length)
 }
 
-/// Returns the length of a character literal; `None` for a lifetime.
+/// Returns the length of a character literal, or `None` for a lifetime.
 fn character(text: &str) -> Option<usize> {
     let body = text.strip_prefix('\'')?;
     let first = body.chars().next()?;
@@ -86,7 +87,7 @@ fn character(text: &str) -> Option<usize> {
     after.starts_with('\'').then(|| 1 + first.len_utf8() + 1)
 }
 
-/// A path in the code, segment by segment, and where it is.
+/// A path in the code: its segments, and the kind of place it was found in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CodePath {
     pub(super) segments: Vec<String>,
@@ -97,13 +98,13 @@ pub(super) struct CodePath {
 pub(super) enum Place {
     /// A private import.
     Use,
-    /// An import that others see.
+    /// An import that is visible outside the module.
     ReExport,
-    /// Everywhere else.
+    /// Any other place.
     Inline,
 }
 
-/// All paths with at least two segments, or in imports.
+/// Returns all paths that have at least two segments or are imported.
 pub(super) fn paths_in(code: &str) -> Vec<CodePath> {
     let tokens = tokens_of(code);
     let mut paths = Vec::new();
@@ -138,7 +139,7 @@ pub(super) fn paths_in(code: &str) -> Vec<CodePath> {
     paths
 }
 
-/// The paths of a tree of imports such as `a::{b, c::d as e, self}`.
+/// Collects the paths of an import tree such as `a::{b, c::d as e, self}`.
 fn tree(tokens: &[&str], prefix: &[String], found: &mut Vec<Vec<String>>) {
     let mut path = prefix.to_vec();
     let mut at = 0;
@@ -163,7 +164,7 @@ fn tree(tokens: &[&str], prefix: &[String], found: &mut Vec<Vec<String>>) {
     }
 }
 
-/// The place of the bracket that closes the one at the beginning.
+/// Returns the position of the bracket that closes the first one.
 fn closing(tokens: &[&str]) -> usize {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate() {
@@ -179,7 +180,7 @@ fn closing(tokens: &[&str]) -> usize {
     tokens.len()
 }
 
-/// The parts between the outer commas.
+/// Returns the parts between the outermost commas.
 fn split<'a, 'b>(tokens: &'a [&'b str]) -> Vec<&'a [&'b str]> {
     let (mut parts, mut depth, mut begin) = (Vec::new(), 0_usize, 0);
     for (at, token) in tokens.iter().enumerate() {
@@ -201,7 +202,7 @@ fn is_name(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// The names, the double colons, and every other character but white space.
+/// Returns the tokens: names, double colons, and every other character except white space.
 pub(super) fn tokens_of(code: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = code.trim_start();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::source::{code_of, tokens_of};
 
-/// The structs, enums, traits and aliases that code outside of their module can name: those with
-/// any `pub`, outside of unit tests. Associated types have none.
+/// Returns the structs, enums, traits and aliases that code outside of their module can name: those
+/// with any `pub`, outside of unit tests. Associated types have no `pub`, so they are not included.
 pub(super) fn types_in(source: &str) -> Vec<String> {
     let code = code_of(source);
     let tokens = tokens_of(&code);
@@ -28,8 +28,8 @@ pub(super) fn types_in(source: &str) -> Vec<String> {
     types
 }
 
-/// The names that more than one declaration has, each with the files of all of them. A file
-/// `no_x.rs` stands in for `x.rs` where a feature is off, so it has the same names.
+/// Returns the names that more than one declaration has, each with the files of all of them. A file
+/// `no_x.rs` replaces `x.rs` if a feature is off, so both may declare the same names.
 pub(super) fn duplicates<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Vec<(String, Vec<&'a str>)> {

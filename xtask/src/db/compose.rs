@@ -1,4 +1,4 @@
-//! Servers from the containers that compose.yaml describes.
+//! Servers from the containers in compose.yaml.
 
 use std::process::Command;
 
@@ -7,9 +7,9 @@ use anyhow::{Result, ensure};
 use super::{Control, Server, free_port, on_path, quoted};
 use crate::process;
 
-/// The newest PostgreSQL that compose.yaml has.
+/// The newest PostgreSQL in compose.yaml.
 const SERVICE: &str = "postgres-18";
-/// The variable with which compose.yaml lets us choose its port.
+/// The variable that sets its port in compose.yaml.
 const PORT: &str = "RATCHET_POSTGRES_18_PORT";
 
 pub(super) fn start() -> Result<Server> {
@@ -18,8 +18,8 @@ pub(super) fn start() -> Result<Server> {
     })
 }
 
-/// Starts the container of a service under a name of its own, so that another one that runs is left
-/// alone; `port_variable` lets us choose its port, of which `url` makes its URL.
+/// Starts the container of a service under a separate name, so that a running container of the
+/// service is not affected. `port_variable` sets its port, and `url` returns its URL for that port.
 pub(super) fn start_service(
     service: &str,
     port_variable: &str,

@@ -3,18 +3,18 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// Runs a line of shell when it is dropped, and also when this process ends without dropping
-/// anything: at an interrupt, or killed.
+/// Runs a shell line when it is dropped, and also when this process ends without dropping anything:
+/// when it is interrupted or killed.
 ///
-/// It is a waiting shell at the end of a pipe: when no process holds the other end any more, it
-/// goes on.
+/// The line is run by a shell that waits at the end of a pipe, and continues when no process holds
+/// the other end any more.
 pub(super) struct Keeper {
     waiting: Child,
 }
 
 impl Keeper {
-    /// The shell ignores the signals of the terminal, which are meant for us and reach it too. It
-    /// does not inherit our standard output: a reader of that waits until no process holds it.
+    /// The shell ignores the terminal's signals, which also reach it. It does not inherit our
+    /// standard output, because a reader of that waits until no process holds it.
     const WAIT: &str = r#"
         trap '' INT TERM HUP
         read -r order
@@ -32,7 +32,7 @@ impl Keeper {
         Ok(Self { waiting })
     }
 
-    /// Ends it without running the line.
+    /// Ends the shell without running the line.
     pub(super) fn leave(mut self) -> Result<()> {
         if let Some(order) = &mut self.waiting.stdin {
             order.write_all(b"leave\n")?;

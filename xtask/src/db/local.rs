@@ -1,4 +1,4 @@
-//! PostgreSQL from installed programs, on a fresh data directory.
+//! Starts PostgreSQL from installed programs, on a fresh data directory.
 
 use std::cmp::Reverse;
 use std::fs;
@@ -12,17 +12,17 @@ use super::memory;
 use super::{Control, Server, free_port, on_path, output, quoted};
 use crate::process;
 
-/// Where Debian and its children put the programs of each version.
+/// Where Debian and its derivatives install the programs of each version.
 const DEBIAN: &str = "/usr/lib/postgresql";
-/// Where its package reads how to make a cluster of its own.
+/// Where Debian's package reads the settings for creating its default cluster.
 const DEBIAN_SETTINGS: &str = "/etc/postgresql-common/createcluster.d";
-/// A port may be taken between the looking and the starting.
+/// How many ports to try: another process may take a port before the server starts.
 const TRIES: u32 = 3;
 
-/// The error without installed programs.
+/// The error if no programs are installed.
 const NOT_FOUND: &str = "no initdb and pg_ctl on the path or in /usr/lib/postgresql";
 
-/// Starts a server with the programs that are installed.
+/// Starts a server with the installed programs.
 pub(super) fn start() -> Result<Server> {
     let programs = find().context(NOT_FOUND)?;
     let user = user()?;
@@ -44,11 +44,11 @@ fn on_a_fresh_directory(programs: &Path, user: &User) -> Result<Server> {
 }
 
 /// The programs and a directory with which tests start their own servers. When this is dropped, or
-/// when this process ends in any other way, the servers are stopped and removed.
+/// this process ends in any other way, the servers are stopped and removed.
 pub(crate) struct Place {
     /// The prefix of a shell line that runs one of PostgreSQL's programs.
     pub(crate) programs: String,
-    /// A directory owned by the user that the programs run as. Each server has one below it.
+    /// A directory owned by the user that runs the programs. Each server has a subdirectory.
     pub(crate) folder: PathBuf,
     _keeper: Keeper,
 }
@@ -68,14 +68,14 @@ pub(super) fn place() -> Result<Place> {
     })
 }
 
-/// Installs the distribution's package first. Only for root, who need not be asked for a password:
-/// tests of a user other than root change nothing on the machine.
+/// Installs the distribution's package, and then starts a server. Only root may do this: tests of
+/// another user change nothing on the machine, and root is not asked for a password.
 pub(super) fn install_and_start() -> Result<Server> {
     ensure!(find().is_none(), "not needed, it is installed");
     ensure!(on_path("apt-get").is_some(), "there is no apt-get");
     ensure!(is_root()?, "only root can install packages");
     eprintln!("PostgreSQL is not installed: installing the package `postgresql` with apt-get");
-    // The package would make and start a server of its own, which is not wanted.
+    // This prevents the package from creating and starting its default server.
     let setting = Path::new(DEBIAN_SETTINGS).join("ratchet-xtask.conf");
     fs::create_dir_all(DEBIAN_SETTINGS)?;
     fs::write(&setting, "create_main_cluster = false\n")?;
@@ -91,7 +91,7 @@ fn apt(args: &[&str]) -> Result<()> {
     process::run(apt.args(args).env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
-/// The directory with the newest programs there are.
+/// Returns the directory with the newest programs, if there are any.
 fn find() -> Option<PathBuf> {
     let mut versions: Vec<(u32, PathBuf)> = fs::read_dir(DEBIAN)
         .into_iter()
@@ -104,7 +104,7 @@ fn find() -> Option<PathBuf> {
         .collect();
     versions.sort_by_key(|(version, _)| Reverse(*version));
     let on_path = on_path("initdb").and_then(|initdb| {
-        // The server is looked for beside the real file, not beside a link to it.
+        // The server program is beside the real file, not beside a link to it.
         Some(initdb.canonicalize().ok()?.parent()?.to_owned())
     });
     versions
@@ -118,7 +118,8 @@ fn find() -> Option<PathBuf> {
         })
 }
 
-/// The user that runs the server: ours, or one other than root, since PostgreSQL refuses root.
+/// The user that runs the server: the current one, or another if the current one is root, since
+/// PostgreSQL refuses root.
 enum User {
     Ourselves,
     Other(&'static str),
@@ -142,7 +143,7 @@ fn is_root() -> Result<bool> {
 }
 
 impl User {
-    /// A program that this user runs.
+    /// Returns a command that this user runs.
     fn command(&self, program: impl AsRef<Path>) -> Command {
         match self {
             Self::Ourselves => Command::new(program.as_ref()),
@@ -161,7 +162,7 @@ impl User {
         Ok(PathBuf::from(made))
     }
 
-    /// The same as the beginning of a line of shell.
+    /// Returns the prefix of a shell line that this user runs.
     fn prefix(&self) -> String {
         match self {
             Self::Ourselves => String::new(),
@@ -170,8 +171,8 @@ impl User {
     }
 }
 
-/// Where servers keep their data: on a disk, unless the tests are to run in memory. What is in
-/// memory has no durability to measure.
+/// Returns the directory in which servers keep their data: on a disk, unless the tests use a
+/// directory in memory. A server in memory has no durability to measure.
 pub(super) fn temporary() -> String {
     if let Some(memory) = memory::in_use() {
         return memory.display().to_string();
@@ -185,11 +186,11 @@ pub(super) fn temporary() -> String {
     wanted.or_else(kept).unwrap_or_else(|| "/tmp".to_owned())
 }
 
-/// The members of this role, which tests make if they need it, must know their passwords.
+/// Tests that need passwords create members of this role, which must log in with one.
 const WITH_PASSWORD: &str = "host all +ratchet_with_password 127.0.0.1/32 scram-sha-256";
 
-/// Every user of this machine may connect over the loopback interface: nothing here is worth a
-/// password, and the server is removed soon.
+/// Creates the data directory. Every user of this machine may connect over the loopback interface
+/// without a password, since the server is temporary and holds nothing secret.
 fn initialize(programs: &Path, user: &User, directory: &Path) -> Result<()> {
     let mut initdb = user.command(programs.join("initdb"));
     initdb.arg("-D").arg(directory.join("data"));
@@ -215,8 +216,8 @@ fn initialize(programs: &Path, user: &User, directory: &Path) -> Result<()> {
 
 fn listen(programs: &Path, user: &User, directory: &Path, version: &str) -> Result<Server> {
     let port = free_port()?;
-    // fsync is on by default; it is said here because figures and crash tests rest on it.
-    // Statements are counted where a database asks for it, and nothing is spent on it elsewhere.
+    // fsync is on by default; it is set here because figures and crash tests depend on it.
+    // Statements are counted only in databases that enable it, so others do not pay for it.
     let counting = match counts_statements(programs) {
         true => "-c shared_preload_libraries=pg_stat_statements -c pg_stat_statements.track=none",
         false => "",
@@ -237,7 +238,7 @@ fn listen(programs: &Path, user: &User, directory: &Path, version: &str) -> Resu
         quoted(&settings)
     );
     let control = Control {
-        // A stopped server is no reason to keep its data.
+        // The data is removed even if the server had already been stopped.
         remove: format!("{stop}; {}rm -rf {}", user.prefix(), quoted(directory)),
         stop,
         start: format!("{start} || {{ tail -n 5 {log} >&2; exit 1; }}"),
@@ -247,7 +248,7 @@ fn listen(programs: &Path, user: &User, directory: &Path, version: &str) -> Resu
     Server::start(url, format!("{version}, started for this"), control)
 }
 
-/// Whether the extension is installed; it is in a package of its own on some systems.
+/// Returns whether the extension is installed. Some systems have it in a separate package.
 fn counts_statements(programs: &Path) -> bool {
     let library = output(Command::new(programs.join("pg_config")).arg("--pkglibdir"));
     library.is_ok_and(|directory| {

@@ -1,4 +1,4 @@
-//! A directory in memory for the files of tests. They create and drop hundreds of tables and
+//! A directory in memory for the files of tests. Tests create and drop hundreds of tables and
 //! collections, which takes several times as long on a disk.
 
 use std::fs;
@@ -12,9 +12,9 @@ use anyhow::Result;
 use super::keeper::Keeper;
 use super::quoted;
 
-/// Where Linux has a file system in memory.
+/// Where Linux mounts a file system in memory.
 const MEMORY: &str = "/dev/shm";
-/// What must be free there, in KiB: 6 GiB. A complete run uses about a quarter of that.
+/// How much must be free there, in KiB: 6 GiB. A complete run uses about a quarter of that.
 const NEEDED: u64 = 6 << 20;
 
 static IN_USE: OnceLock<PathBuf> = OnceLock::new();
@@ -25,8 +25,8 @@ pub(crate) struct InMemory {
     _keeper: Keeper,
 }
 
-/// Has servers that are started from now on keep their data in memory. `None` if `TMPDIR` says
-/// where files belong, or if there is no such file system or too little room.
+/// Makes servers that are started from now on keep their data in memory. Returns `None` if `TMPDIR`
+/// is set, if there is no such file system, or if it has too little room.
 pub(crate) fn use_memory() -> Result<Option<InMemory>> {
     let elsewhere = std::env::var_os("TMPDIR").is_some_and(|path| !path.is_empty());
     if elsewhere || free().is_none_or(|free| free < NEEDED) {
@@ -35,7 +35,7 @@ pub(crate) fn use_memory() -> Result<Option<InMemory>> {
     let path = Path::new(MEMORY).join(format!("ratchet-{}", std::process::id()));
     fs::create_dir_all(&path)?;
     let keeper = Keeper::new(&format!("rm -rf {}", quoted(&path)))?;
-    // Servers run as other users.
+    // All users may write to the directory, since servers run as other users.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o1777))?;
     let path = IN_USE.get_or_init(|| path).clone();
     Ok(Some(InMemory {
@@ -44,7 +44,7 @@ pub(crate) fn use_memory() -> Result<Option<InMemory>> {
     }))
 }
 
-/// The directory in memory, while servers are to use it.
+/// Returns the directory in memory, if servers use one.
 pub(super) fn in_use() -> Option<&'static Path> {
     IN_USE
         .get()
@@ -52,7 +52,7 @@ pub(super) fn in_use() -> Option<&'static Path> {
         .filter(|path| path.is_dir())
 }
 
-/// How many KiB are free in memory.
+/// Returns how many KiB are free in memory.
 fn free() -> Option<u64> {
     let found = Command::new("df")
         .args(["--output=avail", "-k", MEMORY])

@@ -1,7 +1,7 @@
-//! Throwaway database servers, for the tests, the benchmarks and a person.
+//! Throwaway database servers, for tests, benchmarks and manual use.
 //!
-//! A server lives in a directory of its own, listens on the loopback interface on a free port, and
-//! is stopped and removed by the process that started it.
+//! A server has a separate directory and listens on a free port of the loopback interface. The
+//! process that started it stops and removes it.
 
 mod compose;
 mod keeper;
@@ -42,7 +42,7 @@ enum Action {
         #[arg(value_enum, default_value_t = Kind::Postgres)]
         server: Kind,
     },
-    /// Stops the server that `up` started, or all of them, and removes the data.
+    /// Stops the server that `up` started, or all such servers, and removes their data.
     Down {
         #[arg(value_enum)]
         server: Option<Kind>,
@@ -54,13 +54,13 @@ enum Action {
     },
 }
 
-/// The servers there are.
+/// The kinds of servers.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Kind {
     Postgres,
     /// A replica set of one node.
     Mongodb,
-    /// One without a replica set.
+    /// A server without a replica set.
     MongodbStandalone,
 }
 
@@ -73,7 +73,7 @@ impl Kind {
         }
     }
 
-    /// The variable that names it for the tests.
+    /// Returns the variable that passes the server's URL to the tests.
     const fn variable(self) -> &'static str {
         match self {
             Self::Postgres => postgres::URL,
@@ -90,22 +90,22 @@ impl Kind {
         }
     }
 
-    /// Where it is written down that it runs.
+    /// Returns the path of the file that records the running server.
     fn state(self) -> Result<PathBuf> {
         let file = format!("{}.json", self.name());
         Ok(process::target_dir()?.join("xtask").join(file))
     }
 }
 
-/// A server. Unless it was only named to us, it is stopped when this is dropped, or when this
-/// process ends in any other way.
+/// A database server. Unless the environment named it, it is stopped when this is dropped, or when
+/// this process ends in any other way.
 pub(crate) struct Server {
     pub(crate) url: String,
-    /// Where it comes from, for people.
+    /// Where the server comes from, as shown to people.
     pub(crate) origin: String,
-    /// How to stop and start it, if it is ours.
+    /// How to stop and start the server, if we started it.
     pub(crate) control: Option<Control>,
-    /// The program it runs, where tests start further servers of it.
+    /// The server's program, if tests start further servers from it.
     pub(crate) program: Option<PathBuf>,
     keeper: Option<Keeper>,
 }
@@ -113,16 +113,16 @@ pub(crate) struct Server {
 /// Shell lines that do something to a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
-    /// Stops it at once, as a crash would. Its data stays.
+    /// Stops the server at once, as a crash would. Its data stays.
     pub(crate) stop: String,
-    /// Starts it again on the same port, and waits until it answers.
+    /// Starts the server again on the same port, and waits until it responds.
     pub(crate) start: String,
-    /// Stops it and removes everything it left.
+    /// Stops the server and removes all its files.
     remove: String,
 }
 
 impl Server {
-    /// One that is not ours to stop.
+    /// Returns a server that the environment names, and that we do not stop.
     pub(crate) fn named(url: String) -> Self {
         Self {
             url,
@@ -133,7 +133,7 @@ impl Server {
         }
     }
 
-    /// One we have prepared: it is started here, and from now on will be stopped and removed.
+    /// Starts a prepared server, which will be stopped and removed when this is dropped.
     fn start(url: String, origin: String, control: Control) -> Result<Self> {
         let keeper = Keeper::new(&control.remove)?;
         shell(&control.start)?;
@@ -146,7 +146,7 @@ impl Server {
         })
     }
 
-    /// Leaves it running when this process ends. Returns the command that removes it.
+    /// Lets the server run on after this process ends. Returns the command that removes it.
     fn leave(mut self) -> Result<Option<String>> {
         if let Some(keeper) = self.keeper.take() {
             keeper.leave()?;
@@ -190,7 +190,7 @@ fn up(kind: Kind) -> Result<()> {
         return told(kind, &url);
     }
     if state.exists() {
-        // Stopped by something else, such as a restart of the machine: only its data is left.
+        // The server was stopped by something else, such as a reboot, and only its data is left.
         down(state)?;
     }
     let server = kind.start()?;
@@ -199,7 +199,7 @@ fn up(kind: Kind) -> Result<()> {
     if let Some(parent) = state.parent() {
         fs::create_dir_all(parent)?;
     }
-    // Written before it is left alone, so that a server without a state file is never left.
+    // The state is written first, so that no server is left running without a state file.
     let remove = server.control.as_ref().map(|control| &control.remove);
     fs::write(state, json!({"url": url, "remove": remove}).to_string())?;
     server.leave()?;
@@ -229,7 +229,7 @@ fn down(state: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The URL of the server of `up`, if it answers.
+/// Returns the URL of the server that `up` started, if that server responds.
 fn running(state: &Path) -> Result<Option<String>> {
     let url = read(state)?.and_then(|found| found["url"].as_str().map(str::to_owned));
     Ok(url.filter(|url| answers(url)))
@@ -260,13 +260,13 @@ fn free_port() -> Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-/// Runs a line of shell away from the checkout, which the server's user may not be able to read.
-/// What it writes is shown only if it fails.
+/// Runs a shell line outside of the checkout, which the server's user may be unable to read. Its
+/// output is shown only if it fails.
 fn shell(line: &str) -> Result<()> {
     output(Command::new("sh").args(["-c", line])).map(drop)
 }
 
-/// Runs a command that is not interesting unless it fails; returns its standard output.
+/// Runs a command and returns its standard output. Its output is shown only if it fails.
 fn output(command: &mut Command) -> Result<String> {
     let output = command
         .current_dir("/")
@@ -281,7 +281,7 @@ fn output(command: &mut Command) -> Result<String> {
     Ok(text(&output.stdout))
 }
 
-/// A word that the shell takes as it is.
+/// Quotes a word so that the shell does not interpret it.
 fn quoted(word: impl AsRef<Path>) -> String {
     format!(
         "'{}'",
@@ -289,7 +289,7 @@ fn quoted(word: impl AsRef<Path>) -> String {
     )
 }
 
-/// A program, if it is on the path.
+/// Returns the path of a program, if it is on the PATH.
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path)

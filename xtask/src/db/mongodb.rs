@@ -1,5 +1,5 @@
-//! Finding a MongoDB: the one that is named, an installed one, one that pip installs below the
-//! target directory, a container.
+//! Finds or starts a MongoDB: the server that the environment names, an installed one, one that pip
+//! installs below the target directory, or a container.
 
 use std::collections::hash_map::DefaultHasher;
 use std::env;
@@ -20,63 +20,63 @@ use crate::process;
 pub(crate) const URL: &str = "RATCHET_TEST_MONGODB_URL";
 /// The variable that names the standalone server for the tests.
 pub(crate) const STANDALONE_URL: &str = "RATCHET_TEST_MONGODB_STANDALONE_URL";
-/// The variable that names the program of the server, for tests that start one of their own.
+/// The variable that passes the server's program to tests that start servers themselves.
 pub(crate) const PROGRAM: &str = "RATCHET_TEST_MONGODB_PROGRAM";
 
 /// The name of the replica set.
 const SET: &str = "rs0";
-/// The program in the package of pip.
+/// The path of the program in the pip package.
 const IN_WHEEL: &str = "fiftyone/db/bin/mongod";
-/// A port may be taken between the looking and the starting.
+/// How many ports to try: another process may take a port before the server starts.
 const TRIES: u32 = 3;
 
-/// What kind of server.
+/// The kind of server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// A replica set of one node: it has transactions.
     Set,
     /// A replica set of three nodes, which survives the loss of one.
     Three,
-    /// One that has none.
+    /// A single server, which has no transactions.
     Standalone,
 }
 
-/// The replica set that the environment names, or else one of our own.
+/// Returns the replica set that the environment names, or starts one.
 ///
 /// # Errors
-/// Why there is none.
+/// If there is none, with the reason.
 pub(crate) fn provide() -> Result<Server> {
     env::var(URL).map_or_else(|_| own(), |url| Ok(Server::named(url)))
 }
 
-/// The standalone server that the environment names, or else one of our own.
+/// Returns the standalone server that the environment names, or starts one.
 ///
 /// # Errors
-/// Why there is none.
+/// If there is none, with the reason.
 pub(crate) fn provide_standalone() -> Result<Server> {
     env::var(STANDALONE_URL).map_or_else(|_| own_standalone(), |url| Ok(Server::named(url)))
 }
 
-/// A replica set of our own, of one node, which is stopped when it is dropped.
+/// Starts a replica set of one node, which is stopped when it is dropped.
 ///
 /// # Errors
-/// Why there is none, way by way.
+/// If none can be started, with the reason for each way that was tried.
 pub(crate) fn own() -> Result<Server> {
     find(Kind::Set)
 }
 
-/// A replica set of our own, of three nodes.
+/// Starts a replica set of three nodes, which is stopped when it is dropped.
 ///
 /// # Errors
-/// Why there is none, way by way.
+/// If none can be started, with the reason for each way that was tried.
 pub(crate) fn own_three() -> Result<Server> {
     find(Kind::Three)
 }
 
-/// A standalone server of our own, which is stopped when it is dropped.
+/// Starts a standalone server, which is stopped when it is dropped.
 ///
 /// # Errors
-/// Why there is none, way by way.
+/// If none can be started, with the reason for each way that was tried.
 pub(crate) fn own_standalone() -> Result<Server> {
     find(Kind::Standalone)
 }
@@ -100,8 +100,8 @@ fn installed(kind: Kind) -> Result<Server> {
     start(&on_path("mongod").context("no mongod on the path")?, kind)
 }
 
-/// Installs the package that the requirements name, whose hash is in the repository, unless it was
-/// installed before.
+/// Installs the package that the requirements file names, with a hash from the repository, unless
+/// it is already installed, and starts a server from it.
 fn by_pip(kind: Kind) -> Result<Server> {
     let requirements = process::root().join("xtask/mongodb-requirements.txt");
     let mut hasher = DefaultHasher::new();
@@ -110,7 +110,7 @@ fn by_pip(kind: Kind) -> Result<Server> {
     let directory = process::target_dir()?.join("xtask").join(name);
     let program = directory.join(IN_WHEEL);
     {
-        // Several servers are started at once.
+        // Several servers start at the same time, so only one thread installs.
         static INSTALLING: Mutex<()> = Mutex::new(());
         let _alone = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
         if !program.is_file() {
@@ -131,8 +131,8 @@ fn install(requirements: &Path, directory: &Path) -> Result<()> {
         "there is no python3 with pip"
     );
     eprintln!("MongoDB is not installed: installing a server below the target directory with pip");
-    // Under another name until it is whole, and one for each process that installs at the same
-    // time.
+    // The directory has another name until it is complete, and a different one for each process
+    // that installs at the same time.
     let fresh = directory.with_extension(std::process::id().to_string());
     let mut install = pip(&[
         "install",
@@ -148,7 +148,7 @@ fn install(requirements: &Path, directory: &Path) -> Result<()> {
     install.arg(&fresh).arg("-r").arg(requirements);
     let installed = output(&mut install).and_then(|_| {
         let moved = fs::rename(&fresh, directory);
-        // Another process was faster.
+        // Another process has finished first.
         ensure!(moved.is_ok() || directory.is_dir(), "cannot be moved");
         Ok(())
     });
@@ -199,7 +199,7 @@ fn on_a_fresh_directory(program: &Path, kind: Kind) -> Result<Server> {
     Ok(server)
 }
 
-/// Three ports, all held until all are known.
+/// Returns three free ports, all held until all are known.
 fn free_ports() -> Result<Vec<u16>> {
     let held: std::io::Result<Vec<TcpListener>> = (0..3)
         .map(|_| TcpListener::bind(("127.0.0.1", 0)))
@@ -208,9 +208,9 @@ fn free_ports() -> Result<Vec<u16>> {
     ports.collect()
 }
 
-/// Each server has a directory, named by its port. The line that stops one takes the port from
-/// `RATCHET_CHAOS_PORT` where there are several; the one that starts them starts those that do not
-/// run.
+/// Returns the shell lines that control the servers. Each server has a directory, named by its
+/// port. If there are several, the line that stops one takes its port from `RATCHET_CHAOS_PORT`.
+/// The start line starts all servers that do not run.
 fn control(program: &Path, kind: Kind, directory: &Path, ports: &[u16]) -> Control {
     let set = match kind {
         Kind::Set | Kind::Three => format!("--replSet {SET} --oplogSize 256"),
@@ -219,8 +219,8 @@ fn control(program: &Path, kind: Kind, directory: &Path, ports: &[u16]) -> Contr
     let all: Vec<String> = ports.iter().map(u16::to_string).collect();
     let (all, first) = (all.join(" "), &all[0]);
     let home = quoted(directory);
-    // Test commands are the fail points with which tests break connections. Each test leaves some
-    // fifty files, which the server deletes only when no snapshot can need them.
+    // Test commands enable the fail points with which tests break connections. Each test leaves
+    // about fifty files, which the server deletes only when no snapshot can need them.
     let server = format!(
         "{} --dbpath {home}/$port --port $port --bind_ip 127.0.0.1 --nounixsocket {set} \
          --wiredTigerCacheSizeGB 0.5 --setParameter enableTestCommands=1 \
@@ -238,13 +238,13 @@ fn control(program: &Path, kind: Kind, directory: &Path, ports: &[u16]) -> Contr
              || {{ tail -n 5 {home}/$port/log >&2; exit 1; }}; done"
         ),
         stop: format!("port=${{RATCHET_CHAOS_PORT:-{first}}}; {kill}"),
-        // A stopped server is no reason to keep its data.
+        // The data is removed even if the server had already been stopped.
         remove: format!("for port in {all}; do {kill}; done 2>/dev/null; rm -rf {home}"),
     }
 }
 
-/// The member of the container's replica set has the port of the container in its name: only a
-/// direct connection finds it under ours.
+/// Starts a container. The member of its replica set has the container's own port in its name, so
+/// only a direct connection reaches it under our port.
 fn in_a_container(kind: Kind) -> Result<Server> {
     let (service, port) = match kind {
         Kind::Set => ("mongodb-8", "RATCHET_MONGODB_8_PORT"),

@@ -1,5 +1,5 @@
-//! Finding a PostgreSQL: the one that is named, an installed one, one that apt installs, a
-//! container.
+//! Finds or starts a PostgreSQL: the server that the environment names, an installed one, one that
+//! apt installs, or a container.
 
 use std::env;
 
@@ -11,10 +11,10 @@ use super::{Server, compose, local};
 /// The variable that names the server for the tests.
 pub(crate) const URL: &str = "RATCHET_TEST_POSTGRES_URL";
 
-/// The server that the environment names, or else one of our own.
+/// Returns the server that the environment names, or starts one.
 ///
 /// # Errors
-/// Why there is none.
+/// If there is none, with the reason.
 pub(crate) fn provide() -> Result<Server> {
     match env::var(URL) {
         Ok(url) => Ok(Server::named(url)),
@@ -22,7 +22,7 @@ pub(crate) fn provide() -> Result<Server> {
     }
 }
 
-/// A server of our own, which is stopped when it is dropped.
+/// Starts a server, which is stopped when it is dropped.
 ///
 /// # Errors
 /// If none can be started, with the reason for each way that was tried.
@@ -44,7 +44,7 @@ pub(crate) fn own() -> Result<Server> {
 /// Prepares a directory in which tests start their own servers.
 ///
 /// # Errors
-/// PostgreSQL is not installed. Containers do not serve here.
+/// If PostgreSQL is not installed. A container cannot be used for this.
 pub(crate) fn place() -> Result<Place> {
     local::place()
 }

@@ -1,16 +1,16 @@
-//! Redis, for the example of a custom coordinator.
+//! Finds or starts Redis, for the example of a custom coordinator.
 
 use anyhow::{Context, Result};
 
 use super::{Control, Server, free_port, on_path, quoted};
 
-/// What names a server to the tests.
+/// The variable that names the server for the tests.
 pub(crate) const URL: &str = "RATCHET_TEST_REDIS_URL";
 
-/// The server that is named by the variable, or one of our own that keeps nothing.
+/// Returns the server that the variable names, or starts one that stores nothing.
 ///
 /// # Errors
-/// Why there is none.
+/// If there is none, with the reason.
 pub(crate) fn provide() -> Result<Server> {
     std::env::var(URL).map_or_else(|_| own(), |url| Ok(Server::named(url)))
 }

@@ -1,5 +1,6 @@
-//! SQL Server: only the one that is named. No package that could be installed here has one, and a
-//! container of it means accepting the vendor's licence, which each user must do.
+//! SQL Server: only a server that the environment names. No package that could be installed here
+//! has one, and running its container means accepting the vendor's licence, which each user must
+//! do.
 
 use std::env;
 
@@ -10,10 +11,10 @@ use super::Server;
 /// The variable that names the server for the tests.
 pub(crate) const URL: &str = "RATCHET_TEST_SQLSERVER_URL";
 
-/// The server that the environment names.
+/// Returns the server that the environment names.
 ///
 /// # Errors
-/// That there is none.
+/// If the environment names none.
 pub(crate) fn provide() -> Result<Server> {
     match env::var(URL) {
         Ok(url) => Ok(Server::named(url)),

@@ -1,4 +1,4 @@
-//! Just enough of MongoDB's protocol to make a replica set of a server: no shell comes with it.
+//! The part of MongoDB's protocol that creates a replica set, since no shell comes with the server.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 const OP_MSG: i32 = 2_013;
 
-/// A document as the server takes it. Only what is needed here can be in it.
+/// A document in the server's format. Only the types that are needed here can be in it.
 #[derive(Default)]
 pub(super) struct Document(Vec<u8>);
 
@@ -61,7 +61,7 @@ fn size(bytes: usize) -> [u8; 4] {
     i32::try_from(bytes).unwrap_or(i32::MAX).to_le_bytes()
 }
 
-/// Runs a command on the database `admin`; the answer, undecoded.
+/// Runs a command on the database `admin` and returns the undecoded answer.
 pub(super) fn run(port: u16, command: Document) -> Result<Vec<u8>> {
     let mut server = TcpStream::connect(("127.0.0.1", port)).context("no server listens")?;
     server.set_read_timeout(Some(Duration::from_secs(20)))?;
@@ -82,8 +82,8 @@ pub(super) fn run(port: u16, command: Document) -> Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// Makes a replica set of the servers on these ports, and waits until one of them is the primary.
-/// An election begins after two seconds without a primary, and not after ten, as it would.
+/// Creates a replica set of the servers on these ports, and waits until one of them is the primary.
+/// An election then begins after two seconds without a primary, and not after the default ten.
 pub(super) fn initiate(ports: &[u16], set: &str) -> Result<()> {
     let member = |(number, port): (i32, &u16)| {
         Document::default()
@@ -113,7 +113,7 @@ pub(super) fn initiate(ports: &[u16], set: &str) -> Result<()> {
     bail!("the replica set has no primary after twenty seconds")
 }
 
-/// Whether the answer of `hello` has `isWritablePrimary: true` in it.
+/// Returns whether the answer of `hello` contains `isWritablePrimary: true`.
 fn is_primary(answer: &[u8]) -> bool {
     const FLAG: &[u8] = b"\x08isWritablePrimary\0\x01";
     answer.windows(FLAG.len()).any(|window| window == FLAG)
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn documents_are_those_of_the_specification() {
-        // The example of the specification of BSON.
+        // This is the example from the BSON specification.
         let hello = Document::default().text("hello", "world").bytes();
         assert_eq!(hello, b"\x16\0\0\0\x02hello\0\x06\0\0\0world\0\0");
         let nested = Document::default().array("a", vec![Document::default().int("b", 1)]);

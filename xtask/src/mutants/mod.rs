@@ -27,15 +27,15 @@ use crate::matrix::is_required;
 /// Which mutants to run.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The store. Without it, each SQL store whose server is available.
+    /// The store. Default: each SQL store whose server is available.
     #[arg(value_parser = names())]
     store: Option<String>,
-    /// Only the mutants with one of these texts in their name or in the name of their statement.
+    /// Runs only mutants whose name, or whose statement's name, contains one of these texts.
     filters: Vec<String>,
     /// How many mutants to run at the same time.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
-    /// Runs all groups, not only those that a mutant names: for survivors.
+    /// Runs all groups, not only those that a mutant names. Use it for survivors.
     #[arg(long)]
     whole_suite: bool,
 }
@@ -114,7 +114,7 @@ fn test((backend, package): Store, args: &Args) -> Result<bool> {
     Ok(report::print(package, &outcomes))
 }
 
-/// Builds the tests, runs the groups without a mutant, and then each mutant.
+/// Builds the tests, runs the groups once without a mutant, and then runs each mutant.
 fn try_all(
     package: &str,
     mutants: Vec<Mutant>,
@@ -141,8 +141,8 @@ fn try_all(
     Ok(outcomes.map(outcome).collect())
 }
 
-/// Runs `work` on each item, at most `jobs` at a time, and returns the results in order. Begins no
-/// other item once one has failed.
+/// Runs `work` on each item, at most `jobs` at a time, and returns the results in order. Starts no
+/// further item after one has failed.
 fn at_once<T: Sync, R: Send>(
     jobs: usize,
     items: &[T],

@@ -1,4 +1,4 @@
-//! What the mutants of a store came out as, for a person.
+//! Prints the results of a store's mutants.
 
 use super::set::Mutant;
 use super::trial::Verdict;
@@ -6,13 +6,13 @@ use super::trial::Verdict;
 /// How many of the mutants that are not equivalent must be killed, in percent.
 const REQUIRED: f64 = 95.0;
 
-/// A mutant and how it came out.
+/// A mutant and its result.
 pub(super) struct Outcome {
     pub(super) mutant: Mutant,
     pub(super) verdict: Verdict,
 }
 
-/// Prints the line of a mutant that has just come out.
+/// Prints the line of a mutant that has just finished.
 pub(super) fn line(mutant: &Mutant, verdict: &Verdict) {
     let Mutant {
         name, statement, ..
@@ -35,7 +35,7 @@ struct Counts {
     survived: u32,
     never_reached: u32,
     equivalent: u32,
-    /// Marked equivalent, and killed.
+    /// Mutants that are marked equivalent, but were killed.
     wrongly_marked: u32,
 }
 
@@ -55,7 +55,7 @@ impl Counts {
         counts
     }
 
-    /// How many of those that are not equivalent were killed, in percent.
+    /// Returns how many of the mutants that are not equivalent were killed, in percent.
     fn score(&self) -> f64 {
         let killed = self.killed + self.timeouts + self.wrongly_marked;
         let all = killed + self.survived + self.never_reached;

@@ -9,14 +9,14 @@ use serde::Deserialize;
 
 use crate::{process, statements};
 
-/// The test whose groups run when an entry does not name another one.
+/// The test whose groups run unless an entry names another one.
 const CONFORMANCE: &str = "conformance";
 
 /// The entries of one statement in `mutants.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entries {
-    /// The groups of cases that the statement serves, the most likely to fail first.
+    /// The groups of cases that use the statement, the most likely to fail first.
     groups: Vec<String>,
     mutants: Vec<Entry>,
 }
@@ -24,11 +24,11 @@ struct Entries {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
-    /// What becomes wrong, as a sentence.
+    /// What goes wrong, as a sentence.
     name: String,
     find: String,
     replace: String,
-    /// Why no caller can tell the mutant from the statement.
+    /// The reason why no caller can tell the mutant from the original statement.
     equivalent: Option<String>,
     /// Groups to run instead of those of the statement.
     groups: Option<Vec<String>>,
@@ -50,16 +50,16 @@ pub(super) struct Mutant {
 }
 
 impl Mutant {
-    /// The groups to run, each with the name of its test.
+    /// Returns the groups to run, each with the name of its test.
     pub(super) fn groups(&self) -> impl Iterator<Item = (&str, &str)> {
         self.groups.iter().map(|group| (&*self.test, &**group))
     }
 }
 
-/// Reads the mutants of the package of a store, such as `ratchet-store-sqlite`.
+/// Reads the mutants of a store's package, such as `ratchet-store-sqlite`.
 ///
 /// # Errors
-/// The file cannot be read, or a mutant does not apply; the error names each one that does not.
+/// If the file cannot be read, or a mutant does not apply; the error names each such mutant.
 pub(super) fn read(package: &str) -> Result<Vec<Mutant>> {
     let package = process::root().join(package);
     let path = package.join("mutants.toml");
@@ -68,7 +68,7 @@ pub(super) fn read(package: &str) -> Result<Vec<Mutant>> {
     parse(&text, &statements::of(&package)?).with_context(|| path.display().to_string())
 }
 
-/// Applies the entries to the statements, given as texts by name.
+/// Applies the entries to the statements, which are given as texts by name.
 fn parse(text: &str, statements: &BTreeMap<String, String>) -> Result<Vec<Mutant>> {
     let entries: BTreeMap<String, Entries> = toml::from_str(text)?;
     let mut mutants = Vec::new();
@@ -112,8 +112,8 @@ fn parse(text: &str, statements: &BTreeMap<String, String>) -> Result<Vec<Mutant
     Ok(mutants)
 }
 
-/// The statement without its comments, with the one occurrence of `find` replaced, and with the
-/// mark by which the hook recognizes it.
+/// Returns the statement without its comments, with the one occurrence of `find` replaced, and with
+/// the mark by which the hook recognizes it.
 fn replacement(original: &str, find: &str, replace: &str) -> Result<String> {
     let lines = original.lines().filter(|line| !line.starts_with("--"));
     let text = lines.collect::<Vec<_>>().join("\n");
@@ -131,7 +131,7 @@ fn replacement(original: &str, find: &str, replace: &str) -> Result<String> {
     Ok(mutant + ratchet_mutant::MARK)
 }
 
-/// The parameters of a statement, such as `?1`, `$1` or `@P1`.
+/// Returns the parameters of a statement, such as `?1`, `$1` or `@P1`.
 fn parameters(text: &str) -> BTreeSet<&str> {
     let marks = ["?", "$", "@P"];
     let of_mark = |mark: &'static str| {

@@ -1,5 +1,5 @@
-//! Builds the tests of a store with the hook, and runs groups of their cases with a mutant or
-//! without.
+//! Builds the tests of a store with the hook, and runs groups of their cases with or without a
+//! mutant.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,15 +16,15 @@ use serde_json::Value;
 use super::set::Mutant;
 use crate::process::{self, Stopwatch};
 
-/// The least time that a group may take.
+/// The shortest time limit of a group, in seconds.
 const LEAST: f64 = 20.0;
-/// How many times as long a group may take with a mutant as without.
+/// The time limit of a group with a mutant, as a multiple of its time without one.
 const PATIENCE: f64 = 5.0;
 
-/// How a mutant came out.
+/// The result of a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// This case failed, or the process ended in another way that a test runner reports.
+    /// This case failed, or the process ended in another way that counts as a failure.
     Killed(String),
     /// This group did not end in time.
     Hung(String),
@@ -34,7 +34,7 @@ pub(super) enum Verdict {
     NeverReached,
 }
 
-/// How a group of cases came out.
+/// The result of a group of cases.
 enum Ended {
     Passed,
     Failed(String),
@@ -43,10 +43,10 @@ enum Ended {
 
 /// The tests of one store.
 pub(super) struct Tests {
-    /// By the name of the test.
+    /// The test programs, by name.
     programs: BTreeMap<String, PathBuf>,
     variables: Vec<(String, String)>,
-    /// Where mutants are put, and where reports go.
+    /// The directory for mutants and reports.
     directory: PathBuf,
     /// How long each group may take, by test and group.
     limits: BTreeMap<(String, String), Duration>,

@@ -1,8 +1,8 @@
-//! How many tests ended how, as test runners print it.
+//! Counts how tests ended, from the output of test runners.
 
 use std::fmt;
 
-/// How many tests ended how.
+/// How many tests ended in which way.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) passed: u64,
@@ -16,7 +16,7 @@ impl Counts {
         Self::of_lines(output, "Summary [")
     }
 
-    /// Adds up the closing lines of all test programs.
+    /// Reads and adds up the closing lines of all test programs.
     pub(super) fn of_cargo_test(output: &str) -> Self {
         Self::of_lines(output, "test result:")
     }

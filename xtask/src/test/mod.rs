@@ -1,5 +1,5 @@
-//! The test command: every test, the documentation's examples and the example programs, then a
-//! summary that says which backends ran.
+//! The test command: runs every test, the examples in the documentation and the example programs,
+//! and then prints a summary that says which backends ran.
 
 mod counts;
 mod nextest;
@@ -22,11 +22,11 @@ use crate::load::Load;
 use crate::matrix::{self, Report};
 use crate::process::{self, Stopwatch};
 
-/// What to test.
+/// Which tests to run, and how.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only what needs no server and little time: unit tests, the engine, and the conformance suite
-    /// on memory and SQLite
+    /// Runs only what needs no server and little time: unit tests, the engine, and the conformance
+    /// suite on memory and SQLite
     #[arg(long)]
     quick: bool,
     /// Runs many random histories of the conformance suite on each store, for hours
@@ -35,39 +35,40 @@ pub(crate) struct Args {
     /// Runs the tests this many times
     #[arg(long, default_value_t = 1)]
     repeat: u32,
-    /// Keeps the processors and the disk busy beside the tests
+    /// Keeps the processors and the disk busy during the tests
     #[arg(long)]
     under_load: bool,
-    /// Passed on to the test runner, such as the name of a test; then documentation tests and
-    /// examples are left out
+    /// Arguments for the test runner, such as the name of a test; documentation tests and examples
+    /// are then left out
     #[arg(last = true)]
     runner: Vec<String>,
 }
 
-/// What runs the tests.
+/// The program that runs the tests.
 #[derive(Clone, Copy)]
 enum Runner {
-    /// cargo-nextest: every test in a process of its own.
+    /// cargo-nextest, which runs every test in a separate process.
     Nextest,
-    /// Cargo itself, where nextest is not installed.
+    /// Cargo itself, if nextest is not installed.
     Cargo,
 }
 
-/// How many tests run at the same time, for each processor: they wait for servers, the disk and
-/// each other a good part of their time.
+/// How many tests run at the same time per processor: tests spend much of their time waiting for
+/// servers, the disk and each other.
 const TESTS_PER_PROCESSOR: usize = 2;
-/// How many tests run at the same time at most: each may have a dozen connections, and the
-/// PostgreSQL of the tests has 200.
+/// The most tests that run at the same time: each may have a dozen connections, and the PostgreSQL
+/// server of the tests allows 200.
 const MOST_TESTS: usize = 16;
-/// The packages of a quick run.
+/// The packages that a quick run tests.
 const QUICK: [&str; 4] = [
     "ratchet-jobs-core",
     "ratchet-jobs-config",
     "ratchet-jobs-conformance",
     "ratchet-jobs-store-sqlite",
 ];
-/// A deep run: how many random histories each store has, how long the cases that run them may take,
-/// in seconds, how many seeds each simulation has, and how many cases each property.
+/// The variables of a deep run: the number of random histories per store, the time limit in seconds
+/// of the cases that run them, the number of seeds per simulation, and the number of cases per
+/// property.
 const DEEP: [(&str, &str); 4] = [
     ("RATCHET_HISTORIES", "1000"),
     ("RATCHET_HISTORY_SECONDS", "14000"),
@@ -77,14 +78,14 @@ const DEEP: [(&str, &str); 4] = [
 
 /// One finished step.
 struct Step {
-    /// What the summary calls it, together with steps of the same kind.
+    /// The name of its phase in the summary, which it shares with steps of the same kind.
     phase: &'static str,
-    /// Distinguishes it from the other steps of its phase; may be empty.
+    /// Distinguishes the step from the others of its phase; may be empty.
     name: String,
     passed: bool,
     seconds: f64,
     note: String,
-    /// Its tests, if the runner reports them one by one.
+    /// The tests of the step, if the runner reports them one by one.
     tests: Vec<Ended>,
 }
 
@@ -94,7 +95,7 @@ impl Step {
     }
 }
 
-/// What a step is called, such as `tests: run 2 of 5`.
+/// Returns the title of a step, such as `tests: run 2 of 5`.
 fn title(phase: &str, name: &str) -> String {
     match name {
         "" => phase.to_owned(),
@@ -167,7 +168,7 @@ fn c_compiler() -> OsString {
     env::var_os("CC").unwrap_or_else(|| "cc".into())
 }
 
-/// What a step reports when it ended.
+/// The result that a step reports when it has ended.
 struct Done {
     passed: bool,
     note: String,
@@ -184,7 +185,7 @@ impl Done {
     }
 }
 
-/// Runs a step and remembers how it went; a step that cannot even start has failed.
+/// Runs a step and records its result. A step that cannot even start has failed.
 fn step(phase: &'static str, name: &str, work: impl FnOnce() -> Result<Done>) -> Step {
     println!("\n== {}", title(phase, name));
     let watch = Stopwatch::start();
@@ -202,7 +203,8 @@ fn step(phase: &'static str, name: &str, work: impl FnOnce() -> Result<Done>) ->
     }
 }
 
-/// The packages and features that are built and tested. Other ones would be compiled anew.
+/// Returns the packages and features to build and test. The same selection everywhere avoids
+/// recompiling.
 fn selection(args: &Args) -> Vec<&'static str> {
     let packages = match args.quick {
         true => QUICK.iter().flat_map(|name| ["--package", name]).collect(),
@@ -218,15 +220,15 @@ fn build(args: &Args, runner: Runner) -> Result<Done> {
         Runner::Cargo => process::cargo(&["test", "--no-run"]),
     };
     process::run(tests.args(selection(args)))?;
-    // Examples have the features of development dependencies, as tests have; programs alone would
-    // not, and half of the dependencies would be compiled again without them.
+    // Examples use the features of development dependencies, as tests do. Programs built alone
+    // would not, and half of the dependencies would be compiled again.
     let mut programs = process::cargo(&["build", "--bins", "--examples"]);
     process::run(programs.args(selection(args)))?;
     Ok(Done::new(true, ""))
 }
 
-/// Runs the tests as often as asked for, under load if asked for. A case that failed in one of the
-/// runs has failed in the report.
+/// Runs the tests as often as requested, and under load if requested. In the report, a case that
+/// failed in one of the runs has failed.
 fn repeated(
     args: &Args,
     runner: Runner,
@@ -251,7 +253,7 @@ fn repeated(
     (1..=args.repeat).map(run).collect()
 }
 
-/// The variables of the tests.
+/// Returns the environment variables for the tests.
 fn variables<'a>(
     args: &Args,
     servers: &'a Servers,
@@ -287,7 +289,7 @@ fn run_nextest(args: &Args, servers: &Servers) -> Result<Done> {
     })
 }
 
-/// How many tests run at the same time, unless the caller says it.
+/// Returns how many tests run at the same time, unless the caller has set it.
 fn test_threads() -> OsString {
     env::var_os("NEXTEST_TEST_THREADS").unwrap_or_else(|| {
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -318,7 +320,7 @@ fn documentation_tests(servers: &Servers) -> Result<Done> {
     ))
 }
 
-/// Runs the example programs that end by themselves.
+/// Runs the example programs that end without being stopped.
 fn examples(target: &Path, servers: &Servers) -> Result<Vec<Step>> {
     let input = index_files_input(target)?;
     let (dir, db) = (input.join("files"), input.join("index.db"));
@@ -331,7 +333,7 @@ fn examples(target: &Path, servers: &Servers) -> Result<Vec<Step>> {
         ("examples/reload_configuration", Some(&[])),
         ("examples/recurring", Some(&[])),
         ("telemetry-example", Some(&[])),
-        // The second run finds everything done.
+        // The second run finds that everything is done.
         ("index-files-example", Some(&index)),
         ("index-files-example", Some(&index)),
         ("transactional-enqueue-example", postgres.then_some(&[])),
@@ -355,8 +357,8 @@ fn examples(target: &Path, servers: &Servers) -> Result<Vec<Step>> {
     Ok(runs.into_iter().filter_map(run).collect())
 }
 
-/// Makes a small directory for `index-files-example` to read, fresh at each run, and leaves room
-/// for its database beside it.
+/// Creates a small directory for `index-files-example` to read, new for each run, with room for its
+/// database beside it.
 fn index_files_input(target: &Path) -> Result<PathBuf> {
     let input = target.join("xtask").join("index_files");
     if input.is_dir() {

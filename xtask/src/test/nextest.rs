@@ -1,24 +1,24 @@
-//! What nextest prints: a line for each test that ended, which become progress, and the slowest of
-//! them.
+//! Reads the output of nextest: converts the line of each test into progress, and collects the
+//! tests with their times.
 
 use std::fmt;
 
-/// A progress line is printed each time this many tests have ended.
+/// How many tests end between two progress lines.
 const STRIDE: u64 = 250;
 
 /// A test that ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Ended {
-    /// The test binary, as nextest calls it: `ratchet-store-sqlite::conformance`.
+    /// The test binary, as nextest names it: `ratchet-store-sqlite::conformance`.
     pub(super) binary: String,
-    /// The name of the test in it.
+    /// The name of the test in its binary.
     pub(super) name: String,
     pub(super) seconds: f64,
     pub(super) passed: bool,
 }
 
 impl Ended {
-    /// The options of nextest that choose this test alone.
+    /// Returns the nextest options that select this test alone.
     pub(super) fn filter(&self) -> String {
         format!("-E 'binary_id({}) & test(={})'", self.binary, self.name)
     }
@@ -33,15 +33,15 @@ impl fmt::Display for Ended {
 /// Reads the output of nextest line by line.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    /// The tests that ended, in that order.
+    /// The tests that have ended, in that order.
     pub(super) ended: Vec<Ended>,
-    /// Whether the closing line was read; what follows it repeats failures.
+    /// Whether the closing line was read. The lines after it repeat failures.
     closed: bool,
 }
 
 impl Reader {
-    /// Takes a line, and returns what a person should see of it, if anything: all but the tests
-    /// that passed, and now and then how far the run is.
+    /// Reads a line, and returns what to show of it, if anything: all lines except those of passed
+    /// tests, and from time to time the progress of the run.
     pub(super) fn read(&mut self, line: &str) -> Option<String> {
         let line = line.trim_end();
         if line.trim_start().starts_with("Summary [") {
@@ -51,7 +51,7 @@ impl Reader {
             return Some(line.to_owned());
         }
         let Some((ended, number, total)) = parse(line) else {
-            // The divider above the first test.
+            // This skips the divider above the first test.
             return (!line.trim().is_empty()).then(|| line.to_owned());
         };
         let passed = ended.passed;
@@ -69,8 +69,8 @@ impl Reader {
     }
 }
 
-/// Reads a line such as `PASS [   0.412s] ( 109/4147) crate::binary group::name`: the test, its
-/// number, and how many there are.
+/// Parses a line such as `PASS [   0.412s] ( 109/4147) crate::binary group::name`, and returns the
+/// test, its number, and how many tests there are.
 fn parse(line: &str) -> Option<(Ended, u64, u64)> {
     let (status, rest) = line.trim_start().split_once(" [")?;
     let (seconds, rest) = rest.split_once("s] (")?;

@@ -7,13 +7,15 @@ use anyhow::{Result, anyhow};
 use crate::backends::{BACKENDS, Needs};
 use crate::db::{self, InMemory, Server};
 
-/// The servers of the tests, or why there is none. They are stopped when this is dropped.
+/// The servers of the tests, or the reasons why they are missing. They are stopped when this is
+/// dropped.
 pub(super) struct Servers {
-    /// By the name of the backend, with the variable that names it.
+    /// Each server by the name of its backend, with the variable that passes its URL to the tests.
     backends: Vec<(&'static str, &'static str, Result<Server>)>,
-    /// For the example of a coordinator.
+    /// The server for the example of a custom coordinator.
     pub(super) redis: Result<Server>,
-    /// Where the servers and the tests keep their files, unless that is a disk. Dropped last.
+    /// The directory in memory in which servers and tests keep their files, if one is used. Dropped
+    /// last.
     memory: Option<InMemory>,
 }
 
@@ -39,7 +41,7 @@ impl Servers {
         })
     }
 
-    /// None of the servers can be had, for the same reason.
+    /// Returns servers that are all unavailable for the same reason.
     #[cfg(test)]
     pub(super) fn absent(reason: &'static str) -> Self {
         let needed = BACKENDS.iter();
@@ -53,7 +55,7 @@ impl Servers {
         }
     }
 
-    /// No server, for tests that need none.
+    /// Returns no servers, for tests that need none.
     pub(super) fn none() -> Result<Self> {
         Ok(Self {
             memory: db::use_memory()?,
@@ -62,7 +64,7 @@ impl Servers {
         })
     }
 
-    /// Prints which servers there are.
+    /// Prints which servers are available.
     pub(super) fn announce(&self) {
         match &self.memory {
             Some(memory) => println!("files of the tests: in memory, {}", memory.path.display()),
@@ -76,7 +78,7 @@ impl Servers {
         }
     }
 
-    /// The variables that name them.
+    /// Returns the variables that pass the servers to the tests, with their values.
     pub(super) fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let backends = self.backends.iter();
         let backends = backends.map(|(_, variable, server)| (*variable, server));
@@ -90,7 +92,7 @@ impl Servers {
             .chain(mongod.map(|path| (db::mongodb::PROGRAM, path)))
     }
 
-    /// The server of a backend; `None` if its tests need none.
+    /// Returns the server of a backend, or `None` if its tests need none.
     pub(super) fn of(&self, backend: &str) -> Option<&Result<Server>> {
         let mut servers = self.backends.iter();
         servers.find_map(|(name, _, server)| (*name == backend).then_some(server))

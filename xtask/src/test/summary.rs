@@ -1,4 +1,4 @@
-//! The end of a test run: what ran, what failed and how to run it again, in few lines.
+//! The end of a test run: what ran, what failed and how to run that again, in a few lines.
 
 use super::Step;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,14 +18,14 @@ const SLOWEST: usize = 10;
 /// How many failed tests are listed.
 const FAILED: usize = 2;
 
-/// What ran, in at most 25 lines, and the backends that should have been tested and were not.
+/// What ran, in at most 25 lines, and the backends that should have been tested but were not.
 #[derive(Default)]
 pub(super) struct Summary {
     pub(super) lines: Vec<String>,
     pub(super) missing: Vec<&'static str>,
 }
 
-/// Sums up the steps; `whole` if they should have been everything.
+/// Summarizes the steps. `whole` says whether they should have covered everything.
 pub(super) fn of(steps: &[Step], report: &Report, servers: &Servers, whole: bool) -> Summary {
     let mut summary = Summary {
         lines: phases(steps),
@@ -41,7 +41,7 @@ pub(super) fn of(steps: &[Step], report: &Report, servers: &Servers, whole: bool
     summary
 }
 
-/// One line for each phase; the runs of a repeated one share it, as do the examples.
+/// Returns one line for each phase. The repeated runs share a line, and so do the examples.
 fn phases(steps: &[Step]) -> Vec<String> {
     let width = 20;
     let mut lines = Vec::new();
@@ -78,7 +78,7 @@ fn phases(steps: &[Step]) -> Vec<String> {
     lines
 }
 
-/// One line for each backend.
+/// Adds one line for each backend.
 fn backends(summary: &mut Summary, report: &Report, servers: &Servers, whole: bool) {
     let Summary { lines, missing } = summary;
     let stores = BACKENDS.iter().map(|backend| backend.name);
@@ -96,7 +96,7 @@ fn backends(summary: &mut Summary, report: &Report, servers: &Servers, whole: bo
                 "DID NOT RUN: no report of a conformance case".to_owned()
             }
         };
-        // A reason may name several ways that failed, a line each.
+        // A reason may have several lines, one for each attempt that failed.
         let words: Vec<&str> = says.split_whitespace().collect();
         lines.push(format!("{name:<20} {}", words.join(" ")));
     }
@@ -111,7 +111,7 @@ fn backends(summary: &mut Summary, report: &Report, servers: &Servers, whole: bo
     }
 }
 
-/// The browser of the dashboard's tests.
+/// Adds the line of the browser for the dashboard's tests.
 fn dashboard(summary: &mut Summary) {
     let found = browser::find();
     let says = browser::summary(found.as_deref());
@@ -121,8 +121,8 @@ fn dashboard(summary: &mut Summary) {
     }
 }
 
-/// Writes down how long each test took, the slowest first: seconds, binary and name, with tabs
-/// between.
+/// Writes how long each test took to a file, the slowest first: seconds, binary and name, separated
+/// by tabs.
 pub(super) fn write_times(steps: &[Step], file: &Path) -> Result<()> {
     let tests = by_time(steps.iter().flat_map(|step| &step.tests));
     let line = |test: &&Ended| format!("{}\t{}\t{}\n", test.seconds, test.binary, test.name);
@@ -131,14 +131,14 @@ pub(super) fn write_times(steps: &[Step], file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The slowest first.
+/// Returns the tests, the slowest first.
 fn by_time<'a>(tests: impl IntoIterator<Item = &'a Ended>) -> Vec<&'a Ended> {
     let mut tests: Vec<&Ended> = tests.into_iter().collect();
     tests.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     tests
 }
 
-/// Lists the slowest tests, each with its longest time.
+/// Returns the slowest tests, each once with its longest time.
 fn slowest<'a>(tests: impl Iterator<Item = &'a Ended>) -> Vec<String> {
     let mut listed = BTreeSet::new();
     by_time(tests)
@@ -149,7 +149,7 @@ fn slowest<'a>(tests: impl Iterator<Item = &'a Ended>) -> Vec<String> {
         .collect()
 }
 
-/// Lists the failed tests, each once, with how often it failed.
+/// Returns the failed tests, each once with the number of failures.
 fn failures<'a>(tests: impl Iterator<Item = &'a Ended>) -> Vec<String> {
     let mut runs: BTreeMap<String, (u32, u32)> = BTreeMap::new();
     for test in tests {
@@ -194,8 +194,8 @@ mod tests {
         }
     }
 
-    /// The longest summary there is: every phase, every server missing, more failures than are
-    /// listed.
+    /// Checks the longest possible summary: every phase, every server missing, and more failures
+    /// than are listed.
     #[test]
     fn a_summary_has_at_most_25_lines() {
         let tests: Vec<Ended> = (0..40_u8)

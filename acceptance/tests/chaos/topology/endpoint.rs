@@ -39,8 +39,9 @@ impl Endpoint {
         self.way.send_modify(|way| way.port = port);
     }
 
-    /// Stops forwarding on the open connections without closing them. The server's side is closed,
-    /// so that it keeps no transaction open; the client sees nothing. New connections work.
+    /// Stops forwarding on the open connections without closing them for the client, which notices
+    /// nothing. The server's side is closed, so that the server keeps no transaction open. New
+    /// connections work.
     pub(crate) fn forget(&self) {
         self.way.send_modify(|way| way.forgotten += 1);
     }

@@ -43,8 +43,8 @@ use self::scene::{ENDPOINTS, Event, Scene};
 use self::verdict::{Figures, Stored};
 use crate::worker::Backend;
 
-/// How long the producers continue after a fault, at least and, in milliseconds, at most. They stop
-/// in between once everything runs again.
+/// How long the producers continue after a fault: at least `AFTER`, and at most `AT_MOST`
+/// milliseconds. Between the two they stop once everything runs again.
 const AFTER: Duration = Duration::from_secs(10);
 const AT_MOST: i64 = 45_000;
 /// The deadline of every job after a fault, in milliseconds.
@@ -94,7 +94,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         .collect()
 }
 
-/// Ignored unless `cargo xtask chaos` provides the servers.
+/// Creates the test of a case, which is ignored unless `cargo xtask chaos` provides the servers.
 fn trial(case: &'static str, fault: Fault) -> Trial {
     let (name, xtask, can_run) = match fault {
         Fault::Pair(_) => ("pair", "postgres-pair", Place::of_environment().is_some()),
@@ -109,7 +109,7 @@ fn trial(case: &'static str, fault: Fault) -> Trial {
     }
 }
 
-/// The URL of the replica set of three, if the tests may stop its members.
+/// Returns the URL of the replica set of three, if the tests may stop its members.
 fn set_url() -> Option<String> {
     env::var_os("RATCHET_CHAOS_STOP")?;
     let url = env::var(Backend::MongoDb.variable()).ok()?;
@@ -187,7 +187,7 @@ async fn judge(scene: &mut Scene, event: &Event, read: impl AsyncFn() -> Stored)
     Figures::of(scene, event, &stored)
 }
 
-/// Milliseconds on the clock of this machine, which workers and servers share.
+/// Returns the time in milliseconds on the clock of this machine, which workers and servers share.
 fn now() -> i64 {
     time::to_millis(time::wall_clock())
 }

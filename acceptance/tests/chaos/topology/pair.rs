@@ -12,21 +12,22 @@ use super::scene::{ENDPOINTS, Event, STALE, Scene};
 /// A fault of the database.
 #[derive(Clone, Copy)]
 pub(crate) enum Fault {
-    /// Kills the primary and promotes a standby with this replication lag. Zero: a synchronous
+    /// Kills the primary and promotes a standby with this replication lag. Zero means a synchronous
     /// standby.
     Promotion(Duration),
     /// Kills the primary and restores a copy of this age.
     Restore(Duration),
-    /// Promotes a standby while the primary runs on. Some processes reach the old primary for a
-    /// while.
+    /// Promotes a standby while the primary continues to run. Some processes still reach the old
+    /// primary for a while.
     StaleEndpoint,
-    /// Drops connections without telling the clients.
+    /// Drops connections without notifying the clients.
     Silence,
 }
 
 /// The replication lag with [`Fault::StaleEndpoint`].
 const BEHIND: Duration = Duration::from_millis(200);
-/// How long the old primary runs on. Shorter than `dead_after`, so no node may be declared dead.
+/// How long the old primary continues to run. This is shorter than `dead_after`, so no node may be
+/// declared dead.
 const GOES_ON: Duration = Duration::from_secs(5);
 /// The time under load before the fault.
 const BEFORE: Duration = Duration::from_secs(5);

@@ -60,7 +60,7 @@ impl Place {
     }
 }
 
-/// A server. Dropping it stops it.
+/// A server, which is stopped when it is dropped.
 pub(crate) struct Server {
     place: Place,
     pub(crate) port: u16,
@@ -83,7 +83,7 @@ impl Server {
         ));
     }
 
-    /// Stops it without a checkpoint, as in a crash.
+    /// Stops the server without a checkpoint, as in a crash.
     pub(crate) fn kill(&self) {
         self.place.run(&format!(
             "pg_ctl stop -s -w -m immediate -D {}",
@@ -91,7 +91,7 @@ impl Server {
         ));
     }
 
-    /// Takes a base backup; the copy is not started. `options` are those of `pg_basebackup`.
+    /// Takes a base backup, and does not start the copy. `options` are those of `pg_basebackup`.
     pub(crate) fn copy(&self, options: &str) -> Self {
         let copy = self.place.server();
         self.place.run(&format!(
@@ -102,7 +102,7 @@ impl Server {
         copy
     }
 
-    /// Starts a standby with this apply delay. Zero: a synchronous standby.
+    /// Starts a standby with this apply delay. Zero means a synchronous standby.
     pub(crate) async fn standby(&self, behind: Duration) -> Self {
         let standby = self.copy("-R");
         standby.start(&format!(
@@ -161,7 +161,7 @@ impl Server {
         wait_until(&mut here, "SELECT NOT pg_is_in_recovery()").await;
     }
 
-    /// Connects directly, past the endpoints.
+    /// Connects to the server directly, not through an endpoint.
     pub(crate) async fn connect(&self) -> PgConnection {
         admin(&format!(
             "postgres://postgres@127.0.0.1:{}/postgres",
@@ -181,7 +181,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may not run.
+        // The server may not be running.
         let data = self.data();
         let stop = format!(
             "{}pg_ctl stop -s -w -m immediate -D {data} 2>/dev/null",

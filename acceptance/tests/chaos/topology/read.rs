@@ -1,4 +1,4 @@
-//! Reads the rows with plain SQL and plain `find`, without the stores.
+//! Reads stored rows with plain SQL and plain `find`, without using the stores.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const ENDED: i64 = 4;
 /// The codes of the outcomes that end a job: succeeded, failed, cancelled.
 const LAST: [i32; 3] = [0, 2, 5];
 
-/// Makes PostgreSQL record each end of a job, by a trigger.
+/// Makes PostgreSQL record every end of a job, with a trigger.
 pub(crate) async fn watch_ends(server: &Server, schema: &str) {
     let sql = format!(
         "CREATE TABLE {schema}.chaos_ends (job uuid NOT NULL);
@@ -159,7 +159,7 @@ fn number(row: &Document, name: &str) -> i64 {
     }
 }
 
-/// Formats an id as `JobId` does.
+/// Formats an id in the same way as `JobId`.
 fn id(row: &Document, name: &str) -> Option<String> {
     let Some(Bson::Binary(binary)) = row.get(name) else {
         return None;
@@ -167,7 +167,7 @@ fn id(row: &Document, name: &str) -> Option<String> {
     Some(binary.to_uuid().ok()?.to_string())
 }
 
-/// Parses the text of a body. `None` for errors of the engine.
+/// Parses the text that a body stored. Returns `None` for errors of the engine.
 fn body(text: &str) -> Option<Body> {
     serde_json::from_str(text).ok()
 }

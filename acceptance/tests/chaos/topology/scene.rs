@@ -1,4 +1,4 @@
-//! Runs worker processes and producers, and records the answers that the producers got.
+//! Runs worker processes and producers, and records the answers that the producers received.
 
 use std::collections::BTreeSet;
 use std::process::Child;
@@ -23,8 +23,8 @@ use crate::worker::{Backend, Order};
 /// The number of endpoints. The test's own clients use the first; each worker has one of the
 /// others.
 pub(crate) const ENDPOINTS: usize = 5;
-/// The first endpoint that stays on the old primary with a stale endpoint. A producer shares the
-/// last endpoint with a worker.
+/// In the fault with a stale endpoint, the first endpoint that stays on the old primary. A producer
+/// shares the last endpoint with a worker.
 pub(crate) const STALE: usize = 3;
 /// The number of producers before the fault.
 pub(crate) const PRODUCERS: u64 = 3;
@@ -33,8 +33,8 @@ pub(crate) const LANES: usize = 12;
 const PERMITS: u32 = 8;
 /// How often each producer enqueues, and the jobs of each kind per tick.
 const TICK: Duration = Duration::from_millis(100);
-/// How many times as long a tick is on a replica set. Jobs in lanes need transactions there, and
-/// what is judged is no backlog.
+/// How many times longer a tick is on a replica set. Jobs in lanes need transactions there, and the
+/// test is not about a backlog.
 const SLOWER: u32 = 5;
 const BATCH: usize = 2;
 /// The jobs stored at once just before the fault.
@@ -47,7 +47,7 @@ const DEAD_AFTER: Duration = Duration::from_secs(10);
 /// What a producer enqueues: on each tick, jobs of each kind in one of the queues.
 struct Menu {
     kinds: [&'static str; 3],
-    /// The first is used from the start, the others from shortly before the fault.
+    /// The queues. The first is used from the start, the others from shortly before the fault.
     queues: &'static [&'static str],
 }
 
@@ -56,7 +56,8 @@ const OLD: Menu = Menu {
     queues: &["early", "late", "latest"],
 };
 
-/// Creates some of the routes that only the old server had, in another order, and never the others.
+/// The menu that creates, in another order, some of the routes that only the old server had; it
+/// never creates the others.
 const NEW: Menu = Menu {
     kinds: [KINDS[2], KINDS[1], KINDS[0]],
     queues: &["late"],
@@ -66,8 +67,8 @@ const NEW: Menu = Menu {
 pub(crate) struct Event {
     /// When every process could reach the new server.
     pub(crate) since: i64,
-    /// The jobs on the new server before any client reached it. `None`: every acknowledged job must
-    /// be there.
+    /// The jobs on the new server before any client reached it. `None` means that every
+    /// acknowledged job must be there.
     pub(crate) present: Option<BTreeSet<String>>,
     /// When each endpoint moved to the new server.
     pub(crate) moved: [i64; ENDPOINTS],
@@ -83,7 +84,7 @@ impl Event {
     }
 }
 
-/// The answers that the producers got.
+/// The answers that the producers received.
 #[derive(Default)]
 pub(crate) struct Ledger {
     /// How often each producer enqueues.
@@ -95,7 +96,7 @@ pub(crate) struct Ledger {
     /// Whether the fault is over.
     over: AtomicBool,
     pub(crate) acknowledged: Mutex<Vec<Acknowledged>>,
-    /// The fences of the lock, in the order granted.
+    /// The fences of the lock, in the order in which they were granted.
     pub(crate) fences: Mutex<Vec<u64>>,
     pub(crate) refused: AtomicU64,
     pub(crate) longest_ms: AtomicU64,
@@ -105,7 +106,7 @@ pub(crate) struct Acknowledged {
     pub(crate) job: JobId,
     /// When the call began.
     pub(crate) asked: i64,
-    /// The endpoint of the call. `None`: the new server itself.
+    /// The endpoint of the call. `None` means the new server itself.
     pub(crate) endpoint: Option<usize>,
 }
 
@@ -200,8 +201,9 @@ impl Scene {
         self.tasks.push(tokio::spawn(produces));
     }
 
-    /// Makes the producers use new queues. Returns once jobs of those are stored and the pausing
-    /// producer pauses, with a burst that has the nodes claim many jobs when the fault comes.
+    /// Makes the producers use new queues. Returns once jobs of these queues are stored and the
+    /// pausing producer pauses. A burst of jobs makes the nodes claim many jobs when the fault
+    /// comes.
     pub(crate) async fn begin_late(&self) {
         self.ledger.late.store(true, Ordering::Relaxed);
         let stored = timeout(PATIENCE, async {
@@ -252,7 +254,7 @@ impl Scene {
 
     pub(crate) async fn stop_producing(&mut self) {
         self.ledger.stop.store(true, Ordering::Relaxed);
-        // A call under way returns by its deadline.
+        // A running call returns by its deadline.
         let _ = timeout(PATIENCE, join_all(self.tasks.drain(..))).await;
     }
 
@@ -275,7 +277,7 @@ impl Drop for Scene {
     }
 }
 
-/// Opens a store on the application's own pool, where the backend supports that.
+/// Opens a store on the application's own pool, if the backend supports that.
 async fn pooled(order: &Order) -> SharedStore {
     if order.backend != Backend::Postgres {
         return order.open().await.unwrap();
@@ -288,15 +290,15 @@ async fn pooled(order: &Order) -> SharedStore {
 
 struct Producer {
     client: Client,
-    /// `None`: connected to the new server itself.
+    /// The producer's endpoint. `None` means that it is connected to the new server itself.
     endpoint: Option<usize>,
     menu: &'static Menu,
-    /// Whether it makes no calls during the fault, and so sees no lost connection.
+    /// Whether the producer makes no calls during the fault, and so never loses a connection.
     pauses: bool,
 }
 
 impl Producer {
-    /// Enqueues from the menu until told to stop.
+    /// Enqueues jobs of the menu until it is stopped.
     async fn run(self, ledger: Arc<Ledger>) {
         let mut ticks = interval(ledger.tick);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -324,7 +326,8 @@ impl Producer {
         }
     }
 
-    /// A failed call may have stored its jobs or not; the judge does not expect them.
+    /// Enqueues jobs. A failed call may have stored its jobs or not, so the judge does not expect
+    /// them.
     async fn enqueue(&self, ledger: &Ledger, jobs: &[NewJob]) {
         let asked = now();
         match self.client.enqueue_all(jobs).await {
@@ -354,8 +357,8 @@ fn duty(kind: &str, queue: &str, number: usize) -> Duty {
     }
 }
 
-/// Acquires and releases a lock in a loop. The loops of different endpoints are offset, so that two
-/// servers of a split brain do not grant it in the same millisecond.
+/// Acquires and releases a lock in a loop. The loops of different endpoints are offset, so that the
+/// two servers of a split brain do not grant the lock in the same millisecond.
 async fn take_lock(client: Client, ledger: Arc<Ledger>, endpoint: usize) {
     let name = Name::new("lock", "duty").unwrap();
     if endpoint > 0 {
@@ -368,7 +371,8 @@ async fn take_lock(client: Client, ledger: Arc<Ledger>, endpoint: usize) {
         if ledger.stop.load(Ordering::Relaxed) {
             return;
         }
-        // An owner that still holds the lock gets the same term again.
+        // Each attempt has a new owner, since an owner that still holds the lock would get the same
+        // term again.
         let owner = Name::new("owner", format!("taker-{endpoint}-{number}")).unwrap();
         let locks = client.store().locks();
         let taken = locks.acquire(&name, &owner, Duration::from_secs(2)).await;

@@ -18,9 +18,9 @@ use crate::worker::Order;
 pub(crate) enum Fault {
     StepDown,
     Kill,
-    /// SIGSTOP, and later SIGCONT.
+    /// Stops the primary with SIGSTOP, and later continues it with SIGCONT.
     Stop,
-    /// The secondaries receive nothing, so no write reaches a majority.
+    /// Stops replication to the secondaries, so that no write reaches a majority.
     Stall,
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum Fault {
 const BEFORE: Duration = Duration::from_secs(5);
 /// How long the primary is gone. An election takes 10 to 12 s.
 const GONE: Duration = Duration::from_secs(20);
-/// How long replication stalls. Longer than the deadline of a store call.
+/// How long replication stalls: longer than the deadline of a store call.
 const STALLED: Duration = Duration::from_secs(15);
 /// The deadline for all members to be up.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -74,7 +74,7 @@ pub(crate) async fn disturb(fault: Fault, scene: &mut Scene) -> Event {
     let event = Event::nothing_lost(now());
     match fault {
         Fault::StepDown => {
-            // Without `force`, it waits for a secondary to catch up and hands over to it.
+            // Without `force`, the primary waits for a secondary to catch up, and hands over to it.
             let down = doc! { "replSetStepDown": 30 };
             admin(&order.url).await.run_command(down).await.unwrap();
         }

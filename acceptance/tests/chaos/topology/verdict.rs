@@ -10,36 +10,36 @@ use super::scene::{ENDPOINTS, Event, LANES, Scene};
 /// The rows that the judge needs.
 #[derive(Default)]
 pub(crate) struct Stored {
-    /// Keyed by id.
+    /// The jobs by id.
     pub(crate) jobs: BTreeMap<String, Row>,
     pub(crate) ends: Vec<End>,
     /// The number of jobs that ended more than once.
     pub(crate) ended_again: usize,
 }
 
-/// A job.
+/// A stored job.
 pub(crate) struct Row {
     pub(crate) ended: bool,
     pub(crate) running: bool,
     pub(crate) created_at: i64,
     pub(crate) finished_at: Option<i64>,
     pub(crate) crashes: i64,
-    /// Queue and kind of its route. `None`: the route does not exist.
+    /// The queue and kind of the job's route. `None` means that the route does not exist.
     pub(crate) route: Option<(String, String)>,
     pub(crate) duty: Duty,
 }
 
-/// The end of a claim, as stored with the body's own text.
+/// The end of a claim, as stored, with the text that its body wrote.
 pub(crate) struct End {
-    /// The worker that held the claim, by the database, if its node is known.
+    /// The worker that held the claim according to the database, if its node is known.
     pub(crate) holder: Option<String>,
     pub(crate) claimed_at: i64,
-    /// The body that ended it, by its own result or error.
+    /// The body that ended the claim, according to its own result or error.
     pub(crate) body: Body,
 }
 
 impl End {
-    /// Whether the body ran under another claim.
+    /// Returns whether the body ran under another claim.
     fn is_stale(&self) -> bool {
         let another = self
             .holder
@@ -54,26 +54,29 @@ impl End {
 pub(crate) struct Figures {
     rounds: usize,
     acknowledged: usize,
-    /// Acknowledged by the old server and missing on the new one at promotion.
+    /// The jobs that the old server acknowledged, and that were missing on the new one at
+    /// promotion.
     left_behind: usize,
     refused: u64,
     longest_ms: u64,
     lost: usize,
-    /// The number of ends examined.
+    /// The number of ends that were examined.
     ends: usize,
     stale: usize,
     ended_again: usize,
     stuck: usize,
-    /// Those of the stuck jobs that are stored as running.
+    /// The stuck jobs that are stored as running.
     stuck_running: usize,
     crashes: i64,
     wrong: usize,
     unrouted: usize,
     equal_terms: usize,
     ended_workers: usize,
-    /// Milliseconds until everything ran again, at most. `None`: something never did.
+    /// The longest time in milliseconds until everything ran again. `None` means that something
+    /// never did.
     runs_again: Option<u64>,
-    /// Milliseconds until the last job from before the fault ended, of those that did.
+    /// The time in milliseconds until the last job stored before the fault ended, among those that
+    /// did.
     last_end: u64,
 }
 
@@ -158,7 +161,7 @@ impl Figures {
         };
     }
 
-    /// Whether all figures are as required. `refusable` bounds the failed calls of a round.
+    /// Returns whether all figures are as required. `refusable` limits the failed calls of a round.
     pub(crate) fn is_clean(&self, refusable: Option<u64>) -> bool {
         let most = refusable.map(|calls| calls * self.rounds as u64);
         self.lost + self.stale + self.ended_again + self.stuck + self.wrong + self.unrouted == 0
@@ -207,25 +210,26 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Milliseconds from `since` until the last job ended that was stored before it.
+/// Returns the milliseconds from `since` until the last job ended that was stored before `since`.
 fn last_end(stored: &Stored, since: i64) -> u64 {
     let before = stored.jobs.values().filter(|row| row.created_at < since);
     let last = before.filter_map(|row| row.finished_at).max();
     last.map_or(0, |last| (last - since).max(0).cast_unsigned())
 }
 
-/// Counts the repeated numbers.
+/// Counts the numbers that repeat an earlier one.
 fn equals(numbers: &[u64]) -> usize {
     let different: BTreeSet<_> = numbers.iter().collect();
     numbers.len() - different.len()
 }
 
-/// Milliseconds from the fault until everything ran again.
+/// Returns the milliseconds from the fault until everything ran again.
 pub(crate) fn runs_again(scene: &Scene, event: &Event) -> Option<u64> {
     all_began(&begun(&scene.order.notes), event.since)
 }
 
-/// Milliseconds from `since` until each worker, each kind and each lane had begun a body.
+/// Returns the milliseconds from `since` until each worker, each kind and each lane had begun a
+/// body.
 fn all_began(begun: &[Begun], since: i64) -> Option<u64> {
     let mut waiting: BTreeSet<String> = (1..ENDPOINTS).map(|n| format!("worker-{n}")).collect();
     waiting.extend(KINDS.map(str::to_owned));
@@ -248,7 +252,7 @@ fn all_began(begun: &[Begun], since: i64) -> Option<u64> {
     waiting.is_empty().then(|| (last - since).cast_unsigned())
 }
 
-/// Checks that the judge rejects what is wrong.
+/// Checks that the judge rejects each kind of wrong figure.
 pub(crate) fn check_itself() {
     let body = |worker: &str, began| Body {
         worker: worker.to_owned(),

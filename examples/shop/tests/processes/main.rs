@@ -1,4 +1,4 @@
-//! Three processes of the shop on one database: one is told to end and one is killed in the middle.
+//! Three processes of the shop on one database: one is asked to end, and one is killed at work.
 
 #![expect(clippy::unwrap_used, reason = "an error of a helper fails the test")]
 
@@ -27,10 +27,10 @@ const CUSTOMERS: usize = 6;
 const ORDERS_EACH: usize = 5;
 const IMPORTED: usize = 7;
 
-/// Only a test that hangs takes so long.
+/// The time limit of the test, which only a hanging test reaches.
 const SAFETY_NET: Duration = Duration::from_secs(180);
 
-/// How long a condition is left alone before it is looked at again.
+/// The delay between two checks of a condition.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,7 +45,7 @@ async fn no_order_is_lost_on_postgres() {
     let Ok(server) = env::var("RATCHET_TEST_POSTGRES_URL") else {
         let missing = "NOT TESTED on PostgreSQL: RATCHET_TEST_POSTGRES_URL is not set";
         assert!(!is_required("postgres"), "{missing}");
-        // Past the capture of a test that passes.
+        // This is written to stderr directly, since the output of a passing test is captured.
         writeln!(stderr(), "{missing}").unwrap();
         return;
     };
@@ -71,7 +71,7 @@ async fn no_order_is_lost_on_postgres() {
     ended.unwrap_or_else(|panic| resume_unwind(panic));
 }
 
-/// The URL with another database.
+/// Returns the URL with another database.
 fn with_database(url: &str, name: &str) -> String {
     let (address, settings) = url
         .split_once('?')
@@ -84,7 +84,7 @@ fn with_database(url: &str, name: &str) -> String {
     })
 }
 
-/// Runs the scenario, and shows the logs of the processes if it takes far too long.
+/// Runs the scenario, and prints the logs of the processes if it takes far too long.
 async fn guarded(folder: &Path, url: &str) {
     if tokio::time::timeout(SAFETY_NET, scenario(folder, url))
         .await
@@ -99,7 +99,7 @@ async fn guarded(folder: &Path, url: &str) {
 }
 
 async fn scenario(folder: &Path, url: &str) {
-    // The gateway never answers this process, so it holds the first charges until it is killed.
+    // This process's gateway never answers, so it holds the first charges until it is killed.
     let doomed = Program::start(folder, url, "shop-1", 3_600_000).await;
     let shop = Shop::new(url, vec![doomed.address]).await;
     for customer in 0..CUSTOMERS {
@@ -152,7 +152,7 @@ async fn scenario(folder: &Path, url: &str) {
     }
 }
 
-/// The shop as its customers and its operator see it.
+/// The shop, as its customers and its operator see it.
 #[derive(Clone)]
 struct Shop {
     addresses: Arc<Mutex<Vec<SocketAddr>>>,
@@ -171,7 +171,7 @@ impl Shop {
         }
     }
 
-    /// Says where the processes are that take requests.
+    /// Sets the addresses of the processes that take requests.
     fn is_at(&self, addresses: Vec<SocketAddr>) {
         *self.addresses.lock().unwrap() = addresses;
     }
@@ -182,7 +182,7 @@ impl Shop {
         }
     }
 
-    /// Sends a request to one process after the other until one has done it.
+    /// Sends a request to one process after the other until one of them has handled it.
     async fn send(&self, method: &str, path: &str, body: &str) -> String {
         for turn in 0.. {
             let address = {
@@ -203,7 +203,7 @@ impl Shop {
         self.send("POST", "/orders", &order).await;
     }
 
-    /// Places all orders of a customer one after the other, and approves the big one.
+    /// Places all orders of a customer one after the other, and approves the big order.
     async fn buy(&self, customer: usize) {
         for number in 0..ORDERS_EACH {
             self.place(customer, number).await;
@@ -214,12 +214,12 @@ impl Shop {
     async fn approve(&self, customer: usize) {
         let big = order(customer, ORDERS_EACH - 1);
         assert!(big.cents >= BIG);
-        // Until the order is charged, nobody waits for the approval, and the answer is 404.
+        // Until the order is charged, no job waits for the approval, and the answer is 404.
         self.send("POST", &format!("/orders/{}/approve", big.id), "")
             .await;
     }
 
-    /// Imports the orders of one more customer, whose big one is approved, too.
+    /// Imports the orders of one more customer, and approves the big order.
     async fn import(&self) {
         let orders = (0..IMPORTED)
             .map(|number| order(CUSTOMERS, number))
@@ -242,7 +242,7 @@ impl Shop {
     }
 
     async fn number(&self, sql: &str) -> usize {
-        // The texts are few, and a test may keep them.
+        // There are few such texts, and a test may leak them.
         let sql: &'static str = String::leak(sql.to_owned());
         usize::try_from(self.db.number(sql, vec![]).await.unwrap()).unwrap()
     }
@@ -258,7 +258,8 @@ impl Shop {
         mailed == CUSTOMERS * ORDERS_EACH + IMPORTED
     }
 
-    /// Reads every order over HTTP: each was charged once, mailed, and packed in its turn.
+    /// Reads every order over HTTP, and checks that it was charged once, mailed, and packed in its
+    /// turn.
     async fn check_orders(&self) {
         for (customer, number) in (0..CUSTOMERS).flat_map(|c| (0..ORDERS_EACH).map(move |n| (c, n)))
         {
@@ -278,7 +279,7 @@ impl Shop {
         );
     }
 
-    /// No job is a dead letter, and each crash is that of a job which the killed process held.
+    /// Checks that no job is a dead letter, and that only jobs of the killed process have crashed.
     async fn check_jobs(&self, held: &[JobRecord]) {
         let killed = held.first().and_then(|job| job.node);
         for job in self.jobs().await {
@@ -293,7 +294,7 @@ impl Shop {
                 lost.len(),
                 "{job:?}"
             );
-            // The process may have held others when it was killed, but these in any case.
+            // The process may have held other jobs when it was killed, but it certainly held these.
             if held.iter().any(|held| held.id == job.id) {
                 assert_eq!(job.crash_count, 1, "{job:?}");
             }

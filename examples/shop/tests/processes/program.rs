@@ -9,14 +9,14 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-/// A running process; dropped, it is killed.
+/// A running process, which is killed when it is dropped.
 pub(crate) struct Program {
     pub(crate) address: SocketAddr,
     child: Child,
 }
 
 impl Program {
-    /// Starts the program under this label, and waits until it listens. It logs to a file.
+    /// Starts the program with this label, and waits until it listens. Its log goes to a file.
     pub(crate) async fn start(folder: &Path, url: &str, label: &str, gateway_ms: u64) -> Self {
         let log = folder.join(format!("{label}.log"));
         let log = File::options().create(true).append(true).open(log).unwrap();
@@ -24,7 +24,7 @@ impl Program {
             .env("SHOP_DATABASE_URL", url)
             .env("SHOP_GATEWAY_MS", gateway_ms.to_string())
             .env("RATCHET_NODE__LABEL", label)
-            // On a slow machine nobody is taken for dead; who starts again takes its own jobs back.
+            // On a slow machine no node may count as dead. A restarted node reclaims its own jobs.
             .env("RATCHET_CLUSTER__DEAD_AFTER", "10m")
             .env_remove("SHOP_LISTEN")
             .stdout(Stdio::piped())
@@ -47,7 +47,7 @@ impl Program {
         }
     }
 
-    /// Sends SIGTERM, and waits until the process has ended well.
+    /// Sends SIGTERM, and waits until the process has exited successfully.
     pub(crate) async fn terminate(mut self) {
         let pid = self.child.id().unwrap().to_string();
         let told = Command::new("kill").args(["-TERM", &pid]).status();
@@ -62,7 +62,7 @@ impl Program {
     }
 }
 
-/// Sends one request and reads the whole answer: status and body.
+/// Sends one request and returns the status and the body of the answer.
 pub(crate) async fn request(
     address: SocketAddr,
     method: &str,

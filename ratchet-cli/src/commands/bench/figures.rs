@@ -1,11 +1,11 @@
-//! What is shown of a phase.
+//! The figures of one phase of a measurement.
 
 use std::time::Duration;
 
 use ratchet_bench::figures::{per_second, percentiles};
 use serde::Serialize;
 
-/// The times of one phase. Percentiles are of calls, or of starts.
+/// The figures of one phase. The percentiles are of the durations of calls, or of start latencies.
 #[derive(Debug, Serialize)]
 pub(super) struct Figures {
     pub(super) phase: &'static str,
@@ -41,7 +41,7 @@ impl Figures {
         }
     }
 
-    /// The percentiles for people.
+    /// Returns the percentiles and the maximum as text.
     pub(super) fn in_words(&self) -> [String; 4] {
         let word = |millis: Option<f64>| millis.map_or(String::new(), |it| format!("{it:.2}"));
         [self.p50_ms, self.p95_ms, self.p99_ms, self.max_ms].map(word)

@@ -1,4 +1,4 @@
-//! The lock that keeps measurements apart.
+//! The lock that prevents concurrent measurements.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use super::QUEUE;
 use crate::exit::Failure;
 use crate::output::since;
 
-/// How long others are kept away from a measurement that was killed.
+/// How long the lock stays held after a measurement was killed.
 const LEASE: Duration = Duration::from_secs(60);
-/// How often the lock is renewed. Some renewals may fail before the lease runs out.
+/// How often the lock is renewed. Some renewals may fail before the lease expires.
 const RENEWAL: Duration = Duration::from_secs(15);
 
-/// Keeps other measurements away while it is held.
+/// The lock of a measurement, which keeps others from starting.
 #[derive(Debug)]
 pub(super) struct Lock {
     name: Name,
     owner: Name,
-    /// `None`: another measurement has taken the lock.
+    /// The fencing token; `None` if another measurement has acquired the lock.
     fence: Option<Fence>,
 }
 
 impl Lock {
-    /// Takes the lock.
+    /// Acquires the lock.
     ///
     /// # Errors
-    /// Another measurement has it; a failure of the store.
+    /// Fails if another measurement holds the lock, or if the store fails.
     pub(super) async fn take(client: &Client) -> Result<Self, Failure> {
         let mut lock = Self {
             name: Name::new("lock", QUEUE)?,
@@ -38,16 +38,16 @@ impl Lock {
         match lock.acquire(client).await? {
             None => Ok(lock),
             Some(left) => Err(
-                Failure::refused("another bench runs on this database").remedy(format!(
-                    "If not, `ratchet bench` can be run again in {}.",
+                Failure::refused("another `ratchet bench` runs on this database").remedy(format!(
+                    "If it was killed, its lock expires in {}.",
                     since(left)
                 )),
             ),
         }
     }
 
-    /// Takes the lock for a lease from now, also one that has run out and is free, or says for how
-    /// long another measurement has it.
+    /// Acquires or renews the lock for one lease from now. If another measurement holds it, returns
+    /// the time until its lease expires.
     async fn acquire(&mut self, client: &Client) -> Result<Option<Duration>, Failure> {
         let locks = client.store().locks();
         let (fence, left) = match locks.acquire(&self.name, &self.owner, LEASE).await? {
@@ -58,26 +58,28 @@ impl Lock {
         Ok(left)
     }
 
-    /// Does this while the lock is held, however long it takes.
+    /// Runs the work while renewing the lock, however long it takes.
     ///
     /// # Errors
-    /// Those of the work; or another measurement has taken the lock, and the work was given up.
+    /// Fails if the work fails, or if another measurement acquires the lock. The work is then
+    /// dropped.
     pub(super) async fn hold<T>(
         &mut self,
         client: &Client,
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         tokio::select! {
-            // Not begun if the lock is lost already.
+            // If the lock is lost already, the work does not begin.
             biased;
             () = self.keep(client) => Err(Failure::failed(
-                "another bench has begun: the lock was lost while the database was away",
+                "another `ratchet bench` has begun: the lock expired while the database was \
+                 unreachable",
             )),
             done = work => done,
         }
     }
 
-    /// Does this while the lock is held if it can be, and in any case.
+    /// Runs the work to its end while renewing the lock, also if the lock is lost.
     pub(super) async fn keep_during<T>(
         &mut self,
         client: &Client,
@@ -94,16 +96,16 @@ impl Lock {
     async fn keep(&mut self, client: &Client) {
         while self.fence.is_some() {
             tokio::time::sleep(RENEWAL).await;
-            // A renewal that failed is followed by another. Meanwhile the lock may be free, and is
-            // then taken again unless another was quicker.
+            // A failed renewal is retried. If the lease has expired in between, this acquires the
+            // lock again, unless another measurement did so first.
             drop(self.acquire(client).await);
         }
     }
 
-    /// Frees the lock, if it is still held.
+    /// Releases the lock if it is still held.
     ///
     /// # Errors
-    /// A failure of the store.
+    /// Fails if the store fails.
     pub(super) async fn release(self, client: &Client) -> Result<(), Failure> {
         if let Some(fence) = self.fence {
             let locks = client.store().locks();
@@ -137,7 +139,7 @@ mod tests {
         };
         let meanwhile = lock.hold(&client, long).await.unwrap();
         assert!(meanwhile.is_err(), "another bench runs, too");
-        // The other did not get it in between.
+        // The other measurement did not acquire the lock in between.
         let refused = async { Ok(Lock::take(&client).await.is_err()) };
         assert_eq!(lock.hold(&client, refused).await, Ok(true));
         lock.release(&client).await.unwrap();
@@ -157,7 +159,7 @@ mod tests {
     async fn work_ends_when_another_owner_has_the_lock() {
         let client = client();
         let mut lock = Lock::take(&client).await.unwrap();
-        // As after an outage in which the lease ran out.
+        // Simulates an outage during which the lease expires.
         tokio::time::sleep(2 * LEASE).await;
         let other = Lock::take(&client).await.unwrap();
         let long = async {
@@ -165,7 +167,7 @@ mod tests {
             Ok(())
         };
         assert!(lock.hold(&client, long).await.is_err());
-        // What is left is the other's.
+        // The remaining jobs belong to the other measurement.
         let clean_up = async { Ok(()) };
         assert!(lock.hold(&client, clean_up).await.is_err());
         assert_eq!(lock.keep_during(&client, async { 7 }).await, 7);

@@ -1,7 +1,7 @@
-//! `ratchet bench`: what this database does, measured in a queue of its own.
+//! `ratchet bench`: measures the configured database, in a separate queue.
 //!
-//! `ratchet-bench` compares databases and peers on empty ones; this looks at one in use, so it is
-//! small, asks first, and leaves no job behind.
+//! The program `ratchet-bench` compares backends and other job systems on empty databases. This
+//! command measures a database in use, so it is small, asks first, and deletes its jobs afterwards.
 
 mod figures;
 mod lock;
@@ -23,15 +23,15 @@ use crate::confirm::confirm;
 use crate::exit::{Failure, Verdict};
 use crate::output::{DIM, Table, clean, number, paint};
 
-/// The queue of the jobs, and the lock that keeps measurements apart.
+/// The name of the queue of the jobs, and of the lock that prevents concurrent measurements.
 const QUEUE: &str = "ratchet-bench";
-/// How many jobs an enqueue takes.
+/// How many jobs one call enqueues in the phase `enqueue_in_hundreds`.
 const HUNDRED: usize = 100;
-/// How long a measurement may take.
+/// The timeout of a measurement.
 const LONGEST: Duration = Duration::from_secs(600);
-/// How long nothing may end before the measurement is given up.
+/// How long no job may end before the measurement is given up.
 const STUCK: Duration = Duration::from_secs(30);
-/// Between two jobs whose start is measured.
+/// The interval between two jobs whose start latency is measured.
 const PACE: Duration = Duration::from_millis(20);
 
 #[derive(Serialize)]
@@ -46,8 +46,8 @@ pub(super) async fn run(app: &mut App, what: Bench) -> Result<(), Failure> {
     let info = client.store().info();
     let jobs = u64::from(what.jobs) + u64::from(what.singles) + u64::from(what.latency);
     let question = format!(
-        "enqueue and run {} empty jobs on {} {}, and delete them; whatever else uses the database \
-         is slower meanwhile",
+        "enqueue and run {} empty jobs on {} {}, and delete them; this slows down other users of \
+         the database",
         number(jobs),
         info.backend,
         info.version,
@@ -60,18 +60,18 @@ pub(super) async fn run(app: &mut App, what: Bench) -> Result<(), Failure> {
             measured = measure(&client, &what, &mut phases, &mut runner) => measured,
             _ = tokio::signal::ctrl_c() => Err(Failure::interrupted("interrupted")),
             () = tokio::time::sleep(LONGEST) => {
-                Err(Failure::failed("it takes longer than 10 minutes")
+                Err(Failure::failed("the measurement takes longer than 10 minutes")
                     .remedy("Measure with fewer --jobs."))
             }
         }
     };
     let measured = lock.hold(&client, measured).await;
-    // Either of these may take a while, too.
+    // These two steps may also take a while, so the lock is still renewed.
     let stopped = match runner {
         Some(runner) => lock.keep_during(&client, runner.stop()).await,
         None => Ok(()),
     };
-    // The data belongs to the holder of the lock.
+    // Only the holder of the lock may delete the jobs.
     let cleaned = lock.hold(&client, clean_up(&client)).await;
     let released = lock.release(&client).await;
     let report = Report {
@@ -114,7 +114,7 @@ async fn measure(
     runner: &mut Option<Runner>,
 ) -> Result<(), Failure> {
     let [singles, jobs, latency] = [what.singles, what.jobs, what.latency].map(count);
-    // The jobs whose start is measured are enqueued last, and have the first numbers.
+    // Jobs for the start latency are enqueued last, but have the numbers from 0 to `latency`.
     let load = |jobs, batch| Enqueue {
         jobs,
         batch,
@@ -135,7 +135,7 @@ async fn measure(
     let finished = || Ok(usize::try_from(node.stats().finished).unwrap_or(usize::MAX));
     wait_for::<Failure>(loaded, STUCK, finished).await?;
     phases.push(Figures::new("drain", loaded, clock.elapsed(), Vec::new()));
-    // By another client than the node's.
+    // These jobs are enqueued by another client than the node's own.
     let clock = Clock::start();
     enqueue_at(PACE, client, &ledger, new_job, |_| {}).await?;
     wait_for::<Failure>(loaded + latency, STUCK, finished).await?;
@@ -152,14 +152,14 @@ async fn measure(
 impl From<Stuck> for Failure {
     fn from(Stuck { finished, jobs }: Stuck) -> Self {
         Self::failed(format!(
-            "{finished} of {jobs} jobs ended, and then none for {} s",
+            "{finished} of {jobs} jobs have ended, and no more ended within {} s",
             STUCK.as_secs()
         ))
-        .remedy("Is the queue `ratchet-bench` paused? -v shows what the node says.")
+        .remedy("Is the queue `ratchet-bench` paused? -v shows the logs of the node.")
     }
 }
 
-/// The node, which runs until it is stopped.
+/// The running node of a measurement.
 struct Runner {
     node: Node,
     stop: oneshot::Sender<()>,
@@ -190,7 +190,7 @@ impl Runner {
         })
     }
 
-    /// Lets it hand back what it has, and leave.
+    /// Stops the node: it releases its claims and leaves the cluster.
     async fn stop(self) -> Result<(), Failure> {
         drop(self.stop);
         match self.running.await {
@@ -208,7 +208,7 @@ fn new_job(n: usize) -> NewJob {
     Nothing::number(n).into_job().queue(QUEUE)
 }
 
-/// Cancels what is left, and deletes every job of the queue.
+/// Cancels the unfinished jobs of the queue, and deletes all of its jobs.
 async fn clean_up(client: &Client) -> Result<(), Failure> {
     let filter = JobFilter::all().queue(Name::new("queue", QUEUE)?);
     for action in [JobAction::Cancel, JobAction::Delete] {

@@ -1,4 +1,4 @@
-//! What is wrong with what was seen: pure.
+//! Derives findings from the data that was read, as pure functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,14 +11,14 @@ use ratchet::{
 use crate::exit::{Failure, schema_remedy};
 use crate::output::since;
 
-/// The data to judge.
+/// The data that was read from the database.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// The database's time.
+    /// The time by the database's clock.
     pub(super) now: Timestamp,
-    /// By how many milliseconds this host's clock is ahead of it.
+    /// How far this host's clock is ahead of the database's, in milliseconds.
     pub(super) skew: i64,
-    /// How exactly that is known.
+    /// The uncertainty of `skew`.
     pub(super) doubt: Duration,
     pub(super) nodes: Vec<NodeRecord>,
     pub(super) leaders: Vec<Leader>,
@@ -26,17 +26,18 @@ pub(super) struct Seen {
     pub(super) stranded: Vec<DueRoute>,
 }
 
-/// The checks that pass.
+/// The limits up to which clock skew and overdue jobs are not reported.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tolerance {
     pub(super) skew: Duration,
     pub(super) overdue: Duration,
 }
 
-/// Why the schema does not fit this program; `missing` are the migrations that it lacks.
+/// Returns the finding that the schema does not match this program. `missing` are the migrations
+/// that it lacks.
 ///
 /// # Errors
-/// The error itself, if it is about something else.
+/// The error itself, if it is not about the schema.
 pub(super) fn schema(error: ConnectError, missing: &[Migration]) -> Result<Finding, Failure> {
     let ConnectError::Store(store) = &error else {
         return Err(error.into());
@@ -63,7 +64,7 @@ fn found(severity: Severity, code: &'static str, summary: String, remedy: &str) 
     Finding::new(code, severity, summary).remedy(remedy)
 }
 
-/// What no node takes that still shows a sign of life.
+/// Returns the due routes that no node can run, apart from silent nodes.
 pub(super) fn stranded_now(
     due: &[DueRoute],
     nodes: &[NodeRecord],
@@ -76,7 +77,7 @@ pub(super) fn stranded_now(
     ratchet::store_api::stranded::stranded(due, &heard)
 }
 
-/// Everything that is wrong.
+/// Returns all findings.
 pub(super) fn judge(seen: &Seen, tolerance: Tolerance) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(clock(seen, tolerance.skew));
@@ -103,8 +104,8 @@ fn clock(seen: &Seen, most: Duration) -> Option<Finding> {
                 "This host's clock is {} {side} the database's",
                 since(apart)
             ),
-            "Keep both in step with NTP. Ratchet goes by the database's clock; times that a \
-             program computes from its own are wrong by as much.",
+            "Synchronize both clocks with NTP. Ratchet uses the database's clock; times that a \
+             program computes from its own clock are wrong by this difference.",
         )
     })
 }
@@ -125,7 +126,7 @@ fn nodes<'a>(
             severity,
             "no_nodes",
             "No node is live: nothing runs".to_owned(),
-            "Start one, or look why those that ran have ended: `ratchet nodes list --all`.",
+            "Start a node. `ratchet nodes list --all` shows which nodes have ended.",
         )
     });
     let silent = silent.iter().map(|node| {
@@ -138,8 +139,8 @@ fn nodes<'a>(
                 node.label,
                 since(silence)
             ),
-            "It crashed, hangs, or lost the database. Its jobs are taken back by the leader of \
-             `maintenance`, or by the next node that starts.",
+            "It crashed, hangs, or cannot reach the database. The leader of `maintenance`, or the \
+             next node that starts, reclaims its jobs.",
         )
         .detail(format!(
             "node {}, {} jobs running",
@@ -149,7 +150,7 @@ fn nodes<'a>(
     no_node.into_iter().chain(silent)
 }
 
-/// Roles with candidates and without a leader.
+/// Returns a finding for each role that has candidates but no leader.
 fn leaders(live: &[&NodeRecord], leaders: &[Leader]) -> Vec<Finding> {
     let led: BTreeSet<&str> = leaders
         .iter()
@@ -166,14 +167,14 @@ fn leaders(live: &[&NodeRecord], leaders: &[Leader]) -> Vec<Finding> {
             Severity::Warning,
             "no_leader",
             format!("No node leads in `{role}`"),
-            "One of the nodes that stand for it takes over within a lease. If this stays, look at \
-             their logs, and at `ratchet locks`.",
+            "A candidate becomes the leader within one lease. If this finding stays, check the logs \
+             of the candidates and `ratchet locks`.",
         )
     });
     missing.collect()
 }
 
-/// Live nodes that do not hold all the claims that the store lists under them.
+/// Returns a finding if the store lists claims under live nodes that do not hold them.
 fn unheld_claims(live: &[&NodeRecord]) -> Option<Finding> {
     let unheld = |node: &&NodeRecord| {
         let claims = node.load.unheld_claims.filter(|claims| *claims > 0)?;
@@ -186,15 +187,16 @@ fn unheld_claims(live: &[&NodeRecord]) -> Option<Finding> {
             Severity::Warning,
             "claims_unheld",
             format!("The store lists {sum} claims under nodes that do not hold them"),
-            "Each node hands such claims back by itself, within seconds of an outage. If the number stays, \
-             the store refuses that, or is too slow: the node's log says why. Stopping the node hands them \
-             back too.",
+            "Each node releases such claims itself, within seconds after an outage. If the number stays, \
+             the store refuses the release or is too slow: see the node's log. Stopping the node \
+             releases the claims too.",
         )
         .detail(nodes.join(", "))
     })
 }
 
-/// Live nodes whose time-zone data differs, or is older than the data that this program has.
+/// Returns a finding if the time-zone data of live nodes differs, or is older than the data that is
+/// compiled into this program.
 fn zone_data(live: &[&NodeRecord]) -> Option<Finding> {
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut is_old = false;
@@ -227,11 +229,11 @@ fn zone_data(live: &[&NodeRecord]) -> Option<Finding> {
             Severity::Info,
             "zone_data_old",
             format!(
-                "Nodes use version {names} of the time-zone data; {} is out",
+                "Nodes use version {names} of the time-zone data; this program has version {}",
                 ZoneData::built_in()
             ),
-            "Update the package `tzdata` of the hosts and images: zones whose rules changed since fire \
-             at the wrong hour. Recurring jobs in UTC do not need it.",
+            "Update the package `tzdata` of the hosts and images: recurring jobs run at the wrong hour in \
+             zones whose rules have changed since. Recurring jobs in UTC are not affected.",
         )
     } else {
         return None;
@@ -248,8 +250,8 @@ fn stranded(due: &DueRoute) -> Finding {
     found(
         Severity::Error,
         "stranded",
-        format!("No live node has a handler of `{}`{needs}", route.kind),
-        "Deploy a node that has, or cancel the jobs: `ratchet jobs cancel --kind`.",
+        format!("No live node has a handler for `{}`{needs}", route.kind),
+        "Deploy a node that can run these jobs, or cancel them: `ratchet jobs cancel --kind`.",
     )
     .detail(format!(
         "its jobs in the queue {} have been due for {}",
@@ -268,7 +270,7 @@ fn overdue(seen: &Seen, most: Duration) -> impl Iterator<Item = Finding> + '_ {
                 Severity::Info,
                 "paused_queue",
                 format!("Jobs of `{kind}` wait in the queue {queue}, which is paused"),
-                "`ratchet queues resume` lets them go.",
+                "`ratchet queues resume` lets nodes claim them again.",
             )
             .detail(detail);
         }
@@ -276,8 +278,8 @@ fn overdue(seen: &Seen, most: Duration) -> impl Iterator<Item = Finding> + '_ {
             Severity::Warning,
             "overdue",
             format!("Jobs of `{kind}` in the queue {queue} are late"),
-            "Add nodes or slots, look whether those there are hang (`ratchet jobs list --state \
-             running`), or whether no node polls the queue.",
+            "Add nodes or slots. Check whether running jobs hang (`ratchet jobs list --state \
+             running`), and whether any node polls the queue.",
         )
         .detail(detail)
     })
@@ -297,7 +299,7 @@ mod tests {
         Name::new("name", text).unwrap()
     }
 
-    /// A live candidate for `maintenance` that was last seen this many seconds ago.
+    /// Returns a live candidate for `maintenance` that was last seen this many seconds ago.
     fn node(silence: i64) -> NodeRecord {
         let roles = vec![name("worker"), name("maintenance")];
         let beat = Heartbeat::new(NodeId::new(), name("alpha"), NodeStatus::Active, 5 * SECOND)
@@ -415,7 +417,7 @@ mod tests {
             node
         };
         let newest = built_in.version.as_deref();
-        // An earlier release of Ratchet, or a directory, may not say the version.
+        // An earlier release of Ratchet does not report the version, and a directory may lack it.
         assert!(codes(&seen(vec![with(newest), with(newest), with(None), node(3)])).is_empty());
         assert_eq!(codes(&seen(vec![with(Some("2025b"))])), ["zone_data_old"]);
         let mut seen = seen(vec![with(newest), with(Some("2025b")), node(3)]);

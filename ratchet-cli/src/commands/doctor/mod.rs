@@ -1,4 +1,4 @@
-//! `ratchet doctor`: looks for what is wrong, and says what to do.
+//! `ratchet doctor`: looks for problems, and explains how to fix them.
 
 mod judge;
 
@@ -14,7 +14,7 @@ use crate::args::Doctor;
 use crate::exit::{Failure, Verdict};
 use crate::output::{BAD, BOLD, DIM, GOOD, WARN, clean, paint};
 
-/// How often the clocks are compared; the quickest answer counts.
+/// How often the clocks are compared. The comparison with the shortest round trip is used.
 const LOOKS: usize = 3;
 
 #[derive(Serialize)]
@@ -29,7 +29,7 @@ struct Report<'a> {
     findings: Vec<Shown<'a>>,
 }
 
-/// Something worth knowing.
+/// A finding in the JSON output.
 #[derive(Serialize)]
 struct Shown<'a> {
     code: &'a str,
@@ -58,7 +58,7 @@ pub(super) async fn run(app: &mut App, what: Doctor) -> Result<(), Failure> {
         Err(error) => {
             let missing = Box::pin(ratchet::pending_migrations(&store)).await;
             let finding = judge::schema(error, &missing.unwrap_or_default())?;
-            // Nothing else can be read.
+            // Without a matching schema, nothing else can be read.
             return tell(app, &[finding], None, None, what.strict);
         }
     };
@@ -88,8 +88,10 @@ async fn look(client: &Client) -> Result<Seen, Failure> {
     })
 }
 
-/// How far this host's clock is ahead of the database's, in milliseconds, how exactly that is
-/// known, and the database's time. The answer is taken to be from the middle of the round trip.
+/// Returns how far this host's clock is ahead of the database's in milliseconds, the uncertainty of
+/// that, and the database's time.
+///
+/// The database is assumed to read its clock in the middle of the round trip.
 async fn compare_clocks(client: &Client) -> Result<(i64, Duration, time::Timestamp), Failure> {
     let mut best: Option<(i64, Duration, time::Timestamp)> = None;
     for _ in 0..LOOKS {
@@ -101,7 +103,7 @@ async fn compare_clocks(client: &Client) -> Result<(i64, Duration, time::Timesta
             best = Some((skew, half, database));
         }
     }
-    best.ok_or_else(|| Failure::failed("the clocks were not compared"))
+    best.ok_or_else(|| Failure::failed("the clocks could not be compared"))
 }
 
 fn tell(
@@ -147,7 +149,7 @@ fn write(
         show(app, finding)?;
     }
     match worst.is_none_or(|worst| worst < Severity::Warning) {
-        true => app.out.line(paint(GOOD, "Nothing is wrong.")),
+        true => app.out.line(paint(GOOD, "No problems found.")),
         false => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! How it looks on a terminal.
+//! Draws the view on a terminal.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, problem: Option
     }
     let leaders = view.cluster.leaders.iter().map(|leader| {
         let who = leader.label.as_deref().or(leader.node.as_deref());
-        format!("{} {}", leader.role, who.unwrap_or("nobody"))
+        format!("{} {}", leader.role, who.unwrap_or("none"))
     });
     let leaders = match leaders.collect::<Vec<_>>().join("   ") {
         none if none.is_empty() => "none".to_owned(),

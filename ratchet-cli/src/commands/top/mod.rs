@@ -1,4 +1,4 @@
-//! `ratchet top`: a live view of the cluster.
+//! `ratchet top`: shows a live view of the cluster.
 
 mod draw;
 mod model;
@@ -25,19 +25,19 @@ use crate::args::Top;
 use crate::exit::Failure;
 use crate::interruptible;
 
-/// The shortest interval, so that reading does not load the database.
+/// The shortest interval, which bounds the load on the database.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
-/// The size of what `--once` prints.
+/// The width and height of the output of `--once`.
 const PRINTED: (u16, u16) = (120, 40);
 
 pub(super) async fn run(app: &mut App, what: Top) -> Result<(), Failure> {
     if what.interval < MIN_INTERVAL {
-        return Err(Failure::usage("--interval is shorter than 500ms"));
+        return Err(Failure::usage("--interval must be at least 500ms"));
     }
     let has_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if !(what.once || app.out.is_json() || has_terminal) {
         return Err(Failure::usage("there is no terminal to draw on")
-            .remedy("--once prints one look, --json a line for each."));
+            .remedy("--once prints the view once; --json prints a line for each read."));
     }
     interruptible(async {
         let client = app.client().await?;
@@ -50,7 +50,7 @@ pub(super) async fn run(app: &mut App, what: Top) -> Result<(), Failure> {
     .await
 }
 
-/// Two looks, so that there are rates.
+/// Prints the view once, after two reads, because rates need two heartbeats.
 async fn once(app: &mut App, client: &Client, pause: Duration) -> Result<(), Failure> {
     let mut reader = Reader::new(client);
     let mut model = Model::new(reader.read().await?);
@@ -96,7 +96,7 @@ async fn stream(app: &mut App, client: &Client, pause: Duration) -> Result<(), F
     }
 }
 
-/// Looks and draws, neither of which waits for the other: keys are heard while the database hangs.
+/// Reads and draws concurrently, so that keys work while the database hangs.
 async fn live(client: &Client, pause: Duration) -> Result<(), Failure> {
     let mut reader = Reader::new(client);
     let model = Model::new(reader.read().await?);
@@ -115,14 +115,15 @@ async fn live(client: &Client, pause: Duration) -> Result<(), Failure> {
     }
 }
 
-/// Turns colours off for `--color never`: the terminal library itself heeds NO_COLOR only.
+/// Turns colours off for `--color never`. The terminal library itself respects only NO_COLOR.
 fn heed_color(choice: anstream::ColorChoice) {
     if choice == anstream::ColorChoice::Never {
         style::force_color_output(false);
     }
 }
 
-/// Ready when the system asks the process to end: dying of that would leave the terminal as it is.
+/// Waits for SIGTERM or SIGHUP. Without a handler, they would end the process without restoring the
+/// terminal.
 #[cfg(unix)]
 async fn asked_to_end() {
     use tokio::signal::unix::{SignalKind, signal};
@@ -137,13 +138,13 @@ async fn asked_to_end() {
     }
 }
 
-/// Never ready.
+/// Never returns: there are no such signals.
 #[cfg(not(unix))]
 async fn asked_to_end() {
     std::future::pending().await
 }
 
-/// Looks again and again, and sends what it saw, until the receiver is gone.
+/// Reads at each interval and sends the result, until the receiver is dropped.
 async fn look(
     mut once: impl AsyncFnMut() -> Result<Seen, Failure>,
     pause: Duration,
@@ -159,7 +160,7 @@ async fn look(
     }
 }
 
-/// Draws whenever there is something new, until a key ends it.
+/// Draws after every read and on request, until a key ends the view.
 async fn show(
     mut draw: impl FnMut(&Model) -> Result<(), Failure>,
     mut model: Model,
@@ -169,7 +170,7 @@ async fn show(
     loop {
         draw(&model)?;
         tokio::select! {
-            // A key is never behind.
+            // Keys are handled before reads.
             biased;
             key = keys.recv() => match key {
                 Some(Key::Quit) | None => return Ok(()),
@@ -190,8 +191,7 @@ enum Key {
     Redraw,
 }
 
-/// The terminal while the view is on it. However it ends, a panic included, the terminal is as
-/// before.
+/// The terminal while the view is shown. Dropping it restores the terminal, also after a panic.
 struct Screen {
     terminal: ratatui::DefaultTerminal,
     keys: mpsc::Receiver<Key>,
@@ -222,7 +222,7 @@ impl Drop for Screen {
     }
 }
 
-/// Passes keys on until the view has ended.
+/// Forwards keys until the view has ended.
 fn listen(keys: &mpsc::Sender<Key>, ended: &AtomicBool) {
     while !ended.load(Ordering::Relaxed) {
         let key = match event::poll(Duration::from_millis(100)) {
@@ -233,7 +233,7 @@ fn listen(keys: &mpsc::Sender<Key>, ended: &AtomicBool) {
         let key = match key {
             Ok(None) => continue,
             Ok(Some(key)) => key,
-            // The terminal is gone.
+            // The terminal was closed.
             Err(_) => Key::Quit,
         };
         if keys.blocking_send(key).is_err() {

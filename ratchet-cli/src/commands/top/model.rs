@@ -1,4 +1,4 @@
-//! What is shown, and how it follows from what was read: pure.
+//! Derives the view from the data that was read, as pure functions.
 
 use ratchet::store_api::throughput::Meter;
 use ratchet::{DueRoute, JobRecord, Leader, NodeRecord, Timestamp};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::commands::nodes::joined;
 
-/// One look.
+/// The result of one read.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) database: String,
@@ -21,7 +21,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// The nodes that have not ended and were not silent for too long.
+    /// Returns the live nodes: those that have not ended and were not silent for too long.
     fn live(&self) -> impl Iterator<Item = &NodeRecord> {
         let nodes = self.nodes.iter();
         nodes.filter(|node| view::is_live(node, self.at))
@@ -51,7 +51,7 @@ impl From<&JobRecord> for Failed {
     }
 }
 
-/// The shown data.
+/// The state of the view: the last read, the rates, and the last failure.
 #[derive(Debug)]
 pub(super) struct Model {
     seen: Seen,
@@ -59,7 +59,7 @@ pub(super) struct Model {
     problem: Option<String>,
 }
 
-/// The shown data, for programs.
+/// The data that is drawn, or written as JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct View<'a> {
     pub(super) at: view::At,
@@ -69,7 +69,7 @@ pub(super) struct View<'a> {
     pub(super) live_nodes: usize,
     pub(super) running: u64,
     pub(super) capacity: u64,
-    /// None while there were not two heartbeats of any live node that says what it has done.
+    /// The rates; `None` until two heartbeats of a live node that reports totals were read.
     pub(super) rates: Option<view::Rates>,
     pub(super) oldest_due_ms: Option<u64>,
     pub(super) stranded: usize,
@@ -89,19 +89,19 @@ impl Model {
         }
     }
 
-    /// Takes the next look.
+    /// Stores the result of a read, and clears the failure.
     pub(super) fn update(&mut self, seen: Seen) {
         self.meter.read(seen.live());
         self.seen = seen;
         self.problem = None;
     }
 
-    /// A look failed; the last one stays.
+    /// Stores the failure of a read. The result of the last successful read is kept.
     pub(super) fn failed(&mut self, problem: &str) {
         self.problem = Some(problem.to_owned());
     }
 
-    /// Why the last look failed.
+    /// Returns why the last read failed, or `None` if it succeeded.
     pub(super) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
@@ -187,7 +187,7 @@ pub(super) mod tests {
         (wanted.finished_per_s, wanted.failed_per_s) = (10.0, 2.0);
         (wanted.retried_per_s, wanted.wait_ms) = (1.0, Some(20));
         assert_eq!(model.view().rates, Some(wanted));
-        // The same heartbeat once more says nothing new.
+        // Reading the same heartbeat again does not change the rates.
         model.update(look(id, 15_000, NodeTotals::new(150, 1_500, 130, 14, 11)));
         assert_eq!(model.view().rates, Some(wanted));
     }
@@ -209,14 +209,14 @@ pub(super) mod tests {
         assert_eq!(finished(&model), None);
         model.update(seen(6_000, &[(one, 5_000, 50), (other, 6_000, 10)]));
         assert_eq!(finished(&model), Some(12.0));
-        // One of them has beaten since, and both still work.
+        // One node has sent a heartbeat since, and both still count.
         model.update(seen(10_000, &[(one, 10_000, 100), (other, 6_000, 10)]));
         assert_eq!(finished(&model), Some(12.0));
-        // A node that was restarted is another one, which has done nothing yet.
+        // A restarted node is a new node, which has no rates yet.
         let back = NodeId::new();
         model.update(seen(11_000, &[(back, 11_000, 0), (other, 11_000, 20)]));
         assert_eq!(finished(&model), Some(2.0));
-        // No node lives, and nothing is done.
+        // No node is live, so there are no rates.
         model.update(seen(3_600_000, &[(back, 11_000, 0), (other, 11_000, 20)]));
         assert_eq!(finished(&model), None);
     }

@@ -1,5 +1,5 @@
-//! What one look reads. What reads whole tables is read seldom: the counts of jobs, and the last
-//! failures among all of them.
+//! Reads the data of the view. Queries that read whole tables run less often: the counts of jobs,
+//! and the newest dead letters.
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use super::model::{Failed, Seen};
 use crate::commands::queues;
 use crate::exit::Failure;
 
-/// How long after a count the next comes, at least.
+/// The minimum interval between two counts of jobs.
 const COUNT_INTERVAL: Duration = Duration::from_secs(10);
-/// The same for the failures.
+/// The minimum interval between two reads of the newest dead letters.
 const FAILURES_INTERVAL: Duration = Duration::from_secs(1);
-/// No more than this part of the time is spent on either.
+/// The interval is also at least this many times as long as the last read took.
 const SHARE: u32 = 50;
-/// How many failures are shown.
+/// How many dead letters are shown.
 const FAILURES: usize = 8;
 
 pub(super) struct Reader<'a> {
@@ -44,7 +44,7 @@ impl<'a> Reader<'a> {
         let leaders = client.leaders(&nodes).await?;
         let due = client.due_routes().await?;
         let mut queues = self.queues.get(queues::queues(client)).await?;
-        // What is due says it newer than the last count.
+        // The due routes are newer than the last count.
         for queue in &mut queues.queues {
             let of_queue = due
                 .iter()
@@ -78,10 +78,10 @@ async fn failed(client: &Client) -> Result<Vec<Failed>, Failure> {
     Ok(page.jobs.iter().map(Failed::from).collect())
 }
 
-/// A reading that is repeated no more often than its cost allows.
+/// A cached read, which is repeated less often the longer it takes.
 struct Seldom<T> {
     interval: Duration,
-    /// The reading, and when it may be repeated.
+    /// The last result, and when it may be read again.
     last: Option<(T, Instant)>,
 }
 
@@ -103,7 +103,7 @@ impl<T: Clone> Seldom<T> {
         let next = began + self.interval.max(took * SHARE);
         let known = match (read, self.last.take()) {
             (Ok(new), _) => new,
-            // What was known is better than nothing, and than trying again at once.
+            // Keep the last result, and do not retry before the next interval.
             (Err(_), Some((known, _))) => known,
             (Err(failure), None) => return Err(failure),
         };

@@ -1,13 +1,13 @@
-//! Finds where two values differ, as paths to the fields: `jobs[3].state: expected Pending / found
-//! Running`.
+//! Finds the differences between two values, as paths to the fields: `jobs[3].state: expected
+//! Pending / found Running`.
 //!
-//! The values of the contract have only `Debug` in common, so the fields are parsed from its
-//! indented form.
+//! The only trait that all values of the contract share is `Debug`, so the fields are parsed from
+//! its indented form.
 
 use std::fmt::{self, Debug, Write as _};
 
-/// Returns the fields in which a value differs from the expected one, one per line; empty if their
-/// `Debug` forms are equal.
+/// Returns the fields in which a value differs from the expected one, one per line. The list is
+/// empty if the `Debug` forms of both are equal.
 pub(super) fn differences<T: Debug>(what: &str, expected: &T, found: &T) -> Vec<String> {
     let (expected, found) = (Tree::of(expected), Tree::of(found));
     let mut lines = Vec::new();
@@ -20,10 +20,10 @@ pub(super) fn differences<T: Debug>(what: &str, expected: &T, found: &T) -> Vec<
 enum Tree {
     Leaf(String),
     Branch {
-        /// `Job {`, `Some(`, `[`.
+        /// The opening text: `Job {`, `Some(`, `[`.
         open: String,
         close: char,
-        /// The parts, each with the name of its field, if it has one.
+        /// The parts, each with the name of its field if it has one.
         parts: Vec<(Option<String>, Self)>,
     },
 }
@@ -39,7 +39,7 @@ impl Tree {
     /// Parses the value that begins with `first` and continues in `lines`.
     fn read<'a>(first: &str, lines: &mut impl Iterator<Item = &'a str>) -> Self {
         let first = first.strip_suffix(',').unwrap_or(first);
-        // An empty list is one line; it differs from other lists in its items.
+        // An empty list is printed on one line, but compares with other lists by its items.
         if first == "[]" {
             let (open, close) = ("[".to_owned(), ']');
             let parts = Vec::new();
@@ -68,7 +68,7 @@ impl Tree {
     }
 }
 
-/// Splits a line into the name of a field, or the key of a map, and the value; a string may contain
+/// Splits a line into the name of a field, or the key of a map, and the value. A string may contain
 /// a colon.
 fn named(line: &str) -> Option<(&str, &str)> {
     if line.starts_with('"') {
@@ -114,7 +114,7 @@ fn compare(path: &str, expected: Option<&Tree>, found: Option<&Tree>, lines: &mu
     ) = (expected, found)
         && open == other_open
     {
-        // A missing or additional item shifts all items after it.
+        // A missing or additional item shifts all later items, so only the middle is compared.
         let (expected, found) = (&parts[..], &others[..]);
         let (head, tail) = match expected.len() == found.len() {
             true => (0, 0),
@@ -146,7 +146,7 @@ fn compare(path: &str, expected: Option<&Tree>, found: Option<&Tree>, lines: &mu
     lines.push(format!("{path}: expected {expected} / found {found}"));
 }
 
-/// Returns how many parts are equal at the beginning and at the end.
+/// Returns how many parts are equal at the beginning and how many at the end.
 fn ends_in_common<T: PartialEq>(expected: &[T], found: &[T]) -> (usize, usize) {
     let same = |(one, other): &(&T, &T)| one == other;
     let head = expected.iter().zip(found).take_while(same).count();

@@ -1,4 +1,4 @@
-//! Generates random histories: each step from a seed and the results of earlier steps.
+//! Generates random histories: each step follows from a seed and the results of earlier steps.
 
 mod values;
 
@@ -17,7 +17,7 @@ use super::step::{Answer, Step};
 use crate::Power;
 use crate::build::{json, name};
 
-/// Few values of each kind, so that steps affect each other.
+/// There are only a few values of each kind, so that steps affect each other.
 const QUEUES: [&str; 3] = ["default", "images", "Größe"];
 const KINDS: [&str; 3] = ["resize", "mail", "kind"];
 const CAPABILITIES: [&str; 2] = ["gpu", "arm"];
@@ -29,31 +29,31 @@ const DEFINITIONS: [&str; 4] = ["d", "D", "ä", "minutely"];
 
 pub(super) struct Generator {
     random: Rng,
-    /// Whether the store has an archive.
+    /// Whether the history uses the archive, permits or rates: see `new`.
     archives: bool,
     permits: bool,
     rates: bool,
-    /// Whether no step was generated yet.
+    /// Whether no step has been generated yet.
     untouched: bool,
-    /// The resources that were set.
+    /// The resources whose permits were set.
     resources: Vec<&'static str>,
     nodes: Vec<NodeId>,
     jobs: Vec<NewJob>,
     tokens: Vec<ClaimToken>,
     fences: Vec<Fence>,
-    /// Whether the store keeps recurring definitions.
+    /// Whether the history uses recurring definitions.
     recurring: bool,
     firings: Vec<RecurringFiring>,
-    /// Open batches, and all batches.
+    /// The open batches; `batches` has all.
     open: Vec<BatchId>,
     batches: Vec<BatchId>,
-    /// Stored jobs, and those of the enqueue that is being generated. Nearly all parents are among
-    /// them, since a bad parent makes the whole enqueue fail.
+    /// The stored jobs; `fresh` has those of the enqueue being generated. Nearly all parents are
+    /// among them, since a bad parent makes the whole enqueue fail.
     stored: Vec<JobId>,
     fresh: Vec<JobId>,
-    /// Jobs that wait for signals.
+    /// The jobs that wait for signals.
     waiters: Vec<JobId>,
-    /// What the history uses of the store's powers.
+    /// Whether the history uses workflows and signals.
     workflows: bool,
     signals: bool,
 }
@@ -64,8 +64,8 @@ impl Generator {
         let nodes = (0..4)
             .map(|_| NodeId::from_bytes(random.u128(..).to_be_bytes()))
             .collect();
-        // A history uses only some powers of the store: with all of them it would exercise each too
-        // little.
+        // A history uses only some of the store's optional parts: with all of them it would
+        // exercise each too little.
         let mut uses = |power| has(power) && random.u8(0..5) < 2;
         Self {
             archives: uses(Power::Archive),
@@ -90,7 +90,7 @@ impl Generator {
         }
     }
 
-    /// Remembers what later steps can use.
+    /// Remembers the ids, tokens and other results that later steps can use.
     pub(super) fn learn(&mut self, answer: &Answer) {
         match answer {
             Answer::Claimed(jobs) => {
@@ -230,7 +230,8 @@ impl Generator {
         Step::Report(tokens.into_iter().map(report).collect())
     }
 
-    /// Has no effective limit, since the contract does not say which claims a limited pass takes.
+    /// Returns a step whose limit never takes effect, since the contract does not say which claims
+    /// a limited pass takes.
     fn reclaim(&mut self) -> Step {
         let request = ReclaimRequest::new()
             .dead_after(self.millis(1..20_000))
@@ -270,7 +271,8 @@ impl Generator {
         Step::List(self.filter(), page.after(after))
     }
 
-    /// Has no effective limit, since the contract does not say which of equally old jobs go first.
+    /// Returns a step whose limit never takes effect, since the contract does not say which of
+    /// equally old jobs are purged first.
     fn purge(&mut self) -> Step {
         let ends = [JobState::Succeeded, JobState::Failed, JobState::Cancelled];
         let older_than = self.millis(0..4_000);

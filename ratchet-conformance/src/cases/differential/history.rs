@@ -22,15 +22,15 @@ use crate::build::name;
 use crate::cx::Cx;
 use crate::node::{TestNode, ok};
 
-/// The differences between the two, one field per line.
+/// The differences between the model and the store, one field per line.
 struct Mismatch(Vec<String>);
 
-/// The model and the store under test, kept at the same time.
+/// The model and the store under test, with their clocks kept in step.
 struct Pair {
     model: Checked<MemoryStore>,
     clock: ManualClock,
     cx: Cx,
-    /// Two handles, used in turn: each must see what the other writes.
+    /// Two handles on the store, used in turn: each must see what the other writes.
     handles: [TestNode; 2],
     steps: usize,
     seen: BTreeMap<JobId, JobRecord>,
@@ -50,7 +50,7 @@ impl Pair {
         }
     }
 
-    /// Runs a step on both, and returns the model's answer.
+    /// Runs a step on both, and returns the model's answer, or their differences.
     async fn step(&mut self, step: &Step) -> Result<super::step::Answer, Mismatch> {
         let turn = self.steps % 2;
         self.steps += 1;
@@ -73,8 +73,8 @@ impl Pair {
         Ok(expected)
     }
 
-    /// Compares everything observable, through the handle that did not run the step. It reads the
-    /// attempts of changed jobs only: the end of a claim changes its job.
+    /// Compares everything observable, through the handle that did not run the step. Reads the
+    /// attempts of changed jobs only, since the end of a claim changes its job.
     async fn compare(&mut self, reader: usize) -> Result<(), Mismatch> {
         let store = &*self.handles[reader].store;
         let recurring = self.cx.has(Power::Recurring);
@@ -189,7 +189,7 @@ fn same<T: PartialEq + Debug>(what: &str, expected: &T, actual: &T) -> Result<()
     Err(Mismatch(lines))
 }
 
-/// Runs the history of a seed; shrinks and reports a mismatch.
+/// Generates and runs the history of a seed. If the store differs, shrinks and reports the history.
 pub(super) async fn run(cx: &Cx, seed: u64, length: usize) {
     let mut generator = Generator::new(seed, |power| cx.has(power));
     let mut pair = Pair::new(cx.another().await).await;
@@ -218,7 +218,7 @@ async fn close(cx: &Cx, pair: Pair) {
     cx.close(pair.cx).await;
 }
 
-/// Runs given steps on a new pair.
+/// Runs these steps on a new pair.
 async fn replay(cx: &Cx, steps: &[Step]) -> Result<(), Mismatch> {
     let mut pair = Pair::new(cx.another().await).await;
     let mut ended = Ok(());
@@ -240,8 +240,8 @@ struct Shrinking<'a> {
 }
 
 impl Shrinking<'_> {
-    /// Replaces the steps by these if they fail as well. Once the case has to finish, it tries
-    /// nothing more.
+    /// Replaces the steps by these if they fail as well. Tries nothing more once the case must
+    /// finish.
     async fn try_instead(&mut self, fewer: Vec<Step>) -> bool {
         if self.cx.is_late() {
             return false;
@@ -255,8 +255,8 @@ impl Shrinking<'_> {
         }
     }
 
-    /// Removes half of the steps, then quarters and so on, down to single steps; the last ones
-    /// first.
+    /// Removes half of the steps, then quarters and so on, down to single steps, beginning with the
+    /// last.
     async fn leave_out_steps(&mut self) -> bool {
         let before = self.steps.len();
         let mut size = before.div_ceil(2);
@@ -290,7 +290,7 @@ impl Shrinking<'_> {
     }
 }
 
-/// Removes all steps, and everything inside them, without which the history still fails.
+/// Removes all steps, and all items inside them, without which the history still fails.
 async fn shrink(cx: &Cx, steps: Vec<Step>, first: Mismatch) -> (Vec<Step>, Mismatch) {
     if cx.is_late() {
         return (steps, first);
@@ -315,7 +315,7 @@ async fn shrink(cx: &Cx, steps: Vec<Step>, first: Mismatch) -> (Vec<Step>, Misma
     }
 }
 
-/// Describes the differences and the steps that lead to them.
+/// Returns the failure message: the differences, and the steps that lead to them.
 fn tell(seed: u64, steps: &[Step], mismatch: &Mismatch) -> String {
     const SHOWN: usize = 20;
     let Mismatch(lines) = mismatch;

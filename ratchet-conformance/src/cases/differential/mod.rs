@@ -11,13 +11,13 @@ use std::env;
 
 use super::prelude::*;
 
-/// The number of cases among which the histories are divided, to run concurrently.
+/// The number of cases that share the histories, so that they run concurrently.
 const CASES_IN_ALL: u64 = 10;
 /// How many histories all cases together run, unless the suite sets another number.
 pub(crate) const HISTORIES: u64 = 100;
 const STEPS: usize = 100;
 
-/// Runs the histories whose seed is `part`, `part` + 10, `part` + 20, …
+/// Runs the histories with the seeds `part`, `part` + 10, `part` + 20, …
 async fn histories(cx: &Cx, part: u64) {
     if let Some(seed) = number("RATCHET_SEED") {
         if seed % CASES_IN_ALL == part {
@@ -31,7 +31,7 @@ async fn histories(cx: &Cx, part: u64) {
     }
 }
 
-/// Returns the number in an environment variable, if it is set.
+/// Returns the number in an environment variable, or `None` if it is not set.
 fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
     match text.parse() {

@@ -1,4 +1,4 @@
-//! One step of a history, how it runs on a store, and the store's answer.
+//! A step of a history, how the step runs on a store, and the store's answer.
 
 use std::time::Duration;
 
@@ -52,9 +52,9 @@ pub(super) enum Step {
     PurgeBatches(BatchPurge),
     Deliver(Signal),
     Expire,
-    /// Time passes.
+    /// Moves the clock forward.
     Advance(Duration),
-    /// The handle is closed and opened again.
+    /// Closes the handle and opens it again.
     Reopen,
 }
 
@@ -93,8 +93,8 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// Adopts what some stores may report differently from the model: that other jobs may wait for
-    /// the end of a claimed job when none does.
+    /// Adopts from the model what a store may report differently: that other jobs may wait for the
+    /// end of a claimed job although none does.
     pub(super) fn allowing_for(mut self, model: &Self) -> Self {
         match (&mut self, model) {
             (Self::Claimed(mine), Self::Claimed(model)) => {
@@ -113,7 +113,7 @@ impl Answer {
     }
 }
 
-/// Evaluates an expression with the list of items of a step, if it has one.
+/// Evaluates an expression with the list of a step's items, or another if the step has no list.
 macro_rules! with_items {
     ($step:expr, $items:ident => $does:expr, $otherwise:expr) => {
         match $step {
@@ -131,7 +131,7 @@ macro_rules! with_items {
 }
 
 impl Step {
-    /// Returns how many jobs, tokens or other items the call takes, if it takes a list.
+    /// Returns how many jobs, tokens or other items the call takes, or 0 if it takes no list.
     pub(super) fn items(&self) -> usize {
         with_items!(self, items => items.len(), 0)
     }
@@ -141,7 +141,8 @@ impl Step {
         with_items!(self, items => { items.remove(item); }, ());
     }
 
-    /// Runs the step on a store. The caller handles time and handles.
+    /// Runs the step on a store. The caller runs the steps that move the clock or reopen the
+    /// handle.
     pub(super) async fn apply(&self, store: &dyn Store) -> Answer {
         self.call(store).await.unwrap_or_else(|error| {
             Answer::Refused(
@@ -252,13 +253,13 @@ impl Step {
     }
 }
 
-/// Histories only have steps on recurring definitions if the store has that power.
+/// Returns the recurring definitions. Only histories of a store that has them use them.
 fn recurring(store: &dyn Store) -> &dyn RecurringStore {
     let recurring = store.recurring();
     recurring.expect("the suite lists a power that the store lacks")
 }
 
-/// Histories only have steps on the archive if the store has that power.
+/// Returns the archive. Only histories of a store that has an archive use it.
 fn archive(store: &dyn Store) -> &dyn ArchiveStore {
     store.archive().expect("the store has an archive")
 }

@@ -1,4 +1,4 @@
-//! Checks the settings of a builder and makes the node.
+//! Checks the settings of a builder, and builds the node.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ use crate::name::Name;
 use crate::store::SharedStore;
 
 impl NodeBuilder {
-    /// Checks everything and makes the node. Does no I/O.
+    /// Checks all settings and builds the node. Does no I/O.
     ///
     /// # Errors
-    /// [`BuildError`] with every problem: bad names, names that two job types claim, missing state,
-    /// pools that cannot work, timings that clash.
+    /// [`BuildError`] with every problem, such as bad names, names that two job types claim,
+    /// missing state, pools that cannot work, or timings that conflict.
     pub fn build(self) -> Result<Node, BuildError> {
         let limit_problems = self.limit_problems();
         let permit_problem = self.permit_problem();
         #[cfg_attr(
             not(feature = "tower"),
-            expect(unused_mut, reason = "it is changed by the layers only")
+            expect(unused_mut, reason = "only the layers change it")
         )]
         let mut registry = self.registry;
         let mut problems = self.problems;
@@ -44,7 +44,7 @@ impl NodeBuilder {
         problems.extend(permit_problem);
         problems.extend(self.config.problems());
         if self.config.retention.needs_archive() && self.store.archive().is_none() {
-            let text = "jobs are to be archived, and the store has no archive";
+            let text = "the retention archives jobs, but the store has no archive";
             problems.push(text.to_owned().into());
         }
         if registry.kinds().is_empty() && self.daemons.is_empty() {
@@ -54,7 +54,7 @@ impl NodeBuilder {
         problems.extend(no_queue(&self.queues));
         let recurring = !self.declared.is_empty() || self.config.retire_recurring;
         if recurring && self.store.recurring().is_none() {
-            let text = "the store keeps no recurring definitions";
+            let text = "the store does not support recurring definitions";
             problems.push(text.to_owned().into());
         }
         for (kind, state) in registry.missing_state(&self.state) {
@@ -115,7 +115,7 @@ impl NodeBuilder {
     }
 }
 
-/// The elections that a node takes part in.
+/// Returns the elections in which the node takes part.
 fn elections(
     store: &SharedStore,
     config: &Config,
@@ -126,7 +126,7 @@ fn elections(
     for role in leads {
         match Election::new(Arc::clone(store), role, config.leadership) {
             Ok(election) => elections.push(election.takeover_delay(config.takeover_delay)),
-            // The timings and the role are among the problems already.
+            // The problems already include the timings and the role.
             Err(_) if !config.leadership.problems().is_empty() => {}
             Err(_) if Election::lock_of(role).is_err() => {}
             Err(error) => problems.push(error.to_string().into()),

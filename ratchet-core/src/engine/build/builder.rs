@@ -1,4 +1,4 @@
-//! The builder of nodes: its fields. The setters are in the files beside this one, by topic.
+//! The builder of nodes and its fields. The setters are in the files beside this one, by topic.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::store::SharedStore;
 
 /// Builds a [`Node`](crate::Node).
 ///
-/// Setters never fail; [`build`](Self::build) reports everything that is wrong at once.
+/// Setters never fail. [`build`](Self::build) reports all problems at once.
 #[must_use]
 pub struct NodeBuilder {
     pub(super) store: SharedStore,
@@ -79,13 +79,15 @@ impl NodeBuilder {
         }
     }
 
-    /// [Closes](crate::Store::close) the store when the node's run ends: for programs that have no
-    /// other use for it. The node cannot run again, and its clients fail. If the future of the run
-    /// is dropped, the store stays open.
+    /// [Closes](crate::Store::close) the store when the node's run ends. Use it in programs that do
+    /// not use the store otherwise.
     ///
-    /// Where the program also serves requests that use the store, let the node end after the
-    /// server: `node.run_until(async { serve.await })`. Side by side, as with
-    /// `join!(serve, node.run())`, the node closes the store while requests are still answered.
+    /// Afterwards the node cannot run again, and its clients fail. If the future of the run is
+    /// dropped, the store stays open.
+    ///
+    /// If the program also serves requests that use the store, end the node after the server:
+    /// `node.run_until(async { serve.await })`. If both run side by side, as with `join!(serve,
+    /// node.run())`, the node closes the store while requests are still being answered.
     pub fn owns_store(mut self) -> Self {
         self.owns_store = true;
         self

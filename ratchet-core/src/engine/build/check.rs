@@ -1,4 +1,4 @@
-//! Checks of settings that need neither handlers nor a store.
+//! Checks settings without needing handlers or a store.
 
 use std::time::Duration;
 
@@ -13,9 +13,11 @@ use crate::name::Name;
 use crate::route::Selection;
 
 impl NodeBuilder {
-    /// What is wrong with the settings so far, whatever the program registers later: for those who
-    /// check settings that are not of the program. Before a job or a daemon is registered, kinds
-    /// and roles that a setting names count as known.
+    /// Returns the problems of the settings so far, whatever the program registers later. For
+    /// programs that check the settings of another program, such as its configuration file.
+    ///
+    /// As long as no job and no daemon is registered, the kinds and roles that a setting names
+    /// count as known.
     #[must_use]
     pub fn check_settings(&self) -> Vec<SettingProblem> {
         let mut problems = self.problems.clone();
@@ -25,7 +27,7 @@ impl NodeBuilder {
         if kinds.is_empty() && self.daemons.is_empty() {
             let named = self.pools.iter().flat_map(|pool| &pool.kinds);
             kinds.extend(named.filter_map(|kind| Name::new("kind", kind).ok()));
-            // Some kind is always left for the default pool.
+            // The default pool is always left some kind.
             kinds.extend(Name::new("kind", "any other"));
             let chosen = self.roles.iter().flatten();
             let others = chosen
@@ -43,7 +45,8 @@ impl NodeBuilder {
         let mut capabilities = self.capabilities.clone();
         let refuses = !self.config.untagged || self.pools.iter().any(|pool| !pool.untagged);
         if capabilities.is_empty() && refuses {
-            // The program or its environment may name some, without which it could take no job.
+            // The program or its environment may add capabilities, without which the node could
+            // take no job.
             capabilities.extend(Name::new("capability", "any other"));
         }
         let pools = partition(
@@ -57,26 +60,26 @@ impl NodeBuilder {
         problems
     }
 
-    /// The timings of leadership that are set, for those who change some of them.
+    /// Returns the configured timings of leadership, for programs that change only some of them.
     #[must_use]
     pub const fn current_leader_timings(&self) -> LeaderTimings {
         self.config.leadership
     }
 
-    /// Returns the retention of finished jobs, as it is set.
+    /// Returns the configured retention of finished jobs.
     #[must_use]
     pub const fn current_retention(&self) -> &Retention {
         &self.config.retention
     }
 
-    /// The shortest and the longest delay between polls, as they are set.
+    /// Returns the configured shortest and longest delay between polls.
     #[must_use]
     pub const fn current_poll_interval(&self) -> (Duration, Duration) {
         (self.config.poll_min, self.config.poll_max)
     }
 }
 
-/// A node that polls no queue.
+/// Returns the problem of a node that polls no queue.
 pub(super) fn no_queue(queues: &Selection) -> Option<SettingProblem> {
     let none = *queues == Selection::Only(Vec::new());
     none.then(|| SettingProblem::new(&["queue"], "the list of queues is empty"))
@@ -108,7 +111,7 @@ pub(super) fn taking(
         && !taking.leads.contains(role)
     {
         let text =
-            format!("the node is to claim while it leads in {role}, in which it may not lead");
+            format!("the node claims only while it leads in {role}, but it may not lead in it");
         let settings = ["active_passive", "role", "promotable"];
         problems.push(SettingProblem::new(&settings, text));
     }

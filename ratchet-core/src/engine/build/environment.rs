@@ -1,17 +1,17 @@
-//! Settings of a node from outside of its program: environment variables and files.
+//! Reads settings of a node from environment variables and files.
 
 use std::env;
 use std::fs;
 use std::path::Path;
 
-/// The variable with a node's capabilities.
+/// The variable for a node's capabilities.
 const CAPABILITIES: &str = "RATCHET_NODE_CAPABILITIES";
-/// The variable with a node's roles.
+/// The variable for a node's roles.
 const ROLES: &str = "RATCHET_NODE_ROLES";
-/// The variable with a node's label.
+/// The variable for a node's label.
 const LABEL: &str = "RATCHET_NODE_LABEL";
 
-/// Settings of a node from its environment.
+/// The settings of a node from its environment.
 #[derive(Debug, Default)]
 pub(super) struct NodeEnvironment {
     pub(super) label: Option<String>,
@@ -23,7 +23,7 @@ impl NodeEnvironment {
     /// Reads the variables that are set.
     ///
     /// # Errors
-    /// Each variable whose value is not Unicode.
+    /// One problem for each variable whose value is not Unicode.
     pub(super) fn read() -> Result<Self, Vec<String>> {
         let mut problems = Vec::new();
         let mut read = |name: &str| match env::var(name) {
@@ -47,10 +47,10 @@ impl NodeEnvironment {
     }
 }
 
-/// The capabilities in a file: separated by commas or new lines; what follows a `#` is for people.
+/// Returns the capabilities in a file, separated by commas or line breaks. A `#` begins a comment.
 ///
 /// # Errors
-/// Why the file cannot be read.
+/// A text with the path, if the file cannot be read.
 pub(super) fn capabilities_in(path: &Path) -> Result<Vec<String>, String> {
     let text = fs::read_to_string(path).map_err(|error| {
         format!(
@@ -64,7 +64,7 @@ pub(super) fn capabilities_in(path: &Path) -> Result<Vec<String>, String> {
     Ok(lines.flat_map(items).collect())
 }
 
-/// The items of a list with commas; empty ones do not count.
+/// Returns the items of a comma-separated list, without the empty ones.
 fn items(text: &str) -> Vec<String> {
     let items = text
         .split(',')

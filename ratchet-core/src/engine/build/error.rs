@@ -1,6 +1,6 @@
 use crate::error::SettingProblem;
 
-/// Why a node was not built: everything that is wrong with its settings.
+/// The error of building a node, with every problem of its settings.
 ///
 /// ```
 /// use ratchet::{MemoryStore, Ratchet};
@@ -24,13 +24,13 @@ impl BuildError {
         }
     }
 
-    /// The problems, each a sentence that names the values.
+    /// Returns the problems, each as a sentence that names the values.
     #[must_use]
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
 
-    /// The same, with the settings that they are of.
+    /// Returns the same problems, each with the names of the settings that caused it.
     #[must_use]
     pub fn refused(&self) -> &[SettingProblem] {
         &self.refused

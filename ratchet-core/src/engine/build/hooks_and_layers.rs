@@ -1,4 +1,4 @@
-//! What an application puts around its bodies and beside them: layers and hooks.
+//! Setters for hooks, and for the layers around bodies.
 
 use super::builder::NodeBuilder;
 use crate::engine::hooks::NodeHook;
@@ -6,27 +6,29 @@ use crate::engine::hooks::NodeHook;
 use crate::handler::{Job, JobLayer};
 
 impl NodeBuilder {
-    /// Lets this hook hear what happens on the node; see [`NodeHook`] for what it can rely on.
+    /// Adds a hook, which is notified about the jobs of the node. See [`NodeHook`] for its
+    /// guarantees.
     pub fn hook(mut self, hook: impl NodeHook) -> Self {
         self.hooks.add(hook);
         self
     }
 
-    /// Puts a layer of tower around the bodies of all jobs: metrics, tracing, limits, anything that
-    /// wraps a `tower::Service` of [`JobRequest`](crate::JobRequest) and
+    /// Wraps the bodies of all jobs in a tower layer, such as metrics, tracing or limits: anything
+    /// that wraps a `tower::Service` of [`JobRequest`](crate::JobRequest) and
     /// [`JobResponse`](crate::JobResponse). Needs the feature `tower`.
     ///
     /// The layer that was added first is the outermost. Layers of one kind
-    /// ([`layer_for`](Self::layer_for)) are inside those of all kinds. A layer is made once, when
-    /// the node is built, and its service is cloned for every job: what its clones share, such as
-    /// the permits of a `ConcurrencyLimit`, they share for all jobs of the node.
+    /// ([`layer_for`](Self::layer_for)) are inside the layers of all kinds. A layer is applied
+    /// once, when the node is built, and its service is cloned for every job. So the state that its
+    /// clones share, such as the permits of a `ConcurrencyLimit`, is shared by all jobs of the
+    /// node.
     ///
     /// # What a layer is part of
-    /// Layers run where the body runs: in its slot, its tracing span and its timeout, whose end
-    /// drops them together with the body. What waits in a layer therefore keeps a slot; limits by
-    /// queue or kind are better kept by a [`Pool`](crate::Pool). The error of a layer is a failed
-    /// attempt like that of a body, its panic too. Jobs whose payload does not decode never come to
-    /// a layer.
+    /// A layer runs where the body runs: in the slot, the tracing span and the timeout of the job.
+    /// When the timeout ends, the layer is dropped together with the body. A job that waits in a
+    /// layer therefore occupies a slot; to limit a queue or a kind, a [`Pool`](crate::Pool) is
+    /// better. An error or a panic of a layer is a failed attempt, like that of a body. Jobs whose
+    /// payload does not decode never reach a layer.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -46,7 +48,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Puts a layer around the bodies of one kind, which must be registered; see
+    /// Wraps the bodies of one kind, which must be registered, in a layer; see
     /// [`layer`](Self::layer).
     #[cfg(feature = "tower")]
     pub fn layer_for<J: Job>(mut self, layer: impl JobLayer) -> Self {

@@ -1,7 +1,7 @@
 use super::NodeBuilder;
 use crate::handler::Job;
 
-/// A job type, or a tuple of up to twelve: what [`NodeBuilder::register`] takes.
+/// A job type, or a tuple of up to twelve of them, for [`NodeBuilder::register`].
 pub trait JobTypes {
     #[doc(hidden)]
     fn register_with(builder: NodeBuilder) -> NodeBuilder;

@@ -13,8 +13,8 @@ use crate::priority::Aging;
 use crate::route::Selection;
 
 impl NodeBuilder {
-    /// Lets the node run jobs of this type, or of these types, under all their names; jobs of other
-    /// kinds are left to other nodes.
+    /// Registers one or more job types: the node runs their jobs, under their kinds and aliases. It
+    /// leaves jobs of other kinds to other nodes.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -46,30 +46,30 @@ impl NodeBuilder {
         self
     }
 
-    /// Gives the bodies a value, which they get by its type from
-    /// [`JobContext::state`](crate::JobContext::state). A second value of a type replaces the
-    /// first.
+    /// Adds a value that all bodies share. A body gets it by its type from
+    /// [`JobContext::state`](crate::JobContext::state). A second value of the same type replaces
+    /// the first.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.state.insert(value);
         self
     }
 
     /// Polls only these queues, and [`SYSTEM_QUEUE`](crate::SYSTEM_QUEUE) unless
-    /// [`system_concurrency`](Self::system_concurrency) is 0; the default is all.
+    /// [`system_concurrency`](Self::system_concurrency) is 0. By default the node polls all queues.
     pub fn queues<'a>(mut self, queues: impl IntoIterator<Item = &'a str>) -> Self {
         let queues = self.names("queue", queues);
         self.queues = Selection::Only(queues);
         self
     }
 
-    /// Advertises these capabilities: the node then also runs jobs that require one of them.
+    /// Advertises these capabilities, so that the node also runs jobs that require one of them.
     pub fn capabilities<'a>(mut self, capabilities: impl IntoIterator<Item = &'a str>) -> Self {
         self.capabilities = self.names("capability", capabilities);
         self
     }
 
-    /// Takes the capabilities from a file: separated by commas or new lines, `#` begins a comment.
-    /// They replace what was set before.
+    /// Reads the capabilities from a file, in which commas or line breaks separate them and `#`
+    /// begins a comment. They replace the capabilities that were set before.
     pub fn capabilities_from_file(mut self, path: impl AsRef<Path>) -> Self {
         match capabilities_in(path.as_ref()) {
             Ok(found) => self.capabilities(found.iter().map(String::as_str)),
@@ -81,12 +81,13 @@ impl NodeBuilder {
         }
     }
 
-    /// Sets whether the node takes jobs that require no capability, which is the default. A node
-    /// with rare hardware sets `false`: it then leaves the jobs that any node can run to the
-    /// others, and takes only those that require one of its [`capabilities`](Self::capabilities).
-    /// The slots of [`SYSTEM_QUEUE`](crate::SYSTEM_QUEUE) take its jobs either way, unless
-    /// [`system_concurrency`](Self::system_concurrency) is 0. [`Pool::untagged`] sets it for one
-    /// pool.
+    /// Sets whether the node takes jobs that require no capability. The default is `true`.
+    ///
+    /// With `false`, the node leaves jobs that any node can run to other nodes, and takes only jobs
+    /// that require one of its [`capabilities`](Self::capabilities). Use it for nodes with rare
+    /// hardware. The slots of [`SYSTEM_QUEUE`](crate::SYSTEM_QUEUE) take the jobs of that queue in
+    /// any case, unless [`system_concurrency`](Self::system_concurrency) is 0. [`Pool::untagged`]
+    /// sets the same for one pool.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -110,76 +111,78 @@ impl NodeBuilder {
         self
     }
 
-    /// Runs at most this many bodies at once, those of other [pools](Pool) not counted. Default 32.
+    /// Sets the most bodies that run at once, not counting those of other [pools](Pool). The
+    /// default is 32.
     pub fn concurrency(mut self, bodies: usize) -> Self {
         self.config.concurrency = bodies;
         self
     }
 
-    /// Gives some of the node's jobs slots of their own; see [`Pool`] for which.
+    /// Adds a pool, which gives some of the node's jobs slots of their own; see [`Pool`].
     pub fn pool(mut self, pool: Pool) -> Self {
         self.pools.push(pool);
         self
     }
 
-    /// Runs at most this many bodies of this queue at once, in a [`Pool`] of its own. It is named
-    /// `queue:` and the queue.
+    /// Limits how many bodies of this queue run at once, by a [`Pool`] of its own. The pool is
+    /// named `queue:` followed by the queue.
     pub fn queue_concurrency(self, queue: &str, bodies: usize) -> Self {
         let pool = Pool::new(&format!("queue:{queue}")).queues([queue]);
         self.pool(pool.concurrency(bodies))
     }
 
-    /// Runs at most this many bodies of this type at once, in a [`Pool`] of its own. It is named
-    /// `kind:` and the kind.
+    /// Limits how many bodies of this type run at once, by a [`Pool`] of its own. The pool is named
+    /// `kind:` followed by the kind.
     pub fn kind_concurrency<J: Job>(self, bodies: usize) -> Self {
         let pool = Pool::new(&format!("kind:{}", J::KIND)).kind::<J>();
         self.pool(pool.concurrency(bodies))
     }
 
-    /// Reserves this many slots for the jobs of [`SYSTEM_QUEUE`](crate::SYSTEM_QUEUE), which the
-    /// node then polls whatever its other queues are: no load of others can keep these jobs
-    /// waiting. Default 2; 0 reserves none, and the queue is like any other.
+    /// Reserves this many slots for the jobs of [`SYSTEM_QUEUE`](crate::SYSTEM_QUEUE), so that no
+    /// other load can delay them. The node then polls that queue whatever its other queues are. The
+    /// default is 2. With 0, no slot is reserved, and the queue is treated like any other.
     pub fn system_concurrency(mut self, bodies: usize) -> Self {
         self.config.system_concurrency = bodies;
         self
     }
 
-    /// Holds at most this many claims beyond the running ones, while jobs are very short. Default
-    /// 960; 0 claims only for free slots. Other pools have a [`prefetch`](Pool::prefetch) of their
-    /// own.
+    /// Sets the most claims that the node holds beyond the running ones, while jobs are very short.
+    /// The default is 960. With 0, the node claims only for free slots. Other pools have a
+    /// [`prefetch`](Pool::prefetch) of their own.
     pub fn prefetch(mut self, claims: usize) -> Self {
         self.config.prefetch = claims;
         self
     }
 
-    /// Sets how long a prefetched claim may wait for a slot before it is handed back. Default 5 s;
-    /// at most half of the start timeout.
+    /// Sets how long a prefetched claim may wait for a slot before it is handed back. The default
+    /// is 5 s, the maximum half of the start timeout.
     pub fn prefetch_ttl(mut self, ttl: Duration) -> Self {
         self.config.prefetch_ttl = ttl;
         self
     }
 
-    /// Reads payloads when bodies are about to begin, not with the claim: for large payloads.
+    /// Sets whether payloads are read when bodies are about to begin, instead of with the claim.
+    /// Useful for large payloads.
     pub fn lazy_payloads(mut self, lazy: bool) -> Self {
         self.config.lazy_payloads = lazy;
         self
     }
 
-    /// Sets how waiting raises priority. Default: one level per 15 minutes.
+    /// Sets how waiting raises the priority of jobs. The default is one level per 15 minutes.
     pub fn aging(mut self, aging: Aging) -> Self {
         self.config.aging = aging;
         self
     }
 
-    /// Sets how long a claim may wait for its body to begin. Default 5 min.
+    /// Sets how long a claim may wait for its body to begin. The default is 5 min.
     pub fn start_timeout(mut self, timeout: Duration) -> Self {
         self.config.start_timeout = timeout;
         self
     }
 
-    /// Sets how many lost claims a job survives: one more makes it a dead letter. Default 3, so the
-    /// fourth loss does; 0 makes the first loss a dead letter. Claims count as lost when their node
-    /// died or their body stalled, not when they are handed back.
+    /// Sets how many lost claims a job survives; the next loss makes it a dead letter. The default
+    /// is 3, so the fourth loss makes it a dead letter. With 0, the first loss does. A claim counts
+    /// as lost if its node died or its body stalled, but not if it was handed back.
     pub fn max_crashes(mut self, crashes: u32) -> Self {
         self.config.max_crashes = crashes;
         self

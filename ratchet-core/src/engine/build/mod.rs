@@ -1,4 +1,4 @@
-//! Builds nodes: the setters of [`NodeBuilder`], and the checks of what they set.
+//! Builds nodes: the setters of [`NodeBuilder`] and the checks of the settings.
 
 mod assemble;
 mod builder;

@@ -6,15 +6,17 @@ use crate::name::Name;
 
 impl NodeBuilder {
     /// Declares that at most `max` jobs with the [permit](crate::NewJob::permit) of this resource
-    /// run at once in the cluster. The node makes the resource known before its first enqueue and
-    /// when it joins, unless it is known. An [`enqueue_in`](crate::Client::enqueue_in) does not:
-    /// call [`Node::declare_permits`](crate::Node::declare_permits) first, in a program that
-    /// enqueues before it runs the node.
+    /// run at once in the cluster.
     ///
-    /// The first declaration wins: what an operator has set since
+    /// Before its first enqueue and when it joins, the node creates the resource in the store
+    /// unless it exists. An [`enqueue_in`](crate::Client::enqueue_in) does not create it. A program
+    /// that enqueues in transactions before it runs the node must first call
+    /// [`Node::declare_permits`](crate::Node::declare_permits).
+    ///
+    /// The first declaration wins. A number that an operator has set later
     /// ([`Client::set_permits`](crate::Client::set_permits)) stays, and so does the number of an
-    /// earlier release. A node logs that its program declares another one. A second number for a
-    /// resource replaces the first in this builder.
+    /// earlier release. If the declared number differs, the node logs it. In this builder, a second
+    /// number for a resource replaces the first.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -44,7 +46,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Returns the problems of the permits, once the store is known.
+    /// Returns the problem of the permits, once the store is known.
     pub(super) fn permit_problem(&self) -> Option<SettingProblem> {
         let missing = !self.permits.is_empty() && self.store.permits().is_none();
         missing.then(|| SettingProblem::new(&["permit"], "the store has no permits"))

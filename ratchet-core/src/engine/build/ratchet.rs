@@ -2,7 +2,7 @@ use super::builder::NodeBuilder;
 use crate::client::Client;
 use crate::store::SharedStore;
 
-/// The entry point: makes clients and builds nodes.
+/// The entry point: creates clients and builds nodes.
 ///
 /// ```
 /// # async fn example() -> Result<(), ratchet::BoxError> {
@@ -16,12 +16,12 @@ use crate::store::SharedStore;
 pub struct Ratchet;
 
 impl Ratchet {
-    /// Begins a node on this store.
+    /// Creates a builder for a node on this store.
     pub fn builder(store: SharedStore) -> NodeBuilder {
         NodeBuilder::new(store)
     }
 
-    /// A client of this store: to enqueue and look after jobs without running any.
+    /// Creates a client of this store, which enqueues and manages jobs without running any.
     #[must_use]
     pub fn client(store: SharedStore) -> Client {
         Client::new(store)

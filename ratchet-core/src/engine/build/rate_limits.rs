@@ -6,8 +6,8 @@ use crate::limiter::RateLimit;
 use crate::name::Name;
 
 impl NodeBuilder {
-    /// Begins bodies of this type no faster than the limit says. Those that have to wait keep no
-    /// slot from others, and it costs them no attempt.
+    /// Limits how fast bodies of this type begin. Jobs that have to wait occupy no slot and use no
+    /// attempt.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -45,7 +45,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Returns the problems of the limits, once everything else is known.
+    /// Returns the problems of the rate limits, once all other settings are known.
     pub(super) fn limit_problems(&self) -> Vec<String> {
         let kinds = self.registry.kinds();
         let mut problems = Vec::new();

@@ -1,4 +1,4 @@
-//! The settings of recurring jobs.
+//! Setters for recurring jobs.
 
 use std::time::Duration;
 
@@ -6,11 +6,12 @@ use super::builder::NodeBuilder;
 use crate::model::Recurring;
 
 impl NodeBuilder {
-    /// Declares a recurring job: it is put whenever the node starts, in place of what is stored
-    /// under its name. Any node of the cluster fires it, and any that has the kind runs its jobs.
+    /// Declares a recurring job. Whenever the node starts, the declaration replaces the stored
+    /// definition of the same name. Any node of the cluster fires the definition, and any node that
+    /// has the kind runs its jobs.
     ///
-    /// While different versions of a program are being started, the one that started last has its
-    /// way. What is not declared any more stays, unless the node
+    /// During a deploy of different versions of a program, the version that starts last wins. A
+    /// definition that is no longer declared stays, unless the node
     /// [retires](Self::retire_recurring) it.
     ///
     /// ```
@@ -42,19 +43,20 @@ impl NodeBuilder {
         self
     }
 
-    /// Deletes, when the node starts, the definitions that a node declared before this one began
-    /// and that this program does not declare. Definitions made at run time stay. No unless set.
+    /// Sets whether the node, when it starts, deletes definitions that this program does not
+    /// declare and that another node declared before this one began. The default is `false`.
+    /// Definitions that were stored at run time stay.
     ///
-    /// Only for clusters in which all nodes run the same program: a node cannot know what another
-    /// program declares. A node that restarts with an older version deletes what a newer one has
-    /// added, until a node of the newer version starts again.
+    /// Use it only in clusters in which all nodes run the same program, because a node cannot know
+    /// what another program declares. A node that restarts with an older version deletes the
+    /// definitions that a newer version has added, until a node of the newer version starts again.
     pub fn retire_recurring(mut self, retire: bool) -> Self {
         self.config.retire_recurring = retire;
         self
     }
 
-    /// Sets how long at most the node sleeps before it looks for recurring definitions that another
-    /// process has put; it wakes up in time for the slots it knows. Default 5 s.
+    /// Sets the longest time before the node looks for recurring definitions that another process
+    /// has stored. The node wakes up in time for the slots that it knows. The default is 5 s.
     pub fn recurring_interval(mut self, interval: Duration) -> Self {
         self.config.recurring_interval = interval;
         self

@@ -1,4 +1,4 @@
-//! Selects the roles of a node: whether it runs jobs, and in which elections it takes part.
+//! Selects whether a node runs jobs, and in which elections it takes part.
 
 use crate::engine::lead::roles::MAINTENANCE;
 use crate::error::SettingProblem;
@@ -10,15 +10,15 @@ pub(super) const WORKER: &str = "worker";
 /// The roles of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RoleSelection {
-    /// Whether it runs jobs.
+    /// Whether the node runs jobs.
     pub(super) works: bool,
-    /// The roles it may lead in.
+    /// The roles in which the node may lead.
     pub(super) leads: Vec<Name>,
 }
 
 impl RoleSelection {
-    /// What is left of all that a node could take part in: `declared` are the roles of the
-    /// application, `only` the roles that were chosen, all unless there is a choice.
+    /// Selects the roles of a node. `declared` are the roles of the application, `only` the chosen
+    /// roles. `None` chooses all.
     ///
     /// # Errors
     /// A role that is declared twice, or that was chosen and is not known.
@@ -57,7 +57,7 @@ impl RoleSelection {
         })
     }
 
-    /// All of it, for others to read.
+    /// Returns the names of all roles, as other nodes read them.
     pub(super) fn names(&self) -> Vec<Name> {
         let worker = Name::new("role", WORKER).into_iter().filter(|_| self.works);
         worker.chain(self.leads.iter().cloned()).collect()

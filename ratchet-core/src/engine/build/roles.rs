@@ -1,4 +1,4 @@
-//! Setters for the label of the node and for the roles in which it takes part.
+//! Setters for the label of the node, and for the roles in which it takes part.
 
 use std::time::Duration;
 
@@ -9,23 +9,25 @@ use crate::engine::lead::daemon::{Daemon, DaemonContext, DaemonResult};
 use crate::name::Name;
 
 impl NodeBuilder {
-    /// What people call the node. It must be unique among live nodes: a node that starts with the
-    /// label of another takes over from it, so a process that restarts under its own label takes
-    /// back its jobs at once. The default is made from the node's random id, which is a new one at
-    /// each start and cannot be set.
+    /// Sets the label of the node, its name for operators.
     ///
-    /// Two processes with one label, such as copies of one deployment, displace each other: the
-    /// older loses its claims and its roles and stops with
-    /// [`RunError::Displaced`](crate::RunError), "another node runs under the label …". One that is
-    /// started again then displaces the other. Give each a label of its own (a stateful set's pod
-    /// name, host and port), or none.
+    /// The label must be unique among live nodes. A node that starts with the label of another
+    /// takes over from that node. So a process that restarts under its own label takes back its
+    /// jobs at once. The default label is made from the node's random id, which is new at each
+    /// start and cannot be set.
+    ///
+    /// Two processes with one label, such as copies of one deployment, displace each other. The
+    /// older one loses its claims and its roles, and stops with
+    /// [`RunError::Displaced`](crate::RunError), "another node runs under the label …". If it is
+    /// started again, it displaces the other. Give each process a label of its own, such as a
+    /// stateful set's pod name or host and port, or no label.
     pub fn label(mut self, label: &str) -> Self {
         self.label = self.keep(Name::new("label", label));
         self
     }
 
-    /// Takes part in the election of the leader of this role, one of the application's own:
-    /// [`Node::leadership`](crate::Node::leadership) says whether it was won.
+    /// Takes part in the election of the leader of this role of the application.
+    /// [`Node::leadership`](crate::Node::leadership) reports whether the node leads.
     pub fn role(mut self, role: &str) -> Self {
         if let Some(role) = self.keep(Name::new("role", role)) {
             self.leads.push(role);
@@ -33,17 +35,18 @@ impl NodeBuilder {
         self
     }
 
-    /// Runs one instance of this body in the whole cluster: on the node that leads in the role of
-    /// this name, for which every node with the daemon stands.
+    /// Runs one instance of this body in the whole cluster, on the leader of the role of this name.
+    /// Every node with the daemon is a candidate for the role.
     ///
-    /// It must stop ([`DaemonContext::stopped`]) when the node drains or ceases to lead, and
-    /// dropped if it does not; another node then starts its own. A body that fails or panics is
-    /// started again after a growing delay; if it fails five times in a row, its node leaves it to
-    /// others for five minutes. A body that returns `Ok` is started again in the next term only.
+    /// The body must stop ([`DaemonContext::stopped`]) when the node drains or ceases to lead;
+    /// otherwise it is dropped. Another node then starts its own instance. A body that fails or
+    /// panics is restarted after a growing delay. If it fails five times in a row, the node leaves
+    /// the role to other nodes for five minutes. A body that returns `Ok` is started again only in
+    /// the next term.
     ///
-    /// For a moment after its node has lost leadership without knowing it, two instances may run.
-    /// What only one may write needs the [`guard`](DaemonContext::guard) or the
-    /// [`term`](DaemonContext::term).
+    /// Two instances may run for a moment, after the node of one has lost its leadership without
+    /// knowing it. For a write that only one instance may make, use the
+    /// [`guard`](DaemonContext::guard) or the [`term`](DaemonContext::term).
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -73,9 +76,9 @@ impl NodeBuilder {
         self
     }
 
-    /// Claims only while the node leads in this role, which is added if it is not there: one node
-    /// of the cluster works, the others stand by, warm. What a node claimed and has not begun goes
-    /// back when it ceases to lead.
+    /// Claims only while the node leads in this role, which is added to the node's roles. So one
+    /// node of the cluster works, and the others are on standby. When the node ceases to lead, it
+    /// hands back its claims whose bodies have not begun.
     pub fn active_passive(mut self, role: &str) -> Self {
         if let Some(role) = self.keep(Name::new("active_passive", role)) {
             if !self.leads.contains(&role) {
@@ -86,25 +89,28 @@ impl NodeBuilder {
         self
     }
 
-    /// Takes part in these roles only; all unless set. `worker` runs jobs, `maintenance` looks
-    /// after the cluster, the others are those of [`role`](Self::role), [`daemon`](Self::daemon)
-    /// and [`active_passive`](Self::active_passive).
+    /// Takes part in these roles only. By default the node takes part in all roles.
+    ///
+    /// `worker` runs jobs, `maintenance` maintains the cluster, and the others are those of
+    /// [`role`](Self::role), [`daemon`](Self::daemon) and [`active_passive`](Self::active_passive).
     pub fn roles<'a>(mut self, roles: impl IntoIterator<Item = &'a str>) -> Self {
         self.roles = Some(self.names("role", roles));
         self
     }
 
-    /// Whether the node may lead at all, in roles of the application or of the engine (which has
-    /// one, `maintenance`: taking back what dead nodes held, and deleting what is old). Yes unless
-    /// set; a cluster needs one node that may.
+    /// Sets whether the node may lead in any role, of the application or of the engine. The default
+    /// is `true`.
+    ///
+    /// The engine has one role, `maintenance`, whose leader takes back the claims of dead nodes and
+    /// deletes old jobs. A cluster needs at least one node that may lead.
     pub fn promotable(mut self, promotable: bool) -> Self {
         self.promotable = promotable;
         self
     }
 
-    /// Takes label, capabilities and roles from the environment, where it has them:
-    /// `RATCHET_NODE_LABEL`, and with commas between their items `RATCHET_NODE_CAPABILITIES` and
-    /// `RATCHET_NODE_ROLES`. They replace what was set before. Each process needs a
+    /// Reads label, capabilities and roles from the environment variables `RATCHET_NODE_LABEL`,
+    /// `RATCHET_NODE_CAPABILITIES` and `RATCHET_NODE_ROLES`, as far as they are set. The last two
+    /// are comma-separated lists. The values replace what was set before. Each process needs a
     /// [`label`](Self::label) of its own.
     pub fn read_env(mut self) -> Self {
         match NodeEnvironment::read() {
@@ -120,8 +126,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets how long this node lets others take over first after a leader has vanished. Default:
-    /// not at all.
+    /// Sets how long this node waits for other nodes to take over after a leader has vanished. The
+    /// default is zero.
     pub fn takeover_delay(mut self, delay: Duration) -> Self {
         self.config.takeover_delay = delay;
         self

@@ -1,4 +1,4 @@
-//! Claims jobs: as many as there is room for, and hands back those that wait too long.
+//! Claims as many jobs as there is room for, and hands back claims that wait too long.
 
 pub(super) mod poller;
 pub(super) mod prefetch;

@@ -1,13 +1,13 @@
-//! The poller: claims what there is room for. Every pool has one.
+//! The poller: claims as many jobs as its pool has room for. Every pool has one.
 //!
-//! It asks for no more than the pool can hold, and not at all when there is no room. After a full
-//! batch it asks again at once; after a short one nothing more is due, so it waits: after jobs that
-//! had been due for a while `poll_interval.min`, then longer up to `poll_interval.max`, each delay
-//! moved a little at random. A wakeup cuts the wait. A store that fails is asked again with growing
-//! delays.
+//! The poller asks for no more jobs than the pool can hold, and makes no call when there is no
+//! room. After a full batch it asks again at once. After a short batch no more jobs are due, so it
+//! waits. If a job of the batch had been due for some time, the wait is `poll_interval.min`.
+//! Otherwise each wait is longer than the one before, up to `poll_interval.max`. Each wait has
+//! jitter, and a wakeup ends it. If the store fails, the poller retries with growing delays.
 //!
-//! While another loop looks for due jobs on behalf of all nodes and this node hears of it, an idle
-//! poller polls only every [`QUIET`] times `poll_interval.max`: see
+//! While another loop looks for due jobs on behalf of all nodes, and its beacons reach this node,
+//! an idle poller polls only every [`QUIET`] times `poll_interval.max`: see
 //! [`due_watch`](crate::engine::maintain::due_watch).
 
 use std::sync::Arc;
@@ -39,17 +39,17 @@ use crate::name::Name;
 use crate::route::Selection;
 use crate::time::{self, millis_between, to_millis};
 
-/// How much longer each wait of an idle poller is than the one before.
+/// The factor by which each wait of an idle poller is longer than the one before.
 const GROWTH: f64 = 1.5;
-/// By how much a wait is moved at random, either way.
+/// The jitter of a wait, as a fraction in either direction.
 const JITTER: f64 = 0.1;
-/// How many times longer than `poll_interval.max` the wait of an idle poller is while another loop
-/// looks for due jobs: 15 s with the default.
+/// The factor by which the wait of an idle poller is longer than `poll_interval.max` while another
+/// loop looks for due jobs. With the default this is 15 s.
 const QUIET: u32 = 15;
-/// The most jobs to ask for at once: enough to spread the cost of a call, and a third of what a
-/// node may hold by default, so that one batch is claimed while another runs and a third is
-/// settled. On PostgreSQL 256 drained 0.68 of the floor, 320 reached 0.73, and 512, where claims
-/// and settlements wait for each other, 0.50.
+/// The most jobs that one call asks for. It is enough to spread the cost of a call, and a third of
+/// what a node may hold by default, so that one batch is claimed while another runs and a third is
+/// settled. On PostgreSQL a drain reached 0.68 of the benchmark's floor with 256, 0.73 with 320,
+/// and 0.50 with 512, where claims and settlements wait for each other.
 const MAX_CLAIM: usize = 320;
 
 /// The handles that the pollers use.
@@ -62,7 +62,7 @@ pub(crate) struct PollerHandles {
     pub(crate) fairness: Arc<Fairness>,
     pub(crate) gate: Gate,
     pub(crate) coordinator: Arc<dyn ClusterCoordinator>,
-    /// The source of the node's own wakeups.
+    /// The id under which the node sends its wakeups.
     pub(crate) source: NodeId,
     pub(crate) wake_queue: Arc<WakeQueue>,
     /// Cancelled when the run stops claiming.
@@ -96,7 +96,7 @@ pub(crate) async fn run(run: Arc<PollerHandles>, pool: usize) {
             continue;
         }
         let Some(limit) = poller.room(pool) else {
-            // At times also without news: how fast jobs end changes what counts as room.
+            // The rate at which jobs end changes the room, so it is also measured regularly.
             tokio::select! {
                 biased;
                 () = run.draining.cancelled() => return,
@@ -140,7 +140,7 @@ struct Poller {
     delay: Duration,
     backoff: RetryDelays,
     failing: bool,
-    /// When to poll next for all that is not throttled.
+    /// When to poll next for all kinds that are not throttled.
     due_at: Instant,
 }
 
@@ -160,31 +160,32 @@ impl Poller {
         }
     }
 
-    /// Polls next without waiting any longer.
+    /// Makes the next poll due at once.
     fn wake(&mut self) {
         self.due_at = time::monotonic();
     }
 
-    /// Returns how many jobs to ask for; `None` while there is too little room to be worth a call.
+    /// Returns how many jobs to ask for. `None` while there is too little room for a call.
     fn room(&mut self, pool: &RunPool) -> Option<usize> {
         let share = pool.share();
         let finished = Counters::read(&pool.counters().finished);
         self.rate.measure(finished, time::monotonic());
         let capacity = share.concurrency + self.rate.prefetch(share.prefetch);
-        // A pool that prefetches refills when half is used up, so that batches stay large; but
-        // never does a slot wait for that.
+        // A pool that prefetches refills when half of its room is free, so that batches stay large.
+        // A slot never waits for that.
         let refill_at = (capacity / 2).max(share.concurrency - 1);
         pool.refill_at.store(refill_at, Ordering::SeqCst);
         let held = pool.held();
         (held <= refill_at).then(|| (capacity - held).min(MAX_CLAIM))
     }
 
-    /// Polls once, for a throttled kind if it is time to, and says how long to wait before the next
-    /// poll.
+    /// Polls once, for a throttled kind if that is due, and returns how long to wait before the
+    /// next poll.
     async fn tick(&mut self, run: &PollerHandles, pool: &RunPool, limit: usize) -> Duration {
         let throttles = &pool.throttles;
         let began = time::monotonic();
-        // What is due first goes first, so that neither keeps the other waiting.
+        // Of the two polls, the one that was due first goes first, so that neither delays the
+        // other.
         let asks = throttles
             .next()
             .filter(|at| *at <= self.due_at || self.due_at > began);
@@ -210,8 +211,8 @@ impl Poller {
         next.saturating_duration_since(time::monotonic())
     }
 
-    /// Returns how long to wait before the next poll while another loop looks for due jobs: longer
-    /// than `wait` if the last polls have found nothing.
+    /// Returns how long to wait before the next poll while another loop looks for due jobs. It is
+    /// longer than `wait` if the last polls found nothing.
     fn quiet_wait(&self, run: &PollerHandles, pool: &RunPool, wait: Duration) -> Duration {
         let longest = run.common.config.poll_max;
         if self.failing || self.delay < longest || pool.throttles.next().is_some() {
@@ -221,8 +222,8 @@ impl Poller {
         (longest * QUIET).mul_f64(jitter)
     }
 
-    /// Asks for jobs of these kinds. Returns how many there were, if the store answered, and how
-    /// long to wait before asking for more of them.
+    /// Asks for jobs of these kinds. Returns how many jobs the store returned, or `None` if the
+    /// call failed, and how long to wait before asking for more of them.
     async fn poll(
         &mut self,
         run: &PollerHandles,
@@ -234,13 +235,14 @@ impl Poller {
         self.request.node = run.identity.node();
         self.request.limit = limit;
         self.request.kinds = Selection::Only(kinds);
-        // Held before they are claimed: a drain that begins meanwhile waits for the answer.
+        // The room is counted as held before the claim: a drain that begins meanwhile waits for the
+        // answer.
         pool.hold(limit);
         let answer = claim(run, pool, &self.request).await;
         pool.metrics
             .polled(limit, answer.as_ref().map(Vec::len).ok());
         let claimed = answer.as_ref().map_or(0, Vec::len);
-        // A store that gives more than was asked for has done wrong, but the jobs are here.
+        // A store must not return more jobs than asked for, but if it does, the node holds them.
         pool.hold(claimed.saturating_sub(limit));
         run.claims.let_go(pool, limit.saturating_sub(claimed));
         match answer {
@@ -249,7 +251,8 @@ impl Poller {
                 if std::mem::take(&mut self.failing) || run.claims.ledger.awaits_calls() {
                     run.interval.doubt_claims();
                 }
-                // A job that a wakeup announced is found at once, and no sooner by more polls.
+                // A job that a wakeup announced is found at once. More polls would not find it
+                // sooner.
                 let late = batch
                     .iter()
                     .any(|ready| was_due_for(&ready.claim) >= config.poll_min);
@@ -265,8 +268,8 @@ impl Poller {
                 (Some(claimed), wait)
             }
             Err(error) => {
-                // Jobs may have been claimed all the same. Once the store answers again, another
-                // heartbeat finds those of the calls that took effect late.
+                // The call may have claimed jobs although it failed. Once the store works again,
+                // another heartbeat finds the claims of calls that took effect late.
                 if !std::mem::replace(&mut self.failing, true) {
                     run.interval.doubt_claims();
                 }
@@ -276,7 +279,7 @@ impl Poller {
     }
 }
 
-/// Returns how long the job was due when it was claimed.
+/// Returns how long the job had been due when it was claimed.
 fn was_due_for(claim: &Claim) -> Duration {
     let (due, claimed) = (to_millis(claim.run_at), to_millis(claim.token.claimed_at));
     millis_between(due, claimed)
@@ -301,14 +304,14 @@ pub(crate) async fn claim(
     };
     let batch: Vec<Ready> = claim.await?.into_iter().map(ready).collect();
     under_way.deliver(batch.iter().map(|ready| ready.claim.token));
-    // The store gives a job away whose body runs here only if it has lost the earlier claim.
+    // If a body of a claimed job runs here, the store has already taken back its earlier claim.
     run.running
         .lose(batch.iter().map(|ready| ready.claim.token.job));
     Counters::add(&counters.claimed, batch.len());
     Ok(batch)
 }
 
-/// Gives a batch to the slots, or back to the store if the node began to drain meanwhile.
+/// Passes a batch to the slots, or hands it back if the node has begun to drain or may not claim.
 fn accept(run: &PollerHandles, pool: &RunPool, batch: Vec<Ready>) {
     if !batch.is_empty() {
         run.interval.at_work();
@@ -321,8 +324,8 @@ fn accept(run: &PollerHandles, pool: &RunPool, batch: Vec<Ready>) {
     }
 }
 
-/// Waits for the first of these times, or for the second for as long as another loop looks for due
-/// jobs. Returns true if a wakeup ended the wait, which none does while the store is failing.
+/// Waits for `wait`, or for up to `longest` while another loop looks for due jobs. Returns `true`
+/// if a wakeup ended the wait. While the store fails, wakeups do not end it.
 async fn idle(
     run: &PollerHandles,
     pool: &RunPool,
@@ -357,8 +360,8 @@ async fn idle(
     }
 }
 
-/// Returns whether a wakeup is for this node, or from another one for all, and about a queue of
-/// this pool.
+/// Returns whether a wakeup concerns this pool: it is addressed to this node, or another node sent
+/// it to all, and it is about a queue of this pool.
 fn concerns(run: &PollerHandles, pool: &RunPool, wakeup: &Wakeup) -> bool {
     let queues = &pool.share().queues;
     let is_for_this_node = match wakeup.to {

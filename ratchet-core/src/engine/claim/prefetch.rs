@@ -1,9 +1,9 @@
-//! Prefetch: how many claims to hold beyond the running ones.
+//! Prefetch: decides how many claims to hold beyond the running ones.
 //!
-//! Claims that wait on this node cannot run on another, so only as many are taken as will be begun
-//! within a moment: the node's own rate of finished jobs times [`HORIZON`]. Slow jobs are never
-//! prefetched; no-op jobs are, by the hundred. Claims that wait too long all the same are handed
-//! back.
+//! Other nodes cannot run the claims that wait on this node. So the node takes only as many as it
+//! will begin within a moment: the rate at which it finishes jobs times [`HORIZON`]. Slow jobs are
+//! never prefetched; jobs that do nothing are, by the hundred. Claims that wait too long
+//! nevertheless are handed back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use crate::engine::settle::held_claims::HeldClaims;
 use crate::time;
 
-/// How much work, by time, may wait on the node.
+/// How much work may wait on the node, as the time that it takes.
 const HORIZON: Duration = Duration::from_millis(25);
-/// How long a measurement of the rate takes at least.
+/// The shortest time over which the rate is measured.
 const WINDOW: Duration = Duration::from_millis(2);
 
 /// Measures how many jobs a node ends per second.
@@ -34,8 +34,8 @@ impl FinishRate {
         }
     }
 
-    /// Takes a measurement: `ended` jobs in all until `now`. The longer it took, the more it
-    /// replaces what was known.
+    /// Records that `ended` jobs in total had ended at `now`. The longer the time since the last
+    /// measurement, the more the new rate replaces the old one.
     pub(super) fn measure(&mut self, ended: u64, now: Instant) {
         let elapsed = now.saturating_duration_since(self.measured_at);
         if elapsed < WINDOW {
@@ -49,7 +49,7 @@ impl FinishRate {
         self.ended = ended;
     }
 
-    /// How many claims to hold beyond the running ones, at most `limit`.
+    /// Returns how many claims to hold beyond the running ones, at most `limit`.
     pub(super) fn prefetch(&self, limit: usize) -> usize {
         #[expect(
             clippy::cast_possible_truncation,
@@ -61,7 +61,7 @@ impl FinishRate {
     }
 }
 
-/// Hands back claims that have waited too long, for as long as the node runs.
+/// Hands back claims that have waited too long. Runs as long as the node.
 pub(crate) async fn run(claims: Arc<HeldClaims>, ttl: Duration) {
     loop {
         tokio::time::sleep(ttl / 4).await;

@@ -1,5 +1,4 @@
-//! Admits claimed jobs under the rate limits of their kinds, and decides what becomes of those that
-//! have to wait.
+//! Admits claimed jobs under the rate limits of their kinds, and settles those that have to wait.
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,17 +17,17 @@ use crate::name::Name;
 use crate::rate::Rate;
 use crate::time;
 
-/// The longest wait that is used; after it the limiter is asked again.
+/// The longest wait that is used. After it the limiter is asked again.
 const FARTHEST: Duration = Duration::from_secs(86_400);
-/// The longest a job of a limited key is put off at a time.
+/// The longest delay of a job with a limited key before it is tried again.
 const LONGEST: Duration = Duration::from_secs(600);
-/// From how many keys on those are forgotten that nothing is put off for any more.
+/// From this number of keys on, keys without a delayed job are removed.
 const MANY: usize = 1_024;
-/// By which part of an interval a job of a limited key is put off for longer than needed at most,
-/// so that those of several nodes do not come back together.
+/// The jitter of the delay of a job with a limited key, as a fraction of the interval. It prevents
+/// the delayed jobs of several nodes from returning together.
 const JITTER: f64 = 0.1;
 
-/// The rate limits of a node, and the jobs that they hold up during one run.
+/// The rate limits of a node, and the jobs that they delay during one run.
 pub(crate) struct Admission {
     common: Arc<Common>,
     limits: Arc<BTreeMap<Name, Arc<Counted>>>,
@@ -36,7 +35,7 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// Begins to admit jobs under these limits, by kind and by alias.
+    /// Creates the admission for these limits, by kind and by alias.
     pub(crate) fn new(common: Arc<Common>, limits: Arc<BTreeMap<Name, Arc<Counted>>>) -> Self {
         Self {
             common,
@@ -45,15 +44,18 @@ impl Admission {
         }
     }
 
-    /// Whether jobs of this kind are limited.
+    /// Returns whether jobs of this kind are limited.
     pub(crate) fn limits(&self, kind: &Name) -> bool {
         self.limits.contains_key(kind)
     }
 }
 
-/// Whether the body of a claim may begin; the settlement of the claim if not. If all of its kind
-/// have to wait, it goes back to its place and the poller leaves the kind alone; otherwise it is
-/// put off behind those of its key that were put off before it.
+/// Admits a claim whose body is about to begin. Returns an error with its settlement if the body
+/// may not begin.
+///
+/// If all jobs of the kind have to wait, the job is released to its place, and the poller stops
+/// asking for the kind. If the limit has keys, the job is snoozed until after the jobs of its key
+/// that were snoozed before it.
 pub(crate) async fn admit(
     admission: &Admission,
     pool: &RunPool,
@@ -110,19 +112,19 @@ pub(crate) async fn admit(
         let delay = admission.delays.delay(key, &limit.rate, wait, now) + jitter;
         return end(Outcome::Snoozed { delay });
     }
-    // All of the kind have to wait, and of an alias when one of its jobs was seen.
+    // All jobs of the kind have to wait. An alias is throttled once one of its jobs was seen.
     pool.throttles.close(kind, &limit.rate, wait, now);
     pool.metrics.put_off(NotYet::RateLimit);
     end(Outcome::Released)
 }
 
-/// When the next job of each limited key may come back, so that those that wait come back one after
-/// the other and not all at once, again and again.
+/// The time at which the next job of each limited key may return, so that waiting jobs return one
+/// after the other instead of repeatedly all at once.
 #[derive(Debug, Default)]
 struct KeyDelays(Mutex<HashMap<RateKey, Instant>>);
 
 impl KeyDelays {
-    /// Returns how long to put off a job that has to wait for at least this long.
+    /// Returns the delay of a job that has to wait for at least `wait`.
     fn delay(&self, key: RateKey, rate: &Rate, wait: Duration, now: Instant) -> Duration {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if last.len() >= MANY {

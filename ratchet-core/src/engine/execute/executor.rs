@@ -1,7 +1,7 @@
-//! The executor: slots that run bodies, each one job after another.
+//! The executor: slots, each of which runs one body after another.
 //!
-//! Whatever a body does, its slot lives on: a panic is caught, a hard timeout drops the body, an
-//! undecodable payload fails that job only.
+//! A slot survives whatever a body does. A panic is caught, a hard timeout drops the body, and a
+//! payload that does not decode fails only its own job.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
@@ -38,7 +38,7 @@ use crate::model::{Claim, JobInput, Outcome, Reported, Settlement};
 use crate::outage::Outage;
 use crate::time;
 
-/// How many inputs are read in one call when payloads are read lazily.
+/// How many inputs one call reads when payloads are read lazily.
 const READ_AHEAD: usize = 32;
 
 /// The handles that the slots of the executor use.
@@ -57,7 +57,7 @@ pub(crate) struct ExecutorHandles {
     pub(crate) state: Arc<StateMap>,
     pub(crate) client: Client,
     pub(crate) totals: Arc<Totals>,
-    /// Whether the calls of the slots fail: one outage, however many bodies wait to begin.
+    /// The outage of the slots' store calls. It counts as one, however many bodies wait to begin.
     pub(crate) outage: Mutex<Outage>,
     /// Cancelled when the run stops claiming.
     pub(crate) draining: CancellationToken,
@@ -71,7 +71,7 @@ impl ExecutorHandles {
     }
 }
 
-/// Runs one job of its pool after another for as long as the node runs.
+/// Runs one job of its pool after another, as long as the node runs.
 pub(crate) async fn slot(run: Arc<ExecutorHandles>, pool: usize) {
     let pool = &run.claims.pools[pool];
     loop {
@@ -84,7 +84,7 @@ pub(crate) async fn slot(run: Arc<ExecutorHandles>, pool: usize) {
     }
 }
 
-/// Runs one claimed job to its end, unless it is a suspect that has to wait.
+/// Runs one claimed job to its end, or snoozes it if it is a suspect that has to wait.
 pub(crate) async fn admit(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Ready) {
     if ready.claim.crash_count < run.common.config.isolate_from() {
         execute(run, pool, ready).await;
@@ -101,7 +101,7 @@ pub(crate) async fn admit(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Rea
 /// Runs one claimed job to its end.
 async fn execute(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Ready) {
     let claim = ready.claim;
-    // The node was taken for dead while the claim waited.
+    // The node was declared dead while the claim waited.
     if ready.node != run.identity.node() {
         return run.claims.lose_waiting(pool, claim.token);
     }
@@ -123,7 +123,7 @@ async fn execute(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Ready) {
     if run.admission.limits(&claim.route.kind)
         && let Err(settlement) = admission::admit(&run.admission, pool, &claim, &input).await
     {
-        // A key function that panics may be the job's last attempt.
+        // A key function that panics may have used up the job's last attempt.
         return match settlement.effect(false).state.is_terminal() {
             true => run.claims.settle_ended(pool, &claim, settlement),
             false => run.claims.settle(pool, &claim, settlement),
@@ -177,24 +177,24 @@ async fn execute(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Ready) {
     };
     let requested = job.cancel.reason() == Some(CancelReason::Requested);
     let settlement = match ended {
-        // The store cancels the job whatever the settlement says; metrics, spans and hooks show the
-        // settlement.
+        // The store cancels the job whatever the settlement says. The settlement decides what
+        // metrics, spans and hooks show.
         Stopped::Ended(_) if requested => settle(Outcome::Cancelled),
         Stopped::Ended(ended) => settle(outcome(&claim, ended, run.common.random())),
         Stopped::Unreadable(error) => settle(Outcome::Failed { error }).without_attempt(),
         Stopped::Interrupted | Stopped::Lost | Stopped::Stalled => settle(Outcome::Released),
     };
     span::ended(&span, &settlement);
-    // It is exported when it is dropped.
+    // A span is exported when it is dropped.
     drop(span);
     run.claims.settle_ended(pool, &claim, settlement);
 }
 
-/// Whether the body of a claim may begin: the node still holds the claim, as far as it can know,
-/// and still runs jobs. Otherwise the claim is lost or released.
+/// Returns whether the body of a claim may begin: the node still holds the claim, as far as it can
+/// know, and still runs jobs. Otherwise the claim is dropped as lost, or released.
 ///
-/// A process that was stopped, or cut off from its database, may hold claims that other nodes took
-/// back. It waits for a heartbeat, which says so.
+/// A process that was suspended, or cut off from its database, may hold claims that other nodes
+/// took back. It waits for a successful heartbeat, whose answer shows that.
 async fn is_cleared(run: &ExecutorHandles, pool: &RunPool, claim: &Claim, node: NodeId) -> bool {
     let alive = run.liveness.wait_until_alive().await;
     if node != run.identity.node() {
@@ -209,8 +209,8 @@ async fn is_cleared(run: &ExecutorHandles, pool: &RunPool, claim: &Claim, node: 
     true
 }
 
-/// Notes that the body of a claim begins, once an earlier body of its job is gone: the poller has
-/// told it to stop. `None` if the claim was lost or released before that.
+/// Registers the body of a claim as running, once an earlier body of its job is gone, which the
+/// poller has told to stop. Returns `None` if the claim was lost or released before that.
 async fn begin(
     run: &ExecutorHandles,
     pool: &RunPool,
@@ -233,20 +233,20 @@ async fn begin(
 
 /// Why a job no longer runs here.
 enum Stopped {
-    /// Its body ended.
+    /// The body ended.
     Ended(Ended),
-    /// It has no body that could run.
+    /// The job has no body that could run, because its payload does not decode.
     Unreadable(String),
-    /// The node stopped it.
+    /// The node stopped the body, or has no handler for the job.
     Interrupted,
-    /// It was taken away.
+    /// The node lost the claim of the job.
     Lost,
-    /// It gave no sign of life for too long, and will be taken away.
+    /// The body did not report for its stall timeout, so the cluster will reclaim the job.
     Stalled,
 }
 
-/// Runs the body of a job under its timeout. What panics in here, be it a handler, the decoding of
-/// a payload or the drop of a body, is caught by the caller.
+/// Runs the body of a job under its timeout. The caller catches every panic in here, such as one of
+/// a handler, of the decoding of a payload, or of the drop of a body.
 async fn supervise(
     run: &Arc<ExecutorHandles>,
     pool: &RunPool,
@@ -297,12 +297,14 @@ async fn supervise(
     }
 }
 
-/// Whether a body failed because the node told it to stop for a shutdown: that is no attempt.
+/// Returns whether a body failed because the node told it to stop for a shutdown. Such a failure is
+/// not an attempt.
 fn is_interrupted(job: &RunningJob, verdict: Verdict) -> bool {
     verdict == Verdict::Retry && job.cancel.reason() == Some(CancelReason::Shutdown)
 }
 
-/// Warns the body at the soft timeout and returns at the hard one; never, if the job has none.
+/// Warns the body at the soft timeout, and returns at the hard timeout. Never returns for a job
+/// without a timeout.
 async fn hard_timeout(job: &RunningJob, claim: &Claim) -> Duration {
     let Some(timeout) = claim.timeout else {
         return std::future::pending().await;
@@ -314,8 +316,8 @@ async fn hard_timeout(job: &RunningJob, claim: &Claim) -> Duration {
     timeout
 }
 
-/// Waits until the body has been silent for its stall timeout: then the cluster takes the job
-/// back, and what the body still does for it would not count.
+/// Waits until the body has been silent for its stall timeout. From then on the cluster may reclaim
+/// the job, and nothing that the body still reports would take effect.
 async fn stalled(job: &RunningJob) {
     let Some(stall) = job.claim.stall_timeout else {
         return std::future::pending().await;
@@ -330,8 +332,8 @@ async fn stalled(job: &RunningJob) {
     }
 }
 
-/// Makes known that the body of a job that was lost before begins; false if the claim is lost, was
-/// cancelled, or was handed back because the node drains.
+/// Reports that the body of a job that was lost before is about to begin. Returns `false` if the
+/// claim is lost, was cancelled, or was handed back because the node drains.
 async fn announce(run: &ExecutorHandles, pool: &RunPool, claim: &Arc<Claim>) -> bool {
     let end = |outcome| Settlement::new(claim.token, outcome);
     let known = patiently(run, || run.reporter.announce(claim.token)).await;
@@ -352,8 +354,8 @@ async fn announce(run: &ExecutorHandles, pool: &RunPool, claim: &Arc<Claim>) -> 
     false
 }
 
-/// Reads the input of a claim, and in the same call those of the next claims in line. Returns
-/// `None` if the claim is lost, or was handed back because the node drains.
+/// Reads the input of a claim, and in the same call the inputs of the claims that wait next.
+/// Returns `None` if the claim is lost, or was handed back because the node drains.
 async fn read_inputs(run: &ExecutorHandles, pool: &RunPool, claim: &Claim) -> Option<JobInput> {
     let mut tokens = vec![claim.token];
     tokens.extend(pool.ready.unread(READ_AHEAD - 1));
@@ -377,7 +379,7 @@ async fn read_inputs(run: &ExecutorHandles, pool: &RunPool, claim: &Claim) -> Op
     own
 }
 
-/// Repeats a call until it succeeds; returns `None` if the node drains first.
+/// Repeats a call until it succeeds. Returns `None` if the node drains first.
 async fn patiently<T, F>(run: &ExecutorHandles, call: impl Fn() -> F) -> Option<T>
 where
     F: Future<Output = Result<T>>,

@@ -1,5 +1,5 @@
 //! Postpones jobs whose payload has a newer version than this node knows, so that a node of the
-//! next release can take them while a deploy is under way.
+//! next release can run them during a deploy.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -8,26 +8,28 @@ use std::time::Duration;
 use crate::model::Claim;
 use crate::name::Name;
 
-/// How long such a job is put off the first time.
+/// How long such a job is postponed the first time.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// How long at most. A job may wait this long for the first node of the next release, and nodes of
-/// the last release claim it in vain this often.
+/// The longest time that such a job is postponed. A job may wait this long for the first node of
+/// the next release, and nodes of the old release claim it in vain this often.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// How long a claim is put off, for a `random` in `0.0..1.0`: twice as long with every claim of the
-/// job up to [`LONGEST`], and up to half less at random, so that jobs do not come back together.
+/// Returns how long to postpone a claim, for a `random` in `0.0..1.0`. The delay doubles with every
+/// claim of the job up to [`LONGEST`], and is cut at random by up to half, so that jobs do not
+/// return together.
 pub(super) fn put_off(claim: &Claim, random: f64) -> Duration {
     let doublings = u32::try_from(claim.token.seq.saturating_sub(1)).unwrap_or(u32::MAX);
     let delay = SHORTEST.saturating_mul(1 << doublings.min(16));
     delay.min(LONGEST).mul_f64(1.0 - random / 2.0)
 }
 
-/// Which kinds and versions were warned of: each once, since a deploy may have many such jobs.
+/// The kinds and versions for which a warning was logged. Each is logged once, because a deploy may
+/// have many such jobs.
 #[derive(Debug, Default)]
 pub(crate) struct NewerPayloads(Mutex<BTreeSet<(Name, u32)>>);
 
 impl NewerPayloads {
-    /// Tells that a claim is put off since the node knows only payloads up to `known`.
+    /// Logs that a claim is postponed because the node knows only payloads up to version `known`.
     pub(crate) fn tell(&self, claim: &Claim, known: u32) {
         let (id, kind, version) = (claim.token.job, &claim.route.kind, claim.payload_version);
         let mut warned = self.0.lock().unwrap_or_else(|broken| broken.into_inner());

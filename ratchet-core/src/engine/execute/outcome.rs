@@ -1,4 +1,4 @@
-//! How a body that ended becomes the outcome of its claim: pure, the randomness passed in.
+//! Turns the end of a body into the outcome of its claim. Pure; the randomness is an argument.
 
 use std::any::Any;
 use std::time::Duration;
@@ -11,15 +11,16 @@ use crate::model::{Claim, Outcome};
 
 /// How a body ended.
 pub(super) enum Ended {
-    /// It returned.
+    /// The body returned.
     Returned(Result<Option<Json>, JobError>),
-    /// It panicked.
+    /// The body panicked.
     Panicked(Box<dyn Any + Send>),
-    /// It was dropped at its hard timeout.
+    /// The body was dropped at its hard timeout.
     TimedOut(Duration),
 }
 
-/// The outcome, for a `random` in `0.0..1.0` that moves the delay of a retry.
+/// Returns the outcome of a claim, for a `random` in `0.0..1.0` that gives the delay of a retry its
+/// jitter.
 pub(super) fn outcome(claim: &Claim, ended: Ended, random: f64) -> Outcome {
     let failed = |error: String, delay: Option<Duration>| {
         let attempt = claim.attempts + 1;

@@ -1,7 +1,7 @@
-//! The reporter: tells the store what bodies say, many at a time, and bodies what the store says.
+//! The reporter: sends the reports of bodies to the store in batches, and passes the answers back.
 //!
-//! A body that runs for long is reported once by itself, so that its claim does not look like one
-//! that never began.
+//! A body that runs for long without reporting is reported once by the reporter itself, so that its
+//! claim does not look like one whose body never began.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,12 +20,13 @@ use crate::model::{Claim, Report, ReportKind, Reported};
 use crate::outage::Outage;
 use crate::time;
 
-/// How often reports are sent; each body's latest only.
+/// How often reports are sent. Of each body only the latest report is sent.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// After how long a body that said nothing is reported to have begun. Together with the longest
-/// wait for a slot it is below the shortest start timeout any node of the cluster may have.
+/// How long a body that has not reported runs before the reporter reports that it has begun.
+/// Together with the longest wait for a slot, this is shorter than the shortest start timeout that
+/// any node of the cluster may have.
 const BEGUN_AFTER: Duration = Duration::from_secs(2);
-/// How long the last report of a body may hold its settlement up.
+/// How long the last report of a body may delay its settlement.
 const LAST_REPORT: Duration = Duration::from_secs(1);
 
 /// Sends what the bodies of a run report.
@@ -44,13 +45,14 @@ impl Reporter {
         }
     }
 
-    /// Asks for the reports to be sent now.
+    /// Requests that the reports are sent now.
     pub(crate) fn hurry(&self) {
         self.urgent.notify_one();
     }
 
-    /// Sends the last progress and checkpoint of an ended body. No sign of life is needed, since
-    /// the end is one. If the call fails they are lost: the job ends anyway.
+    /// Sends the last progress or checkpoint of an ended body. A report that the body is alive is
+    /// not sent, since the end shows that. If the call fails, the report is lost, because the job
+    /// ends in any case.
     pub(crate) async fn flush(&self, job: &RunningJob) {
         let Some(kind) = job.take_report(time::monotonic()) else {
             return;
@@ -63,7 +65,7 @@ impl Reporter {
         }
     }
 
-    /// Says that a body is about to begin, and waits until the store knows.
+    /// Reports that a body is about to begin, and waits until the store has stored that.
     pub(crate) async fn announce(&self, token: ClaimToken) -> Result<Reported> {
         let report = [Report::new(token, ReportKind::Alive)];
         one(self.send_within(Duration::MAX, &report).await?)
@@ -103,7 +105,7 @@ impl ReportSink for JobReports {
     }
 
     async fn send(&self, claim: &Claim, kind: ReportKind) -> Result<Reported> {
-        // It lives, whether the store can be told so or not.
+        // The body is alive, whether or not the store can be told.
         self.job.lives(time::monotonic());
         let report = [Report::new(claim.token, kind)];
         let answers = self.reporter.send_within(Duration::MAX, &report).await?;
@@ -112,14 +114,14 @@ impl ReportSink for JobReports {
     }
 }
 
-/// The answer to the one report that was sent.
+/// Returns the answer to the only report that was sent.
 fn one(answers: Vec<Reported>) -> Result<Reported> {
     answers.into_iter().next().ok_or_else(|| {
         StoreError::new(StoreErrorKind::Other, "report").with_source("the store gave no answer")
     })
 }
 
-/// Reports for as long as the node runs.
+/// Sends reports, as long as the node runs.
 pub(crate) async fn run(reporter: Arc<Reporter>) {
     let mut outage = Outage::of("reporter");
     loop {
@@ -136,8 +138,8 @@ pub(crate) async fn run(reporter: Arc<Reporter>) {
     }
 }
 
-/// Sends what there is to tell, and returns how many reports that were. A failure keeps them for
-/// the next time.
+/// Sends the pending reports, and returns how many there were. After a failure they are kept for
+/// the next call.
 async fn tick(reporter: &Reporter) -> Result<usize> {
     let now = time::monotonic();
     let (mut jobs, mut reports) = (Vec::new(), Vec::new());

@@ -15,7 +15,7 @@ pub(crate) struct RunningJob {
     pub(crate) claim: Arc<Claim>,
     pub(crate) begun: Instant,
     pub(crate) cancel: CancelHandle,
-    /// Whether it has a body: what was stored could be decoded.
+    /// Whether the body started, which requires that its payload could be decoded.
     pub(crate) started: AtomicBool,
     /// Whether the store knows that the body has begun.
     pub(crate) reported: AtomicBool,
@@ -26,17 +26,17 @@ pub(crate) struct RunningJob {
 
 /// The reports of a body.
 struct Words {
-    /// The next report.
+    /// The next report to send.
     pending: Option<ReportKind>,
-    /// When it last gave a sign of life.
+    /// When the body last showed that it is alive.
     said_at: Instant,
-    /// When the store was last told.
+    /// When the store last received a report of the body.
     told_at: Instant,
 }
 
 impl RunningJob {
     pub(crate) fn new(claim: Arc<Claim>, begun: Instant) -> Self {
-        // A stall timeout is measured from a report, so such a job says at once that it began.
+        // A stall timeout is measured from a report, so such a job reports at once that it began.
         let pending = claim.stall_timeout.map(|_| ReportKind::Alive);
         Self {
             claim,
@@ -58,8 +58,9 @@ impl RunningJob {
         self.gone.cancelled().await;
     }
 
-    /// Keeps a report for the next time; a sign of life does not replace one that says more. Says
-    /// whether the store should hear it soon, lest it take the job for stalled.
+    /// Keeps a report to send it later. A report that the body is alive does not replace a report
+    /// with content. Returns whether the report should be sent soon, before the store considers the
+    /// job stalled.
     pub(crate) fn queue(&self, report: ReportKind, now: Instant) -> bool {
         let mut words = self.words();
         words.said_at = now;
@@ -72,23 +73,23 @@ impl RunningJob {
             .is_some_and(|stall| untold > stall / 4)
     }
 
-    /// The body gave a sign of life.
+    /// Records that the body is alive.
     pub(crate) fn lives(&self, now: Instant) {
         self.words().said_at = now;
     }
 
-    /// The store was told so.
+    /// Records that the store has received a report.
     pub(crate) fn told(&self, now: Instant) {
         self.words().told_at = now;
         self.reported.store(true, Ordering::Release);
     }
 
-    /// When the body last gave a sign of life.
+    /// Returns when the body last showed that it is alive.
     pub(crate) fn said_at(&self) -> Instant {
         self.words().said_at
     }
 
-    /// Takes the next report.
+    /// Takes the next report, as if the store had received it.
     pub(crate) fn take_report(&self, now: Instant) -> Option<ReportKind> {
         let mut words = self.words();
         let report = words.pending.take();
@@ -99,7 +100,7 @@ impl RunningJob {
         report
     }
 
-    /// Puts back what could not be told, unless there is news.
+    /// Puts back a report that could not be sent, unless there is a newer one.
     pub(crate) fn keep(&self, report: ReportKind) {
         let mut words = self.words();
         if words.pending.is_none() || words.pending == Some(ReportKind::Alive) {
@@ -114,12 +115,12 @@ impl RunningJob {
     }
 }
 
-/// The bodies that run, one for each job at most.
+/// The bodies that run, at most one for each job.
 #[derive(Default)]
 pub(crate) struct RunningSet(Mutex<BTreeMap<JobId, Arc<RunningJob>>>);
 
 impl RunningSet {
-    /// Adds a body, unless an earlier one of its job still runs: that one is returned.
+    /// Adds a body. If an earlier body of its job still runs, returns that one as the error.
     pub(crate) fn insert(&self, job: &Arc<RunningJob>) -> Result<(), Arc<RunningJob>> {
         match self.jobs().entry(job.claim.token.job) {
             Entry::Occupied(earlier) => Err(Arc::clone(earlier.get())),
@@ -136,8 +137,9 @@ impl RunningSet {
         job.gone.cancel();
     }
 
-    /// Has the store asked about each body that began before `asked` and whose claim it did not
-    /// list then. The list alone is no proof: it may lack a claim that another call is writing.
+    /// Queues a report for each body that began before `asked` and whose claim the store did not
+    /// list then, so that the answer shows whether the claim is lost. The list alone is no proof,
+    /// because it may lack a claim that another call is writing.
     pub(crate) fn doubt_unlisted(&self, listed: &HashSet<ClaimToken>, asked: Instant) {
         for job in self.jobs().values() {
             if job.begun < asked && !listed.contains(&job.claim.token) {
@@ -154,7 +156,7 @@ impl RunningSet {
         self.jobs().values().cloned().collect()
     }
 
-    /// Tells one body to stop, also if its claim was taken away from this node.
+    /// Tells one body to stop, even if its claim was taken away from this node.
     pub(crate) fn cancel(&self, token: ClaimToken, reason: CancelReason) {
         let jobs = self.jobs();
         let job = jobs.get(&token.job);

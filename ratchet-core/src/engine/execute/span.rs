@@ -1,11 +1,12 @@
-//! The span of a job that runs.
+//! The span of a running job.
 
 use tracing::Span;
 use tracing::field::Empty;
 
 use crate::model::{Claim, Outcome, Settlement};
 
-/// The span of this claim. With the feature `otel` it is in the trace of who enqueued the job.
+/// Creates the span of a claim. With the feature `otel` it belongs to the trace in which the job
+/// was enqueued.
 pub(super) fn of(claim: &Claim) -> Span {
     let kind = &claim.route.kind;
     let queue = &claim.route.queue;
@@ -27,7 +28,7 @@ pub(super) fn of(claim: &Claim) -> Span {
     span
 }
 
-/// The body ended, and this is what the store will be told.
+/// Records the outcome of the body, as the store will receive it.
 pub(super) fn ended(span: &Span, end: &Settlement) {
     let (outcome, error) = match &end.outcome {
         Outcome::Succeeded { .. } => ("succeeded", None),
@@ -41,7 +42,7 @@ pub(super) fn ended(span: &Span, end: &Settlement) {
     told(span, outcome, error.map(String::as_str));
 }
 
-/// The job was taken away.
+/// Records that the node lost the job.
 pub(super) fn lost(span: &Span) {
     told(span, "lost", Some("the job was taken away from the node"));
 }

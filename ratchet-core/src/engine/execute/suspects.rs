@@ -1,16 +1,16 @@
-//! Suspects: jobs that were lost with their node before, and may be what killed it.
+//! Suspects: jobs whose claims were lost with their node before, and which may have killed it.
 //!
-//! A body of such a job begins only after the store knows that it does, so that a further loss
-//! counts against the jobs that were running and no others. From
+//! The body of a suspect begins only after the store knows that it does, so that a further loss
+//! counts only against the jobs that were running. From
 //! [`Config::isolate_from`](crate::engine::settings::config::Config::isolate_from) losses on, at
-//! most one of them runs on a node at a time: then a job that kills its process kills it alone, and
-//! uses up its own crash budget only. The others are put off, at no cost, and any node may run them
-//! meanwhile.
+//! most one suspect runs on a node at a time. Then a job that kills its process uses up only its
+//! own crash budget. The other suspects are snoozed at no cost, and any node may run them in the
+//! meantime.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long a suspect is put off while another runs.
+/// How long a suspect is snoozed while another one runs.
 pub(super) const PUT_OFF: Duration = Duration::from_secs(10);
 
 /// Whether a suspect runs on this node.
@@ -18,14 +18,15 @@ pub(super) const PUT_OFF: Duration = Duration::from_secs(10);
 pub(crate) struct Suspects(AtomicBool);
 
 impl Suspects {
-    /// Lets a suspect run if no other does, for as long as the answer is kept.
+    /// Admits a suspect if no other runs. The suspect counts as running until the returned value is
+    /// dropped.
     pub(crate) fn admit(&self) -> Option<Admitted<'_>> {
         let busy = self.0.swap(true, Ordering::AcqRel);
         (!busy).then(|| Admitted(&self.0))
     }
 }
 
-/// A suspect that runs.
+/// A running suspect.
 pub(crate) struct Admitted<'a>(&'a AtomicBool);
 
 impl Drop for Admitted<'_> {

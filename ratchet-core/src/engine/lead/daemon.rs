@@ -1,4 +1,4 @@
-//! Daemons: bodies of which one instance runs in the whole cluster, where their role is led.
+//! Daemons: bodies of which one instance runs in the whole cluster, on the leader of their role.
 
 use std::any::type_name;
 use std::fmt;
@@ -23,17 +23,18 @@ use crate::model::Guard;
 use crate::name::Name;
 use crate::time;
 
-/// The result of a daemon's body. `Ok` ends it for this term; an error starts it again.
+/// The result of a daemon's body. `Ok` ends the daemon for this term; after an error it is
+/// restarted.
 pub type DaemonResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 type Body = Pin<Box<dyn Future<Output = DaemonResult> + Send>>;
 type Start = dyn Fn(DaemonContext) -> Body + Send + Sync;
 
-/// How often a daemon may fail in a row before its node leaves it to another.
+/// How often a daemon may fail in a row before its node leaves the role to another node.
 const MAX_FAILURES: u32 = 5;
-/// How long a daemon must run for its earlier failures to be forgotten.
+/// How long a daemon must run until its earlier failures no longer count.
 const RECOVERED: Duration = Duration::from_secs(60);
-/// How long a node whose daemon kept failing takes no part in the election of its role.
+/// How long a node does not campaign for the role after its daemon kept failing.
 const SIT_OUT: Duration = Duration::from_secs(300);
 
 /// A daemon of a node.
@@ -96,8 +97,9 @@ pub struct DaemonContext {
 }
 
 impl DaemonContext {
-    /// The term in which this instance runs. That of an instance on another node is another, and
-    /// larger if it came later; one that is started again on the same node may have the same.
+    /// Returns the term in which this instance runs. An instance on another node has another term,
+    /// which is larger if that instance began later. An instance that is restarted on the same node
+    /// may have the same term.
     #[must_use]
     pub const fn term(&self) -> Fence {
         self.term
@@ -109,28 +111,31 @@ impl DaemonContext {
         self.guard.as_ref()
     }
 
-    /// Waits until the body is to stop: the node drains, or leads no more. It has the teardown time
-    /// of the [`LeaderTimings`](crate::cluster::LeaderTimings) to do so, then it is dropped.
+    /// Waits until the body must stop, because the node drains or no longer leads. The body then
+    /// has the teardown time of the [`LeaderTimings`](crate::cluster::LeaderTimings) to end, after
+    /// which it is dropped.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// Dropping the future loses nothing.
     pub async fn stopped(&self) {
         self.stop.cancelled().await;
     }
 
-    /// Whether the body is to stop: the node drains, or leads no more in this [`term`](Self::term).
+    /// Returns whether the body must stop, because the node drains or no longer leads in this
+    /// [`term`](Self::term).
+    ///
     /// Synchronous, and without I/O. Like [`Leadership::is_leader`] it compares the deadline of the
-    /// tenure with the clock, so a process that was stopped past that deadline sees it at once,
-    /// before [`stopped`](Self::stopped) resolves.
+    /// tenure with the clock. So a process that was suspended past that deadline sees the end at
+    /// once, before [`stopped`](Self::stopped) resolves.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stop.is_cancelled() || self.leadership.term() != Some(self.term)
     }
 
-    /// A value that was given to the node by its type.
+    /// Returns the shared value of type `T` that was given to the node's builder.
     ///
     /// # Panics
-    /// If the node has no such value.
+    /// If the node has no value of this type.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(&self) -> &T {
         match self.state.get::<T>() {
@@ -139,7 +144,7 @@ impl DaemonContext {
         }
     }
 
-    /// The node's client.
+    /// Returns the node's client.
     #[must_use]
     pub const fn client(&self) -> &Client {
         &self.client
@@ -151,13 +156,13 @@ pub(crate) struct DaemonHandles {
     pub(crate) common: Arc<Common>,
     pub(crate) client: Client,
     pub(crate) state: Arc<StateMap>,
-    /// The instances that run.
+    /// The running instances.
     pub(crate) instances: TaskTracker,
     /// Cancelled when the run stops claiming.
     pub(crate) draining: CancellationToken,
 }
 
-/// Runs the daemon whenever its role is led here.
+/// Runs the daemon whenever this node leads in its role.
 pub(crate) async fn run(run: Arc<DaemonHandles>, daemon: Daemon, candidacy: Arc<Candidacy>) {
     let mut watch = candidacy.leadership.watch();
     loop {
@@ -173,11 +178,11 @@ pub(crate) async fn run(run: Arc<DaemonHandles>, daemon: Daemon, candidacy: Arc<
             () = watch.lost(term) => {}
         }
     }
-    // The role is free as soon as its daemon has stopped, and not only when the node has drained.
+    // The role is released as soon as its daemon has stopped, before the node has drained.
     candidacy.resign().await;
 }
 
-/// Runs the daemon in one term, until it ends, fails too often, or is to stop.
+/// Runs the daemon in one term, until it ends, fails too often, or must stop.
 async fn serve(run: &DaemonHandles, daemon: &Daemon, candidacy: &Candidacy, term: Fence) {
     let role = &daemon.role;
     let (mut failures, mut backoff) = (0, RetryDelays::default());
@@ -201,7 +206,7 @@ async fn serve(run: &DaemonHandles, daemon: &Daemon, candidacy: &Candidacy, term
         metrics::daemon_failed(role);
         tracing::warn!(%role, %error, failures, "daemon failed");
         if failures >= MAX_FAILURES {
-            tracing::error!(%role, "a daemon keeps failing here: left to another node");
+            tracing::error!(%role, "a daemon keeps failing here; another node can run it");
             candidacy.sit_out(SIT_OUT).await;
             return;
         }
@@ -215,7 +220,7 @@ async fn serve(run: &DaemonHandles, daemon: &Daemon, candidacy: &Candidacy, term
     }
 }
 
-/// Runs one instance to its end; returns `None` if it had to stop.
+/// Runs one instance to its end. Returns `None` if the instance had to stop.
 async fn instance(
     run: &DaemonHandles,
     daemon: &Daemon,
@@ -225,7 +230,7 @@ async fn instance(
     let _alive = run.instances.token();
     let _in_use = candidacy.in_use.lock().await;
     let stop = CancellationToken::new();
-    // Also if this future is dropped: what the body started elsewhere hears of the end.
+    // Also cancels if this future is dropped, so that tasks that the body has spawned see the end.
     let _stop_at_the_end = stop.clone().drop_guard();
     let context = DaemonContext {
         term,

@@ -1,4 +1,4 @@
-//! Leadership: one loop per role of the node, which campaigns for it while the node is active.
+//! Leadership: one loop for each role of the node, which campaigns while the node is active.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) struct LeaderHandles {
     pub(crate) stepping_down: CancellationToken,
 }
 
-/// Campaigns for as long as the node is to lead.
+/// Campaigns for the role, as long as the node may lead.
 pub(crate) async fn run(run: Arc<LeaderHandles>, candidacy: Arc<Candidacy>) {
     metrics::candidate(candidacy.leadership.role());
     let mut backoff = RetryDelays::of("leader").about(candidacy.leadership.role());
@@ -47,12 +47,12 @@ pub(crate) async fn run(run: Arc<LeaderHandles>, candidacy: Arc<Candidacy>) {
     }
 }
 
-/// Tells those who watch when a leadership could not be renewed in time.
+/// Notifies the watchers when a leadership could not be renewed in time.
 pub(crate) async fn watchdog(candidacy: Arc<Candidacy>) {
     candidacy.leadership.watchdog().await;
 }
 
-/// One turn, and how long to wait before the next.
+/// Takes one turn, and returns how long to wait before the next.
 async fn turn(run: &LeaderHandles, candidacy: &Candidacy) -> Result<Duration> {
     let mut election = candidacy.election.lock().await;
     let leads = candidacy.leadership.is_leader();
@@ -60,7 +60,8 @@ async fn turn(run: &LeaderHandles, candidacy: &Candidacy) -> Result<Duration> {
         return Ok(heartbeat(run));
     }
     if election.is_of_another(run.identity.node()) {
-        // The node was taken for dead and has another id. What runs here stops before others lead.
+        // The node was declared dead and has a new id. Work that needs this role must stop here
+        // before another node leads.
         candidacy.leadership.step_down(StepDown::Superseded);
         drop(candidacy.in_use.lock().await);
     }

@@ -1,4 +1,4 @@
-//! Leads: the elections of the node's roles, and what runs on their leaders.
+//! Leads: the elections of the node's roles, and the work that runs on their leaders.
 
 pub(super) mod daemon;
 pub(super) mod gate;

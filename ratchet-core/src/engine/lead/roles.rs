@@ -1,4 +1,4 @@
-//! The roles that a node may lead in.
+//! The roles in which a node may lead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use crate::cluster::{Election, Leadership};
 use crate::model::Guard;
 use crate::store::Store;
 
-/// The role whose leader looks after the cluster: marks silent nodes dead, takes back what they
-/// held, deletes what is old.
+/// The role whose leader maintains the cluster: it marks silent nodes dead, takes back their
+/// claims, and deletes old jobs.
 pub(crate) const MAINTENANCE: &str = "maintenance";
 
-/// A role that the node may lead in.
+/// A role in which the node may lead.
 #[derive(Debug)]
 pub(crate) struct Candidacy {
     pub(crate) leadership: Leadership,
     pub(super) election: Mutex<Election>,
-    /// Held while something runs here that no other node may run before it has stopped.
+    /// Held while work runs here that must stop before any other node may start it.
     pub(crate) in_use: Mutex<()>,
 }
 
@@ -31,14 +31,14 @@ impl Candidacy {
         }
     }
 
-    /// Gives the role up.
+    /// Resigns the role.
     pub(crate) async fn resign(&self) {
         if let Err(error) = self.election.lock().await.resign().await {
             tracing::warn!(%error, role = %self.leadership.role(), "could not resign from a role");
         }
     }
 
-    /// Gives the role up and leaves it to others for a while.
+    /// Resigns the role, and leaves it to other nodes for a while.
     pub(crate) async fn sit_out(&self, pause: Duration) {
         let mut election = self.election.lock().await;
         if let Err(error) = election.sit_out(pause).await {
@@ -47,7 +47,7 @@ impl Candidacy {
     }
 }
 
-/// The roles that a node may lead in.
+/// The roles in which a node may lead.
 #[derive(Debug)]
 pub(crate) struct Roles(Vec<Arc<Candidacy>>);
 
@@ -65,33 +65,33 @@ impl Roles {
         &self.0
     }
 
-    /// Returns the candidacy for this role; `None` if the node may not lead in it.
+    /// Returns the candidacy for this role. `None` if the node may not lead in it.
     pub(crate) fn get(&self, role: &str) -> Option<&Arc<Candidacy>> {
         self.0
             .iter()
             .find(|candidacy| *candidacy.leadership.role() == role)
     }
 
-    /// Returns the leadership in this role; `None` if the node may not lead in it.
+    /// Returns the leadership in this role. `None` if the node may not lead in it.
     pub(crate) fn leadership(&self, role: &str) -> Option<&Leadership> {
         self.get(role).map(|candidacy| &candidacy.leadership)
     }
 
-    /// Whether the node leads in any role.
+    /// Returns whether the node leads in any role.
     pub(crate) fn any_leads(&self) -> bool {
         self.0.iter().any(|one| one.leadership.is_leader())
     }
 
-    /// Returns the guard of what the leader of the maintenance role writes. `None` while this node
-    /// does not lead in it, and on a store without guards: then only what is safe for all may be
-    /// written.
+    /// Returns the guard for the writes of the maintenance leader. `None` while this node does not
+    /// lead in the role, and on a store without guards. Then the node may only make writes that are
+    /// safe for any node.
     pub(crate) fn maintenance_guard(&self, store: &dyn Store) -> Option<Guard> {
         let leadership = self.leadership(MAINTENANCE)?;
         let guards = leadership.is_leader() && store.guards();
         leadership.guard().filter(|_| guards)
     }
 
-    /// Gives every role up.
+    /// Resigns every role.
     pub(crate) async fn resign(&self) {
         for candidacy in &self.0 {
             candidacy.resign().await;

@@ -1,7 +1,7 @@
 //! Measures the backlog of the queues named by `measured_queues`, for autoscalers.
 //!
-//! Only the leader of the maintenance role does it. A pass makes one call for all queues and one
-//! for each queue with due jobs, which counts no further than [`COUNTED`].
+//! Only the leader of the maintenance role measures. A pass makes one call for all queues, and one
+//! call for each queue with due jobs, which counts up to [`COUNTED`] jobs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,12 +17,13 @@ use crate::name::Name;
 use crate::outage::Outage;
 use crate::time;
 
-/// How far the due jobs of a queue are counted. No autoscaler adds nodes by more than this tells.
+/// The number up to which the due jobs of a queue are counted. Autoscalers need no larger number.
 const COUNTED: u64 = 10_000;
-/// How often the backlog is measured: what autoscalers poll by default.
+/// How often the backlog is measured, which is as often as autoscalers poll by default.
 const INTERVAL: Duration = Duration::from_secs(15);
-/// How many passes in a row may fail before the gauges fall to 0. A single failure keeps the last
-/// figures; keeping them for a whole outage would let autoscalers act on a backlog of long ago.
+/// How many passes in a row may fail before the gauges are set to 0. After a single failure the
+/// last figures stay; if they stayed for a whole outage, autoscalers would act on an outdated
+/// backlog.
 const FAILED_PASSES: u32 = 2;
 
 /// The handles that the measurement of the backlog uses.
@@ -31,7 +32,7 @@ pub(crate) struct BacklogHandles {
     pub(crate) roles: Arc<Roles>,
 }
 
-/// Measures for as long as the node runs.
+/// Measures the backlog, as long as the node runs.
 pub(crate) async fn run(run: Arc<BacklogHandles>) {
     let leadership = run.roles.leadership(MAINTENANCE);
     let Some(leadership) = leadership.filter(|_| !run.common.config.measured_queues.is_empty())
@@ -41,7 +42,7 @@ pub(crate) async fn run(run: Arc<BacklogHandles>) {
     let mut watch = leadership.watch();
     loop {
         let term = watch.elected().await;
-        // What another leader measures counts from the moment this one is none any more.
+        // When another leader is elected, its figures count, and this node stops measuring.
         tokio::select! {
             biased;
             () = watch.lost(term) => {}
@@ -50,7 +51,7 @@ pub(crate) async fn run(run: Arc<BacklogHandles>) {
     }
 }
 
-/// Measures again and again. The gauges go when this is dropped.
+/// Measures the backlog repeatedly. Dropping the future removes the gauges.
 async fn measure(run: &BacklogHandles, leadership: &Leadership) {
     let queues = &run.common.config.measured_queues;
     let queues: BTreeMap<&Name, QueueMetrics> = queues
@@ -84,8 +85,8 @@ async fn measure(run: &BacklogHandles, leadership: &Leadership) {
     }
 }
 
-/// Reads how many jobs of each queue are due, and how long the oldest has been. Changes no gauge,
-/// so a pass that fails midway leaves figures of one time.
+/// Reads how many jobs of each queue are due, and for how long the oldest has been due. Changes no
+/// gauge, so a pass that fails midway leaves all gauges as they were.
 async fn pass(
     run: &BacklogHandles,
     queues: impl Iterator<Item = &Name>,

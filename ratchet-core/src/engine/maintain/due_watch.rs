@@ -1,15 +1,17 @@
-//! Looks for due jobs on behalf of all nodes, so that idle nodes need not.
+//! Looks for due jobs on behalf of all nodes, so that idle nodes can poll less often.
 //!
-//! Only the leader of the maintenance role does it: every `poll_interval.max`, and sooner when a
-//! job comes due. For each route with due jobs it wakes one node, as a client does that enqueues
-//! one. Jobs that are still due after that need more nodes, or cannot be claimed now: all nodes are
-//! woken at the second, fourth, eighth and sixteenth look, and at every sixteenth after that. Where
-//! wakeups do not reach all nodes, each look wakes those that they reach.
+//! Only the leader of the maintenance role looks: every `poll_interval.max`, and sooner when a job
+//! becomes due. For each route with due jobs it wakes one node, as a client does when it enqueues
+//! one job. If jobs of the route are still due at the next looks, they need more nodes, or cannot
+//! be claimed now. So all nodes are woken at the second, fourth, eighth and sixteenth look in a
+//! row, and at every sixteenth after that. If wakeups do not reach all nodes, each look wakes all
+//! nodes that they reach.
 //!
-//! Every [`BEACON`] it tells all nodes that it looks. A poller that hears it polls less often. The
-//! leader sends none while its looks fail, nor if its `poll_interval.max` is longer than that: then
-//! every node polls. It does send them while it rests after a look that took long. Otherwise a slow
-//! database would get more polls for being slow.
+//! Every [`BEACON`] the leader sends a beacon, which tells all nodes that it looks. A poller that
+//! receives beacons polls less often. The leader sends no beacons while its looks fail, nor if its
+//! `poll_interval.max` is longer than [`BEACON`]; then every node polls for itself. It does send
+//! beacons while it pauses after a look that took long. Otherwise a slow database would get more
+//! polls because it is slow.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,9 +30,9 @@ use crate::model::DueRoute;
 use crate::route::Route;
 use crate::time;
 
-/// How often this node tells the others that it looks.
+/// The time between two beacons.
 const BEACON: Duration = Duration::from_secs(2);
-/// From this look on all nodes are woken as often as this, counted in looks.
+/// From this look in a row on, all nodes are woken at every look whose number is a multiple of it.
 const MOST_LOOKS: u32 = 16;
 
 /// The handles that the watch uses.
@@ -39,14 +41,14 @@ pub(crate) struct DueWatchHandles {
     pub(crate) roles: Arc<Roles>,
     pub(crate) client: Client,
     pub(crate) coordinator: Arc<dyn ClusterCoordinator>,
-    /// The source of the node's own wakeups.
+    /// The id under which the node sends its wakeups.
     pub(crate) source: NodeId,
 }
 
-/// Looks for as long as the node runs.
+/// Looks for due jobs, as long as the node runs.
 pub(crate) async fn run(run: Arc<DueWatchHandles>) {
     let leadership = run.roles.leadership(MAINTENANCE);
-    // Without wakeups between the nodes, each has to look.
+    // Without wakeups between the nodes, each node has to poll for itself.
     let Some(leadership) = leadership.filter(|_| !run.coordinator.subscribe().is_never()) else {
         return std::future::pending().await;
     };
@@ -99,7 +101,7 @@ async fn look(run: &DueWatchHandles, looks: &mut Looks) -> Result<Duration> {
         .iter()
         .map(|due| due.due_in)
         .filter(|left| !left.is_zero());
-    // A clock that is a little behind would show the job as not due yet.
+    // One millisecond more, since the job would not be due yet by a clock that is slightly behind.
     let wait = upcoming
         .min()
         .map_or(within, |left| left + Duration::from_millis(1));
@@ -114,8 +116,8 @@ async fn look(run: &DueWatchHandles, looks: &mut Looks) -> Result<Duration> {
 struct Looks(HashMap<Route, u32>);
 
 impl Looks {
-    /// Counts the routes that have due jobs now, and returns them with whether all nodes are to be
-    /// woken.
+    /// Counts a look for each route that has due jobs now. Returns these routes, each with whether
+    /// to wake all nodes.
     fn count(&mut self, due: impl Iterator<Item = Route>) -> Vec<(Route, bool)> {
         let mut before = std::mem::take(&mut self.0);
         due.map(|route| {
@@ -128,20 +130,21 @@ impl Looks {
     }
 }
 
-/// Whether a node that looks for due jobs was heard of lately.
+/// Remembers when this node last received a beacon from a node that looks for due jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Beacons(Option<Instant>);
 
 impl Beacons {
-    /// How long a beacon counts: two and a half times [`BEACON`], so that the next may be lost.
+    /// How long a beacon counts. It is two and a half times [`BEACON`], so that one beacon may be
+    /// lost.
     const FRESH: Duration = Duration::from_secs(5);
 
-    /// Notes that a beacon was heard.
+    /// Records that a beacon was received.
     pub(crate) fn heard(&mut self) {
         self.0 = Some(time::monotonic());
     }
 
-    /// Returns whether one was heard lately enough.
+    /// Returns whether the last beacon was received recently enough.
     pub(crate) fn is_fresh(&self) -> bool {
         let now = time::monotonic();
         self.0.is_some_and(|heard| now < heard + Self::FRESH)

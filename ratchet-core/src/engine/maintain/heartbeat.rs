@@ -1,11 +1,11 @@
-//! The heartbeat: keeps the node alive and carries orders to it.
+//! The heartbeat: shows the cluster that the node is alive, and receives orders for the node.
 //!
 //! The reply lists the claims that the store has under this node, with the cancel requests for
-//! their jobs. It may order the node to drain, or say that the cluster took the node for dead. A
-//! node that was only slow then drops what it held and goes on under a new id; other nodes take
-//! those jobs. A node that was displaced by another node with its label stops.
+//! their jobs. The reply may order the node to drain, or report that the cluster declared the node
+//! dead. A node that was only slow then drops its claims, and continues under a new id; other nodes
+//! run those jobs. A node that was displaced by another node with its label stops.
 //!
-//! [`HeartbeatInterval`] decides how often it beats.
+//! [`HeartbeatInterval`] decides how often the node sends a heartbeat.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,7 +33,7 @@ use crate::model::{
 };
 use crate::time::{self, Timestamp};
 
-/// The difference between the node's clock and the database's that is worth a warning.
+/// The difference between the node's clock and the database's from which a warning is logged.
 const SKEW: Duration = Duration::from_secs(1);
 
 /// The handles that the heartbeat uses.
@@ -47,15 +47,15 @@ pub(crate) struct HeartbeatHandles {
     pub(crate) roles: Arc<Roles>,
     pub(crate) totals: Arc<Totals>,
     pub(crate) gauge: Gauge,
-    /// What the node takes part in, and the time-zone data in use when the run began: reading its
-    /// version reads files, for which a heartbeat has no time.
+    /// The profile of the node, with the version of the time-zone data in use when the run began.
+    /// Reading that version reads files, which would take too long during a heartbeat.
     pub(crate) profile: NodeProfile,
     pub(crate) gate: Gate,
     pub(crate) wake_queue: Arc<WakeQueue>,
     /// How many bodies the node may run at once.
     pub(crate) capacity: usize,
-    /// Held during a heartbeat and what it leads to: two at a time could both change who the node
-    /// is.
+    /// Held during a heartbeat and the actions that follow from it. Two heartbeats at once could
+    /// both change the node's id.
     pub(crate) beating: Mutex<()>,
     /// Cancelled when the run stops claiming.
     pub(crate) draining: CancellationToken,
@@ -63,7 +63,7 @@ pub(crate) struct HeartbeatHandles {
     pub(crate) displaced: CancellationToken,
 }
 
-/// Beats for as long as the node runs.
+/// Sends heartbeats, as long as the node runs.
 pub(crate) async fn run(run: Arc<HeartbeatHandles>) {
     let mut backoff = RetryDelays::of("heartbeat");
     loop {
@@ -71,7 +71,8 @@ pub(crate) async fn run(run: Arc<HeartbeatHandles>) {
         let wait = match tick(&run).await {
             Ok(()) => {
                 backoff.reset();
-                // Not later than was said, and sooner if there is news.
+                // Not later than the published interval, and sooner if the reply changed the
+                // interval.
                 published.min(run.interval.interval())
             }
             Err(error) => {
@@ -86,7 +87,7 @@ pub(crate) async fn run(run: Arc<HeartbeatHandles>) {
     }
 }
 
-/// Beats once and does what the reply asks for.
+/// Sends one heartbeat, and does what the reply asks for.
 pub(crate) async fn tick(run: &HeartbeatHandles) -> Result<()> {
     let _beating = run.beating.lock().await;
     let reply = beat(run, run.identity.status()).await?;
@@ -115,15 +116,15 @@ pub(crate) async fn tick(run: &HeartbeatHandles) -> Result<()> {
     Ok(())
 }
 
-/// Sends one heartbeat with this status, after the one that is under way, if there is one: two at
-/// once would take each other's `last_seen` for a rewind.
+/// Sends one heartbeat with this status, after a heartbeat that is under way has ended. Two at once
+/// would mistake each other's `last_seen` for a rewind of the database.
 pub(crate) async fn announce(run: &HeartbeatHandles, status: NodeStatus) -> Result<HeartbeatReply> {
     let _beating = run.beating.lock().await;
     beat(run, status).await
 }
 
-/// Sends one heartbeat with this status. The caller holds
-/// [`HeartbeatHandles::beating`], or no loop runs yet.
+/// Sends one heartbeat with this status. The caller must hold [`HeartbeatHandles::beating`], unless
+/// no loop runs yet.
 pub(crate) async fn beat(run: &HeartbeatHandles, status: NodeStatus) -> Result<HeartbeatReply> {
     let config = &run.common.config;
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
@@ -170,8 +171,8 @@ pub(crate) async fn beat(run: &HeartbeatHandles, status: NodeStatus) -> Result<H
     Ok(reply)
 }
 
-/// Whether no node would wait for the death of this one to be noticed: it holds nothing, leads in
-/// nothing, and neither comes nor goes.
+/// Returns whether the death of this node would delay nothing: the node holds no claim, leads in no
+/// role, and is neither joining nor leaving.
 fn is_at_rest(run: &HeartbeatHandles) -> bool {
     let idle = run.running.len() == 0 && !run.claims.has_waiting();
     idle && run.identity.status() == NodeStatus::Active && !run.roles.any_leads()
@@ -201,11 +202,12 @@ async fn taken_for_dead(run: &HeartbeatHandles) -> Result<()> {
         return Ok(());
     }
     run.identity.renew();
-    tracing::warn!(node = %run.identity.node(), "the node was taken for dead and goes on under a new id");
+    tracing::warn!(node = %run.identity.node(), "the node was declared dead and continues under a new id");
     beat(run, run.identity.status()).await.map(drop)
 }
 
-/// By how many milliseconds this node's clock is ahead of the database's; warned of if it is much.
+/// Returns by how many milliseconds this node's clock is ahead of the database's. Logs a warning if
+/// the difference is large.
 fn skew(database_time: Timestamp) -> i64 {
     let milliseconds = (time::wall_clock() - database_time).num_milliseconds();
     if u128::from(milliseconds.unsigned_abs()) > SKEW.as_millis() {

@@ -1,10 +1,10 @@
-//! What the process uses, for the heartbeat.
+//! Measures what the process uses, for the heartbeat.
 
 use std::sync::{Mutex, PoisonError};
 
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
-/// Measures this process.
+/// Measures the processor time and the memory of this process.
 #[derive(Debug)]
 pub(crate) struct Gauge(Mutex<System>);
 
@@ -14,7 +14,7 @@ impl Gauge {
     }
 
     /// Returns the processor time since the last reading, in percent of one processor, and the
-    /// memory in bytes. `None` where the system does not report them.
+    /// memory in bytes. `None` if the system does not report them.
     pub(crate) fn read(&self) -> Option<(u32, u64)> {
         let pid = Pid::from_u32(std::process::id());
         let mut system = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -25,11 +25,11 @@ impl Gauge {
     }
 }
 
-/// Whole percent; what is no number is 0.
+/// Rounds to whole percent. Returns 0 for NaN.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the cast keeps to the range, which is what is wanted"
+    reason = "the cast saturates, as intended"
 )]
 fn percent(usage: f32) -> u32 {
     usage.round() as u32

@@ -1,7 +1,7 @@
-//! Maintenance: deletes or archives finished jobs that are older than the retention says, and
-//! deletes old batches and rates that are no longer in use, a bounded pass at a time.
+//! Maintenance: deletes or archives finished jobs that are older than their retention, and deletes
+//! old batches and unused rates. Works in bounded passes.
 //!
-//! The leader of the maintenance role does it, and each pass lands only in its term.
+//! The leader of the maintenance role does this, and each pass takes effect only in its term.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -18,9 +18,9 @@ use crate::metrics::{self, Rows};
 use crate::model::{ArchivePurge, BatchPurge, Guarded, PurgeRequest};
 use crate::time;
 
-/// The most jobs one pass deletes, so that it never holds the database up.
+/// The most jobs that one pass deletes, so that it never blocks the database for long.
 const PASS: usize = 1_000;
-/// The most jobs one pass archives: they are read and written whole.
+/// The most jobs that one pass archives. It is smaller, because whole jobs are read and written.
 const ARCHIVE_PASS: usize = 200;
 
 /// The handles that maintenance uses.
@@ -30,7 +30,7 @@ pub(crate) struct MaintenanceHandles {
     pub(crate) totals: Arc<Totals>,
 }
 
-/// Maintains for as long as the node runs.
+/// Maintains the cluster, as long as the node runs.
 pub(crate) async fn run(run: Arc<MaintenanceHandles>) {
     loop {
         let wait = run.common.config.maintenance_interval;
@@ -45,11 +45,12 @@ pub(crate) async fn run(run: Arc<MaintenanceHandles>) {
     }
 }
 
-/// Does away with what is old. What fails for one kind of job is tried for the others all the same.
+/// Deletes or archives everything that is old enough. A failure with one kind of row does not stop
+/// the work on the others.
 async fn tick(run: &MaintenanceHandles) {
     let guard = run.roles.maintenance_guard(&**run.common.calls.store());
     if guard.is_none() && run.common.calls.store().guards() {
-        // It has ceased to lead.
+        // The node has ceased to lead.
         return;
     }
     let retention = &run.common.config.retention;
@@ -76,7 +77,7 @@ async fn tick(run: &MaintenanceHandles) {
             }
         };
         if let Err(error) = done {
-            tracing::warn!(%error, %state, "old jobs could not be done away with");
+            tracing::warn!(%error, %state, "old jobs could not be deleted or archived");
         }
     }
     if let Err(error) = forget_rates(run).await {
@@ -104,7 +105,7 @@ async fn tick(run: &MaintenanceHandles) {
     }
 }
 
-/// Makes passes until one finds less than it may take, or the tenure is over.
+/// Makes passes until one finds fewer rows than it may take, or the tenure has ended.
 async fn repeat<F>(
     limit: usize,
     (counter, rows): (&AtomicU64, Rows),
@@ -161,7 +162,7 @@ async fn purge_batches(run: &MaintenanceHandles, request: &BatchPurge) -> Result
     purge.await
 }
 
-/// Deletes the rates that are as if they had never been used. Any node may do it.
+/// Deletes rates in the state of a rate that was never used. Any node may do it.
 async fn forget_rates(run: &MaintenanceHandles) -> Result<()> {
     let calls = &run.common.calls;
     loop {

@@ -1,4 +1,5 @@
-//! Maintains the node and the cluster: heartbeats, what dead nodes held, recurring jobs, old jobs.
+//! Maintains the node and the cluster: heartbeats, the claims of dead nodes, recurring and old
+//! jobs.
 
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ pub(super) mod reclaimer;
 pub(super) mod recurring;
 pub(super) mod undelivered;
 
-/// Returns how long to rest, at least, after a pass over all due jobs that took this long: 20 times
-/// as long, so that a slow database is asked seldom, but at most 2 minutes.
+/// Returns how long to pause, at least, after a pass over all due jobs that took `took`. It is 20
+/// times as long, up to 2 minutes, so that a slow database gets few such calls.
 fn rest(took: Duration) -> Duration {
     took.saturating_mul(20).min(Duration::from_secs(120))
 }

@@ -1,4 +1,4 @@
-//! What the process uses, without the feature `sysinfo`: unknown.
+//! Replaces the measurement of the process if the feature `sysinfo` is off.
 
 /// Measures nothing.
 #[derive(Debug)]

@@ -1,12 +1,13 @@
-//! The reclaimer: marks silent nodes dead and takes back what they held.
+//! The reclaimer: marks silent nodes dead, and takes back their claims.
 //!
-//! The leader of the maintenance role does this, the first time as soon as it is elected; every
-//! node once when it starts, to take back its own, and then seldom, in case no node leads. Passes
-//! that overlap reclaim each claim once. A pass begins with a heartbeat: a node that was asleep
-//! must not find itself among the dead. After an outage of the database, or a step of its clock,
-//! the others get `dead_after` to be heard again before their silence counts. A job whose crash
-//! budget is used up is settled here as failed, through the same fenced write as every other end.
-//! Jobs whose signal did not come in time are failed in the same passes.
+//! The leader of the maintenance role makes passes regularly, the first one as soon as it is
+//! elected. Every other node makes a pass when it starts, to take back its own claims, and after
+//! that rarely, in case no node leads. Passes that overlap reclaim each claim once. A pass begins
+//! with a heartbeat, so that a node that was asleep does not declare itself dead. After an outage
+//! of the database, or a step of its clock, the silence of other nodes counts only after
+//! `dead_after`, so that they can send a heartbeat first. A job whose crash budget is used up is
+//! settled as failed, by the same fenced write as every other end. The same passes fail jobs whose
+//! signal did not arrive in time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,14 +30,14 @@ use crate::model::{Claim, Detail, Fenced, Guarded, NodeSweep, Outcome, Reclaimed
 use crate::outage::Outage;
 use crate::time;
 
-/// How many times less often than the leader the others look, in case no node leads or the leader
-/// cannot reclaim.
+/// The factor by which the other nodes make passes less often than the leader, in case no node
+/// leads or the leader cannot reclaim.
 const WITHOUT_LEADING: u32 = 10;
-/// The most jobs one pass fails because their signals did not come.
+/// The most jobs that one pass fails because their signals did not arrive.
 const PASS: usize = 500;
-/// By what that is divided when the store runs out of time.
+/// The divisor by which that number is reduced when a call exceeds the store's deadline.
 const FEWER: usize = 8;
-/// How long after its last heartbeat an ended node is forgotten.
+/// How long after its last heartbeat the record of an ended node is deleted.
 const FORGET_AFTER: Duration = Duration::from_secs(24 * 3_600);
 
 /// The handles that the reclaimer uses.
@@ -51,7 +52,7 @@ pub(crate) struct ReclaimerHandles {
     pub(crate) wake_queue: Arc<WakeQueue>,
 }
 
-/// Reclaims for as long as the node runs.
+/// Reclaims claims, as long as the node runs.
 pub(crate) async fn run(run: Arc<ReclaimerHandles>) {
     let interval = run.common.config.reclaim_interval;
     let leadership = run.roles.leadership(MAINTENANCE);
@@ -77,7 +78,7 @@ pub(crate) async fn run(run: Arc<ReclaimerHandles>) {
     }
 }
 
-/// One pass: over the nodes, then over the claims, until there are no more.
+/// Makes one pass: first over the nodes, then over the claims, until there are no more.
 async fn tick(run: &ReclaimerHandles) -> Result<()> {
     heartbeat::tick(&run.heartbeat).await?;
     let (calls, config) = (&run.common.calls, &run.common.config);
@@ -116,8 +117,8 @@ async fn tick(run: &ReclaimerHandles) -> Result<()> {
             );
             run.wake_queue.wake(None);
         }
-        // Claims that could not be settled are found again: in the next pass, so that this one
-        // ends.
+        // Claims that could not be settled are found again. They are left to the next pass, so that
+        // this one ends.
         let moved = reclaimed.iter().any(|lost| !lost.exhausted);
         let more = reclaimed.len() == request.limit && (moved || matches!(failed, Ok(1..)));
         if failed.is_err() || !more {
@@ -126,8 +127,8 @@ async fn tick(run: &ReclaimerHandles) -> Result<()> {
     }
 }
 
-/// Fails the jobs whose signal did not come in time; fewer at once where the store has no time for
-/// more, as many jobs may wait for one of them.
+/// Fails the jobs whose signal did not arrive in time. If a call exceeds the deadline, fewer jobs
+/// are failed at once, because many other jobs may wait for one of them.
 pub(crate) async fn expire_signals(run: &ReclaimerHandles) -> Result<()> {
     if run.common.calls.store().signals().is_none() {
         return Ok(());
@@ -142,7 +143,7 @@ pub(crate) async fn expire_signals(run: &ReclaimerHandles) -> Result<()> {
         });
         let expired = match expire.await {
             Err(error) if error.kind() == StoreErrorKind::Timeout && limit > 1 => {
-                tracing::warn!(%error, limit, "failing fewer jobs at once");
+                tracing::warn!(%error, limit, "failing jobs took too long; failing fewer at once");
                 limit = (limit / FEWER).max(1);
                 continue;
             }
@@ -152,7 +153,7 @@ pub(crate) async fn expire_signals(run: &ReclaimerHandles) -> Result<()> {
         if !expired.is_empty() {
             tracing::warn!(
                 jobs = expired.len(),
-                "failed jobs whose signal did not come"
+                "failed jobs whose signal did not arrive in time"
             );
             run.wake_queue.wake(None);
         }
@@ -162,11 +163,11 @@ pub(crate) async fn expire_signals(run: &ReclaimerHandles) -> Result<()> {
     }
 }
 
-/// Fails the jobs whose crash budget is used up. Returns how many it failed.
+/// Fails the jobs whose crash budget is used up. Returns how many jobs were failed.
 async fn fail_exhausted(run: &ReclaimerHandles, reclaimed: &[Reclaimed]) -> Result<usize> {
     let fail = |lost: &Reclaimed| {
         let error = match lost.crash_count {
-            // What a count that cannot be read is taken for.
+            // A crash count that cannot be read is taken as this value.
             u32::MAX => "lost with its node; its crash count cannot be read".to_owned(),
             count => format!("lost with its node {count} times"),
         };
@@ -199,7 +200,7 @@ async fn fail_exhausted(run: &ReclaimerHandles, reclaimed: &[Reclaimed]) -> Resu
     failure.map_or(Ok(applied.len()), Err)
 }
 
-/// Lets the hooks hear of jobs that were failed here: what they were is read for that.
+/// Notifies the hooks of jobs that were failed here. The jobs are read for that.
 async fn tell(run: &ReclaimerHandles, failed: &[&Settlement]) {
     let ids: Vec<JobId> = failed.iter().map(|end| end.token.job).collect();
     let calls = &run.common.calls;

@@ -1,11 +1,11 @@
-//! Recurring definitions: puts those that the program declares when the node starts, and fires
-//! those whose slots have come.
+//! Recurring definitions: stores the definitions that the program declares when the node starts,
+//! and fires the definitions whose slots have come.
 //!
-//! Every node does this, and no node has to: nodes race for what is due, the store decides what
-//! that is, and the token of a claim lets one of them fire it. A node that dies between claim and
-//! firing delays these slots by the rest of its lease; more of them may be overdue then, and what
-//! becomes of those says the misfire policy. Between looks the loop sleeps until the next slot;
-//! waking early costs a look and nothing else.
+//! Every node does this, and no node has to. The nodes race for the due definitions, the store
+//! decides which are due, and the token of a claim lets only one node fire each. A node that dies
+//! between claim and firing delays these slots by the rest of its lease. More slots may be overdue
+//! then, and the misfire policy decides what happens to them. Between looks the loop sleeps until
+//! the next slot. Waking early only costs a look.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,32 +31,34 @@ use crate::name::Name;
 use crate::store::Acquired;
 use crate::time::{self, Timestamp, millis_between, to_millis};
 
-/// The most definitions that are claimed at once.
+/// The most definitions that one call claims.
 const BATCH: usize = 100;
-/// The most jobs that one call makes, unless a single definition makes more.
+/// The most jobs that one call creates, unless a single definition creates more.
 const JOBS: usize = 500;
-/// How long the others leave a claimed definition to this node. It only saves them the work of
-/// planning what this node fires already, so it is short: slots that wait for its end come late.
+/// How long other nodes leave a claimed definition to this node. The lease only saves them from
+/// planning what this node already fires. It is short, because slots that wait for its end come
+/// late.
 const LEASE: Duration = Duration::from_secs(3);
-/// The least time between two looks that others ask for.
+/// The least time between two looks that wakeups of other processes cause.
 const APART: Duration = Duration::from_millis(100);
-/// How much later than the others a node looks that met a definition it cannot read, perhaps one of
-/// the next release, and for how long: each time it claims it, it keeps it from them for a lease.
+/// How much later than other nodes this node looks, after it met a definition that it cannot read,
+/// perhaps one of the next release. Each time it claims such a definition, it keeps the definition
+/// from other nodes for a lease. [`BEHIND_FOR`] is how long the delay applies.
 const BEHIND: Duration = Duration::from_millis(500);
 const BEHIND_FOR: Duration = Duration::from_secs(60);
-/// By how much at most nodes that wait for one slot come one after the other.
+/// The maximum jitter between nodes that wait for the same slot.
 const JITTER: Duration = Duration::from_millis(20);
-/// How often a firing is tried before it is left to the end of its lease.
+/// How often a firing is tried before it is left to the next claim after the lease.
 const TRIES: u32 = 4;
-/// After how many definitions in a row that could not be fired the others are not tried.
+/// The number of definitions in a row that fail to fire, after which the rest are not tried.
 const GIVE_UP: u32 = 3;
 
-/// The lock under which definitions are retired.
+/// The lock that protects the retirement of definitions.
 const STARTUP: &str = "startup/recurring";
-/// How often, and how far apart, a node tries to get it.
+/// How often a node tries to acquire the lock. [`STARTUP_PAUSE`] is the time between two tries.
 const STARTUP_TRIES: u32 = 10;
 const STARTUP_PAUSE: Duration = Duration::from_millis(500);
-/// How long it may be held.
+/// The TTL of the lock.
 const STARTUP_TTL: Duration = Duration::from_secs(30);
 
 /// The handles that the loop of recurring definitions uses.
@@ -65,19 +67,20 @@ pub(crate) struct RecurringHandles {
     pub(crate) identity: Arc<Identity>,
     pub(crate) client: Client,
     pub(crate) coordinator: Arc<dyn ClusterCoordinator>,
-    /// The source of the node's own wakeups.
+    /// The id under which the node sends its wakeups.
     pub(crate) source: NodeId,
     pub(crate) wake_queue: Arc<WakeQueue>,
     /// The recurring definitions of the program.
     pub(crate) declared: Arc<Vec<Definition>>,
     pub(crate) totals: Arc<Totals>,
-    /// The firings that are better ended than dropped before the node leaves.
+    /// The firings under way. The node waits for their end before it leaves, instead of dropping
+    /// them.
     pub(crate) under_way: TaskTracker,
     /// Cancelled when the run stops claiming.
     pub(crate) draining: CancellationToken,
 }
 
-/// Declares, then fires for as long as the node runs.
+/// Stores the declared definitions, then fires definitions, as long as the node runs.
 pub(crate) async fn run(run: Arc<RecurringHandles>) {
     let mut wakeups = run.coordinator.subscribe();
     let mut waiting;
@@ -101,7 +104,7 @@ pub(crate) async fn run(run: Arc<RecurringHandles>) {
                 if looked.unreadable {
                     met = Some(time::monotonic());
                 }
-                // What came since takes part of the time until the next slot.
+                // The time that has passed since the call is part of the time until the next slot.
                 let passed = looked.asked.elapsed();
                 let now = to_millis(looked.now);
                 let wait = |next| millis_between(now, to_millis(next)).saturating_sub(passed);
@@ -109,7 +112,7 @@ pub(crate) async fn run(run: Arc<RecurringHandles>) {
             }
             Err(error) => backoff.failed(&error, run.common.random()),
         };
-        // A program without the feature will never read what it could not read once.
+        // A program without the feature will never be able to read such a definition.
         let behind = met.filter(|met| met.elapsed() < BEHIND_FOR || cfg!(not(feature = "cron")));
         let behind = behind.map_or(Duration::ZERO, |_| BEHIND);
         let heed_from = looked + APART + behind;
@@ -117,7 +120,8 @@ pub(crate) async fn run(run: Arc<RecurringHandles>) {
     }
 }
 
-/// Fires what is due, and returns when the next slot comes by the database's clock, if one does.
+/// Fires the due definitions. Returns when the next slot comes, by the database's clock. `None` if
+/// there is none.
 #[cfg(feature = "testing")]
 pub(crate) async fn fire_due(run: &RecurringHandles) -> Result<Option<Timestamp>> {
     if run.common.calls.store().recurring().is_none() {
@@ -128,17 +132,17 @@ pub(crate) async fn fire_due(run: &RecurringHandles) -> Result<Option<Timestamp>
 
 /// The result of a look.
 struct Looked {
-    /// When the store was last asked.
+    /// When the last claim call began.
     asked: Instant,
-    /// That moment by the database's clock.
+    /// The time of that call by the database's clock.
     now: Timestamp,
-    /// When the next slot comes by that clock.
+    /// When the next slot comes, by the database's clock.
     next: Option<Timestamp>,
-    /// Whether there was a definition that this node cannot read.
+    /// Whether the store returned a definition that this node cannot read.
     unreadable: bool,
 }
 
-/// Fires what is due.
+/// Fires the due definitions.
 async fn tick(run: &RecurringHandles) -> Result<Looked> {
     let mut unreadable = false;
     loop {
@@ -165,7 +169,7 @@ async fn tick(run: &RecurringHandles) -> Result<Looked> {
     }
 }
 
-/// Fires the claimed definitions, and returns when the first of them comes again.
+/// Fires the claimed definitions, and returns the earliest of their next slots.
 async fn fire_all(run: &RecurringHandles, due: &DueRecurring) -> Result<Option<Timestamp>> {
     let plans = due.definitions.iter();
     let firings: Vec<RecurringFiring> = plans.filter_map(|one| one.plan(due.now)).collect();
@@ -174,7 +178,7 @@ async fn fire_all(run: &RecurringHandles, due: &DueRecurring) -> Result<Option<T
     let mut failed = Ok(());
     while !rest.is_empty() {
         let (part, behind) = rest.split_at(part_of(rest));
-        // A definition that fails does not keep later ones from their slots.
+        // A definition that fails does not delay the slots of later ones.
         failed = failed.and(fire_part(run, part).await);
         rest = behind;
     }
@@ -182,7 +186,7 @@ async fn fire_all(run: &RecurringHandles, due: &DueRecurring) -> Result<Option<T
     Ok(firings.iter().filter_map(|firing| firing.next_fire).min())
 }
 
-/// How many of the firings go into one call.
+/// Returns how many of the firings go into one call.
 fn part_of(firings: &[RecurringFiring]) -> usize {
     let mut jobs = 0;
     let fits = firings.iter().take_while(|firing| {
@@ -192,8 +196,8 @@ fn part_of(firings: &[RecurringFiring]) -> usize {
     fits.count().max(1)
 }
 
-/// Fires definitions in one call, or, if that fails, each in its own: perhaps it is one of them
-/// that cannot be fired, and the others shall not suffer.
+/// Fires definitions in one call. If that call fails, fires each definition in a call of its own,
+/// because only one of them may be the cause.
 async fn fire_part(run: &RecurringHandles, part: &[RecurringFiring]) -> Result<()> {
     let tried = fire(run, part, TRIES).await;
     let (Err(error), true) = (&tried, part.len() > 1) else {
@@ -207,14 +211,15 @@ async fn fire_part(run: &RecurringHandles, part: &[RecurringFiring]) -> Result<(
         in_a_row = if fired.is_err() { in_a_row + 1 } else { 0 };
         failed = failed.and(fired);
         if in_a_row == GIVE_UP {
-            // The database is away, and not one definition odd.
+            // The database is unavailable; the cause is not a single definition.
             break;
         }
     }
     failed
 }
 
-/// Leaves a definition alone that cannot be fired at all; what may pass is an error.
+/// Logs and ignores a permanent failure, so that definitions that cannot be fired do not stop the
+/// others. Returns a transient failure as an error.
 fn lasting(fired: Result<()>, part: &[RecurringFiring]) -> Result<()> {
     match fired {
         Err(error) if !error.is_transient() => {
@@ -227,7 +232,8 @@ fn lasting(fired: Result<()>, part: &[RecurringFiring]) -> Result<()> {
     }
 }
 
-/// Fires definitions in one call. Safe to repeat: what took effect is stale the next time.
+/// Fires definitions in one call. Repeating the call is safe, because a firing that took effect is
+/// stale the next time.
 async fn fire(run: &RecurringHandles, firings: &[RecurringFiring], most_tries: u32) -> Result<()> {
     let mut backoff = RetryDelays::of("recurring");
     let mut tries = 1;
@@ -274,7 +280,7 @@ fn note(run: &RecurringHandles, firing: &RecurringFiring, answer: &Fired) {
     }
 }
 
-/// How long to sleep if the next slot comes then.
+/// Returns how long to sleep if the next slot comes after `next`.
 fn pause(run: &RecurringHandles, next: Option<Duration>) -> Duration {
     let random = run.common.random();
     let longest = run
@@ -288,7 +294,8 @@ fn pause(run: &RecurringHandles, next: Option<Duration>) -> Duration {
     }
 }
 
-/// Sleeps, unless slots have changed. What others say is heeded from this time on.
+/// Sleeps for `wait`, unless slots have changed. Wakeups of other nodes take effect at `heed_from`
+/// at the earliest.
 async fn idle(
     run: &RecurringHandles,
     wait: Duration,
@@ -303,7 +310,7 @@ async fn idle(
             () = run.draining.cancelled() => return,
             () = run.wake_queue.recurring_woken() => return,
             wakeup = wakeups.next() => {
-                // Wakeups about a queue are of jobs.
+                // Wakeups for one queue concern jobs and not definitions.
                 if wakeup.is_for_all() && !wakeup.is_echo_of(run.source) {
                     break;
                 }
@@ -318,9 +325,9 @@ async fn idle(
     }
 }
 
-/// Puts what the program declares, waiting for the database if it is away; then retires what it
-/// does not declare any more, if that is wanted. Returns the definitions that need a permit which
-/// has not been set yet.
+/// Stores the definitions that the program declares, and waits for the database while it is
+/// unavailable. Then, if configured, retires definitions that are no longer declared. Returns the
+/// definitions that need a permit which has not been set yet.
 pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
     let mut waiting = Vec::new();
     for definition in run.declared.iter() {
@@ -333,10 +340,10 @@ pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
                 break;
             }
             if !error.is_transient() {
-                tracing::error!(%error, definition = %name, "a definition cannot be put");
+                tracing::error!(%error, definition = %name, "cannot store a definition");
                 break;
             }
-            tracing::warn!(%error, definition = %name, "cannot put a definition yet");
+            tracing::warn!(%error, definition = %name, "cannot store a definition yet");
             tokio::time::sleep(backoff.next(run.common.random())).await;
         }
     }
@@ -348,15 +355,15 @@ pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
     waiting
 }
 
-/// Returns whether a put was refused because the permits that the jobs need were never set. They
-/// may be set later.
+/// Returns whether a definition was refused because the permits that its jobs need were never set.
+/// They may be set later.
 fn lacks_a_permit(error: &StoreError) -> bool {
     error
         .invalid_input()
         .is_some_and(|problem| problem.field() == "permit")
 }
 
-/// Puts declared definitions whose permit was missing, as soon as it is there.
+/// Stores the declared definitions whose permit was missing, if the permit exists now.
 async fn put_again(run: &RecurringHandles, waiting: &mut Vec<&Definition>) {
     let mut still = Vec::new();
     for definition in waiting.drain(..) {
@@ -375,10 +382,10 @@ async fn put(run: &RecurringHandles, definition: &Definition) -> Result<()> {
 }
 
 /// Deletes the definitions that were declared before this node began and that its program does not
-/// have, under a lock, so that two programs that start together do not undo each other's work.
+/// declare. Holds a lock, so that two programs that start together do not undo each other's work.
 async fn retire(run: &RecurringHandles) -> Result<()> {
     let Some(guard) = startup_guard(run).await? else {
-        tracing::warn!("another node has held the lock for retiring definitions all the time");
+        tracing::warn!("definitions were not retired: another node kept holding the lock");
         return Ok(());
     };
     let calls = &run.common.calls;
@@ -394,7 +401,7 @@ async fn retire(run: &RecurringHandles) -> Result<()> {
         locks.release(&guard.lock, &guard.owner, guard.fence)
     });
     if let Err(error) = release.await {
-        tracing::debug!(%error, "the lock is free when its time has passed");
+        tracing::debug!(%error, "the lock could not be released, it will expire");
     }
     if let Guarded::Done(names) = retired? {
         for name in names {
@@ -404,7 +411,7 @@ async fn retire(run: &RecurringHandles) -> Result<()> {
     Ok(())
 }
 
-/// Takes the lock under which definitions are retired; `None` if others hold it all the time.
+/// Acquires the lock for retiring definitions. `None` if other nodes hold it throughout all tries.
 async fn startup_guard(run: &RecurringHandles) -> Result<Option<Guard>> {
     let lock = Name::new("lock", STARTUP).map_err(StoreError::from)?;
     let owner = Name::new("owner", run.identity.node().to_string()).map_err(StoreError::from)?;

@@ -1,8 +1,8 @@
-//! Hands back the claims that the store lists under this node and the node never received.
+//! Hands back claims that the store lists under this node but that the node never received.
 //!
-//! The heartbeat finds them; they are settled here, beside the heartbeat, so that a store that
-//! settles slowly keeps no node silent. What cannot be handed back is found again by the next
-//! heartbeat.
+//! The heartbeat finds these claims. They are settled here, outside of the heartbeat, so that a
+//! store that settles slowly does not silence the node. A claim that cannot be handed back is found
+//! again by the next heartbeat.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) struct UndeliveredHandles {
     pub(crate) wake_queue: Arc<WakeQueue>,
 }
 
-/// Hands claims back for as long as the node runs.
+/// Hands back undelivered claims, as long as the node runs.
 pub(crate) async fn run(run: Arc<UndeliveredHandles>) {
     let mut outage = Outage::of("undelivered");
     loop {
@@ -39,13 +39,14 @@ pub(crate) async fn run(run: Arc<UndeliveredHandles>) {
     }
 }
 
-/// Beats with this status, and hands back what the reply shows to be undelivered.
+/// Sends a heartbeat with this status, and hands back the undelivered claims that its reply shows.
 pub(crate) async fn beat_and_hand_back(run: &UndeliveredHandles, status: NodeStatus) -> Result<()> {
     heartbeat::announce(&run.heartbeat, status).await?;
     hand_back(run).await
 }
 
-/// Hands back what the last heartbeat found: at no attempt and no crash, with the old due times.
+/// Hands back the claims that the last heartbeat found. That costs the jobs no attempt and no
+/// crash, and they keep their due times.
 async fn hand_back(run: &UndeliveredHandles) -> Result<()> {
     let (mut handed_back, mut failure) = (0, Ok(()));
     for tokens in run

@@ -1,12 +1,13 @@
 //! Detects steps of the database's clock.
 //!
-//! The store reads the database's time of a heartbeat reply between sending and receiving. So two
-//! readings bound the time between them without any estimate of the network: at least from the
-//! receipt of the first reply to the sending of the second heartbeat, at most from the sending of
-//! the first to the receipt of the second. If the database's clock moved by more or by less than
-//! that, it stepped.
+//! The store reads the database's time of a heartbeat reply between the sending of the heartbeat
+//! and the receipt of the reply. So two readings bound the time between them without any estimate
+//! of the network. It is at least the time from the receipt of the first reply to the sending of
+//! the second heartbeat, and at most the time from the sending of the first heartbeat to the
+//! receipt of the second reply. If the database's clock moved by more or by less than that, it
+//! stepped.
 //!
-//! A suspended process sees a step forward, because Linux stops the monotonic clock during suspend.
+//! A suspended process sees a forward step, because Linux stops the monotonic clock during suspend.
 //! That process cannot know how long the other nodes were silent, so it must take the same care.
 
 use std::time::Duration;
@@ -16,11 +17,12 @@ use tokio::time::Instant;
 use crate::model::ClockTrust;
 use crate::time::{Timestamp, duration_millis, from_millis, millis_between, to_millis};
 
-/// The disagreement that is never a step: covers clocks that show ticks of up to 16 ms, and the
-/// switch to another server of a set.
+/// The difference, in milliseconds, that is never counted as a step. It covers clocks with ticks of
+/// up to 16 ms, and a switch to another server of a replica set.
 const TOLERANCE: i64 = 100;
-/// The share of the elapsed time that is drift and no step: a tenth, more than any time service
-/// slews a clock. It changes every wait by a tenth: too little for a living node to count as dead.
+/// The divisor of the elapsed time that counts as drift and not as a step: a tenth, more than any
+/// time service slews a clock. Drift of that size changes every wait by a tenth, which is too
+/// little for a live node to count as dead.
 const DRIFT: i64 = 10;
 
 /// One reading of the database's clock.
@@ -34,9 +36,9 @@ pub(super) struct Reading {
 /// A step of the database's clock. Its size is known to within the round trips of both readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClockStep {
-    /// By this much at most.
+    /// Forward by at most this much.
     Forward(Duration),
-    /// By this much at most.
+    /// Back by at most this much.
     Back(Duration),
 }
 
@@ -55,7 +57,7 @@ impl ClockWatch {
         }
     }
 
-    /// Takes note of a reading; returns the step since the one before it, if there was one.
+    /// Records a reading. Returns the step since the previous reading, if there was one.
     pub(super) fn note(&mut self, reading: Reading) -> Option<ClockStep> {
         let last = self.last.replace(reading)?;
         let least = duration_millis(reading.sent.saturating_duration_since(last.received));
@@ -63,8 +65,8 @@ impl ClockWatch {
         let (before, now) = (to_millis(last.database), to_millis(reading.database));
         let moved = now.saturating_sub(before);
         if moved > with_drift(most) {
-            // The upper bound: an age judged too short delays a recovery, one judged too long takes
-            // the claims of a living node.
+            // The upper bound is used: an age that is judged too short only delays a recovery, but
+            // an age that is judged too long takes the claims of a live node.
             let by = millis_between(least, moved);
             let at = from_millis(before.saturating_add(with_drift(most)));
             self.trust = self.trust.clone().stepped(at, by);
@@ -78,7 +80,7 @@ impl ClockWatch {
         None
     }
 
-    /// What a call that is made until `deadline` may believe of the clock.
+    /// Returns how far a call that ends by `deadline` may trust the database's clock.
     pub(super) fn trust(&self, deadline: Instant) -> ClockTrust {
         let Some(last) = self.last else {
             return self.trust.clone();
@@ -89,7 +91,7 @@ impl ClockWatch {
     }
 }
 
-/// How far a clock that does not step can move in this time, at most.
+/// Returns how far a clock that does not step can move in this time, at most.
 const fn with_drift(elapsed: i64) -> i64 {
     elapsed.saturating_add(elapsed / DRIFT + TOLERANCE)
 }

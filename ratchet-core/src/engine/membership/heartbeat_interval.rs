@@ -1,9 +1,9 @@
-//! How often the node sends a heartbeat.
+//! Decides how often the node sends a heartbeat.
 //!
-//! Often while something can depend on it: the node holds claims, leads, drains, or others come and
-//! go. Otherwise seldom: the death of a node that holds nothing delays no job.
-//! Each heartbeat says how long the next may be away, and a node counts as dead only after three of
-//! these.
+//! The interval is short while something depends on the node: it holds claims, leads or drains, or
+//! other nodes join and leave. Otherwise the interval grows, because the death of a node that holds
+//! nothing delays no job. Each heartbeat publishes the time until the next one, and a node counts
+//! as dead only after three such intervals.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,16 +12,16 @@ use tokio::sync::Notify;
 
 use crate::model::Others;
 
-/// How much longer each interval of a node at rest is than the one before.
+/// The factor by which each interval of an idle node is longer than the one before.
 const GROWTH: f64 = 1.5;
 
-/// The interval of a node, and what it was found from.
+/// The interval of a node, and the data from which it is computed.
 #[derive(Debug)]
 pub(crate) struct HeartbeatInterval {
     shortest: Duration,
     longest: Duration,
     state: Mutex<State>,
-    /// Notified if the next heartbeat is due at once.
+    /// Notified when the next heartbeat is due at once.
     due: Notify,
 }
 
@@ -32,9 +32,9 @@ struct State {
     /// The interval that the last heartbeat published.
     published: Duration,
     others: Option<Others>,
-    /// Whether the node has claimed jobs or was elected since the last heartbeat. Without this, a
-    /// node whose jobs take no time is at rest at every heartbeat, and beats again at its next
-    /// claim.
+    /// Whether the node has claimed jobs or was elected since the last heartbeat. Without this
+    /// flag, a node with very short jobs would be idle at every heartbeat, and would send another
+    /// at its next claim.
     has_worked: bool,
 }
 
@@ -53,24 +53,24 @@ impl HeartbeatInterval {
         }
     }
 
-    /// Asks for a heartbeat at once.
+    /// Requests a heartbeat at once.
     pub(super) fn beat_now(&self) {
         self.due.notify_one();
     }
 
-    /// Waits until a heartbeat is asked for.
+    /// Waits until a heartbeat is requested.
     pub(crate) async fn beat_asked(&self) {
         self.due.notified().await;
     }
 
-    /// Publishes the short interval and beats now, so that the store's list of claims arrives: a
-    /// claim call whose answer was lost may have claimed jobs.
+    /// Publishes the short interval and requests a heartbeat, which returns the store's list of
+    /// claims. Called when a claim call whose answer was lost may have claimed jobs.
     pub(crate) fn doubt_claims(&self) {
         self.state().interval = self.shortest;
         self.beat_now();
     }
 
-    /// Notes that the node has something to lose from now on: the other nodes must hear of it
+    /// Records that the node begins to hold a claim or to lead. From now on it must send heartbeats
     /// often.
     pub(crate) fn at_work(&self) {
         let mut state = self.state();
@@ -81,7 +81,7 @@ impl HeartbeatInterval {
         }
     }
 
-    /// Returns when the next heartbeat is due, after the last one.
+    /// Returns the time from the last heartbeat to the next.
     pub(crate) fn interval(&self) -> Duration {
         self.state().interval
     }
@@ -93,12 +93,13 @@ impl HeartbeatInterval {
         state.published
     }
 
-    /// Whether the last heartbeat found no other node.
+    /// Returns whether the last heartbeat found no other live node.
     pub(crate) fn is_alone(&self) -> bool {
         self.state().others.is_some_and(|others| others.live == 0)
     }
 
-    /// Takes note of what a heartbeat brought, and whether anything depends on the next.
+    /// Adjusts the interval to a heartbeat's reply about the other nodes, and to whether this node
+    /// is idle.
     pub(crate) fn learn(&self, others: Others, at_rest: bool) {
         let mut state = self.state();
         let same = state.others.replace(others) == Some(others);

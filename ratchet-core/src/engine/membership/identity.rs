@@ -1,4 +1,4 @@
-//! Who the node is.
+//! The identity of the node: its label, id and status.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -28,7 +28,7 @@ impl Identity {
         &self.label
     }
 
-    /// Returns the present id: the node gets another one when it was taken for dead.
+    /// Returns the present id. The node gets a new id when it was declared dead.
     pub(crate) fn node(&self) -> NodeId {
         self.current().0
     }

@@ -1,5 +1,5 @@
-//! How long the node's heartbeats have come through, and what that says about it, about the other
-//! nodes and about the database's clock.
+//! Tracks how long the node's heartbeats have succeeded without a gap, and what follows for this
+//! node, the other nodes and the database's clock.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -22,26 +22,26 @@ pub(crate) struct Liveness {
     interval: Arc<HeartbeatInterval>,
     /// Cancelled when the run stops claiming.
     draining: CancellationToken,
-    /// Notified at each heartbeat that comes through.
+    /// Notified at each successful heartbeat.
     heard: Notify,
-    /// Since when this node's heartbeats have come through without a gap.
+    /// Since when this node's heartbeats have succeeded without a gap.
     heard_since: Mutex<Option<Heard>>,
-    /// Whether the database's clock stepped between two of them.
+    /// Detects whether the database's clock stepped between two heartbeats.
     clock: Mutex<ClockWatch>,
 }
 
-/// How long the heartbeats have come through.
+/// The period in which the heartbeats have succeeded.
 #[derive(Debug)]
 struct Heard {
-    /// Since when, without a gap.
+    /// When the period began; it has no gap.
     since: Instant,
-    /// When the last did.
+    /// When the last heartbeat succeeded.
     last: Instant,
-    /// Until when no other node can take this one for dead because of its silence.
+    /// Until when no other node can declare this one dead because of its silence.
     alive_until: Instant,
-    /// The node of the last heartbeat, and the `last_seen` that it wrote.
+    /// The node id of the last heartbeat, and the `last_seen` that it wrote.
     told: (NodeId, Timestamp),
-    /// How long after it the next may come without there being a gap.
+    /// How long after the last heartbeat the next may succeed without a gap.
     gap: Duration,
 }
 
@@ -61,8 +61,10 @@ impl Liveness {
         }
     }
 
-    /// Takes note of the reply to `heartbeat`, which was sent at `sent`. A step of the database's
-    /// clock is a gap, and so is a rewind: the row is older than what was written, or missing.
+    /// Records the reply to `heartbeat`, which was sent at `sent`.
+    ///
+    /// A step of the database's clock is a gap. So is a rewind of the database: the node's row is
+    /// older than the last heartbeat, or missing.
     pub(crate) fn heard(&self, heartbeat: &Heartbeat, sent: Instant, reply: &HeartbeatReply) {
         let (node, database) = (heartbeat.node, reply.database_time);
         let alive = reply.status.is_live();
@@ -86,7 +88,8 @@ impl Liveness {
         if written.is_some_and(|at| reply.previous < Some(at)) {
             self.rewound();
         }
-        // A later time is of a heartbeat whose reply was lost: a rewind before that does not show.
+        // A later time was written by a heartbeat whose reply was lost. A rewind before that one
+        // does not show.
         let goes_on = written.is_none_or(|at| reply.previous == Some(at));
         let in_time = |heard: &&Heard| {
             let late = now.saturating_duration_since(heard.last) > heard.gap;
@@ -104,7 +107,7 @@ impl Liveness {
                 sent
             },
             told: (node, database),
-            // A gap in which this node could not have been taken for dead is none.
+            // A pause that is too short for this node to be declared dead is not a gap.
             gap: heartbeat
                 .interval
                 .saturating_mul(2)
@@ -116,7 +119,8 @@ impl Liveness {
         }
     }
 
-    /// Notes that a heartbeat with this interval is sent: it may be stored although no reply comes.
+    /// Records that a heartbeat with this interval is sent. The store may have it even if no reply
+    /// arrives.
     pub(crate) fn beats(&self, interval: Duration, sent: Instant) {
         let mut heard = self
             .heard_since
@@ -127,13 +131,13 @@ impl Liveness {
         }
     }
 
-    /// How long the other nodes wait for this one after a heartbeat with this interval.
+    /// Returns how long other nodes wait for this one after a heartbeat with this interval.
     fn patience(&self, interval: Duration) -> Duration {
         NodeRecord::patience(interval, self.common.config.dead_after)
     }
 
-    /// Waits until no other node can have taken this one for dead because of its silence, if all
-    /// nodes have this one's `dead_after`. Returns `false` if the node drains before that.
+    /// Waits until no other node can have declared this one dead because of its silence, provided
+    /// that all nodes have the same `dead_after`. Returns `false` if the node drains before that.
     pub(crate) async fn wait_until_alive(&self) -> bool {
         loop {
             let heard = self.heard.notified();
@@ -155,9 +159,9 @@ impl Liveness {
         }
     }
 
-    /// The database went back to an earlier state: it failed over to a copy that lags, or was
-    /// restored. What the rows say of the other nodes is old, and so is what this node was told of
-    /// its claims.
+    /// Logs that the database went back to an earlier state, because it failed over to a copy that
+    /// lags, or was restored. What its rows show of other nodes is outdated, and so is what this
+    /// node knows of its own claims.
     fn rewound(&self) {
         metrics::database_rewound();
         let again = self.common.config.dead_after;
@@ -167,8 +171,8 @@ impl Liveness {
         );
     }
 
-    /// Whether the database has been within reach, on a steady clock and without going back, for so
-    /// long that the others have had their chance to be heard too.
+    /// Returns whether the database has been reachable for `dead_after`, without a step of its
+    /// clock or a rewind, so that the other nodes have had time to send a heartbeat.
     pub(crate) fn trusts_silence(&self) -> bool {
         let heard = self
             .heard_since
@@ -180,7 +184,7 @@ impl Liveness {
             .is_some_and(|heard| heard.last.saturating_duration_since(heard.since) >= patience)
     }
 
-    /// What a call of the store that begins now may believe of the database's clock.
+    /// Returns how far a store call that begins now may trust the database's clock.
     pub(crate) fn clock_trust(&self) -> ClockTrust {
         let deadline = time::monotonic() + self.common.config.store_deadline;
         self.clock().trust(deadline)

@@ -1,5 +1,5 @@
-//! The node as a member of the cluster: who it is, and how far it and others can trust that it
-//! lives.
+//! The node as a member of the cluster: its identity, and how far it and other nodes can trust that
+//! it is alive.
 
 pub(super) mod clock_watch;
 pub(super) mod heartbeat_interval;

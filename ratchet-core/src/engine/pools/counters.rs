@@ -1,11 +1,11 @@
-//! A pool over all runs of its node.
+//! The data of a pool that all runs of its node share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::partition::Share;
 use crate::engine::stats::PoolStats;
 
-/// One pool of a node: what it takes, and what it has done in all runs.
+/// One pool of a node: the jobs that it takes, and its totals over all runs.
 #[derive(Debug)]
 pub(crate) struct NodePool {
     pub(crate) share: Share,

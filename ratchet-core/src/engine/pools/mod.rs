@@ -1,4 +1,4 @@
-//! The pools of a node: which jobs each takes, and its claims during a run.
+//! The pools of a node: which jobs each pool takes, and its claims during a run.
 
 pub(super) mod counters;
 pub(super) mod partition;

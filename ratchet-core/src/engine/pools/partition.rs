@@ -1,9 +1,9 @@
-//! The partition: which of a node's jobs each of its pools takes.
+//! Divides the jobs of a node among its pools.
 //!
-//! A job's route has a queue, a kind and perhaps a capability, and a pool takes by one of the
-//! three. So what is left after any number of pools is still "these queues, these kinds, these
-//! capabilities", which one claim request can say: every share is such a box, no two of them
-//! overlap, and together they are all that the node may run.
+//! A job's route has a queue, a kind and perhaps a capability, and a pool selects by one of the
+//! three. So the rest after any number of pools is still of the form "these queues, these kinds,
+//! these capabilities", which a single claim request can express. Every share has this form, no two
+//! shares overlap, and together they cover all jobs that the node may run.
 
 use crate::engine::settings::config::Config;
 use crate::engine::settings::pool::{Pool, SYSTEM_QUEUE};
@@ -21,14 +21,14 @@ pub(crate) struct Share {
     pub(crate) queues: Selection,
     pub(crate) kinds: Vec<Name>,
     pub(crate) capabilities: Vec<Name>,
-    /// Whether jobs that require no capability belong to it.
+    /// Whether jobs that require no capability belong to the share.
     pub(crate) untagged: bool,
     pub(crate) concurrency: usize,
     pub(crate) prefetch: usize,
 }
 
 impl Share {
-    /// A request for jobs of this share.
+    /// Returns a request for the jobs of this share.
     pub(crate) fn request(&self, node: NodeId) -> ClaimRequest {
         ClaimRequest::new(node, 0)
             .queues(self.queues.clone())
@@ -37,7 +37,7 @@ impl Share {
             .untagged(self.untagged)
     }
 
-    /// Which of the three selections lets no job through.
+    /// Returns the selection that matches no job. `None` if all selections match some.
     fn lacks(&self) -> Option<Field> {
         if self.queues == Selection::Only(Vec::new()) {
             Some(Field::Queue)
@@ -48,7 +48,7 @@ impl Share {
         }
     }
 
-    /// The part of it with one of these names.
+    /// Returns the part of the share that has one of these names.
     fn only(&self, field: Field, names: &[Name]) -> Self {
         let mut part = self.clone();
         match field {
@@ -62,7 +62,7 @@ impl Share {
         part
     }
 
-    /// The part of it with none of these names.
+    /// Returns the part of the share that has none of these names.
     fn without(mut self, field: Field, names: &[Name]) -> Self {
         match field {
             Field::Queue => self.queues = self.queues.without(names),
@@ -73,7 +73,7 @@ impl Share {
     }
 }
 
-/// By what a pool takes.
+/// The criterion by which a pool selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Queue,
@@ -90,7 +90,7 @@ impl Field {
         }
     }
 
-    /// Returns the name of a pool's setting.
+    /// Returns the name of the pool setting for this criterion.
     const fn setting(self) -> &'static str {
         match self {
             Self::Queue => "queues",
@@ -100,10 +100,10 @@ impl Field {
     }
 }
 
-/// Divides what a node may run among its pools, in the order in which they choose.
+/// Divides the jobs that a node may run among its pools, in the order in which the pools select.
 ///
 /// # Errors
-/// Everything that is wrong with the pools.
+/// Every problem of the pools.
 pub(crate) fn partition(
     queues: Selection,
     kinds: Vec<Name>,
@@ -142,11 +142,11 @@ pub(crate) fn partition(
 }
 
 struct Partition {
-    /// All that the node may run.
+    /// All jobs that the node may run.
     node: Share,
     /// The jobs that no pool has taken yet.
     rest: Share,
-    /// The names that pools take by, and the pools.
+    /// The names by which pools have selected, each with its pool.
     taken: Vec<(Field, Name, Name)>,
     shares: Vec<Share>,
     problems: Vec<SettingProblem>,
@@ -187,9 +187,9 @@ impl Partition {
         let [(field, texts)] = by[..] else {
             let fields: Vec<&str> = by.iter().map(|(field, _)| field.name()).collect();
             let text = match fields[..] {
-                [] => format!("pool {name} takes no queue, kind or capability"),
+                [] => format!("pool {name} selects no queue, kind or capability"),
                 _ => format!(
-                    "pool {name} takes by {}; a pool takes by one of them",
+                    "pool {name} selects by {}; choose one",
                     fields.join(" and by ")
                 ),
             };
@@ -224,7 +224,8 @@ impl Partition {
         self.take(share, *field, &names);
     }
 
-    /// The name that `pool` takes by, if the node has it and no other pool takes by it.
+    /// Returns the name by which `pool` selects, if the node has it and no other pool selects by
+    /// it.
     fn free(&mut self, field: Field, text: &str, pool: &Name) -> Option<Name> {
         let name = self.name((field.name(), text), (pool.as_str(), field.setting()))?;
         let taken = self
@@ -304,7 +305,7 @@ impl Partition {
         }
     }
 
-    /// A name, which is the setting of a pool.
+    /// Checks a name in the setting of a pool.
     fn name(
         &mut self,
         (field, text): (&'static str, &str),
@@ -319,7 +320,7 @@ impl Partition {
     }
 }
 
-/// A name of the engine's own.
+/// Returns a name that the engine itself uses.
 fn own_name(text: &'static str) -> Name {
     match Name::new("pool", text) {
         Ok(name) => name,
@@ -405,11 +406,11 @@ mod tests {
             (vec![a().concurrency(0)], "concurrency of pool a is 0"),
             (
                 vec![a().queues([])],
-                "pool a takes no queue, kind or capability",
+                "pool a selects no queue, kind or capability",
             ),
             (
                 vec![a().kind::<Render>()],
-                "pool a takes by queue and by kind; a pool takes by one of them",
+                "pool a selects by queue and by kind; choose one",
             ),
             (vec![a().queues(["\n"])], "queue has a control character"),
             (

@@ -12,9 +12,9 @@ use crate::model::{Claim, JobInput};
 /// A claim whose body has not begun.
 pub(crate) struct Ready {
     pub(crate) claim: Arc<Claim>,
-    /// Whose claim it is: this node, unless it got another id meanwhile.
+    /// The node id under which the job was claimed. The node may have got another id since.
     pub(crate) node: NodeId,
-    /// None: still to be read.
+    /// The input of the job. `None` if it still has to be read.
     pub(crate) input: Option<JobInput>,
     pub(crate) received: Instant,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Ready {
 /// Claims that wait for a slot, in claim order.
 pub(crate) struct ReadyQueue {
     items: Mutex<VecDeque<Ready>>,
-    /// At least one permit per item; taking without an item just tries again.
+    /// Has at least one permit per item. A waiter that gets a permit and finds no item waits again.
     permits: Semaphore,
     len: AtomicUsize,
 }
@@ -50,15 +50,15 @@ impl ReadyQueue {
         self.permits.add_permits(added);
     }
 
-    /// The next claim, once there is one.
+    /// Waits for the next claim, and takes it.
     ///
     /// # Cancel safety
-    /// Nothing is taken if the future is dropped.
+    /// If the future is dropped, no claim is taken.
     pub(crate) async fn pop(&self) -> Ready {
         loop {
             match self.permits.acquire().await {
                 Ok(permit) => permit.forget(),
-                // Never closed; if it were, there would be nothing to take.
+                // The semaphore is never closed. If it were, there would be nothing to take.
                 Err(_) => std::future::pending().await,
             }
             let mut items = self.items();
@@ -69,12 +69,12 @@ impl ReadyQueue {
         }
     }
 
-    /// Takes everything.
+    /// Takes all claims.
     pub(crate) fn take_all(&self) -> Vec<Ready> {
         self.take_while(|_| true)
     }
 
-    /// Takes what has waited for longer than `age` at `now`.
+    /// Takes the claims that have waited for longer than `age` at `now`.
     pub(crate) fn take_older(&self, age: Duration, now: Instant) -> Vec<Ready> {
         self.take_while(|item| now.saturating_duration_since(item.received) > age)
     }
@@ -87,7 +87,7 @@ impl ReadyQueue {
         out
     }
 
-    /// Takes these, as far as they still wait.
+    /// Takes these claims, as far as they still wait.
     pub(crate) fn take_these(&self, tokens: &[ClaimToken]) -> Vec<Ready> {
         if tokens.is_empty() {
             return Vec::new();
@@ -101,14 +101,14 @@ impl ReadyQueue {
         Vec::from(taken)
     }
 
-    /// The tokens of the first claims whose input is still to be read.
+    /// Returns the tokens of the first claims whose input still has to be read.
     pub(crate) fn unread(&self, limit: usize) -> Vec<ClaimToken> {
         let items = self.items();
         let unread = items.iter().filter(|item| item.input.is_none());
         unread.take(limit).map(|item| item.claim.token).collect()
     }
 
-    /// Gives waiting claims the inputs that were read for them.
+    /// Stores the inputs that were read for waiting claims.
     pub(crate) fn fill(&self, inputs: impl IntoIterator<Item = (ClaimToken, JobInput)>) {
         let mut inputs: std::collections::HashMap<ClaimToken, JobInput> =
             inputs.into_iter().collect();

@@ -12,16 +12,16 @@ use crate::model::PoolProfile;
 use crate::name::Name;
 use crate::route::Selection;
 
-/// One pool during one run: its claims and the room for more. What its size is and which jobs it
-/// takes stands in its [`Share`].
+/// One pool during one run: its claims, and the room for more. Its size and the jobs that it takes
+/// are in its [`Share`].
 pub(crate) struct RunPool {
-    /// Its place among the pools of the node.
+    /// The index among the pools of the node.
     pub(crate) index: usize,
     pool: Arc<NodePool>,
     pub(crate) ready: ReadyQueue,
-    /// Claims it has, or has asked for, and has not settled.
+    /// The number of claims that the pool has requested or received, and that are not settled yet.
     held: AtomicUsize,
-    /// The poller is woken when no more than this many claims are held.
+    /// The poller is woken when at most this many claims are held.
     pub(crate) refill_at: AtomicUsize,
     pub(crate) room: Notify,
     pub(crate) throttles: Throttles,
@@ -54,7 +54,7 @@ impl RunPool {
         self.held.load(Ordering::SeqCst)
     }
 
-    /// Returns what the pool takes, and its slots, for a node that runs these kinds.
+    /// Returns the slots of the pool and the jobs that it takes, for a node that runs these kinds.
     pub(crate) fn profile(&self, kinds: &[Name]) -> PoolProfile {
         let share = self.share();
         let count = |slots: usize| u32::try_from(slots).unwrap_or(u32::MAX);
@@ -73,7 +73,7 @@ impl RunPool {
         self.held.fetch_add(claims, Ordering::SeqCst);
     }
 
-    /// Forgets claims that were settled, handed back or lost.
+    /// Stops holding claims that were settled, handed back or lost.
     pub(crate) fn let_go(&self, claims: usize) {
         let held = self.held.fetch_sub(claims, Ordering::SeqCst) - claims;
         if held <= self.refill_at.load(Ordering::SeqCst) {

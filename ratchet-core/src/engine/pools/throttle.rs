@@ -1,10 +1,11 @@
-//! Throttles: kinds that a poller asks for by little, or not at all, since a rate limit holds them
-//! up.
+//! Throttles: kinds for which a poller asks rarely, or not at all, because a rate limit delays
+//! them.
 //!
-//! A claim of jobs that may not begin would only be handed back, so a kind that has to wait is left
-//! out of the ordinary requests of its pool. When the wait is over the poller asks for this kind
-//! alone, and for no more jobs than are about to be allowed; so the others keep their place in the
-//! claim order. The kind is back among the others once there are fewer of its jobs than that.
+//! A claimed job that may not begin would only be handed back. So a kind that has to wait is left
+//! out of the ordinary requests of its pool. When the wait is over, the poller asks for this kind
+//! alone, and for no more jobs than the limit is about to allow. The other jobs of the kind keep
+//! their place in the claim order. Once the kind has fewer due jobs than that, it returns to the
+//! ordinary requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -16,7 +17,7 @@ use crate::client::RetryDelays;
 use crate::name::Name;
 use crate::rate::Rate;
 
-/// The longest interval between two polls for a kind whose burst covers that time.
+/// The longest interval between two polls for a kind, if the burst covers that time.
 const STEP: Duration = Duration::from_millis(100);
 
 /// The throttled kinds of one pool.
@@ -25,20 +26,20 @@ pub(crate) struct Throttles(Mutex<BTreeMap<Name, Throttle>>);
 
 #[derive(Debug)]
 struct Throttle {
-    /// Until then none of its jobs may begin.
+    /// The time before which no job of the kind may begin.
     closed_until: Instant,
-    /// When to ask for it next.
+    /// When to ask for the kind next.
     ask_at: Instant,
-    /// How many to ask for.
+    /// How many jobs to ask for.
     share: usize,
-    /// How long after asking for it to ask again.
+    /// How long to wait between two requests for the kind.
     pause: Duration,
-    /// The limiter failed, so often in a row.
+    /// The backoff of a limiter that has failed, and has not worked since.
     failing: Option<RetryDelays>,
 }
 
 impl Throttles {
-    /// Notes that no job of this kind may begin for this long, because of this rate.
+    /// Records that, because of `rate`, no job of this kind may begin before `wait` has passed.
     pub(crate) fn close(&self, kind: &Name, rate: &Rate, wait: Duration, now: Instant) {
         let (share, pause) = share(rate);
         let until = now + wait;
@@ -52,8 +53,8 @@ impl Throttles {
         self.kinds().insert(kind.clone(), throttle);
     }
 
-    /// The limiter of this kind failed: nothing may begin until it was asked again, after a delay
-    /// that grows from one failure to the next.
+    /// Records that the limiter of this kind failed. No job of the kind may begin until the limiter
+    /// is asked again, after a delay that grows with each failure.
     pub(crate) fn fail(&self, kind: &Name, random: f64, now: Instant) {
         let mut kinds = self.kinds();
         let earlier = kinds.remove(kind).and_then(|throttle| throttle.failing);
@@ -69,7 +70,7 @@ impl Throttles {
         kinds.insert(kind.clone(), throttle);
     }
 
-    /// The limiter of this kind works.
+    /// Records that the limiter of this kind works.
     pub(crate) fn works(&self, kind: &Name) {
         let mut kinds = self.kinds();
         if kinds
@@ -80,21 +81,22 @@ impl Throttles {
         }
     }
 
-    /// Whether no job of this kind may begin, so that its limiter need not be asked.
+    /// Returns whether no job of this kind may begin at `now`, so that its limiter need not be
+    /// asked.
     pub(crate) fn is_closed(&self, kind: &Name, now: Instant) -> bool {
         self.kinds()
             .get(kind)
             .is_some_and(|throttle| now < throttle.closed_until)
     }
 
-    /// These kinds without those that are throttled.
+    /// Returns these kinds without the throttled ones.
     pub(crate) fn open_ones(&self, kinds: &[Name]) -> Vec<Name> {
         let throttled = self.kinds();
         let open = kinds.iter().filter(|kind| !throttled.contains_key(*kind));
         open.cloned().collect()
     }
 
-    /// A throttled kind that it is time to ask for, and for how many jobs.
+    /// Returns the throttled kind that is due to be asked for, and for how many jobs to ask.
     pub(crate) fn due(&self, now: Instant) -> Option<(Name, usize)> {
         let mut kinds = self.kinds();
         let due = kinds
@@ -102,18 +104,19 @@ impl Throttles {
             .filter(|(_, throttle)| throttle.ask_at <= now);
         let due = due.min_by_key(|(_, throttle)| throttle.ask_at);
         due.map(|(kind, throttle)| {
-            // A late poll catches up: what was allowed meanwhile is still there, up to the burst.
+            // A late poll catches up: the starts that the limit has allowed since are available, up
+            // to the burst.
             throttle.ask_at = (throttle.ask_at + throttle.pause).max(now);
             (kind.clone(), throttle.share)
         })
     }
 
-    /// When to ask for a throttled kind next.
+    /// Returns when the next request for a throttled kind is due.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.kinds().values().map(|throttle| throttle.ask_at).min()
     }
 
-    /// There were fewer jobs of this kind than were asked for.
+    /// Removes the throttle of a kind that had fewer jobs than were asked for.
     pub(crate) fn lift(&self, kind: &Name) {
         self.kinds().remove(kind);
     }
@@ -123,7 +126,7 @@ impl Throttles {
     }
 }
 
-/// How many jobs to ask for at a time, and how long to wait in between.
+/// Returns how many jobs to ask for at a time, and how long to wait in between.
 fn share(rate: &Rate) -> (usize, Duration) {
     let interval = rate.interval();
     let in_step = STEP.as_micros() / interval.as_micros().max(1);

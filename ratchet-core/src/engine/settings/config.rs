@@ -7,62 +7,72 @@ use crate::model::{NodeRecord, ReclaimRequest};
 use crate::name::Name;
 use crate::priority::Aging;
 
-/// The most queues whose backlog a node measures: each is two time series and a call in every pass.
+/// The most queues whose backlog a node measures. Each costs two time series, and a call in every
+/// pass.
 const MAX_MEASURED_QUEUES: usize = 50;
 
-/// The settings of a node, with the reasons for their defaults. Set through
-/// [`NodeBuilder`](crate::NodeBuilder), checked by [`Config::problems`].
+/// The settings of a node, with the reasons for their defaults. [`NodeBuilder`](crate::NodeBuilder)
+/// sets them, and [`Config::problems`] checks them.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// Bodies at once in the default pool. 32: jobs mostly wait for others.
+    /// How many bodies the default pool runs at once. The default is 32, because jobs mostly wait
+    /// for I/O.
     pub(crate) concurrency: usize,
-    /// Bodies at once in the pool of the system queue. 2, so that one that hangs is not the end.
+    /// How many bodies the pool of the system queue runs at once. The default is 2, so that one
+    /// body that hangs does not block the queue.
     pub(crate) system_concurrency: usize,
-    /// Whether jobs that require no capability are taken. Yes: most jobs require none.
+    /// Whether jobs that require no capability are taken. The default is yes, because most jobs
+    /// require none.
     pub(crate) untagged: bool,
-    /// Claims held beyond that, at most, while jobs are so short that a round trip to the store
-    /// would be longer than the work at hand.
+    /// The most claims held beyond the running ones. They are used while jobs are so short that a
+    /// round trip to the store takes longer than the claimed work.
     pub(crate) prefetch: usize,
-    /// How long a prefetched claim may wait for a slot before it is handed back. 5 s.
+    /// How long a prefetched claim may wait for a slot before it is handed back. The default is 5
+    /// s.
     pub(crate) prefetch_ttl: Duration,
     /// Whether payloads are read when a body is about to begin instead of with the claim.
     pub(crate) lazy_payloads: bool,
     pub(crate) aging: Aging,
-    /// The first delay after a poll that found less than asked for. 100 ms.
+    /// The first delay after a poll that found fewer jobs than it asked for. The default is 100 ms.
     pub(crate) poll_min: Duration,
     /// The longest delay between two polls of an idle node, and between two looks of the leader. A
-    /// lost wakeup costs up to two of them. 1 s.
+    /// lost wakeup costs up to two such delays. The default is 1 s.
     pub(crate) poll_max: Duration,
-    /// 5 s: three of them are the default patience of the others.
+    /// The interval between heartbeats. The default is 5 s, a third of `dead_after`.
     pub(crate) heartbeat_interval: Duration,
-    /// The longest interval of a node at rest. 30 s.
+    /// The longest interval between heartbeats of an idle node. The default is 30 s.
     pub(crate) heartbeat_max: Duration,
-    /// 15 s of silence mean death.
+    /// How long a node must be silent to count as dead. The default is 15 s.
     pub(crate) dead_after: Duration,
-    /// How often orphans are looked for. 5 s.
+    /// How often the node looks for claims whose node is gone. The default is 5 s.
     pub(crate) reclaim_interval: Duration,
-    /// How long a claim may wait for its body. 5 min.
+    /// How long a claim may wait for its body to begin. The default is 5 min.
     pub(crate) start_timeout: Duration,
-    /// Lost claims that a job survives. 3: the fourth makes it a dead letter.
+    /// How many lost claims a job survives. The default is 3: the fourth loss makes the job a dead
+    /// letter.
     pub(crate) max_crashes: u32,
-    /// How long a drain waits for running bodies. 30 s.
+    /// How long a drain waits for running bodies. The default is 30 s.
     pub(crate) drain_grace: Duration,
-    /// The retention of finished jobs. Successes are deleted after a day, the others after 90 days.
+    /// The retention of finished jobs. By default successes are deleted after a day, and all others
+    /// after 90 days.
     pub(crate) retention: Retention,
-    /// The queues whose backlog the leader measures. None: each costs two time series and a call.
+    /// The queues whose backlog the leader measures. None by default, because each costs two time
+    /// series and a call.
     pub(crate) measured_queues: Vec<Name>,
-    /// How often old jobs are looked for. 1 min.
+    /// How often the node looks for old jobs. The default is 1 min.
     pub(crate) maintenance_interval: Duration,
-    /// How long the loop that fires recurring definitions sleeps at most. 5 s: how late a
-    /// definition may come into effect that another process put, without wakeups.
+    /// The longest sleep of the loop that fires recurring definitions. Without wakeups, a
+    /// definition that another process has stored takes effect up to this much later. The default
+    /// is 5 s.
     pub(crate) recurring_interval: Duration,
-    /// Whether definitions are deleted that were declared once and are not any more. No: what this
-    /// program does not have another may.
+    /// Whether to delete definitions that a program declared earlier and that this one does not
+    /// declare. The default is no, because another program may still declare them.
     pub(crate) retire_recurring: bool,
-    /// How long one call of the store may take. 10 s.
+    /// How long one call of the store may take. The default is 10 s.
     pub(crate) store_deadline: Duration,
     pub(crate) leadership: LeaderTimings,
-    /// How long the node leaves it to others to take over from a leader that vanished. Not at all.
+    /// How long the node waits for others to take over from a leader that vanished. The default is
+    /// zero.
     pub(crate) takeover_delay: Duration,
 }
 
@@ -99,7 +109,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The prefetch of a pool for which none was set: 30 claims for each slot, and 960 at most.
+    /// Returns the prefetch of a pool for which none is configured: 30 claims for each slot, at
+    /// most 960.
     pub(crate) const fn prefetch_for(concurrency: usize) -> usize {
         if concurrency < 32 {
             concurrency * 30
@@ -108,17 +119,18 @@ impl Config {
         }
     }
 
-    /// The longest interval that may be configured.
+    /// The longest heartbeat interval that may be configured.
     const LONGEST_HEARTBEAT: Duration = Duration::from_secs(60);
 
-    /// How long a heartbeat may take: one that hangs must leave time for another before the node
-    /// is taken for dead.
+    /// Returns how long a heartbeat may take. A heartbeat that hangs must leave time for another
+    /// before the node counts as dead.
     pub(crate) fn heartbeat_deadline(&self) -> Duration {
         self.heartbeat_interval.min(self.store_deadline)
     }
 
-    /// From how many lost claims on a job is run while no other suspect runs on the node, so that
-    /// a job that kills its process uses up its own crash budget only.
+    /// Returns the number of lost claims from which a job is a suspect. A suspect runs while no
+    /// other suspect runs on the node, so that a job that kills its process uses up only its own
+    /// crash budget.
     pub(crate) fn isolate_from(&self) -> u32 {
         self.max_crashes.saturating_sub(1).max(1)
     }
@@ -130,7 +142,7 @@ impl Config {
             .max_crashes(self.max_crashes)
     }
 
-    /// Everything that cannot work, each with the values that clash.
+    /// Returns every setting that cannot work, each with the values that conflict.
     pub(crate) fn problems(&self) -> Vec<SettingProblem> {
         let mut problems = Vec::new();
         let mut refuse = |wrong: bool, settings: &[&'static str], text: String| {

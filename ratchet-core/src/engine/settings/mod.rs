@@ -1,4 +1,4 @@
-//! What a program sets of a node.
+//! The settings of a node that a program can change.
 
 pub(super) mod config;
 pub(super) mod pool;

@@ -1,27 +1,27 @@
 use crate::handler::Job;
 
-/// The queue of the engine's own jobs and of those an operator depends on. Every node serves it
-/// with [slots of its own](crate::NodeBuilder::system_concurrency).
+/// The queue for the engine's own jobs, and for jobs that an operator depends on. Every node serves
+/// it with [slots of its own](crate::NodeBuilder::system_concurrency).
 pub const SYSTEM_QUEUE: &str = "system";
 
-/// A bulkhead: slots that run some of a node's jobs and nothing else.
+/// A bulkhead: a number of slots that run only some of the node's jobs.
 ///
-/// A pool has its own slots, its own room for claims and its own poller, so nothing that happens
-/// in one pool delays another: a flood of slow jobs fills the slots of its pool and no more. A pool
-/// is also how the number of bodies that run at once on a node is limited by queue, by kind or by
-/// required capability.
+/// A pool has its own slots, its own prefetch and its own poller, so nothing that happens in one
+/// pool delays another: a flood of slow jobs fills only the slots of its own pool. Use a pool also
+/// to limit how many bodies of a queue, of a kind, or with a required capability run at once on a
+/// node.
 ///
 /// # Which pool a job belongs to
-/// A pool takes by one of three things: [queues](Self::queues), [kinds](Self::kind) or required
-/// [capabilities](Self::capabilities). Of all jobs the node may run, each belongs to the first pool
-/// that takes it, in this order: the pool of the queue [`SYSTEM_QUEUE`], the pools in the order in
-/// which they were given to the node, and last the node's default pool, which has the slots of
-/// [`NodeBuilder::concurrency`](crate::NodeBuilder::concurrency) and takes the rest. Where nothing
-/// is left for the default pool there is none.
+/// A pool selects jobs by one of three criteria: [queues](Self::queues), [kinds](Self::kind) or
+/// required [capabilities](Self::capabilities). Each job that the node may run belongs to the first
+/// pool that selects it, in this order: the pool of the queue [`SYSTEM_QUEUE`], then the pools in
+/// the order in which they were added, and last the node's default pool. The default pool has the
+/// slots of [`NodeBuilder::concurrency`](crate::NodeBuilder::concurrency) and takes the rest. If
+/// nothing is left for the default pool, the node has none.
 ///
 /// # What a pool costs
-/// Each pool claims for itself: an idle node with three pools makes three claim calls per poll
-/// interval instead of one. A pool without room makes none.
+/// Each pool makes its own claim calls. An idle node with three pools makes three claim calls per
+/// poll interval instead of one. A pool without a free slot makes none.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -65,8 +65,9 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Begins a pool. It needs a selection and a concurrency; whether it works is checked when the
-    /// node is built. `default` and `system` are the names of the node's own pools.
+    /// Creates a pool with this name. The pool needs a selection and a concurrency, which are
+    /// checked when the node is built. The names `default` and `system` are reserved for the node's
+    /// own pools.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -79,47 +80,48 @@ impl Pool {
         }
     }
 
-    /// Takes the jobs of these queues, which the node must poll.
+    /// Selects the jobs of these queues, which the node must poll.
     pub fn queues<'a>(mut self, queues: impl IntoIterator<Item = &'a str>) -> Self {
         self.queues = queues.into_iter().map(str::to_owned).collect();
         self
     }
 
-    /// Takes the jobs of this type too, which the node must register, under all of its names.
+    /// Adds the jobs of this type, which the node must register, under its kind and its aliases.
     pub fn kind<J: Job>(mut self) -> Self {
         let names = [J::KIND].into_iter().chain(J::ALIASES.iter().copied());
         self.kinds.extend(names.map(str::to_owned));
         self
     }
 
-    /// Takes the jobs of these kinds too, which the node must register, under these names only.
+    /// Adds the jobs that are stored under exactly these kinds, which the node must register.
     pub fn kinds<'a>(mut self, kinds: impl IntoIterator<Item = &'a str>) -> Self {
         self.kinds.extend(kinds.into_iter().map(str::to_owned));
         self
     }
 
-    /// Takes the jobs that require one of these capabilities, which the node must advertise.
+    /// Selects the jobs that require one of these capabilities, which the node must advertise.
     pub fn capabilities<'a>(mut self, capabilities: impl IntoIterator<Item = &'a str>) -> Self {
         self.capabilities = capabilities.into_iter().map(str::to_owned).collect();
         self
     }
 
-    /// Sets whether the pool takes jobs that require no capability, which is the default. With
-    /// `false` the node leaves those of the pool's queues or kinds to other nodes: no other pool of
-    /// this node takes them. A pool that selects by capabilities never takes them.
+    /// Sets whether the pool takes jobs that require no capability. The default is `true`.
+    ///
+    /// With `false`, the node leaves such jobs of the pool's queues or kinds to other nodes: no
+    /// other pool of this node takes them. A pool that selects by capabilities never takes them.
     pub fn untagged(mut self, taken: bool) -> Self {
         self.untagged = taken;
         self
     }
 
-    /// Runs at most this many bodies at once. There is no default.
+    /// Sets the most bodies that run at once. There is no default.
     pub fn concurrency(mut self, bodies: usize) -> Self {
         self.concurrency = bodies;
         self
     }
 
-    /// Holds at most this many claims beyond the running ones, while jobs are very short. Default
-    /// 30 for each slot, but no more than 960; 0 claims only for free slots.
+    /// Sets the most claims that the pool holds beyond the running ones, while jobs are very short.
+    /// The default is 30 for each slot, at most 960. With 0, the pool claims only for free slots.
     pub fn prefetch(mut self, claims: usize) -> Self {
         self.prefetch = Some(claims);
         self

@@ -3,20 +3,21 @@ use std::time::Duration;
 use crate::error::SettingProblem;
 use crate::state::JobState;
 
-/// The longest duration a setting may have: ten years, far from every overflow.
+/// The longest duration that a setting may have: ten years, far from every overflow.
 pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
-/// The age of what is archived, as problems name it.
+/// The name of the setting for the archive in problems.
 const ARCHIVE: &str = "retention.archive";
 
 /// The retention of jobs that have ended.
 ///
-/// Ages count from the end of the job, by the database's clock. A job stays until all jobs that
-/// were linked to it have ended too, however old it is: they may read its result.
+/// Ages count from the end of the job, by the database's clock. A job stays, however old it is,
+/// until all jobs that were linked to it have ended, because they may read its result.
 ///
-/// An ended [batch](crate::Client::create_batch), which is a row with counts, is deleted when it is
-/// older than the longest of the ages set here for jobs, so not before those of its jobs that go.
-/// Jobs that stay for ever stay without it. If all jobs stay for ever, so do batches. Nothing of a
-/// batch is archived but its id with each job.
+/// An ended [batch](crate::Client::create_batch) is a row with counts. It is deleted when it is
+/// older than the longest age that is set here for jobs, so not before those of its jobs that are
+/// deleted or archived. Jobs that are kept forever outlive their batch. If jobs of every state are
+/// kept forever, so are batches. The archive holds no batches, only the id of its batch with each
+/// job.
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,16 +51,16 @@ pub struct Retention {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Retain {
-    /// They stay.
+    /// The jobs are kept forever.
     Forever,
-    /// They are deleted when they are older than this.
+    /// The jobs are deleted when they are older than this.
     Delete(Duration),
-    /// They are moved into the archive when they are older than this.
+    /// The jobs are moved to the archive when they are older than this.
     Archive(Duration),
 }
 
 impl Retention {
-    /// The same for all.
+    /// Creates a retention that is the same for all terminal states.
     #[must_use]
     pub const fn all(retain: Retain) -> Self {
         Self {
@@ -70,36 +71,36 @@ impl Retention {
         }
     }
 
-    /// Sets what becomes of jobs that succeeded. Default: deleted after a day.
+    /// Sets the retention of jobs that succeeded. By default they are deleted after a day.
     #[must_use]
     pub const fn succeeded(mut self, retain: Retain) -> Self {
         self.succeeded = retain;
         self
     }
 
-    /// Sets what becomes of dead letters. Default: deleted after 90 days.
+    /// Sets the retention of dead letters. By default they are deleted after 90 days.
     #[must_use]
     pub const fn failed(mut self, retain: Retain) -> Self {
         self.failed = retain;
         self
     }
 
-    /// Sets what becomes of cancelled jobs. Default: deleted after 90 days.
+    /// Sets the retention of cancelled jobs. By default they are deleted after 90 days.
     #[must_use]
     pub const fn cancelled(mut self, retain: Retain) -> Self {
         self.cancelled = retain;
         self
     }
 
-    /// Deletes archived jobs when they are older than this. With `None` the archive keeps them for
-    /// ever, which is the default.
+    /// Sets the age at which archived jobs are deleted. With `None`, the default, the archive keeps
+    /// them forever.
     #[must_use]
     pub const fn archive(mut self, delete_after: Option<Duration>) -> Self {
         self.archive = delete_after;
         self
     }
 
-    /// What becomes of the jobs of each terminal state.
+    /// Returns the retention of the jobs in each terminal state.
     pub(crate) const fn states(&self) -> [(JobState, Retain); 3] {
         [
             (JobState::Succeeded, self.succeeded),
@@ -108,7 +109,8 @@ impl Retention {
         ]
     }
 
-    /// When ended batches are deleted: not before those of their children that are. None: never.
+    /// Returns the age at which ended batches are deleted: not before those of their jobs that are
+    /// deleted or archived. `None` if batches are kept forever.
     pub(crate) fn batches(&self) -> Option<Duration> {
         let age = |(_, retain)| match retain {
             Retain::Forever => None,
@@ -117,18 +119,18 @@ impl Retention {
         self.states().into_iter().filter_map(age).max()
     }
 
-    /// When archived jobs are deleted.
+    /// Returns the age at which archived jobs are deleted. `None` if they are kept forever.
     pub(crate) const fn archived(&self) -> Option<Duration> {
         self.archive
     }
 
-    /// Whether it needs an archive.
+    /// Returns whether this retention needs an archive.
     pub(crate) fn needs_archive(&self) -> bool {
         let archives = |(_, retain)| matches!(retain, Retain::Archive(_));
         self.archive.is_some() || self.states().into_iter().any(archives)
     }
 
-    /// Everything that cannot work, with the values.
+    /// Returns every setting that cannot work, each with its values.
     pub(crate) fn problems(&self) -> Vec<SettingProblem> {
         let mut problems = Vec::new();
         let mut refuse = |settings: &[&'static str], text: String| {
@@ -167,8 +169,8 @@ impl Retention {
 }
 
 impl Default for Retention {
-    /// Successes for a day, since they are many and rarely looked up later; dead letters and
-    /// cancelled jobs, which an operator may look up, for 90 days.
+    /// Deletes successes after a day, since they are many and rarely looked up later. Deletes dead
+    /// letters and cancelled jobs, which an operator may look up, after 90 days.
     fn default() -> Self {
         const DAY: Duration = Duration::from_secs(86_400);
         Self::all(Retain::Delete(90 * DAY)).succeeded(Retain::Delete(DAY))

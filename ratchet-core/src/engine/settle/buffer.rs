@@ -1,4 +1,4 @@
-//! The buffer in which settlements gather until the settler sends them.
+//! The buffer that collects settlements until the settler sends them.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -8,41 +8,41 @@ use crate::engine::pools::run_pool::RunPool;
 use crate::metrics::JobPlace;
 use crate::model::{Claim, Settlement};
 
-/// How many settlements are enough to go.
+/// The number of settlements that are sent without waiting for more.
 pub(super) const ENOUGH: usize = 256;
 
-/// Settlements that are to be sent.
+/// The settlements that wait to be sent.
 #[derive(Default)]
 pub(crate) struct SettleBuffer {
     pending: Mutex<Batch>,
     pub(super) changed: Notify,
 }
 
-/// One settlement, and what the settler needs once it is written.
+/// A settlement, with what the settler needs after it is written.
 pub(super) struct Ending {
     pub(super) settlement: Settlement,
     pub(super) of: Of,
-    /// Which nodes may claim more jobs once it is written.
+    /// Which nodes may claim more jobs after it is written.
     pub(super) makes_room: MakesRoom,
 }
 
 /// The claim that a settlement ends.
 pub(super) struct Of {
-    /// The place of the pool whose claim it ends.
+    /// The index of the pool that holds the claim.
     pub(super) pool: usize,
     /// The job's kind, for the metrics.
     pub(super) kind: JobPlace,
-    /// The claim, if the hooks are to hear of its end.
+    /// The claim, if the hooks are to be notified of its end.
     pub(super) told: Option<Arc<Claim>>,
-    /// Whether other jobs wait for this end, in its lane or by links, so that the store has to
-    /// write what others write too.
+    /// Whether other jobs wait for this end, in its lane or by links. If so, the store writes rows
+    /// that other calls write too.
     pub(super) awaited: bool,
-    /// Whether the store has refused it before.
+    /// Whether the store has refused the settlement before.
     pub(super) refused: bool,
 }
 
 impl Ending {
-    /// The end of a claim of this pool that no hook needs to hear of.
+    /// Creates the end of a claim of this pool. No hook is notified of it.
     pub(super) fn new(settlement: Settlement, claim: &Claim, pool: &RunPool) -> Self {
         let waited_for = claim.lane.is_some() || claim.awaited;
         let awaited = waited_for && settlement.effect(false).state.is_terminal();
@@ -66,29 +66,31 @@ impl Ending {
         }
     }
 
-    /// Lets the hooks hear of the end of this claim.
+    /// Notifies the hooks of the end of this claim, after it is written.
     pub(super) fn tell(&mut self, claim: &Arc<Claim>) {
         self.of.told = Some(Arc::clone(claim));
     }
 }
 
-/// Whether other jobs may be claimed once a claim has ended.
+/// Which nodes may claim more jobs after a claim has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum MakesRoom {
     #[default]
     No,
-    /// Those that waited for the end of this one, in its lane or by links: this node asks for them.
+    /// The jobs that waited for the end of this one, in its lane or by links. This node asks for
+    /// them.
     Here,
-    /// It held a permit for which jobs may wait that only other nodes run: those are woken, too.
+    /// The claim held a permit, for which jobs may wait that only other nodes run. These nodes are
+    /// woken, too.
     Everywhere,
 }
 
-/// Settlements, and beside each what belongs to it: the store is given the settlements as they lie.
+/// Settlements, with their data in a second list, because the store takes a slice of settlements.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) settlements: Vec<Settlement>,
     pub(super) of: Vec<Of>,
-    /// Whether other jobs may be claimed once they are settled.
+    /// Which nodes may claim more jobs after they are settled.
     pub(super) makes_room: MakesRoom,
 }
 
@@ -107,7 +109,7 @@ impl Batch {
         self.makes_room = self.makes_room.max(ending.makes_room);
     }
 
-    /// Takes the first `count`.
+    /// Takes the first `count` settlements.
     pub(super) fn take(&mut self, count: usize) -> Self {
         let rest = Self {
             makes_room: match count < self.len() {
@@ -146,7 +148,8 @@ impl FromIterator<Ending> for Batch {
 }
 
 impl SettleBuffer {
-    /// Adds one; `more_coming` says that others are likely to follow within microseconds.
+    /// Adds a settlement. `more_coming` tells whether others are likely to follow within
+    /// microseconds.
     pub(super) fn push(&self, ending: Ending, more_coming: bool) {
         let mut pending = self.pending();
         pending.push(ending);
@@ -157,7 +160,7 @@ impl SettleBuffer {
         }
     }
 
-    /// Puts back what could not be sent, before the others.
+    /// Puts settlements back at the front of the buffer, because they could not be sent.
     pub(super) fn put_back(&self, endings: impl Iterator<Item = Ending>) {
         let mut first: Batch = endings.collect();
         let mut pending = self.pending();
@@ -173,8 +176,8 @@ impl SettleBuffer {
         self.pending().len()
     }
 
-    /// Whether others are likely to join: a body is about to begin in a pool of which something is
-    /// to be settled. What waits in other pools holds nothing up.
+    /// Returns whether more settlements are likely to join soon: a body is about to begin in a pool
+    /// that has a settlement here. Claims that wait in other pools delay nothing.
     pub(super) fn awaits(&self, pools: &[RunPool]) -> bool {
         let pending = self.pending();
         let mut of = pending.of.iter();

@@ -1,8 +1,8 @@
-//! The claims that a run holds, compared with those that the store lists under its node.
+//! Compares the claims that a run holds with those that the store lists under its node.
 //!
-//! A claim call whose answer is lost may have claimed jobs: they are `Running` under a node that
-//! knows nothing of them. Each heartbeat lists the node's claims. A listed claim is undelivered if
-//! the node does not hold it and no claim call under way can return it.
+//! A claim call whose answer is lost may have claimed jobs. They are `Running` under a node that
+//! does not know of them. Each heartbeat lists the node's claims. A listed claim is undelivered if
+//! the node does not hold it and no claim call under way can still return it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
@@ -12,11 +12,11 @@ use tokio::sync::Notify;
 use crate::id::ClaimToken;
 use crate::model::OwnedClaim;
 
-/// How many lists in a row must lack a claim that the node gave up before it is forgotten: a list
-/// may lack a claim that another call is writing.
+/// How many lists in a row must lack a given-up claim before the ledger forgets it. One list may
+/// lack a claim that another call is writing.
 const ABSENCES: u32 = 3;
 
-/// Which claims the node holds, and which claim calls are under way.
+/// The claims that the node holds, and the claim calls that are under way.
 #[derive(Debug, Default)]
 pub(crate) struct ClaimLedger {
     entries: Mutex<Entries>,
@@ -25,25 +25,27 @@ pub(crate) struct ClaimLedger {
 
 #[derive(Debug, Default)]
 struct Entries {
-    /// Received, and neither settled nor known to be gone.
+    /// Claims that were received, and are neither settled nor known to be lost.
     held: HashSet<ClaimToken>,
     /// Claims of bodies that stalled, each with the number of lists in a row that lacked it. The
-    /// cluster takes these back, since that counts as a crash.
+    /// cluster takes these claims back, because that counts as a crash.
     given_up: HashMap<ClaimToken, u32>,
     /// The number of the next claim call.
     next_call: u64,
     /// The numbers of the claim calls under way.
     calls: BTreeSet<u64>,
-    /// Listed and not held, each with the number of the first claim call that began after that was
-    /// seen. Until all calls before it have ended, one of them may still deliver the claim.
+    /// Listed claims that the node does not hold, each with the number of the first claim call that
+    /// began after the claim was first seen in a list. Until all calls before that one have ended,
+    /// one of them may still deliver the claim.
     unreceived: HashMap<ClaimToken, u64>,
-    /// To be handed back.
+    /// The claims to hand back.
     undelivered: Vec<ClaimToken>,
-    /// Listed, and neither held nor given up, each with the number of lists in a row that had it.
+    /// Listed claims that are neither held nor given up, each with the number of lists in a row
+    /// that had it.
     unheld: HashMap<ClaimToken, u32>,
-    /// How many lists are under way.
+    /// The number of list calls under way.
     lists: usize,
-    /// Settled while a list was under way, which may have them still.
+    /// Claims that were settled while a list call was under way. Its answer may still have them.
     settled: HashSet<ClaimToken>,
 }
 
@@ -69,12 +71,13 @@ impl Drop for ClaimCall<'_> {
     }
 }
 
-/// A list of the node's claims under way. Dropping it ends the list without an answer.
+/// A list call for the node's claims that is under way. Dropping it ends the call without an
+/// answer.
 #[derive(Debug)]
 pub(crate) struct ClaimList<'a>(&'a ClaimLedger);
 
 impl ClaimList<'_> {
-    /// Compares what the node holds with all that the store listed under it.
+    /// Compares the claims that the node holds with all claims that the store listed under it.
     pub(crate) fn compare(self, listed: &[OwnedClaim]) {
         self.0.compare(listed);
     }
@@ -91,7 +94,7 @@ impl Drop for ClaimList<'_> {
 }
 
 impl ClaimLedger {
-    /// Begins a list of the node's claims.
+    /// Begins a list call for the node's claims.
     pub(crate) fn begin_list(&self) -> ClaimList<'_> {
         self.entries().lists += 1;
         ClaimList(self)
@@ -121,7 +124,7 @@ impl ClaimLedger {
         }
     }
 
-    /// Removes a claim that the store has taken away.
+    /// Removes a claim that the node has lost.
     pub(crate) fn lost(&self, token: ClaimToken) {
         self.entries().held.remove(&token);
     }
@@ -133,13 +136,14 @@ impl ClaimLedger {
         entries.given_up.insert(token, 0);
     }
 
-    /// Whether claims were listed that a call under way at that time could have delivered.
+    /// Returns whether a list had claims that a claim call under way at that time could have
+    /// delivered.
     pub(crate) fn awaits_calls(&self) -> bool {
         !self.entries().unreceived.is_empty()
     }
 
     /// Returns how many claims the last two lists had that the node neither holds nor gave up. One
-    /// list alone often has a claim whose answer is under way.
+    /// list alone often has a claim whose answer is still under way.
     pub(crate) fn unheld(&self) -> usize {
         let entries = self.entries();
         entries.unheld.values().filter(|lists| **lists > 1).count()
@@ -177,18 +181,18 @@ impl ClaimLedger {
             *unheld.entry(*token).or_default() += 1;
         }
         let oldest_call = calls.first().copied().unwrap_or(*next_call);
-        // What cannot be handed back is listed again.
+        // A claim that cannot be handed back now will be listed again.
         let taken = unreceived.extract_if(|_, seen| *seen <= oldest_call);
         *undelivered = taken.map(|(token, _)| token).collect();
         self.compared.notify_one();
     }
 
-    /// Waits until a list was compared: there may be claims to hand back.
+    /// Waits until a list was compared. Then there may be claims to hand back.
     pub(crate) async fn compared(&self) {
         self.compared.notified().await;
     }
 
-    /// Takes the claims to hand back.
+    /// Takes the claims that are to be handed back.
     pub(crate) fn take_undelivered(&self) -> Vec<ClaimToken> {
         std::mem::take(&mut self.entries().undelivered)
     }

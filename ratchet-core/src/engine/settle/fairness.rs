@@ -1,21 +1,22 @@
 //! Keeps a node from always reclaiming the permit that it just released.
 //!
-//! The node that releases a permit is the first to ask for it again: with enough jobs of its own it
-//! would keep the permit for ever. So it sends the other nodes a hint by
-//! [`Client::wake_others`](crate::client::Client), at most once in [`TELL`], since each hint costs
-//! every other node a claim call; and since a hint takes time, its pollers rest for [`PAUSE`], at
-//! most once in [`APART`]. A node that is alone in the cluster does neither.
+//! The node that releases a permit is the first to ask for it again. With enough jobs of its own,
+//! it would keep the permit forever. So it sends the other nodes a hint by
+//! [`Client::wake_others`](crate::client::Client), at most once in [`TELL`], because each hint
+//! costs every other node a claim call. Since a hint takes time to arrive, the pollers of the node
+//! also rest for [`PAUSE`], at most once in [`APART`]. A node that is alone in the cluster does
+//! neither.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The least time between two hints, unless the pollers begin to rest.
+/// The least time between two hints, except when the pollers begin to rest.
 const TELL: Duration = Duration::from_millis(20);
-/// How long pollers rest: longer than a hint and the claim that it leads to take.
+/// How long pollers rest: longer than a hint and the claim that follows it take.
 const PAUSE: Duration = Duration::from_millis(10);
-/// How long after the beginning of a rest the next may begin: one part in twenty of the time.
+/// The least time between the beginnings of two rests. Pollers rest for a twentieth of the time.
 const APART: Duration = Duration::from_millis(200);
 
 /// When hints were sent and pollers rested.
@@ -26,14 +27,14 @@ pub(crate) struct Fairness(Mutex<State>);
 struct State {
     /// When the last rest began.
     rested: Option<Instant>,
-    /// When the others were told last.
+    /// When the last hint was sent to the other nodes.
     told: Option<Instant>,
-    /// Whether a permit was freed since then.
+    /// Whether a permit was released since then.
     owed: bool,
 }
 
 impl Fairness {
-    /// A permit is free again: whether the others are to be told at once.
+    /// Records that a permit was released. Returns whether to send the other nodes a hint at once.
     pub(crate) fn freed(&self, now: Instant) -> bool {
         let passed = |last: Option<Instant>, time| {
             last.is_none_or(|last| now.saturating_duration_since(last) >= time)
@@ -51,13 +52,13 @@ impl Fairness {
         tells
     }
 
-    /// Returns until when the pollers rest, if they do.
+    /// Returns the time until which the pollers rest. `None` if they do not rest.
     pub(crate) fn until(&self, now: Instant) -> Option<Instant> {
         let rested = self.state().rested;
         rested.map(|at| at + PAUSE).filter(|until| *until > now)
     }
 
-    /// Waits until the others are to be told of permits that they were not told of at once.
+    /// Waits until it is time to send the hint that could not be sent at once.
     pub(crate) async fn owed(&self) {
         let at = {
             let state = self.state();
@@ -69,7 +70,7 @@ impl Fairness {
         }
     }
 
-    /// Notes that the other nodes were woken now.
+    /// Records that a hint was sent to the other nodes now.
     pub(crate) fn told(&self, now: Instant) {
         let mut state = self.state();
         state.told = Some(now);

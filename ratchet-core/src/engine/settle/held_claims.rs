@@ -1,4 +1,4 @@
-//! The claims that a run holds, and every way in which it stops holding one.
+//! The claims that a run holds, and every way in which it stops holding a claim.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::engine::pools::run_pool::RunPool;
 use crate::id::ClaimToken;
 use crate::model::{Claim, Outcome, Settlement};
 
-/// The claims of one run, by pool: waiting for a slot, running, or waiting to be settled.
+/// The claims of one run, by pool. They wait for a slot, run, or wait to be settled.
 pub(crate) struct HeldClaims {
     pub(crate) pools: Box<[RunPool]>,
     /// The claims that the node holds, compared with the store's list at each heartbeat.
@@ -34,44 +34,44 @@ impl HeldClaims {
         }
     }
 
-    /// Whether claims wait for a slot.
+    /// Returns whether claims wait for a slot.
     pub(crate) fn has_waiting(&self) -> bool {
         self.pools.iter().any(|pool| pool.ready.len() > 0)
     }
 
-    /// How many claims all pools hold.
+    /// Returns how many claims all pools hold.
     pub(crate) fn held(&self) -> usize {
         self.pools.iter().map(RunPool::held).sum()
     }
 
-    /// Forgets claims of a pool that were settled, handed back or lost.
+    /// Stops holding claims of a pool that were settled, handed back or lost.
     pub(crate) fn let_go(&self, pool: &RunPool, claims: usize) {
         pool.let_go(claims);
         self.settled.notify_one();
     }
 
-    /// Forgets a claim of a pool that the node lost while its body ran.
+    /// Stops holding a claim of a pool that the node lost while its body ran.
     pub(crate) fn lose_running(&self, pool: &RunPool, token: ClaimToken) {
         pool.metrics.lost_running();
         self.ledger.lost(token);
         self.let_go(pool, 1);
     }
 
-    /// Forgets a claim of a pool whose body stalled: the cluster takes it back.
+    /// Stops holding a claim of a pool whose body stalled. The cluster takes the claim back.
     pub(crate) fn give_up_stalled(&self, pool: &RunPool, token: ClaimToken) {
         pool.metrics.lost_running();
         self.ledger.give_up(token);
         self.let_go(pool, 1);
     }
 
-    /// Forgets a claim of a pool that was taken away before its body began.
+    /// Stops holding a claim of a pool that the node lost before its body began.
     pub(crate) fn lose_waiting(&self, pool: &RunPool, token: ClaimToken) {
         pool.metrics.lost_waiting();
         self.ledger.lost(token);
         self.let_go(pool, 1);
     }
 
-    /// Hands claims of a pool back whose bodies have not begun.
+    /// Hands back claims of a pool whose bodies have not begun.
     pub(crate) fn hand_back(&self, pool: &RunPool, claims: Vec<Ready>) {
         pool.metrics.handed_back(claims.len());
         for ready in claims {
@@ -80,21 +80,22 @@ impl HeldClaims {
         }
     }
 
-    /// Hands back everything that waits for a slot.
+    /// Hands back all claims that wait for a slot.
     pub(crate) fn hand_back_waiting(&self) {
         for pool in &self.pools {
             self.hand_back(pool, pool.ready.take_all());
         }
     }
 
-    /// Ends a claim of a pool, soon; it is settled together with others while more are about to
-    /// end. If others may go on with it, in its lane, waiting for it or for its permit, their next
-    /// poll is not waited for.
+    /// Queues the settlement of a claim of a pool. It is sent soon, together with others if more
+    /// are about to follow. If the end lets other jobs run, in its lane, by links or by its permit,
+    /// the nodes are woken for them.
     pub(crate) fn settle(&self, pool: &RunPool, claim: &Claim, settlement: Settlement) {
         self.add(Ending::new(settlement, claim, pool), pool);
     }
 
-    /// The same for a claim whose body ran, or whose job ends with it: the hooks hear of it.
+    /// Queues the settlement of a claim whose body ran, or whose job ends with it, as
+    /// [`settle`](Self::settle) does. The hooks are notified.
     pub(crate) fn settle_ended(&self, pool: &RunPool, claim: &Arc<Claim>, settlement: Settlement) {
         let mut ending = Ending::new(settlement, claim, pool);
         ending.tell(claim);

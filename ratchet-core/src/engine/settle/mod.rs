@@ -1,4 +1,4 @@
-//! Settles claims: from the end of a body, or of the wait for one, to the store's answer.
+//! Settles claims: from the end of a body, or of a wait for one, to the store's answer.
 
 pub(super) mod buffer;
 pub(super) mod claim_ledger;

@@ -1,12 +1,15 @@
-//! The settler: ends claims, many at a time.
+//! The settler: ends claims in batches.
 //!
-//! Settlements gather in a buffer and go to the store in one call: at once when no other claim of
-//! their pools is ready to run, since then nothing is about to join them; otherwise when there are
-//! enough of them or [`LINGER`] is over. While one call is under way the next batch gathers. A
-//! store that fails is tried again until it works; meanwhile the claims count as held, so that the
-//! poller takes no more. What a store refuses for good, though it takes others, waits apart. So
-//! does what contends with a transaction that stays open, such as the end of a job whose lane a
-//! killed producer holds: each such end has calls of its own, and holds up nothing else.
+//! Settlements are collected in a buffer and sent to the store in one call. They are sent at once
+//! if no other claim of their pools is ready to run, because then no settlement is about to join
+//! them. Otherwise they are sent when there are enough of them, or when [`LINGER`] has passed.
+//! While one call is under way, the next batch is collected.
+//!
+//! If the store fails, the settler retries until it works. In the meantime the claims count as
+//! held, so that the poller takes no more. A settlement that the store refuses for good, although
+//! it takes others, waits separately. So does a settlement that contends with a transaction that
+//! stays open, such as the end of a job whose lane is locked by a producer that was killed. Each
+//! such end has calls of its own, and delays no other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,15 +35,15 @@ use crate::time;
 
 /// How long a settlement waits for others while more bodies are about to run.
 const LINGER: Duration = Duration::from_millis(2);
-/// How long settlements wait until the transport has taken the hint that permits are free.
+/// How long settlements wait for the transport to take the hint that permits are free.
 pub(crate) const TELL: Duration = Duration::from_millis(20);
-/// How often a batch may take longer than the store's deadline before its settlements are sent one
-/// by one: one of them may be too much for it, such as the end of a job that very many wait for.
+/// How often a batch may exceed the store's deadline before its settlements are sent one by one.
+/// One of them may take too long, such as the end of a job that very many others wait for.
 const TIMEOUTS: u32 = 1;
-/// How many contended settlements are sent at once, each in a call of its own: fewer than the
-/// connections of a store's default pool, since each may wait for the length of a deadline.
+/// How many contended settlements are sent at once, each in a call of its own. It is less than the
+/// connections of a store's default pool, because each call may wait for the length of a deadline.
 const APART: usize = 5;
-/// How often a settlement contends before that is worth a warning.
+/// How often a settlement contends before a warning is logged.
 const CONTENTIONS: u32 = 3;
 
 /// The handles that the settler uses.
@@ -54,7 +57,7 @@ pub(crate) struct SettlerHandles {
     pub(crate) totals: Arc<Totals>,
 }
 
-/// Settles for as long as the node runs.
+/// Settles claims, as long as the node runs.
 pub(crate) async fn run(run: Arc<SettlerHandles>) {
     let mut settler = Settler::new();
     loop {
@@ -91,11 +94,11 @@ async fn gather(run: &SettlerHandles) {
 /// The state of a settler from one batch to the next.
 struct Settler {
     outage: Outage,
-    /// Settlements that the store does not take, though it takes others.
+    /// Settlements that the store does not take, although it takes others.
     refused: Batch,
     retry_at: Option<Instant>,
     backoff: RetryDelays,
-    /// Those that contend, a task each.
+    /// Settlements that contend, each in a task of its own.
     contended: JoinSet<()>,
     apart: Arc<Semaphore>,
 }
@@ -119,7 +122,8 @@ impl Settler {
         }
     }
 
-    /// Sends what has gathered, until the store has taken it, and again what it refused before.
+    /// Sends the collected settlements until the store has taken them, and sends those again that
+    /// it refused before.
     async fn tick(&mut self, run: &Arc<SettlerHandles>) {
         while self.contended.try_join_next().is_some() {}
         let mut batch = run.claims.settlements.take();
@@ -133,7 +137,7 @@ impl Settler {
                     break;
                 }
                 Err(error) if contends(&error, &batch) => {
-                    tracing::debug!(%error, jobs = batch.len(), "settling met others");
+                    tracing::debug!(%error, jobs = batch.len(), "a settlement met contention");
                     let all = contentions > 0 && error.kind() == StoreErrorKind::Contention;
                     contentions += 1;
                     let ends = batch.into_iter();
@@ -150,7 +154,7 @@ impl Settler {
                     tokio::time::sleep(backoff.next(run.common.random())).await;
                 }
                 Err(error) => {
-                    // One of them is invalid, or takes longer than the store has time for.
+                    // One of the settlements is invalid, or takes longer than the deadline.
                     if error.is_transient() {
                         self.outage.failed(&error);
                     }
@@ -166,7 +170,7 @@ impl Settler {
         }
     }
 
-    /// Settles each in a task of its own, again and again while it contends.
+    /// Settles each claim in a task of its own, which retries while the settlement contends.
     fn settle_apart(&mut self, run: &Arc<SettlerHandles>, contended: Batch) {
         for ending in contended.into_iter() {
             let (run, apart) = (Arc::clone(run), Arc::clone(&self.apart));
@@ -198,9 +202,10 @@ impl Settler {
         }
     }
 
-    /// Settles each by itself, so that one that the store refuses, or has no time for, harms only
-    /// its own job. One that is invalid is failed with the reason; the others are tried again
-    /// later. If the store fails meanwhile, the rest goes back to where it came from.
+    /// Settles each claim in a call of its own, so that a settlement that the store refuses, or
+    /// that takes too long, affects only its own job. An invalid settlement is replaced by a
+    /// failure with the reason. The others are retried later. If the store fails in the meantime,
+    /// the remaining settlements are put back into the buffer.
     async fn one_by_one(&mut self, run: &SettlerHandles, batch: Batch) {
         let mut batch = batch.into_iter();
         let mut timeouts_in_a_row = 0;
@@ -252,7 +257,8 @@ impl Settler {
     }
 }
 
-/// Whether others may be in the way of this batch. A store that waits for them may run out of time.
+/// Returns whether other calls may block this batch. A store that waits for them may exceed its
+/// deadline.
 fn contends(error: &StoreError, batch: &Batch) -> bool {
     match error.kind() {
         StoreErrorKind::Contention => true,
@@ -273,10 +279,12 @@ async fn send(run: &SettlerHandles, batch: &[Settlement]) -> Result<Vec<Fenced>>
     answers
 }
 
-/// Settles claims that this node does not hold. If one of them contends, or takes too long, each is
-/// settled by itself, so that the caller learns which have ended: they are not returned to it
-/// again. That takes no longer than two deadlines; what is left then is a timeout. On any other
-/// failure, the error is the only answer.
+/// Settles claims that this node does not hold.
+///
+/// If one of them contends, or takes too long, each is settled in a call of its own, so that the
+/// caller learns which claims have ended; the store will not list those again. This takes no longer
+/// than two deadlines; claims that are left then get a `Timeout`. On any other failure the only
+/// answer is the error.
 pub(crate) async fn settle_each(common: &Common, ends: &[Settlement]) -> Vec<Result<Fenced>> {
     let all = common
         .calls
@@ -317,7 +325,7 @@ struct Tally {
     stale: usize,
 }
 
-/// Decides what happens to a claim whose end cannot be stored.
+/// Returns the settlement for a claim whose outcome cannot be stored.
 fn failed(settlement: &Settlement, error: &StoreError) -> Settlement {
     let error = format!("the outcome could not be stored: {error}");
     let failed = Settlement::new(settlement.token, Outcome::Failed { error });
@@ -327,9 +335,9 @@ fn failed(settlement: &Settlement, error: &StoreError) -> Settlement {
     }
 }
 
-/// Releases the claims of a batch that was written, and wakes the nodes that may have a job to
-/// claim now. Where permits were freed the other nodes are woken first, since this node asks as
-/// soon as it has room.
+/// Stops holding the claims of a batch that was written, and wakes the nodes that may now have a
+/// job to claim. If permits were released, the other nodes are woken first, because this node asks
+/// for jobs as soon as it has room.
 async fn wind_up(run: &SettlerHandles, batch: &Batch, answers: &[Fenced]) {
     if batch.makes_room == MakesRoom::Everywhere
         && !run.interval.is_alone()
@@ -343,7 +351,7 @@ async fn wind_up(run: &SettlerHandles, batch: &Batch, answers: &[Fenced]) {
     }
 }
 
-/// The hooks hear of the ends, and the claims are counted, pool by pool, and let go.
+/// Notifies the hooks of the ends, counts the claims of each pool, and stops holding them.
 fn let_go(run: &SettlerHandles, batch: &Batch, answers: &[Fenced]) {
     run.claims
         .ledger

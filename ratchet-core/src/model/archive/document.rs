@@ -1,4 +1,4 @@
-//! The JSON form of a finished job. See [`ArchivedJob::encode`](super::ArchivedJob::encode).
+//! The JSON format of a finished job. See [`ArchivedJob::encode`](super::ArchivedJob::encode).
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::model::{Attempt, AttemptOutcome, JobRecord, Progress, SignalRecord};
 use crate::state::JobState;
 use crate::time::{duration_micros, from_millis, to_millis};
 
-/// The version of the form that is written.
+/// The version of the format that is written.
 const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
@@ -77,8 +77,8 @@ struct Entry {
 }
 
 pub(super) fn encode(job: &JobRecord, history: &[Attempt]) -> Result<String, InvalidInput> {
-    // Every field is named, so that one that is added is thought of here. The claim of a finished
-    // job is over: it has no node, no time and no request to cancel.
+    // Every field is listed, so that a new field does not compile before it is handled here. The
+    // claim of a finished job is over: it has no node, no time and no cancellation request.
     let JobRecord {
         id,
         spec,
@@ -155,11 +155,11 @@ pub(super) fn decode(text: &str) -> Result<(JobRecord, Vec<Attempt>), InvalidInp
     struct Version {
         v: u32,
     }
-    // The version first: a later form may have anything else.
+    // The version is read first, because a later format may be quite different.
     let Version { v } = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
     if v > VERSION {
         return Err(unreadable(&format_args!(
-            "it has the form {v}, a later one"
+            "its format {v} is newer than {VERSION}"
         )));
     }
     let document: Document = serde_json::from_str(text).map_err(|error| unreadable(&error))?;

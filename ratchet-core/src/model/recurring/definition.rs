@@ -1,4 +1,4 @@
-//! What an application says about a recurring job.
+//! The definition of a recurring job by an application.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::name::Name;
 use crate::schedule::{Misfire, Overlap, Schedule};
 use crate::time::{self, Timestamp};
 
-/// A job that runs again and again: made by [`cron`](Self::cron) or [`every`](Self::every), then
-/// completed by the builder methods. It needs a job and a name.
+/// A job that runs repeatedly. It is created by [`cron`](Self::cron) or [`every`](Self::every),
+/// then completed by the builder methods. It needs at least a job and a name.
 ///
-/// A setter never fails; what is wrong is reported when the definition is put or the node is built,
+/// The setters never fail. A problem is reported when the definition is put or the node is built,
 /// and then nothing is stored.
 ///
 /// ```
@@ -40,20 +40,20 @@ pub struct Recurring {
 }
 
 impl Recurring {
-    /// Runs at the times that match a cron expression of 5 to 7 fields, see [`Schedule::cron`]; on
-    /// the clock of UTC unless a [`zone`](Self::zone) is named.
+    /// Creates a definition that runs at the times that match a cron expression of 5 to 7 fields;
+    /// see [`Schedule::cron`]. The times are in UTC unless a [`zone`](Self::zone) is set.
     pub fn cron(expression: &str) -> Self {
         Self::on(Schedule::cron(expression, Schedule::DEFAULT_ZONE))
     }
 
-    /// Runs again and again after this time, at least one second. The slots are counted from
-    /// [`starts_at`](Self::starts_at), which is the first of them, or from the creation of the
+    /// Creates a definition that runs at this interval, at least one second. Slots are counted from
+    /// [`starts_at`](Self::starts_at), which is the first slot, or else from the creation of the
     /// definition.
     pub fn every(interval: Duration) -> Self {
         Self::on(Schedule::every(interval))
     }
 
-    /// Runs on this schedule.
+    /// Creates a definition that runs on this schedule.
     pub fn schedule(schedule: Schedule) -> Self {
         Self::on(Ok(schedule))
     }
@@ -70,55 +70,56 @@ impl Recurring {
         }
     }
 
-    /// Matches the expression on the clock of this zone of the IANA database, `Europe/Berlin`.
+    /// Matches the expression in this zone of the IANA time-zone database, such as `Europe/Berlin`.
     pub fn zone(mut self, zone: &str) -> Self {
         self.schedule = self.schedule.and_then(|schedule| schedule.in_zone(zone));
         self
     }
 
-    /// Enqueues jobs like this one, due at their slots. It may have everything but keys, a lane, a
-    /// trace, a due time, parents, a batch and a signal to wait for.
+    /// Sets the job: each slot enqueues a job like this one, due at the slot. The job may have no
+    /// key, lane, trace, due time, parent, batch or signal.
     pub fn job(mut self, job: NewJob) -> Self {
         self.job = Some(job);
         self
     }
 
-    /// Sets the name, which no other definition has.
+    /// Sets the name, which must be unique among all definitions.
     pub fn named(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// The name it was given, checked or not.
+    /// Returns the name that was set, checked or not.
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Sets what becomes of missed slots. Unless set, the oldest runs.
+    /// Sets what happens to missed slots. By default, the oldest runs.
     pub const fn misfire(mut self, misfire: Misfire) -> Self {
         self.misfire = misfire;
         self
     }
 
-    /// Sets whether the job of a slot may run beside one of an earlier slot. It may unless set.
+    /// Sets whether the job of a slot may run at the same time as one of an earlier slot. By
+    /// default, it may.
     pub const fn overlap(mut self, overlap: Overlap) -> Self {
         self.overlap = overlap;
         self
     }
 
-    /// Has no slots before this time.
+    /// Sets the time before which there are no slots.
     pub const fn starts_at(mut self, at: Timestamp) -> Self {
         self.starts_at = Some(at);
         self
     }
 
-    /// Has no slots after this time.
+    /// Sets the time after which there are no slots.
     pub const fn ends_at(mut self, at: Timestamp) -> Self {
         self.ends_at = Some(at);
         self
     }
 
-    /// Checks everything.
+    /// Checks the whole definition.
     ///
     /// # Errors
     /// The first [`InvalidInput`], naming the field.
@@ -142,7 +143,7 @@ fn whole(at: Timestamp) -> Timestamp {
     time::from_millis(time::to_millis(at))
 }
 
-/// The spec that the jobs have in common.
+/// Returns the spec that all jobs of the definition share.
 fn template(job: &NewJob) -> Result<JobSpec, InvalidInput> {
     job.validate()?;
     if job.due() != RunAt::Now {
@@ -151,12 +152,12 @@ fn template(job: &NewJob) -> Result<JobSpec, InvalidInput> {
     Ok(job.spec().clone())
 }
 
-/// Refuses what the jobs of a definition cannot have in common.
+/// Returns the error for a field that the jobs of a definition cannot share.
 fn refused(field: &'static str) -> InvalidInput {
     InvalidInput::new(field, "cannot be set on the job of a recurring definition")
 }
 
-/// A recurring definition that was checked: what [`Recurring::check`] gives.
+/// A recurring definition that [`Recurring::check`] has checked.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -178,20 +179,20 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// The prefix of the unique keys of jobs whose slots must not [overlap](Overlap::Skip); the
-    /// definition's name follows.
+    /// The prefix of the unique keys of jobs whose slots must not [overlap](Overlap::Skip). The
+    /// name of the definition follows it.
     pub const KEY_PREFIX: &'static str = "recurring/";
 
-    /// The most bytes of a name: with the prefix it must be a key.
+    /// The maximum length of a name in bytes. With the prefix, the name must be a valid key.
     pub const MAX_NAME_BYTES: usize = Name::MAX_BYTES - Self::KEY_PREFIX.len();
 
-    /// Its name.
+    /// Returns the name of the definition.
     #[must_use]
     pub const fn name(&self) -> &Name {
         &self.name
     }
 
-    /// When it has slots.
+    /// Returns the schedule of the slots.
     #[must_use]
     pub const fn schedule(&self) -> &Schedule {
         &self.schedule
@@ -203,31 +204,31 @@ impl Definition {
         self.misfire
     }
 
-    /// Whether the jobs of its slots may run beside each other.
+    /// Returns whether the jobs of different slots may run at the same time.
     #[must_use]
     pub const fn overlap(&self) -> Overlap {
         self.overlap
     }
 
-    /// Before this time it has no slots.
+    /// Returns the time before which there are no slots.
     #[must_use]
     pub const fn starts_at(&self) -> Option<Timestamp> {
         self.starts_at
     }
 
-    /// After this time it has no slots.
+    /// Returns the time after which there are no slots.
     #[must_use]
     pub const fn ends_at(&self) -> Option<Timestamp> {
         self.ends_at
     }
 
-    /// Returns the specification that its jobs share.
+    /// Returns the specification that all its jobs share.
     #[must_use]
     pub const fn job(&self) -> &JobSpec {
         &self.job
     }
 
-    /// Returns the first slot after a time and within the bounds; `None` if there is no more.
+    /// Returns the first slot after a time and within the bounds; `None` if there are no more.
     #[must_use]
     pub fn next_after(&self, after: Timestamp, created_at: Timestamp) -> Option<Timestamp> {
         let before_start = self
@@ -239,14 +240,14 @@ impl Definition {
         self.ends_at.is_none_or(|end| next <= end).then_some(next)
     }
 
-    /// Whether two definitions have the same slots.
+    /// Returns whether two definitions have the same slots.
     pub(super) fn has_slots_of(&self, other: &Self) -> bool {
         self.schedule == other.schedule
             && self.starts_at == other.starts_at
             && self.ends_at == other.ends_at
     }
 
-    /// The spec of a job that it makes, for this slot or out of turn.
+    /// Returns the spec of a job for this slot, or for a run that was triggered by hand.
     pub(super) fn spec(&self, slot: Option<Timestamp>) -> JobSpec {
         let mut spec = self.job.clone();
         spec.recurring = Some(RecurringOrigin {
@@ -265,7 +266,7 @@ impl Definition {
         let bytes = self.name.as_str().len();
         if bytes > Self::MAX_NAME_BYTES {
             let allowed = Self::MAX_NAME_BYTES;
-            let problem = format!("has {bytes} bytes, {allowed} are allowed");
+            let problem = format!("has {bytes} bytes; at most {allowed} are allowed");
             return Err(InvalidInput::new("name", problem));
         }
         self.misfire.validate()?;
@@ -281,7 +282,8 @@ impl Definition {
         {
             return Err(InvalidInput::new("ends_at", "is before starts_at"));
         }
-        // Every field by name, so that it is decided of a new one whether many jobs can share it.
+        // Every field is listed, so that a new field does not compile before it is decided here
+        // whether many jobs can share it.
         let JobSpec {
             route: _,
             payload: _,

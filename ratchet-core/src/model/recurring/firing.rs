@@ -1,4 +1,4 @@
-//! Requests about recurring definitions, and the answers.
+//! Requests about recurring definitions, and their results.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use crate::model::{
 use crate::name::Name;
 use crate::time::Timestamp;
 
-/// A definition that is to be stored under its name.
+/// A request to store a definition under its name.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PutRecurring {
     /// The definition.
     pub definition: Definition,
-    /// The incarnation that it gets if it is created.
+    /// The incarnation of the definition if the request creates it.
     pub incarnation: Incarnation,
-    /// Whether a program declares it.
+    /// Whether a program declares the definition.
     pub declared: bool,
 }
 
 impl PutRecurring {
-    /// A put at run time, by any client.
+    /// Creates a request by a client at run time.
     #[must_use]
     pub fn new(definition: Definition) -> Self {
         Self {
@@ -34,17 +34,18 @@ impl PutRecurring {
         }
     }
 
-    /// Sets whether a program declares it, which may one day no longer do so.
+    /// Sets whether a program declares the definition. Such a definition is deleted when no program
+    /// declares it any more.
     #[must_use]
     pub const fn declared(mut self, declared: bool) -> Self {
         self.declared = declared;
         self
     }
 
-    /// Returns what to store at `now`, and the outcome, where `found` is stored under the name of
-    /// the definition. `None` if the put changes nothing.
+    /// Returns what to store at `now`, and the outcome; `None` if the put changes nothing. `found`
+    /// is what is stored under the name of the definition.
     ///
-    /// Of a stored definition that cannot be read nothing is kept.
+    /// A stored definition that cannot be read is replaced completely.
     #[must_use]
     pub fn apply<E>(
         &self,
@@ -78,28 +79,28 @@ impl PutRecurring {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutOutcome {
-    /// There was none of this name.
+    /// There was no definition of this name; it was created.
     Created,
-    /// There was one, which is now as given.
+    /// There was a definition of this name; it was replaced.
     Changed,
-    /// It was as given already.
+    /// The definition was already the same.
     Unchanged,
 }
 
-/// A claim of definitions whose slots have come.
+/// A request to claim definitions whose slots have come.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecurringClaimRequest {
     /// The node that claims.
     pub node: NodeId,
-    /// The most definitions to claim; at least 1.
+    /// The maximum number of definitions to claim; at least 1.
     pub limit: usize,
-    /// How long others leave them to the claimer.
+    /// How long other nodes leave the claimed definitions to the claimer.
     pub lease: Duration,
 }
 
 impl RecurringClaimRequest {
-    /// A claim with a lease of 30 s.
+    /// Requests up to `limit` definitions with a lease of 30 s.
     #[must_use]
     pub const fn new(node: NodeId, limit: usize) -> Self {
         Self {
@@ -127,17 +128,18 @@ impl RecurringClaimRequest {
     }
 }
 
-/// The definitions that were claimed, and when to ask again.
+/// The claimed definitions, and the time until the next claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueRecurring {
-    /// The database's time, at which they were due.
+    /// The database's time, at which the definitions were due.
     pub now: Timestamp,
-    /// The definitions, as they are after the claim: with the tokens that fire them.
+    /// The definitions as they are after the claim, with the tokens to fire them.
     pub definitions: Vec<RecurringRecord>,
-    /// The time until the first of all others can be claimed. `None` if none of them can unless it
-    /// is changed.
+    /// The time until the first of all other definitions can be claimed. `None` if none of them can
+    /// be claimed until it is changed.
     pub next_in: Option<Duration>,
-    /// How many were claimed beside these that this version cannot read: others may know them.
+    /// How many more definitions were claimed that this version cannot read. A newer version may be
+    /// able to.
     pub unreadable: usize,
 }
 
@@ -145,13 +147,13 @@ pub struct DueRecurring {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecurringFiring {
-    /// The claim, as it must still be.
+    /// The token of the claim. The firing is stale if it is not the current one.
     pub token: RecurringToken,
     /// The jobs of the slots that run, the oldest first.
     pub jobs: Vec<NewJob>,
-    /// The next slot; `None` if there is no more.
+    /// The next slot; `None` if there are no more.
     pub next_fire: Option<Timestamp>,
-    /// Whether there are slots that were missed and do not run.
+    /// Whether slots were missed that do not run.
     pub missed: bool,
 }
 
@@ -166,7 +168,7 @@ impl PartialEq for RecurringFiring {
 }
 
 impl RecurringFiring {
-    /// The last slot that runs.
+    /// Returns the last slot that runs.
     #[must_use]
     pub fn last_slot(&self) -> Option<Timestamp> {
         self.jobs.iter().filter_map(|job| job.id().slot()).max()
@@ -191,7 +193,7 @@ impl RecurringFiring {
     }
 }
 
-/// Refuses a call that fires a definition twice, of which the second can only be stale.
+/// Refuses a call that fires a definition twice, because the second firing can only be stale.
 fn refuse_repeated(firings: &[RecurringFiring]) -> Result<(), InvalidInput> {
     let mut seen = std::collections::BTreeSet::new();
     let repeated = firings.iter().find(|one| !seen.insert(&one.token.name));
@@ -207,10 +209,10 @@ fn refuse_repeated(firings: &[RecurringFiring]) -> Result<(), InvalidInput> {
 /// The outcome of a firing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fired {
-    /// The definition has advanced. Has the answers for its jobs, in their order. A `Duplicate` was
-    /// skipped: a job of an earlier slot has not ended.
+    /// The definition has moved on. Contains the answers for its jobs, in order. A `Duplicate` was
+    /// skipped because a job of an earlier slot has not ended.
     Applied(Vec<Enqueued>),
-    /// The token is not the present one; nothing changed.
+    /// The token is not the current one; nothing changed.
     Stale,
 }
 
@@ -226,17 +228,17 @@ pub enum Fired {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecurringPage {
-    /// The definitions, by name.
+    /// The definitions, ordered by name.
     pub definitions: Vec<RecurringRecord>,
     /// The name after which the next page begins; `None` on the last page.
     pub next: Option<Name>,
 }
 
 impl RecurringPage {
-    /// Builds a page of up to `limit` definitions from rows in order of name. One row more than
-    /// `limit` shows that there is a next page.
+    /// Creates a page of up to `limit` definitions from rows in order of name. If there is one more
+    /// row, there is a next page.
     ///
-    /// `read` returns the name and the definition of a row, as far as the store can read them.
+    /// `read` returns the name and the definition of a row; `None` for a part that cannot be read.
     #[must_use]
     pub fn of<R>(
         rows: impl IntoIterator<Item = R>,
@@ -254,26 +256,28 @@ impl RecurringPage {
     }
 }
 
-/// Which declared definitions to delete because no program has them any more.
+/// A request to delete declared definitions that no program declares any more.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RetireRecurring {
-    /// The definitions that the program has; they stay.
+    /// The definitions that the program declares; these are kept.
     pub known: Vec<Name>,
-    /// The node the program runs as: only what was created before it began is deleted.
+    /// The node of the program. Only definitions that were created before this node started are
+    /// deleted.
     pub node: NodeId,
-    /// The tenure in which it is done.
+    /// The tenure in which the deletion is valid.
     pub guard: Guard,
 }
 
 impl RetireRecurring {
-    /// All that were declared and are not known, if they are older than the node.
+    /// Requests to delete all declared definitions that are not `known` and are older than the
+    /// node.
     #[must_use]
     pub const fn new(known: Vec<Name>, node: NodeId, guard: Guard) -> Self {
         Self { known, node, guard }
     }
 
-    /// Whether a definition is to be deleted, for a node that began at this time.
+    /// Returns whether to delete a definition, for a node that started at `node_began`.
     #[must_use]
     pub fn retires(
         &self,

@@ -1,4 +1,4 @@
-//! Recurring definitions: what they are, what is stored of them, and how they change.
+//! Recurring definitions: how they are defined, stored and changed.
 
 mod definition;
 mod firing;

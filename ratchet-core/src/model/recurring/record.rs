@@ -1,4 +1,4 @@
-//! A recurring definition as it is stored, and every way in which it changes: pure, for all stores.
+//! A stored recurring definition and all its changes, as pure functions for all stores.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::name::Name;
 use crate::schedule::slots_to_fire;
 use crate::time::{self, Timestamp};
 
-/// A stored recurring definition. All times are the database's.
+/// A stored recurring definition. All times are of the database's clock.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -23,37 +23,37 @@ use crate::time::{self, Timestamp};
 pub struct RecurringRecord {
     /// The definition.
     pub definition: Definition,
-    /// Which life of the name this is.
+    /// The incarnation of the name.
     pub incarnation: Incarnation,
-    /// Larger after every change, claim and firing.
+    /// The revision, which grows with every change, claim and firing.
     pub revision: u64,
-    /// The next slot; `None` if there is no more.
+    /// The next slot; `None` if there are no more.
     pub next_fire: Option<Timestamp>,
     /// The last slot that was fired.
     pub last_slot: Option<Timestamp>,
-    /// Whether it is not fired at present.
+    /// Whether the definition is paused, so that it is not fired.
     pub paused: bool,
-    /// Whether a program declares it; otherwise a client put it at run time.
+    /// Whether a program declares the definition; otherwise a client put it at run time.
     pub declared: bool,
     /// When it was created.
     pub created_at: Timestamp,
-    /// Which node is about to fire it, and until when the others leave it that.
+    /// The node that is about to fire the definition, and the end of its lease.
     pub claim: Option<(NodeId, Timestamp)>,
 }
 
-/// The fencing value of one state of a definition: a firing whose token is no longer the present
-/// one does nothing.
+/// The fencing token of one state of a definition. A firing whose token is not the current one
+/// changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecurringToken {
     /// The name of the definition.
     pub name: Name,
-    /// Its life.
+    /// The incarnation of the name.
     pub incarnation: Incarnation,
-    /// Its revision.
+    /// The revision of the definition.
     pub revision: u64,
 }
 
-/// Where a job comes from that a recurring definition made.
+/// The recurring definition and the slot that a job comes from.
 ///
 /// ```
 /// # use ratchet::{BoxError, Client, JobId};
@@ -67,13 +67,13 @@ pub struct RecurringToken {
 pub struct RecurringOrigin {
     /// The name of the definition.
     pub name: Name,
-    /// The slot; `None` if it was triggered by hand.
+    /// The slot; `None` if the job was triggered by hand.
     pub slot: Option<Timestamp>,
 }
 
 impl RecurringRecord {
-    /// A definition that is not paused, not claimed and was never fired, with this revision and
-    /// next slot; the other fields are public.
+    /// Creates the record of a definition that is not paused, not claimed and was never fired. Set
+    /// the other fields directly.
     #[must_use]
     pub const fn new(
         definition: Definition,
@@ -106,8 +106,8 @@ impl RecurringRecord {
 
     /// Returns the record of a definition that replaces this one; `None` if it is the same.
     ///
-    /// If the slots are others, the next is the first of them in the future; otherwise it stays,
-    /// even if it is overdue.
+    /// If the slots have changed, the next one is the first new slot in the future. Otherwise the
+    /// next slot stays the same, even if it is overdue.
     #[must_use]
     pub fn edited(&self, put: &PutRecurring, now: Timestamp) -> Option<Self> {
         if self.definition == put.definition && self.declared == put.declared {
@@ -122,9 +122,10 @@ impl RecurringRecord {
         Some(edited.changed())
     }
 
-    /// Returns the record when it is paused or resumed; `None` if it is so already.
+    /// Returns the record after it is paused or resumed; `None` if it already is.
     ///
-    /// A resumed definition goes on with the next slot in the future: those of the pause are gone.
+    /// A resumed definition continues with the next slot in the future: the slots during the pause
+    /// are skipped.
     #[must_use]
     pub fn with_pause(&self, paused: bool, now: Timestamp) -> Option<Self> {
         if self.paused == paused {
@@ -138,14 +139,14 @@ impl RecurringRecord {
         Some(other.changed())
     }
 
-    /// Whether it is to be claimed.
+    /// Returns whether the definition can be claimed at `now`.
     #[must_use]
     pub fn is_due(&self, now: Timestamp) -> bool {
         self.wakes_in(now) == Some(Duration::ZERO)
     }
 
-    /// Returns the time until it can be claimed: its next slot has come, and the lease of an
-    /// earlier claim is over. `None` if it cannot be claimed unless it is changed.
+    /// Returns the time until the definition can be claimed: its next slot has come, and the lease
+    /// of an earlier claim is over. `None` if it cannot be claimed until it is changed.
     #[must_use]
     pub fn wakes_in(&self, now: Timestamp) -> Option<Duration> {
         let next = self.next_fire.filter(|_| !self.paused)?;
@@ -176,7 +177,7 @@ impl RecurringRecord {
         Some(fired)
     }
 
-    /// The token of its present state.
+    /// Returns the token of the current state.
     #[must_use]
     pub fn token(&self) -> RecurringToken {
         RecurringToken {
@@ -186,8 +187,8 @@ impl RecurringRecord {
         }
     }
 
-    /// Returns what firing does at this time: the jobs of the due slots that the misfire policy
-    /// lets run, and the next slot in the future. `None` if nothing is due.
+    /// Returns the firing at this time: the jobs of the due slots that the misfire policy runs, and
+    /// the next slot in the future. `None` if nothing is due.
     #[must_use]
     pub fn plan(&self, now: Timestamp) -> Option<RecurringFiring> {
         let first = self.next_fire.filter(|next| *next <= now)?;
@@ -207,19 +208,19 @@ impl RecurringRecord {
         })
     }
 
-    /// A job that runs now, out of turn; the slots know nothing of it.
+    /// Creates a job that runs now. It does not affect the slots.
     #[must_use]
     pub fn job_now(&self) -> NewJob {
         NewJob::of_spec(JobId::new(), self.definition.spec(None), RunAt::Now)
     }
 
-    /// The first slot in the future that was never fired, should the clock have been set back.
+    /// Returns the first slot in the future that was never fired, even if the clock was set back.
     fn next_slot(&self, now: Timestamp) -> Option<Timestamp> {
         let after = self.last_slot.map_or(now, |last| last.max(now));
         self.definition.next_after(after, self.created_at)
     }
 
-    /// The same in its next revision, which no claim holds.
+    /// Returns the next revision of the record, without a claim.
     fn changed(mut self) -> Self {
         self.revision += 1;
         self.claim = None;
@@ -264,7 +265,7 @@ mod tests {
         for misfire in all {
             let record = every(10, misfire);
             assert_eq!(record.plan(at(9)), None);
-            // One overdue slot runs, however late.
+            // A single overdue slot runs, however late it is.
             for now in [10, 19] {
                 let firing = record.plan(at(now)).unwrap();
                 assert_eq!(slots(&firing), [10], "{misfire:?} at {now}");
@@ -277,7 +278,7 @@ mod tests {
             assert_eq!(slots(&firing), ten[..run], "{misfire:?}");
             assert_eq!(firing.next_fire, Some(at(110)));
             assert_eq!(firing.missed, run < 10);
-            // On the very time of a slot that slot is overdue too, and the next one is after it.
+            // At the exact time of a slot, the slot is due, and the next slot is a later one.
             let firing = every(10, misfire).plan(at(100)).unwrap();
             assert_eq!(
                 (slots(&firing).len(), firing.next_fire),
@@ -301,14 +302,14 @@ mod tests {
             (over.plan(at(9_999)), over.wakes_in(at(9_999))),
             (None, None)
         );
-        // The last slot alone is one overdue slot.
+        // The last slot alone is overdue.
         let mut last = bounded(Misfire::Skip);
         last.next_fire = Some(at(30));
         let firing = last.plan(at(1_000)).unwrap();
         assert_eq!((slots(&firing), firing.next_fire), (vec![30], None));
     }
 
-    /// 31 million slots are not looked at one by one: that would take minutes.
+    /// Planning must not visit 31 million slots one by one: that would take minutes.
     #[test]
     fn a_year_of_seconds_is_planned_by_looking_at_what_runs() {
         const YEAR: i64 = 365 * 86_400;
@@ -342,7 +343,7 @@ mod tests {
             (edited.incarnation, edited.created_at),
             (record.incarnation, at(0))
         );
-        // What is overdue stays so if the slots are the same.
+        // An overdue slot stays overdue if the slots are the same.
         let other = put(Recurring::every(Duration::from_secs(3_600)).overlap(Overlap::Skip));
         let edited = record.edited(&other, at(4_000)).unwrap();
         assert_eq!((edited.next_fire, edited.revision), (Some(at(3_600)), 2));
@@ -379,7 +380,7 @@ mod tests {
         let paused = claimed.with_pause(true, at(12)).unwrap();
         assert_eq!((paused.wakes_in(at(99)), paused.claim), (None, None));
         assert_eq!(paused.with_pause(true, at(12)), None);
-        // The slots of the pause are gone.
+        // The slots during the pause are skipped.
         let resumed = paused.with_pause(false, at(55)).unwrap();
         assert_eq!((resumed.next_fire, resumed.revision), (Some(at(60)), 4));
     }

@@ -24,10 +24,10 @@ struct Stored {
 }
 
 impl Definition {
-    /// The text in which stores keep it, beside its name.
+    /// Returns the text in which stores keep the definition, in addition to its name.
     ///
     /// # Errors
-    /// If it cannot be written as text.
+    /// [`InvalidInput`] if the definition cannot be written as text.
     pub fn to_stored(&self) -> Result<String, InvalidInput> {
         let stored = Stored {
             schedule: self.schedule.clone(),
@@ -41,13 +41,14 @@ impl Definition {
         Ok(json.as_str().to_owned())
     }
 
-    /// The definition that [`to_stored`](Self::to_stored) wrote, here or in an earlier version.
+    /// Reads a definition from a text that [`to_stored`](Self::to_stored) returned in this version
+    /// or an earlier one.
     ///
-    /// A field that this version does not know is refused wherever it is: a later version may have
-    /// added it, and jobs without what it says would be others than were asked for.
+    /// A field that this version does not know is refused at any depth. A later version may have
+    /// added it, and without it, the definition would make other jobs than intended.
     ///
     /// # Errors
-    /// If it wrote no such text.
+    /// [`InvalidInput`] if the text is not a definition that this version can read.
     pub fn from_stored(name: Name, text: &str) -> Result<Self, InvalidInput> {
         let stored: Stored = serde_json::from_str(text)
             .map_err(|error| missing_cron(text).unwrap_or_else(|| unreadable(&error)))?;
@@ -74,8 +75,8 @@ impl Definition {
     }
 }
 
-/// Returns a field, at any depth, that is in the stored document and not in what this version read
-/// of it.
+/// Returns a field that is in the stored document, at any depth, and that this version did not
+/// read.
 fn unknown_field<'a>(read: &'a Value, known: &Value) -> Option<&'a str> {
     match (read, known) {
         (Value::Object(read), Value::Object(known)) => {
@@ -95,7 +96,8 @@ fn unknown_field<'a>(read: &'a Value, known: &Value) -> Option<&'a str> {
     }
 }
 
-/// The error that names the feature, if the text has a cron schedule and this build knows none.
+/// Returns the error that names the missing feature if the text has a cron schedule and this build
+/// does not support cron.
 fn missing_cron(text: &str) -> Option<InvalidInput> {
     let stored: Value = serde_json::from_str(text).ok()?;
     stored.get("schedule")?.get("cron")?;

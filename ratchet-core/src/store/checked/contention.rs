@@ -2,10 +2,10 @@ use std::time::Duration;
 
 use crate::error::StoreErrorKind;
 
-/// Decides whether a call that failed is made again, and after what pause. Pure.
+/// Decides whether a failed call is repeated, and after which pause. A pure function of its input.
 ///
 /// A call is repeated after [`Contention`](StoreErrorKind::Contention), which has changed nothing.
-/// Other failures are the caller's to repeat.
+/// Any other failure is returned to the caller.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -26,8 +26,8 @@ pub struct ContentionBackoff {
 }
 
 impl ContentionBackoff {
-    /// Allows up to `retries` repetitions, the last of which begins no later than `patience` after
-    /// the first try.
+    /// Allows up to `retries` repetitions. The last one begins at most `patience` after the first
+    /// try.
     #[must_use]
     pub const fn new(retries: u32, patience: Duration) -> Self {
         Self {
@@ -37,11 +37,11 @@ impl ContentionBackoff {
         }
     }
 
-    /// Returns the pause before the next try, `elapsed` after the first one began, for a `random`
-    /// in `0.0..1.0`; `None` if the failure is to be returned.
+    /// Returns the pause before the next try; `None` if the failure is to be returned. `elapsed` is
+    /// the time since the first try began, and `random` is in `0.0..1.0`.
     ///
-    /// The pause is 2 ms at first and 64 ms at most, cut by up to half at random so that calls that
-    /// met do not meet again.
+    /// The pause doubles from 2 ms to at most 64 ms. It is shortened at random by up to half, so
+    /// that calls that collided do not collide again.
     pub fn failed(
         &mut self,
         kind: StoreErrorKind,
@@ -57,7 +57,8 @@ impl ContentionBackoff {
         })
     }
 
-    /// Returns the pause before this repetition, counted from 1, for a `random` in `0.0..1.0`.
+    /// Returns the pause before repetition number `repetition` (the first is 1), for a `random` in
+    /// `0.0..1.0`.
     #[must_use]
     pub fn pause(repetition: u32, random: f64) -> Duration {
         let longest = Duration::from_millis(1 << repetition.min(6));

@@ -124,7 +124,7 @@ impl<S: Store + ?Sized> JobStore for Checked<S> {
 
     async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
         let mut listed = *page;
-        // `list` looks for one job more than is on the largest page.
+        // `list` asks for one job more than the largest page has.
         if page.limit == MAX_BATCH + 1 {
             listed.limit = MAX_BATCH;
         }

@@ -1,12 +1,12 @@
 use crate::error::StoreErrorKind;
 
-/// Decides whether a store repeats a call whose connection it lost. Pure.
+/// Decides whether a store repeats a call after it lost the connection. It makes no calls itself.
 ///
-/// The [door](super::Checked) repeats a call after
-/// [`Contention`](StoreErrorKind::Contention), which has changed nothing. It cannot do so once a
-/// connection was lost, because the lost try may have had its effect and only the store knows that
-/// there was one. So from the first loss on contention is repeated here, too, and the last one is
-/// returned as [`Unavailable`](StoreErrorKind::Unavailable).
+/// The [door](super::Checked) repeats a call after [`Contention`](StoreErrorKind::Contention),
+/// which has changed nothing. It must not do so once a connection was lost, because the lost try
+/// may have taken effect, and only the store knows of it. So after the first loss, the store
+/// repeats contention too, and returns the last one as
+/// [`Unavailable`](StoreErrorKind::Unavailable).
 ///
 /// ```
 /// use ratchet_core::StoreErrorKind::{Contention, Unavailable};
@@ -25,23 +25,23 @@ pub struct LossRepeats {
 }
 
 impl LossRepeats {
-    /// Allows this many repetitions.
+    /// Allows up to `limit` repetitions.
     #[must_use]
     pub const fn at_most(limit: u32) -> Self {
         Self { repeated: 0, limit }
     }
 
-    /// Returns how many repetitions there were.
+    /// Returns how many times the call was repeated.
     #[must_use]
     pub const fn repeated(&self) -> u32 {
         self.repeated
     }
 
-    /// Counts a failed try, and allows another one or refuses it. `is_repeatable`: the connection
-    /// was lost, and the call may be made twice.
+    /// Counts a failed try, and allows or refuses another one. `is_repeatable` means that the
+    /// connection was lost, and that the call may be made twice.
     ///
     /// # Errors
-    /// The kind of error to return, if the call is not to be repeated.
+    /// The kind of the error to return, if the call must not be repeated.
     pub fn failed(
         &mut self,
         kind: StoreErrorKind,

@@ -1,8 +1,9 @@
-//! The door of a store: what is the same for every call of every store, done once.
+//! The door of a store: checks, deadlines and repetitions that are the same for every store.
 //!
-//! One file for each trait. A method checks its input, answers what needs no store (an empty batch,
-//! a limit of 0), and makes the call through [`Checked::call`]: within the deadline, and again
-//! after contention. Whether it is made again, [`ContentionBackoff`] decides, without I/O.
+//! There is one file per trait. A method checks its input, and answers calls that need no store,
+//! such as an empty batch or a limit of 0. It makes all other calls through [`Checked::call`],
+//! within the deadline and again after contention. [`ContentionBackoff`] decides, without I/O,
+//! whether a call is repeated.
 
 mod archive;
 mod contention;
@@ -41,16 +42,16 @@ use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::model::NewJob;
 use crate::time;
 
-/// A store whose calls are checked before it sees them, end at its deadline, and are repeated after
-/// contention.
+/// A store whose input is checked, whose calls end at a deadline, and whose calls are repeated
+/// after contention.
 ///
-/// The stores of this project that connect to a database are handed out like this.
+/// The stores of this project that connect to a database are created with it.
 /// [`Ratchet`](crate::Ratchet) and the conformance suite wrap every other store, so no store checks
-/// its input itself. What a store has beside the traits is reached through [`Deref`]. Clones share
-/// the store, and wake each other's nodes up.
+/// its input itself. Use [`Deref`] to reach methods that a store has in addition to the traits.
+/// Clones share the store, and wake each other's nodes up.
 ///
-/// A call of a part that the store does not have is `Misconfigured`; [`Store`] shows which parts it
-/// has.
+/// A call of a part that the store does not have fails with `Misconfigured`; [`Store`] shows which
+/// parts it has.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -64,7 +65,8 @@ use crate::time;
 /// ```
 pub struct Checked<S: ?Sized> {
     store: Arc<S>,
-    /// Carries wakeups where the database cannot: in this process, between all that share the door.
+    /// Carries wakeups in this process, among all that share the door, if the database carries
+    /// none.
     nearby: InProcessCoordinator,
 }
 
@@ -80,7 +82,7 @@ impl<S: Store> Checked<S> {
 }
 
 impl Checked<dyn Store> {
-    /// Wraps a store unless it [is checked](Store::is_checked) already.
+    /// Wraps a store unless it is already [checked](Store::is_checked).
     #[must_use]
     pub fn shared(store: SharedStore) -> SharedStore {
         if store.is_checked() {
@@ -120,24 +122,24 @@ impl CallPolicy {
         }
     }
 
-    /// Returns for how long contention is repeated where the caller has an alternative, or takes a
-    /// part of the result: a tenth of the deadline.
+    /// Returns for how long contention is repeated if the caller has an alternative or can use a
+    /// partial result: a tenth of the deadline.
     #[must_use]
     pub fn brief_patience(&self) -> Duration {
         self.deadline / 10
     }
 
     /// Returns when a call that began at this time should end with what it has: after 8/10 of the
-    /// deadline. With [`brief_patience`](Self::brief_patience) before it, that leaves a tenth for
-    /// the answer.
+    /// deadline. Together with [`brief_patience`](Self::brief_patience), this leaves a tenth of the
+    /// deadline for the answer.
     #[must_use]
     pub fn timely_end(&self, began: Instant) -> Instant {
-        // A time that no clock reaches overflows.
+        // Adding a very long deadline would overflow.
         const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
         began + (self.deadline / 10 * 8).min(YEAR)
     }
 
-    /// Sets how many times a call is repeated after contention.
+    /// Sets how often a call is repeated after contention.
     #[must_use]
     pub const fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
@@ -146,15 +148,15 @@ impl CallPolicy {
 }
 
 impl Default for CallPolicy {
-    /// 10 s, and eight repetitions.
+    /// Returns a deadline of 10 s and eight repetitions.
     fn default() -> Self {
         Self::within(Duration::from_secs(10))
     }
 }
 
-/// Refuses jobs that the store must not be given: those that [`NewJob::validate_all`] refuses, and
-/// those that need a part which the store does not have. Stores call it where they store jobs in a
-/// transaction of the application; the [door](Checked) calls it before every enqueue.
+/// Refuses jobs that the store must not get: those that [`NewJob::validate_all`] refuses, and those
+/// that need a part which the store lacks. Stores call it before they store jobs in a transaction
+/// of the application; the [door](Checked) calls it before every enqueue.
 ///
 /// # Errors
 /// [`StoreErrorKind::Invalid`] of this operation, with the first problem found.
@@ -169,12 +171,12 @@ pub fn check_enqueue(
         .map_err(|error| error.during(operation))
 }
 
-/// Names the operation that refuses its input.
+/// Sets the operation in the error of a failed check.
 fn check<E: Into<StoreError>>(operation: &'static str, checked: Result<(), E>) -> Result<()> {
     checked.map_err(|problem| problem.into().during(operation))
 }
 
-/// Returns a part of a store, or the error of a call of a part that is not there.
+/// Returns a part of a store, or an error if the store does not have the part.
 pub(super) fn part<P>(operation: &'static str, part: Option<P>) -> Result<P> {
     part.ok_or_else(|| {
         StoreError::new(StoreErrorKind::Misconfigured, operation)
@@ -182,14 +184,14 @@ pub(super) fn part<P>(operation: &'static str, part: Option<P>) -> Result<P> {
     })
 }
 
-/// How much of its deadline a call may spend before it is repeated for the last time.
+/// How long after its beginning a call may still be repeated.
 #[derive(Clone, Copy)]
 enum Repeat {
-    /// All of it.
+    /// Until the deadline.
     UntilDeadline,
-    /// [`CallPolicy::brief_patience`]. For calls whose caller can do better than wait, such as a
-    /// settlement of several claims, which can be made one by one; and for those that end a little
-    /// before the deadline with what they have done, such as claims.
+    /// For [`CallPolicy::brief_patience`]. This is for callers that have an alternative to waiting:
+    /// a settlement of several claims can be made one by one. It is also for calls that end shortly
+    /// before the deadline with a partial result, such as claims.
     Briefly,
 }
 
@@ -325,8 +327,8 @@ impl<S: Store + ?Sized> Store for Checked<S> {
         self.store.connections()
     }
 
-    /// Where the store has none, one that carries wakeups between the clients and nodes that share
-    /// this door.
+    /// Returns the coordinator of the store or, if it has none, one that carries wakeups between
+    /// the clients and nodes that share this door.
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         let of_store = self.store.coordinator();
         of_store.or_else(|| Some(Arc::new(self.nearby.clone())))

@@ -8,7 +8,7 @@ use crate::model::{DueRoute, QueueInfo};
 use crate::name::Name;
 use crate::store::{Changed, QueueStore, Store};
 
-/// The longest time ahead that a store is asked for: 100 years.
+/// The longest `within` that is passed to a store: 100 years.
 const LONGEST_AHEAD: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
 #[async_trait]

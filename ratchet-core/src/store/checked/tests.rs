@@ -17,7 +17,7 @@ const CONTENTION: StoreErrorKind = StoreErrorKind::Contention;
 
 type Calls = Arc<Mutex<Vec<&'static str>>>;
 
-/// A memory store with a policy, which counts the deadlines that passed.
+/// A memory store with a policy that counts the calls that reached their deadline.
 #[derive(Debug)]
 struct Probe {
     memory: MemoryStore,
@@ -64,7 +64,7 @@ impl Store for Probe {
     }
 }
 
-/// A checked store whose calls fail in this way, and the calls that it saw.
+/// A checked store whose calls fail with these errors, and the calls that it got.
 fn failing(policy: CallPolicy, fault: Fault) -> (Checked<Probe>, Calls) {
     let calls = Calls::default();
     let seen = Arc::clone(&calls);
@@ -81,7 +81,7 @@ fn failing(policy: CallPolicy, fault: Fault) -> (Checked<Probe>, Calls) {
     (Checked::new(probe), calls)
 }
 
-/// A store that must not see a call.
+/// A store that must not get a call.
 fn unseen() -> (Checked<MemoryStore>, Calls) {
     let calls = Calls::default();
     let seen = Arc::clone(&calls);
@@ -374,7 +374,7 @@ async fn the_store_is_told_of_a_call_that_the_engine_drops_sooner() {
     let read = calls.call("nodes", |store| store.nodes().nodes());
     assert_eq!(read.await.unwrap_err().kind(), StoreErrorKind::Timeout);
     assert_eq!(*store.timed_out.lock().unwrap(), 1);
-    // But not of one that may take only a moment.
+    // A call that may take only a moment is not repeated.
     let moment = Duration::from_millis(100);
     let read = calls.call_within(moment, "nodes", |store| store.nodes().nodes());
     assert_eq!(read.await.unwrap_err().kind(), StoreErrorKind::Timeout);
@@ -394,7 +394,7 @@ async fn a_part_that_is_not_there_is_neither_shown_nor_called() {
     assert_refused(store.enqueue(&[waits]).await, "enqueue", "signal");
     assert_eq!(*calls.lock().unwrap(), [""; 0]);
     let child = NewJob::new("kind", &1).after(JobId::new(), Condition::Ended);
-    // The store itself finds out that there is no such parent.
+    // The store itself notices that the parent does not exist.
     assert_refused(store.enqueue(&[child]).await, "enqueue", "parent");
     assert_eq!(*calls.lock().unwrap(), ["enqueue"]);
 }

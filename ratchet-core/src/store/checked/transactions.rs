@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::model::{Enqueued, NewJob};
 use crate::store::{AppConnection, AppTransaction, Store, TransactionStore};
 
-/// No deadline and no repetition here: only the store knows what the application's transaction
-/// survives.
+/// The door adds no deadline and no repetition here: only the store knows how the application's
+/// transaction can continue after a failure.
 impl<S: Store + ?Sized> TransactionStore for Checked<S> {
     fn enqueue_on<'a>(
         &'a self,
@@ -26,14 +26,15 @@ impl<S: Store + ?Sized> TransactionStore for Checked<S> {
 }
 
 impl<S: Store> Checked<S> {
-    /// Enqueues jobs in a transaction of the application, for those who have a store of a known
-    /// type and no client, as [`Client::enqueue_all_in`](crate::Client::enqueue_all_in) does.
+    /// Enqueues jobs in a transaction of the application. Works as
+    /// [`Client::enqueue_all_in`](crate::Client::enqueue_all_in), for code that has a store of a
+    /// known type and no client.
     ///
     /// # Errors
-    /// As for [`Client::enqueue_all_in`](crate::Client::enqueue_all_in).
+    /// The same as [`Client::enqueue_all_in`](crate::Client::enqueue_all_in).
     ///
     /// # Cancel safety
-    /// As for [`Client::enqueue_all_in`](crate::Client::enqueue_all_in).
+    /// The same as [`Client::enqueue_all_in`](crate::Client::enqueue_all_in).
     pub fn enqueue_in<'a>(
         &'a self,
         transaction: &'a mut (impl AppTransaction<S> + ?Sized),

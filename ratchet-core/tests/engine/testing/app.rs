@@ -1,4 +1,4 @@
-//! A small application to be tested.
+//! A small application under test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,11 +11,11 @@ use ratchet_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// How often each kind of body ran.
+/// How many times each kind of body ran.
 #[derive(Default)]
 pub(crate) struct Runs(AtomicU32);
 
-/// Resizes a picture, and mails that it is done.
+/// A job that resizes a picture, and then sends a mail.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Resize {
     pub(crate) path: String,
@@ -48,7 +48,7 @@ impl Job for Resize {
     }
 }
 
-/// Fails twice.
+/// A job that fails twice.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Mail(pub(crate) String);
 
@@ -69,7 +69,7 @@ impl Job for Mail {
     }
 }
 
-/// Enqueues itself for ever.
+/// A job that enqueues itself again forever.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Tick;
 

@@ -1,4 +1,4 @@
-//! Bodies by themselves.
+//! Bodies tested without a store.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ async fn state_that_is_missing_is_named() {
     let _ = perform(cat(7)).await;
 }
 
-/// A job that says what its context says.
+/// A job that returns what its context contains.
 #[derive(Serialize, Deserialize)]
 struct Tell;
 
@@ -101,13 +101,13 @@ async fn a_body_can_be_told_to_stop() {
         test.context().cancel_reason(),
         Some(CancelReason::Requested)
     );
-    // Nothing is kept of what is said for a claim that was lost.
+    // Reports for a lost claim are discarded.
     test.cancel(CancelReason::ClaimLost);
     test.context().save_checkpoint(&1).await.unwrap();
     assert_eq!(test.saved_checkpoint::<u32>(), None);
 }
 
-/// Comes back from its stored form without its name.
+/// A job type whose stored form loses the name.
 #[derive(Serialize, Deserialize)]
 struct Forgets {
     #[serde(skip)]

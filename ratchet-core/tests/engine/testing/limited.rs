@@ -1,4 +1,4 @@
-//! Jobs that may not run at once: rate limits and permits.
+//! Jobs that may not run immediately: rate limits and permits.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -46,7 +46,7 @@ async fn a_drain_leaves_what_a_rate_limit_holds_up_and_runs_the_rest() {
     jobs.push(Free.into_job());
     node.client().enqueue_all(&jobs).await.unwrap();
     let drained = drain(&node).await.unwrap();
-    // Two that may run, one to learn that no more may, and the one without a limit.
+    // Two jobs may run; one reveals that no more may; the last has no limit.
     assert_eq!((drained.succeeded, drained.lost), (3, 1), "{drained:?}");
     assert_eq!(drained.total(), 4);
     for (job, state) in jobs.iter().zip([
@@ -78,7 +78,7 @@ async fn a_job_whose_permit_earlier_ones_take_is_named_with_it() {
         error.to_string().contains("the permit Some(\"api\")"),
         "{error}"
     );
-    // Nothing is held, and in its turn it runs.
+    // No permit is held, and each job runs in its turn.
     assert_eq!(node.client().permits().await.unwrap()[0].held, 0);
     for job in &jobs {
         let ran = run_job(&node, job.id()).await.unwrap();
@@ -86,7 +86,7 @@ async fn a_job_whose_permit_earlier_ones_take_is_named_with_it() {
     }
 }
 
-/// Counts the ends it hears of.
+/// A hook that records the states in which jobs end.
 #[derive(Clone, Default)]
 struct Ends(Arc<Mutex<Vec<JobState>>>);
 

@@ -1,4 +1,4 @@
-//! What the testing kit promises, on the memory store.
+//! The guarantees of the testing kit, on the memory store.
 
 mod app;
 mod assertions;

@@ -1,4 +1,4 @@
-//! Stored jobs on the real path.
+//! Stored jobs, run as a node runs them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn a_drain_runs_what_is_due_and_counts_how_it_ended() {
     ];
     client.enqueue_all(&jobs).await.unwrap();
     let drained = drain(&node).await.unwrap();
-    // The picture, the one without a width, and the mail that the first enqueued.
+    // These are the picture, the picture without a width, and the mail that the first one enqueued.
     assert_eq!(
         (drained.succeeded, drained.failed, drained.retried),
         (1, 1, 1)
@@ -64,7 +64,7 @@ async fn a_drain_runs_what_is_due_and_counts_how_it_ended() {
     );
 }
 
-/// A job during which three minutes pass.
+/// A job during which three minutes pass on the clock.
 #[derive(Serialize, Deserialize)]
 struct Slow;
 
@@ -128,7 +128,7 @@ async fn a_drain_goes_through_time_and_stops_at_the_end_of_the_span() {
     assert_eq!((drained.retried, drained.succeeded), (2, 1));
     assert_eq!((clock.now() - began).num_seconds(), 300);
     let mail = node.client().job(mail).await.unwrap().unwrap();
-    // Each attempt at its time.
+    // Each attempt ran at its due time.
     let finished = mail.finished_at.unwrap() - began;
     assert_eq!(
         (mail.state, finished.num_seconds()),
@@ -199,7 +199,7 @@ async fn one_stored_job_is_run_and_its_neighbours_are_not() {
     );
     assert_eq!((ran.job.state, ran.job.attempts), (JobState::Pending, 1));
 
-    // Not due yet, not stored, held by no node.
+    // The errors for a job that is not due yet, that is not stored, and that no node holds.
     let error = run_job(&node, mail).await.unwrap_err();
     assert!(
         matches!(&error, TestingError::NotRunnable { job } if job.id == mail),
@@ -219,7 +219,7 @@ async fn one_stored_job_is_run_and_its_neighbours_are_not() {
     assert!(matches!(error, TestingError::NotRunnable { .. }), "{error}");
 }
 
-/// Hears everything.
+/// A hook that records every call.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<String>>>);
 
@@ -235,7 +235,7 @@ impl NodeHook for Heard {
     }
 }
 
-/// Takes longer than it may, and panics the second time.
+/// A job that exceeds its timeout, and panics the second time.
 #[derive(Serialize, Deserialize)]
 struct Late;
 
@@ -322,7 +322,7 @@ impl Job for Report {
     }
 }
 
-/// The store takes a second of real time, in which its clock stands still.
+/// Lets the store take a second of real time, in which its clock stands still.
 #[tokio::test(start_paused = true)]
 async fn the_clock_is_moved_to_the_next_slot_however_long_the_store_takes() {
     let (store, clock) = memory_store();

@@ -1,4 +1,4 @@
-// Batches: how far they are.
+// The page of batches and their progress.
 
 import { action } from "../access.js";
 import { get, part, post } from "../api.js";

@@ -1,4 +1,4 @@
-// Nodes, leaders, locks and permits.
+// The page of nodes, leaders, locks and permits.
 
 import { action } from "../access.js";
 import { get, part, post } from "../api.js";
@@ -98,7 +98,7 @@ function uses(node) {
   return [node.cpu_percent === null ? "–" : `${node.cpu_percent} % CPU`, h("span", { class: "under nowrap" }, parts.filter(Boolean).join(", "))];
 }
 
-/** Known of the node that serves the page only. */
+/** The clock skew, which is known only for the node that serves the page. */
 function skew(node) {
   if (node.clock_skew_ms === null || node.clock_skew_ms === undefined) return null;
   const sign = node.clock_skew_ms > 0 ? "+" : "";
@@ -113,7 +113,7 @@ function totals(node) {
     number(succeeded), failed > 0 && h("span", { class: "under" }, `${number(failed)} failed`));
 }
 
-/** The time-zone data of a node that says it. */
+/** Shows the time-zone data of a node, if the node reports it. */
 function zones(node) {
   if (!node.zone_data) return null;
   const { version, source } = node.zone_data;

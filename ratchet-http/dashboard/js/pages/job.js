@@ -1,4 +1,4 @@
-// One job: what it is, what became of each attempt, what it is linked to, and what can be done.
+// The page of one job: its fields, attempts, workflow and actions.
 
 import { action } from "../access.js";
 import { get, getExact, part } from "../api.js";
@@ -26,13 +26,13 @@ export function mount(view, { words, signal }) {
   const path = `api/jobs/${part(id)}`;
   let job = null;
   let history = null;
-  /** What is linked to it, or why that cannot be read. */
+  /** The graph of the job, or the error of reading it. */
   let links = null;
   let linksAt = 0;
   let linksPending = 0;
   let linksTurn = 0;
   let readAt = 0;
-  /** Where the graph was put so that the job itself is in view. */
+  /** The scroll position that shows the job itself in the graph. */
   let centred = null;
   const unfolded = new Set();
   let pending = 0;
@@ -87,7 +87,7 @@ export function mount(view, { words, signal }) {
     return Promise.all([load(), loadLinks()]);
   }
 
-  /** The graph is read again when a job in it is in another state, which may have decided links. */
+  /** Reads the graph again when a job in it changes its state, which may decide links. */
   function saw(jobs) {
     const moved = (links?.value?.nodes ?? []).filter((node) => jobs.has(node.id) && jobs.get(node.id).state !== node.state);
     for (const node of moved) node.state = jobs.get(node.id).state;
@@ -100,7 +100,7 @@ export function mount(view, { words, signal }) {
     linksPending ||= setTimeout(loadLinks, Math.max(0, GRAPH_AGAIN_MS - (performance.now() - linksAt)));
   }
 
-  /** Draws what has changed: what one has opened or marked elsewhere stays. */
+  /** Draws only the parts that have changed, so that open details and selections elsewhere stay. */
   function fresh(name, of, make) {
     const sign = signOf(of);
     if (signs.get(name) === sign) return;
@@ -124,7 +124,7 @@ export function mount(view, { words, signal }) {
     drawGraph();
   }
 
-  /** Keeps the job itself in view, unless somebody has scrolled to another place. */
+  /** Keeps the job itself in view, unless the user has scrolled elsewhere. */
   function drawGraph() {
     const before = slots.graph.querySelector(".graph");
     const at = before && { left: before.scrollLeft, top: before.scrollTop };
@@ -163,7 +163,7 @@ export function mount(view, { words, signal }) {
   return { refresh: reload, unmount: () => { end(); clearInterval(timer); clearTimeout(pending); clearTimeout(linksPending); } };
 }
 
-/** What differs if the value does; of what is nested too deeply, always something new. */
+/** Returns a key that differs if the value does. For a value that is nested too deeply, it always differs. */
 function signOf(value) {
   try {
     return JSON.stringify(value);
@@ -177,7 +177,7 @@ function progressPanel(progress) {
   return panel("Progress", null, progressBar(progress.percent, "Progress of the job"), progress.message && h("p", { class: "muted" }, progress.message));
 }
 
-/** The last error that was stored. It stays with a job that has got over it. */
+/** Shows the last stored error. A job keeps it even if a later attempt succeeds. */
 function failure(error, state) {
   if (!error) return null;
   const over = state === "succeeded";
@@ -185,7 +185,7 @@ function failure(error, state) {
     h("pre", { class: over ? "block" : "block bad", tabindex: "0" }, error));
 }
 
-/** Brings the job itself into the middle where the graph is larger than its frame; gives where that is. */
+/** Scrolls the job itself into the middle of the graph's frame, and returns the scroll position. */
 function centre(frame) {
   const [outer, inner] = [frame, frame.querySelector(".this")].map((one) => one.getBoundingClientRect());
   frame.scrollLeft += inner.left + inner.width / 2 - outer.left - outer.width / 2;
@@ -259,7 +259,7 @@ function limits(job) {
     ["Capability", job.capability, "What a node must offer to run it"],
     ["Permit", job.permit, "What it holds while it runs"],
     ["Unique key", job.unique_key, "At most one unfinished job has it"],
-    ["Idempotency key", job.idempotency_key, "Enqueued once for ever"],
+    ["Idempotency key", job.idempotency_key, "At most one job ever has it"],
     ["Payload version", job.payload_version > 1 ? number(job.payload_version) : null],
     ["Trace", job.trace && h("code", null, job.trace.traceparent)],
   ]));
@@ -274,7 +274,7 @@ function origin(job, links) {
   });
   const [parents, children] = [kin("to", "from"), kin("from", "to")];
   if (!job.batch && !job.recurring && parents.length + children.length === 0) return null;
-  return panel("Where it comes from and leads to", null, facts([
+  return panel("Origin and links", null, facts([
     ["Batch", job.batch && h("a", { href: way(["jobs"], { batch: job.batch }) }, h("code", null, job.batch))],
     ["Recurring", job.recurring && [h("a", { href: way(["recurring"]) }, job.recurring.name), job.recurring.slot_at ? [", for ", time(job.recurring.slot_at)] : null]],
     ["After", kinList(parents)],

@@ -1,4 +1,4 @@
-// Jobs: filtered, a page at a time, live, chosen and acted on.
+// The page of jobs: filters, pages, live updates, and actions on chosen jobs.
 
 import { action, readOnly } from "../access.js";
 import { get, pageMayHave } from "../api.js";
@@ -15,10 +15,10 @@ import { table } from "../table.js";
 import { ACTIONS, actOnAll, actOnMany } from "../work.js";
 
 const SIZES = [25, 50, 100];
-/** What a page has unless one asks for more or less, or the API allows less. */
+/** The default number of jobs on a page; the API may allow less. */
 const USUAL = 50;
 const TEXTS = [["queue", "Queue"], ["kind", "Kind"], ["tag", "Tag"], ["batch", "Batch"]];
-/** What the API can name of these is offered while one types. */
+/** The filters for which known values are offered while the user types. */
 const SUGGESTED = ["queue", "kind"];
 const MOST_SUGGESTED = 500;
 const COUNT_AGAIN_MS = 10_000;
@@ -33,7 +33,7 @@ export function mount(view, { query, signal }) {
   let everything = false;
   let fresh = new Set();
   let turn = 0;
-  /** Whether what is shown was read for the address there is now, and not before it or in vain. */
+  /** Whether the shown jobs were read successfully for the present address. */
   let isRead = false;
   let fails = false;
   let counts = null;
@@ -91,9 +91,9 @@ export function mount(view, { query, signal }) {
         h("button", { type: "submit", class: "sr-only" }, "Filter"))));
   }
 
-  /** Offers the queues and kinds that are known: from memory of the server, and of the rows shown. */
+  /** Offers the queues and kinds that the server knows or the shown rows contain. */
   async function suggest() {
-    // Where one of them cannot be read there are fewer to offer; the lamp shows that reads fail.
+    // If one read fails, fewer values are offered, and the lamp shows that reads fail.
     const [queues] = await Promise.allSettled([get("api/queues", null, signal), learnNodes()]);
     const offer = (name, known) => put(lists.get(name), [...new Set(known)].sort().slice(0, MOST_SUGGESTED).map((value) => h("option", { value })));
     const shown = rows.items();
@@ -101,7 +101,7 @@ export function mount(view, { query, signal }) {
     offer("queue", [...(queues.value?.queues ?? []).map((queue) => queue.name), ...shown.map((job) => job.queue)]);
   }
 
-  /** Counts anew. Aborts the count under way, so at most one runs at a time. */
+  /** Starts a new count. Aborts the one under way, so at most one runs at a time. */
   async function count() {
     counting?.abort();
     const mine = new AbortController();
@@ -111,7 +111,7 @@ export function mount(view, { query, signal }) {
     try {
       read = await get("api/jobs/counts", { queue, kind, tag, batch }, AbortSignal.any([signal, mine.signal]));
     } catch {
-      // Without counts the buttons show none; the lamp shows that reads fail.
+      // If the count fails, the buttons show no numbers, and the lamp shows that reads fail.
     }
     if (signal.aborted || mine !== counting) return;
     counting = null;
@@ -172,7 +172,7 @@ export function mount(view, { query, signal }) {
     } catch (error) {
       if (signal.aborted || mine !== turn) return;
       fails = true;
-      // Rows of another filter would pass for those that match.
+      // Otherwise rows of another filter would look like matching ones.
       if (!isRead) {
         next = null;
         rows.set([]);
@@ -250,7 +250,7 @@ export function mount(view, { query, signal }) {
     if (news) drawMore();
   }
 
-  /** Ids begin with their time, so a job newer than the first row has a greater one. */
+  /** Returns whether a job is newer than the first row: ids begin with their time, so its id is greater. */
   function isNew(id) {
     const first = rows.items()[0];
     return !first || id > first.id;
@@ -264,8 +264,8 @@ export function mount(view, { query, signal }) {
   drawMore();
   reload();
   learnNodes();
-  // Counts for one request alone are made anew when somebody asks for them.
-  // A slow count goes on: aborted at every turn, it would never end.
+  // Only background counts (with `counts_at`) are repeated by the timer; counts that were made for one
+  // request are repeated when the user asks. A count under way goes on, or a slow one would never end.
   const timer = setInterval(() => { if (!document.hidden && !counting && (!counts || counts.counts_at)) count(); }, COUNT_AGAIN_MS);
   const counted = (tick) => {
     const isNarrow = filter.kind || filter.tag || filter.batch;

@@ -1,4 +1,4 @@
-// What goes on, how fast, how late, and what needs a person.
+// The overview page: load, rates, delays, and problems that need attention.
 
 import { alarm } from "../alarm.js";
 import { get } from "../api.js";
@@ -17,7 +17,7 @@ const RANGES = [[5, "5 min"], [15, "15 min"], [60, "1 h"], [120, "2 h"]];
 const READ_AGAIN_MS = 30_000;
 const SOON_MS = 1_000;
 const TRIES = 3;
-/** Older counts say nothing of the moment. The server plots none of them either. */
+/** The maximum age of counts that are plotted, as on the server. */
 const COUNTS_GOOD_MS = 300_000;
 const LATE_MS = 60_000;
 const MOST_NODES = 24;
@@ -73,7 +73,7 @@ export function mount(view, { signal }) {
       points = (data.series?.points ?? []).map((point) => ({ ...point, moment: Date.parse(point.at) }));
       draw();
       drawFailures();
-      // The server begins to read them when the first one looks, and tells all who listen by then.
+      // The server starts to read them with the first request, and then sends an event to all listeners.
       if (data.failures) tries = 0;
       else if (tries < TRIES) soon = setTimeout(load, SOON_MS * 2 ** tries++);
     } catch (error) {
@@ -194,7 +194,7 @@ function makePlots() {
     plot({ title: "Wait before start", hint: "Mean time between due and claimed", unit: oneUnit, lines: [
       { label: "mean", of: (point) => point.wait_ms, unit: duration },
     ] }),
-    plot({ title: "Depth", hint: "Jobs waiting and running; jobs are counted only while somebody looks", unit: compact, lines: [
+    plot({ title: "Depth", hint: "Jobs waiting and running; jobs are counted only while a client reads", unit: compact, lines: [
       { label: "pending", missing: "pending jobs not counted: nobody looked", of: (point) => point.pending, unit: (value) => compact(Math.round(value)) },
       { label: "running", of: (point) => point.running, unit: (value) => compact(Math.round(value)) },
     ] }),

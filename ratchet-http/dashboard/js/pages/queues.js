@@ -1,4 +1,4 @@
-// Queues: how deep, how late, paused or not.
+// The page of queues: job counts, delays and pauses.
 
 import { action } from "../access.js";
 import { get, part, post } from "../api.js";
@@ -75,9 +75,9 @@ function toggle(queue, load) {
   const text = queue.paused ? "Resume" : "Pause";
   return action({
     text, slim: true, label: `${text} the queue ${quoted(queue.name)}`, name: verb,
-    title: queue.paused ? "Lets its jobs be claimed again" : "Nodes claim nothing of it until it is resumed; what runs goes on",
+    title: queue.paused ? "Lets its jobs be claimed again" : "Nodes claim none of its jobs until it is resumed; running jobs continue",
   }, async () => {
-    if (!queue.paused && !await confirm({ title: `Pause the queue ${quoted(queue.name)}?`, text: "Nodes claim nothing of it until it is resumed. What runs goes on.", yes: "Pause it" })) return;
+    if (!queue.paused && !await confirm({ title: `Pause the queue ${quoted(queue.name)}?`, text: "Nodes claim none of its jobs until it is resumed. Running jobs continue.", yes: "Pause it" })) return;
     await attempt(`Could not ${verb} the queue`, async () => {
       const { changed } = await post(`api/queues/${part(queue.name)}/${verb}`);
       return changed ? `${quoted(queue.name)} is ${verb}d` : `${quoted(queue.name)} was ${verb}d before`;

@@ -1,4 +1,4 @@
-// Recurring jobs: when they fire next, and whether.
+// The page of recurring definitions and their next slots.
 
 import { action } from "../access.js";
 import { get, part, post } from "../api.js";
@@ -23,7 +23,7 @@ export function mount(view, { query, signal }) {
   let turn = 0;
   const message = h("div");
   const more = h("div", { class: "bar end" });
-  const rows = table({ caption: "Recurring jobs", key: (one) => one.name, columns: columns(load), empty: "Nothing recurs." });
+  const rows = table({ caption: "Recurring jobs", key: (one) => one.name, columns: columns(load), empty: "There are no recurring definitions." });
   put(view, head("Recurring"), message, tablePanel(null, null, [rows.element, more]));
   put(message, loading("Reading the recurring jobs"));
 
@@ -80,7 +80,7 @@ function trigger(one, load) {
     if (!await confirm({ title: `Trigger ${quoted(one.name)} now?`, text: `A job ${quoted(one.kind)} is enqueued into ${quoted(one.queue)}. The schedule stays as it is.`, yes: "Trigger it" })) return;
     await attempt(`Could not trigger ${quoted(one.name)}`, async () => {
       const { job, created } = await post(`api/recurring/${part(one.name)}/trigger`);
-      return [h("a", { href: way(["jobs", job]) }, created ? "Job enqueued" : "Such a job is there already")];
+      return [h("a", { href: way(["jobs", job]) }, created ? "Job enqueued" : "Its earlier job has not ended")];
     });
     await load();
   });
@@ -89,8 +89,8 @@ function trigger(one, load) {
 function toggle(one, load) {
   const verb = one.paused ? "resume" : "pause";
   const text = one.paused ? "Resume" : "Pause";
-  return action({ text, slim: true, label: `${text} ${quoted(one.name)}`, title: one.paused ? "Fires again by its schedule" : "Fires no more until it is resumed", name: verb }, async () => {
-    if (!one.paused && !await confirm({ title: `Pause ${quoted(one.name)}?`, text: "It fires no more until it is resumed.", yes: "Pause it" })) return;
+  return action({ text, slim: true, label: `${text} ${quoted(one.name)}`, title: one.paused ? "Fires its slots again, from the next one on" : "Fires no more slots until it is resumed", name: verb }, async () => {
+    if (!one.paused && !await confirm({ title: `Pause ${quoted(one.name)}?`, text: "It fires no more slots until it is resumed.", yes: "Pause it" })) return;
     await attempt(`Could not ${verb} ${quoted(one.name)}`, async () => {
       await post(`api/recurring/${part(one.name)}/${verb}`);
       return `${quoted(one.name)} is ${verb}d`;

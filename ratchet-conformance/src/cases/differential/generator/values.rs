@@ -1,4 +1,4 @@
-//! The random values of steps.
+//! Random values for the steps of a history.
 
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ impl Generator {
         }
         let number = self.jobs.len();
         let (kind, queue) = (self.pick(&KINDS), self.pick(&QUEUES));
-        // Not drawn at random, so that the other random choices of a seed stay the same.
+        // The version is not random, so that the other random choices of a seed stay the same.
         let version = [1, 2, 7][number % 3];
         let mut job = NewJob::new(kind, &number)
             .queue(queue)
@@ -200,7 +200,7 @@ impl Generator {
         self.pick(&nodes)
     }
 
-    /// Returns mostly a recent token, sometimes an old or a wrong one.
+    /// Returns a token: mostly a recent one, sometimes an old or a wrong one.
     fn a_token(&mut self) -> ClaimToken {
         if self.tokens.is_empty() {
             let node = self.a_node();
@@ -285,7 +285,7 @@ impl Generator {
         put
     }
 
-    /// Returns mostly what was claimed last, sometimes something old, each definition once.
+    /// Returns firings: mostly of the last claim, sometimes older ones, at most one per definition.
     pub(super) fn some_firings(&mut self) -> Vec<RecurringFiring> {
         let mut some: Vec<RecurringFiring> = Vec::new();
         for _ in 0..self.random.usize(0..4) {
