@@ -92,7 +92,8 @@ impl End {
         end
     }
 
-    const fn matters(&self) -> bool {
+    /// Returns whether jobs or a batch wait for it.
+    pub(crate) const fn matters(&self) -> bool {
         self.job.has_children || self.job.in_batch
     }
 }
@@ -277,21 +278,15 @@ impl MongoStore {
         known: &Known,
     ) -> Result<Vec<BatchRecord>> {
         let side = self.main();
-        let mut jobs = Vec::with_capacity(ended.len());
         let mut tallies: BTreeMap<BatchId, Tally> = BTreeMap::new();
         for (job, state) in ended {
             if let Some(batch) = known.batches.get(job) {
-                jobs.push(*job);
                 tallies.entry(*batch).or_default().count(*state);
             }
         }
-        if jobs.is_empty() {
+        if tallies.is_empty() {
             return Ok(Vec::new());
         }
-        let these = doc! { "_id": { "$in": ids(&jobs) }, "counted": Bson::Null };
-        let note = doc! { "$set": { "counted": true } };
-        let noted = tx.update_many(&side.jobs, these, note).await?;
-        all_of(noted, jobs.len())?;
         let tally = |(batch, tally): (&BatchId, &Tally)| {
             let add = doc! { "$set": {
                 "succeeded": { "$add": ["$succeeded", tally.succeeded.cast_signed()] },

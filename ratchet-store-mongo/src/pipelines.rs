@@ -331,11 +331,14 @@ pub(crate) fn give_up(crash_count: u32, call: ObjectId) -> Vec<Document> {
     ]
 }
 
-/// Returns the stages that end a claim and put the job into this state.
+/// Returns the stages that end a claim and put the job into this state. The write that ends a job
+/// of a batch for the first time is in the transaction that counts it. [batch.count]
 fn ended(mut set: Document, state: JobState, now: Now) -> Vec<Document> {
     let mut unset: Vec<&str> = CLAIM.to_vec();
     if state.is_terminal() {
         set.insert("finished_at", now.expression());
+        let in_batch = doc! { "$gt": ["$batch", Bson::Null] };
+        set.insert("counted", doc! { "$cond": [in_batch, true, "$$REMOVE"] });
         unset.extend(UNFINISHED);
     }
     vec![doc! { "$set": set }, doc! { "$unset": unset }]

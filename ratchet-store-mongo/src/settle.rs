@@ -42,12 +42,12 @@ struct Open<'a> {
 }
 
 impl<'a> Open<'a> {
-    /// Assumes a job without a cancel request whose end nothing waits for.
-    const fn new(settlement: &'a Settlement) -> Self {
+    /// Assumes a job without a cancel request.
+    const fn new(settlement: &'a Settlement, followed: bool) -> Self {
         Self {
             settlement,
             cancel: false,
-            followed: false,
+            followed,
             batch: None,
         }
     }
@@ -145,6 +145,9 @@ fn statements<'a>(
     chunks.collect()
 }
 
+/// The claims that a transaction ended, each with whether anything waited for that.
+type Ended = HashMap<ClaimToken, bool>;
+
 /// What is known of a job after a write.
 struct Seen {
     /// The claims that this call ended.
@@ -175,19 +178,20 @@ impl MongoStore {
 
     /// Settles claims of different jobs.
     ///
-    /// The first write assumes jobs without a cancel request whose ends nothing waits for. Jobs
+    /// The first write assumes jobs without a cancel request whose ends nothing waits for, or all
+    /// of whose ends are followed if most of the last settlement were, as in a large batch. Jobs
     /// that did not match are read and written again with their actual conditions, until each
-    /// settlement is applied or stale. If most ends of the last settlement were followed, as in a
-    /// large batch, jobs are read first: the first write would match none.
+    /// settlement is applied or stale.
     async fn settle_turn(&self, settlements: &[&Settlement]) -> Result<Vec<Fenced>> {
         let side = self.main();
         let call = ObjectId::new();
         let mut applied: HashSet<ClaimToken> = HashSet::new();
+        let expects = self.expects_to_follow();
         let mut open: Vec<Open<'_>> = settlements
             .iter()
             // No claim has a number that the database cannot hold.
             .filter(|settlement| i64::try_from(settlement.token.seq).is_ok())
-            .map(|settlement| Open::new(settlement))
+            .map(|settlement| Open::new(settlement, expects))
             .collect();
         for round in 0..=ROUNDS {
             if open.is_empty() {
@@ -199,12 +203,6 @@ impl MongoStore {
             }
             if round == ROUNDS {
                 break;
-            }
-            if round == 0 && self.expects_to_follow() {
-                let seen = self.look_at_settled(&open, call).await?;
-                open.retain_mut(|one| still_open(one, &seen, &mut applied));
-                self.note_follows(is_mostly_followed(&open, settlements.len()));
-                continue;
             }
             let now = self.now(side).await?;
             let (followed, others): (Vec<Open<'_>>, Vec<Open<'_>>) =
@@ -221,17 +219,23 @@ impl MongoStore {
                 }
             }
             if !followed.is_empty() {
-                let ended = self.settle_followed(&followed, call, now).await?;
-                open.retain(|one| !ended.contains(&one.settlement.token));
-                applied.extend(ended);
+                let assumed = round == 0;
+                let ended = self.settle_followed(&followed, assumed, call, now).await?;
+                open.retain(|one| !ended.contains_key(&one.settlement.token));
+                if assumed {
+                    let tied = ended.values().filter(|is_tied| **is_tied).count();
+                    self.note_follows(tied > settlements.len() / 2);
+                }
+                applied.extend(ended.into_keys());
             }
             if open.is_empty() {
                 continue;
             }
             let seen = self.look_at_settled(&open, call).await?;
             open.retain_mut(|one| still_open(one, &seen, &mut applied));
-            if round == 0 {
-                self.note_follows(is_mostly_followed(&open, settlements.len()));
+            if round == 0 && !expects {
+                let followed = open.iter().filter(|one| one.is_followed()).count();
+                self.note_follows(followed > settlements.len() / 2);
             }
             if round > 1 {
                 tokio::time::sleep(pause(round)).await;
@@ -240,20 +244,28 @@ impl MongoStore {
         Err(Failure::contention("a job changed again and again"))
     }
 
-    /// Ends jobs that other jobs wait for, and returns the claims that it ended. It uses one
-    /// transaction or, after repeated conflicts, one per job, so that one job does not block the
-    /// others.
+    /// Ends jobs that other jobs wait for, or are assumed to, and returns the claims that it ended,
+    /// each with whether any did. It uses one transaction or, after repeated conflicts, one per
+    /// job, so that one job does not block the others.
     async fn settle_followed(
         &self,
         followed: &[Open<'_>],
+        assumed: bool,
         call: ObjectId,
         now: Now,
-    ) -> Result<HashSet<ClaimToken>> {
+    ) -> Result<Ended> {
         let batches: BTreeSet<BatchId> = followed.iter().filter_map(|one| one.batch).collect();
-        let mut turn = None;
+        let mut turn = match assumed {
+            true => Some(self.turn_in_batches().await),
+            false => None,
+        };
         for tries in 1..=TOGETHER {
             let met = if turn.is_some() { Some(&batches) } else { None };
             match self.settle_together(followed, met, call, now).await {
+                // Once they are read, it is known in which batches they are.
+                Err(failure) if assumed && failure.kind == StoreErrorKind::Contention => {
+                    return Ok(Ended::new());
+                }
                 Err(failure)
                     if failure.kind == StoreErrorKind::Contention
                         && (followed.len() > 1 || tries < TOGETHER) => {}
@@ -266,7 +278,7 @@ impl MongoStore {
                 tokio::time::sleep(pause(tries)).await;
             }
         }
-        let (mut ended, mut held_up) = (HashSet::new(), None);
+        let (mut ended, mut held_up) = (Ended::new(), None);
         for one in followed {
             match self
                 .settle_together(std::slice::from_ref(one), None, call, now)
@@ -289,10 +301,10 @@ impl MongoStore {
         met: Option<&BTreeSet<BatchId>>,
         call: ObjectId,
         now: Now,
-    ) -> Result<HashSet<ClaimToken>> {
+    ) -> Result<Ended> {
         let mut tx = self.begin(self.main()).await?;
         let settled = async {
-            if let Some(batches) = met {
+            if let Some(batches) = met.filter(|batches| !batches.is_empty()) {
                 self.meet_batches(&mut tx, batches).await?;
             }
             self.settle_inside(&mut tx, followed, call, now).await
@@ -307,7 +319,7 @@ impl MongoStore {
         followed: &[Open<'_>],
         call: ObjectId,
         now: Now,
-    ) -> Result<HashSet<ClaimToken>> {
+    ) -> Result<Ended> {
         let side = self.main();
         let jobs: Vec<JobId> = followed
             .iter()
@@ -316,7 +328,7 @@ impl MongoStore {
         let mut held = self.held(tx, &jobs).await?;
         let mut lanes = BTreeSet::new();
         let (mut written, mut ends) = (Vec::new(), Vec::new());
-        let mut ended = HashSet::new();
+        let mut ended = Ended::new();
         for one in followed {
             let token = one.settlement.token;
             let as_it_is = |held: &Held| {
@@ -333,7 +345,7 @@ impl MongoStore {
             let end = job
                 .ties
                 .end(token.job, effect.state, effect.result.cloned());
-            ended.insert(token);
+            ended.insert(token, end.matters() || job.lane.is_some());
             ends.push(end);
             lanes.extend(job.lane);
             written.push(one);
@@ -390,12 +402,6 @@ impl Seen {
     }
 }
 
-/// Returns whether more than half of these settlements are open and followed.
-fn is_mostly_followed(open: &[Open<'_>], settlements: usize) -> bool {
-    let followed = open.iter().filter(|one| one.is_followed()).count();
-    followed > settlements / 2
-}
-
 /// Returns whether a settlement is to be written again, and updates its conditions; records applied
 /// ones.
 fn still_open(
@@ -444,7 +450,7 @@ mod tests {
         let error = "$$NOW".to_owned();
         let token = ClaimToken::new(JobId::new(), 3, None, Timestamp::UNIX_EPOCH);
         let settlement = Settlement::new(token, Outcome::Failed { error });
-        let open = Open::new(&settlement);
+        let open = Open::new(&settlement, false);
         let (filter, pipeline) = stages(&open, false);
         let set = pipeline[0].get_document("$set").unwrap();
         let error = set.get_document("last_error").unwrap();
@@ -485,7 +491,10 @@ mod tests {
             ((0..=2 * ALIKE as u64).map(timed).collect(), 3),
         ];
         for (settlements, expected) in table {
-            let open: Vec<Open<'_>> = settlements.iter().map(Open::new).collect();
+            let open: Vec<Open<'_>> = settlements
+                .iter()
+                .map(|one| Open::new(one, false))
+                .collect();
             let written = statements(&open, ObjectId::new(), Now::Server, false);
             assert_eq!(written.len(), expected, "{settlements:?}");
         }
@@ -495,7 +504,7 @@ mod tests {
     fn a_job_with_a_cancel_request_ends_apart() {
         let token = ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH);
         let settlement = Settlement::new(token, Outcome::Cancelled);
-        let mut open = [Open::new(&settlement), Open::new(&settlement)];
+        let mut open = [Open::new(&settlement, false), Open::new(&settlement, false)];
         open[0].cancel = true;
         let written = statements(&open, ObjectId::new(), Now::Server, false);
         assert_eq!(written.len(), 2);
@@ -505,7 +514,7 @@ mod tests {
     fn only_an_end_takes_a_job_out_of_its_lane() {
         let token = ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH);
         let settlement = Settlement::new(token, Outcome::Released);
-        let mut open = Open::new(&settlement);
+        let mut open = Open::new(&settlement, false);
         open.followed = true;
         assert!(!open.is_followed());
         let (filter, pipeline) = stages(&open, false);
