@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 /// How many jobs an enqueue stores.
 const CHUNK: usize = 500;
-/// How many refused rows trigger an alarm before the import has ended.
+/// The number of refused rows that triggers an alarm while the import still runs.
 const TOO_MANY: u64 = 20;
 
 /// Imports one row.
@@ -43,7 +43,7 @@ impl Job for Import {
     async fn run(self, _: JobContext) -> JobResult<()> {
         let (user, host) = self.email.split_once('@').unwrap_or_default();
         if self.name.is_empty() || user.is_empty() || !host.contains('.') {
-            let problem = format!("line {}: `{}` is no address", self.line, self.email);
+            let problem = format!("line {}: `{}` is not an address", self.line, self.email);
             return Err(JobError::discard(problem));
         }
         Ok(())
@@ -66,7 +66,7 @@ impl Job for Report {
             .parse()
             .map_err(|_| JobError::discard("no batch"))?;
         let stands = ctx.client().batch(batch).await?;
-        let stands = stands.ok_or_else(|| JobError::discard("the batch is gone"))?;
+        let stands = stands.ok_or_else(|| JobError::discard("the batch was purged"))?;
         let (good, bad) = (stands.succeeded, stands.failures());
         Ok(format!("{good} rows imported, {bad} refused"))
     }
@@ -105,7 +105,7 @@ async fn main() -> anyhow::Result<()> {
         .build()?;
     let client = node.client().clone();
 
-    // The id is kept before any job uses it, and until everything is done.
+    // The file keeps the batch id from before the first job is stored until the import is complete.
     let kept = database.with_extension("batch");
     let batch = kept_id(&kept)?;
     client.open_batch(batch).await?;
@@ -162,7 +162,7 @@ fn kept_id(file: &Path) -> anyhow::Result<BatchId> {
     if let Ok(text) = std::fs::read_to_string(file) {
         return text
             .parse()
-            .with_context(|| format!("{} holds no id", file.display()));
+            .with_context(|| format!("{} does not contain a batch id", file.display()));
     }
     let batch = BatchId::new();
     // Renaming makes the file appear completely or not at all.
@@ -208,7 +208,7 @@ async fn stream(client: &Client, batch: BatchId, file: &Path) -> anyhow::Result<
 /// Shows the progress of the batch until it has ended.
 async fn watch(client: &Client, batch: BatchId) -> anyhow::Result<()> {
     loop {
-        let stands = client.batch(batch).await?.context("the batch is gone")?;
+        let stands = client.batch(batch).await?.context("the batch was purged")?;
         println!("  {:3} % of {} rows", stands.percent(), stands.total);
         if stands.ended_at.is_some() {
             return Ok(());

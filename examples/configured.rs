@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! RATCHET_STORE__URL=sqlite://jobs.db cargo run --example configured --features config
-//! RATCHET_CLUSTER__TTL=1s cargo run --example configured --features config   # is refused
+//! RATCHET_CLUSTER__TTL=1s cargo run --example configured --features config   # fails
 //! ```
 //!
 //! Without a configuration, the node keeps its jobs in memory.
@@ -53,7 +53,7 @@ async fn main() -> anyhow::Result<()> {
     let builder = Ratchet::builder(store)
         .register::<Greet>()
         .state(Arc::clone(&greeted));
-    // This comes last, so that the configuration takes precedence over the program's values.
+    // The configuration is applied last, so that it takes precedence over the program's values.
     let node = config.apply(builder).build();
     let node = node.map_err(|error| config.explain(&error))?;
 

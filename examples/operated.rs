@@ -58,7 +58,7 @@ async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .init();
-    // Metrics are installed before the node runs.
+    // The exporter of metrics must be installed before the node runs.
     let metrics = prometheus::install()?;
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite://{}", folder.path().join("operated.db").display());
@@ -76,7 +76,7 @@ async fn main() -> anyhow::Result<()> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:7077").await?;
     println!("http://{}/", listener.local_addr()?);
 
-    // The API answers until the node has left, so that `/ready` reports the drain.
+    // The API serves requests until the node has stopped, so that `/ready` reports the drain.
     let (left, leaves) = tokio::sync::oneshot::channel::<()>();
     let served = tokio::spawn(serve(listener, api, async { drop(leaves.await) }));
     let work = tokio::spawn(work(node.clone()));

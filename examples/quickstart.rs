@@ -1,4 +1,4 @@
-//! A first look: durable jobs on an embedded SQLite file, run by one node, in a few seconds.
+//! A first example: durable jobs in an embedded SQLite file, run by one node, in a few seconds.
 //!
 //! ```sh
 //! cargo run --release --example quickstart
@@ -102,7 +102,7 @@ async fn main() -> anyhow::Result<()> {
     println!("\nA node runs them, one at a time, by priority:");
     node.run_until(all_ended(&client)).await?;
 
-    println!("\nWhat the database says now:");
+    println!("\nThe jobs in the database now:");
     let page = PageRequest::first(100).order(JobOrder::OldestFirst);
     for job in client.list(&JobFilter::all(), &page).await?.jobs {
         let outcome = match (&job.result, &job.last_error) {

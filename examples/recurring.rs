@@ -1,5 +1,5 @@
-//! Recurring jobs: two nodes on one database, definitions from code and from run time, and each
-//! slot run once.
+//! Recurring jobs: two nodes on one database, definitions in code and at run time, and one run for
+//! each slot.
 //!
 //! ```text
 //! cargo run --example recurring
@@ -45,7 +45,7 @@ impl Job for Report {
     async fn run(self, ctx: JobContext) -> JobResult<()> {
         match ctx.slot() {
             Some(slot) => println!("  {:8} of {}", self.name, slot.format("%H:%M:%S%.3f")),
-            None => println!("  {:8} out of turn", self.name),
+            None => println!("  {:8} without a slot", self.name),
         }
         let ran = ctx.state::<Ran>();
         let mut ran = ran.0.lock().unwrap_or_else(|broken| broken.into_inner());
@@ -69,9 +69,9 @@ async fn node(url: &str, ran: &Ran) -> Result<Node> {
     let node = Ratchet::builder(ratchet::connect(url).await?)
         .register::<Report>()
         .state(ran.clone())
-        // This runs at three in the morning, Berlin time, including days on which the clock skips
-        // or repeats an hour. After an outage of several days, the reports of up to a week are made
-        // up for.
+        // This report runs at three in the morning, Berlin time, also on days on which the clock
+        // skips or repeats an hour. After an outage of several days, up to seven missed reports
+        // run.
         .recurring(
             Recurring::cron("0 3 * * *")
                 .zone("Europe/Berlin")
@@ -79,7 +79,7 @@ async fn node(url: &str, ran: &Ran) -> Result<Node> {
                 .job(report("nightly"))
                 .named("nightly"),
         )
-        // This runs every second; slots are skipped while a report takes longer.
+        // This report runs every second. While one takes longer, its slots are skipped.
         .recurring(
             Recurring::every(SECOND)
                 .overlap(Overlap::Skip)
@@ -121,7 +121,7 @@ async fn main() -> Result<()> {
         );
     }
     operator.pause("ticker").await?;
-    println!("\nThe ticker is paused. A report every two seconds, made at run time:");
+    println!("\nThe ticker is paused. A report every two seconds, defined at run time:");
     let every = |interval| {
         Recurring::every(interval)
             .job(report("custom"))
@@ -150,7 +150,7 @@ async fn main() -> Result<()> {
     ] {
         match operator.put(bad).await {
             Err(error) => println!("  {error}"),
-            Ok(outcome) => anyhow::bail!("a bad definition is {outcome:?}"),
+            Ok(outcome) => anyhow::bail!("a bad definition was accepted: {outcome:?}"),
         }
     }
     ensure!(operator.get("bad").await?.is_none());

@@ -1,8 +1,8 @@
 //! A configuration that every node reloads when it changes.
 //!
-//! The configuration is a file here; it could also be in a table or a bucket. The program that
-//! changes it then bumps its version. Every node watches the version and reads the file again.
-//! Losing a wakeup costs a second.
+//! The configuration is a file here; it could also be in a table or a bucket. A program that
+//! changes the configuration then bumps its version. Every node watches the version and reads the
+//! file again. If a wakeup is lost, the nodes reload up to a second later.
 //!
 //! ```text
 //! cargo run --example reload_configuration
@@ -59,11 +59,11 @@ async fn main() -> Result<()> {
             let converged = node.wait_for(|current| current == greeting);
             tokio::time::timeout(Duration::from_secs(10), converged)
                 .await
-                .context("a node does not follow")??;
+                .context("a node did not reload the configuration")??;
         }
     }
     let all: Vec<String> = nodes.iter().map(|node| node.borrow().clone()).collect();
     ensure!(all.iter().all(|current| current == "Good evening"));
-    println!("all {} nodes have it", all.len());
+    println!("all {} nodes have the new configuration", all.len());
     Ok(())
 }

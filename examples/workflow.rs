@@ -1,4 +1,5 @@
-//! A workflow: a diamond with a branch for failure, run twice. The second photo cannot be read.
+//! A workflow: a diamond with a branch for failures, run for two photos. The second photo cannot be
+//! read.
 //!
 //! ```sh
 //! cargo run --example workflow
@@ -23,7 +24,7 @@ impl Job for Inspect {
 
     async fn run(self, _: JobContext) -> JobResult<u64> {
         if self.photo.starts_with("broken") {
-            return Err(JobError::discard(format!("{} is no photo", self.photo)));
+            return Err(JobError::discard(format!("{} is not a photo", self.photo)));
         }
         Ok(4_000 * 3_000)
     }

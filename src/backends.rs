@@ -120,8 +120,8 @@ pub(crate) fn schemes() -> String {
     schemes.copied().collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the text before the first colon if that can be a scheme. The text of a connection string
-/// in another form may contain a password, so no message may show it.
+/// Returns the text before the first colon if it can be a scheme, and otherwise an empty text. A
+/// connection string of another form may have a password there, which no message may show.
 fn scheme(url: &str) -> &str {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     match url.split_once(':') {
@@ -130,7 +130,7 @@ fn scheme(url: &str) -> &str {
     }
 }
 
-/// Connecting to a backend with a configuration.
+/// The types by which a configuration opens a backend.
 #[cfg(feature = "config")]
 pub(crate) mod config {
     use ratchet_config::StoreConfig;

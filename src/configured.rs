@@ -1,7 +1,7 @@
-//! Connects to the database of a configuration, with its settings.
+//! Connects to the database that a configuration names, with its settings in the section `store`.
 //!
-//! Programs that change something on the builder of one backend find the function that creates it
-//! in that backend's module: `ratchet::postgres::configured`.
+//! A program that sets more on a backend's builder creates the builder with the function in that
+//! backend's module, such as `ratchet::postgres::configured`.
 
 use ratchet_config::{Config, ConfigError, StoreConfig};
 use ratchet_core::{InvalidInput, SharedStore, StoreError};
@@ -42,15 +42,15 @@ pub struct Migration {
     pub version: u32,
     /// The name of the step.
     pub name: String,
-    /// The input that the tool needs before the first script, so that it stops at an error instead
-    /// of committing what follows.
+    /// The input that the tool needs before the first script. It makes the tool stop at an error
+    /// instead of committing the statements that follow.
     pub prelude: &'static str,
     /// The input for `sqlite3`, `psql`, `sqlcmd` or `mongosh`. It is one transaction, if the
     /// database has transactions.
     pub script: String,
 }
 
-/// Connects to the database of a configuration, with its settings.
+/// Connects to the database that a configuration names, with its settings in the section `store`.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -130,7 +130,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
             },
             Some(other) => other.to_string(),
         };
-        // A problem with the URL is reported again with every other setting.
+        // A problem with the URL recurs with every other setting, so it is kept only once.
         if !refused.iter().any(|(_, told)| *told == rule) {
             refused.push((key, rule));
         }
@@ -155,7 +155,7 @@ pub(crate) fn url(config: &StoreConfig) -> Result<&str, ConnectError> {
     Ok(url.expose())
 }
 
-/// Adds the key of the refused setting to an error, if there is one.
+/// Adds the key of the refused setting to an error, if the error is about a setting.
 fn explained(config: &StoreConfig, error: StoreError) -> ConnectError {
     let field = error.invalid_input().map(InvalidInput::field);
     match field.and_then(|field| config.key_of(field)) {

@@ -44,8 +44,8 @@
 //! | be notified of every attempt | [`NodeHook`], [`metrics`] |
 //! | test your own jobs | `testing`, [`MemoryStore`], [`ManualClock`] |
 //!
-//! An error of the database is a [`StoreError`], whose [`kind`](StoreError::kind) says whether
-//! trying again helps. Invalid input is an [`InvalidInput`], which names the field.
+//! An error of the database is a [`StoreError`], whose [`kind`](StoreError::kind) shows whether a
+//! retry can help. Invalid input is an [`InvalidInput`], which names the field.
 //!
 //! # Features
 //!
@@ -105,13 +105,13 @@ pub use ratchet_core::{JobLayer, JobRequest, JobResponse, JobService, ServiceErr
 /// payload.
 ///
 /// A parameter that is a reference is shared state of the node; a node without that state fails to
-/// build. Take state only as a parameter: `ctx.state` of any other type panics. A parameter of the
-/// type `&JobContext` or `JobContext` is the context. The function itself is unchanged, so tests
-/// can call it.
+/// build. Read state only through such a parameter: `ctx.state` panics for any other type. A
+/// parameter of the type `&JobContext` or `JobContext` is the context. The function itself is
+/// unchanged, so tests can call it.
 ///
 /// The struct has the visibility and the documentation of the function, and its fields are public.
-/// Attributes of arguments, such as documentation or `#[serde(default)]`, move to the fields. A
-/// struct without arguments is created as `Welcome {}`.
+/// Attributes of arguments, such as documentation or `#[serde(default)]`, move to the fields. A job
+/// without arguments is created as `Welcome {}`.
 ///
 /// Implement [`Job`] for a job that needs more, such as defaults, a lane or older names.
 ///

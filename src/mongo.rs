@@ -45,7 +45,7 @@ fn with_settings(builder: Builder, config: &StoreConfig) -> Builder {
     builder
 }
 
-/// Returns a step in the form that the database's tool reads.
+/// Converts a migration step to a script for the database's command-line tool.
 #[cfg(feature = "config")]
 pub(crate) fn step(migration: Migration) -> configured::Migration {
     let (version, name, script) = (migration.version, migration.name, migration.script);

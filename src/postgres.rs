@@ -48,7 +48,7 @@ fn with_settings(builder: Builder, config: &StoreConfig) -> Builder {
     }
 }
 
-/// Returns a step in the form that the database's tool reads.
+/// Converts a migration step to a script for the database's command-line tool.
 #[cfg(feature = "config")]
 pub(crate) fn step(migration: Migration) -> configured::Migration {
     let (version, name, sql) = (migration.version, migration.name, migration.sql);

@@ -2,7 +2,8 @@
 //!
 //! [`Client::enqueue_in`](crate::Client::enqueue_in) takes a transaction of [`rusqlite`], on one of
 //! the application's connections to the same file. This also works if the store is a
-//! [`SharedStore`](crate::SharedStore). A transaction of sqlx does not compile.
+//! [`SharedStore`](crate::SharedStore). A program that passes a transaction of sqlx does not
+//! compile.
 //!
 //! A task that may move between threads cannot hold a rusqlite transaction across an `await`: open
 //! the transaction, enqueue and commit inside `tokio::task::spawn_blocking`. There,
@@ -33,7 +34,7 @@ pub fn configured(config: &StoreConfig) -> Result<Builder, ConnectError> {
     })
 }
 
-/// Returns a step in the form that the database's tool reads.
+/// Converts a migration step to a script for the database's command-line tool.
 #[cfg(feature = "config")]
 pub(crate) fn step(migration: Migration) -> configured::Migration {
     let (version, name, sql) = (migration.version, migration.name, migration.sql);

@@ -58,8 +58,8 @@ async fn claim(store: SharedStore, tally: Arc<Tally>) -> Result<()> {
         tally.claims.fetch_add(1, Ordering::Relaxed);
         let before = tally.claimed.fetch_add(claimed.len(), Ordering::Relaxed);
         if claimed.is_empty() {
-            // The claim counts as empty in vain only if jobs were left before it, whatever others
-            // have taken since.
+            // An empty claim counts only if jobs must have been left when it began, even if other
+            // claimers have taken them since.
             let in_vain = before + tally.on_their_way < tally.jobs;
             tally.empty.fetch_add(in_vain.into(), Ordering::Relaxed);
             continue;

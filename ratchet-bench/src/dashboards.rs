@@ -73,8 +73,12 @@ impl Dashboards {
     pub(crate) async fn close(mut self) -> Result<usize> {
         drop(self.input);
         let least = self.output.next_line().await?;
-        let least = least.context("the dashboards did not say what they saw")?;
-        ensure!(self.process.wait().await?.success(), "a dashboard failed");
+        let least =
+            least.context("the dashboards did not print how many live updates they received")?;
+        ensure!(
+            self.process.wait().await?.success(),
+            "the process of the dashboards failed"
+        );
         drop(self.shutdown);
         self.served.await??;
         Ok(least.parse()?)
@@ -90,8 +94,8 @@ pub(crate) struct Watch {
     dashboards: usize,
 }
 
-/// Opens dashboards, prints `OPEN`, and watches until the input ends. Then prints the least number
-/// of live updates that any dashboard received.
+/// Opens dashboards, prints `OPEN`, and counts live updates until the standard input ends. Then
+/// prints the least number that any dashboard received.
 pub(crate) async fn watch(options: &Watch) -> Result<()> {
     let (close, closed) = watch::channel(false);
     let open = (0..options.dashboards).map(|_| Dashboard::open(options.address));
@@ -123,7 +127,10 @@ impl Dashboard {
         read_page(address).await?;
         let mut updates = TcpStream::connect(address).await?;
         ask(&mut updates, "/api/events", "keep-alive").await?;
-        ensure!(count_events(&mut updates).await? > 0, "no live updates");
+        ensure!(
+            count_events(&mut updates).await? > 0,
+            "a dashboard received no live update when it opened"
+        );
         Ok(Self { address, updates })
     }
 
@@ -147,7 +154,10 @@ async fn read_page(address: SocketAddr) -> Result<()> {
     ask(&mut stream, READ, "close").await?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;
-    ensure!(answer.starts_with(b"HTTP/1.1 200"), "{READ} was refused");
+    ensure!(
+        answer.starts_with(b"HTTP/1.1 200"),
+        "GET {READ} did not return 200"
+    );
     Ok(())
 }
 
@@ -162,7 +172,7 @@ async fn count_events(stream: &mut TcpStream) -> Result<usize> {
     let mut buffer = vec![0; 16_384];
     loop {
         let read = stream.read(&mut buffer).await?;
-        ensure!(read > 0, "the live updates ended");
+        ensure!(read > 0, "the stream of live updates ended");
         let begin = b"event:";
         let count = buffer[..read]
             .windows(begin.len())

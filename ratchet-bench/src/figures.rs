@@ -62,7 +62,7 @@ impl Outcome {
     }
 }
 
-/// Returns how many jobs per second `jobs` in this time are.
+/// Returns the rate, in jobs per second, of `jobs` that took this time.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
 pub fn per_second(jobs: usize, took: Duration) -> f64 {
@@ -75,8 +75,8 @@ pub fn per_second(jobs: usize, took: Duration) -> f64 {
 pub fn percentiles(mut latencies: Vec<Duration>) -> Option<[f64; 4]> {
     latencies.sort_unstable();
     let last = latencies.len().checked_sub(1)?;
-    // The nearest rank: the smallest latency that at least this percentage of all latencies do not
-    // exceed.
+    // The nearest-rank percentile: the smallest latency that is not exceeded by at least this
+    // percentage of all latencies.
     let at = |percent: usize| {
         let rank = (latencies.len() * percent).div_ceil(100);
         let latency = latencies[rank.saturating_sub(1).min(last)];

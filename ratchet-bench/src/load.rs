@@ -223,7 +223,8 @@ pub async fn enqueue_at(
     ended
 }
 
-/// Waits for calls whose answers are no longer needed: a dropped call could still store its job.
+/// Waits for calls whose results are no longer needed, because a dropped call could still store its
+/// job.
 async fn all_ended(calls: &mut JoinSet<Result<(), StoreError>>) {
     while calls.join_next().await.is_some() {}
 }
@@ -233,12 +234,12 @@ fn joined<T>(ended: Result<T, tokio::task::JoinError>) -> T {
         Ok(value) => value,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(error) => unreachable!("it is never cancelled: {error}"),
+            Err(error) => unreachable!("the task is never cancelled: {error}"),
         },
     }
 }
 
-/// The error of a wait during which no job ended for too long.
+/// The error of [`wait_for`] if no job has ended for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// How many jobs have ended.

@@ -36,7 +36,7 @@ enum Scenario {
     Claim(Options),
     /// Repeatedly claim and settle 50 jobs, by this many claimers (--nodes) at once
     Contend(Options),
-    /// Open the dashboards of a run, which starts this as a separate process
+    /// Open the dashboards of a run; the run starts this command as a separate process
     #[command(hide = true)]
     Watch(dashboards::Watch),
 }

@@ -24,7 +24,7 @@ const LOAD: usize = 500;
 const CLAIM: usize = 50;
 /// How many claims are measured.
 const CLAIMS: usize = 200;
-/// How long a drain may be without progress.
+/// How long a drain may make no progress before it fails.
 const STUCK: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Outcome> {
@@ -32,7 +32,7 @@ pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Out
     let queues = store.queues().queues().await?;
     ensure!(
         queues.is_empty(),
-        "the database has jobs already; name a fresh one"
+        "the database already has jobs; name an empty one"
     );
     let mut outcome = match scenario {
         "enqueue" => enqueue(store, options).await?,
@@ -141,7 +141,7 @@ impl Nodes {
             bar.set_position(finished as u64);
             if let Some(ended) = self.tasks.try_join_next() {
                 ended??;
-                bail!("a node ended early");
+                bail!("a node stopped before all jobs had ended");
             }
             Ok(finished)
         })
@@ -251,7 +251,7 @@ async fn claim(store: SharedStore, options: &Options) -> Result<Outcome> {
         let elapsed = clock.elapsed();
         ensure!(
             claimed.len() == CLAIM.min(pending),
-            "a claim came back short"
+            "a claim returned fewer jobs than expected"
         );
         latencies.push(elapsed);
         let release = |job: &ratchet::store_api::model::ClaimedJob| {

@@ -12,7 +12,8 @@ fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
-/// Returns whether the URL names a MongoDB. Its counters do not tell one run from others.
+/// Returns whether the URL names a MongoDB. Its counters are not read, because they do not
+/// distinguish the runs.
 fn is_mongodb(url: &str) -> bool {
     url.starts_with("mongodb://") || url.starts_with("mongodb+srv://")
 }
@@ -39,8 +40,11 @@ enum Admin {
 impl Fresh {
     pub(crate) async fn create(url: &str, count: bool) -> Result<Self> {
         let name = format!("ratchet_bench_{}", std::process::id());
-        let fresh = with_database(url, &name).context("no URL with a host")?;
-        ensure!(is_postgres(url) || !count, "--count is for PostgreSQL only");
+        let fresh = with_database(url, &name).context("--fresh needs a URL with a host")?;
+        ensure!(
+            is_postgres(url) || !count,
+            "--count works only with PostgreSQL"
+        );
         let admin = if is_mongodb(url) {
             let client = mongodb::Client::with_uri_str(url).await?;
             client.database(&name).drop().await?;
@@ -50,7 +54,7 @@ impl Fresh {
         } else {
             ensure!(
                 is_postgres(url),
-                "--fresh is for PostgreSQL, SQL Server and MongoDB only"
+                "--fresh works only with PostgreSQL, SQL Server and MongoDB"
             );
             Admin::Postgres(create_on_postgres(url, &name, &fresh, count).await?)
         };
@@ -86,7 +90,7 @@ async fn drop_on_sqlserver(server: &mut DriverConnection, name: &str) -> Result<
         if dropped.await.is_ok() {
             return Ok(());
         }
-        // Babelfish cannot close these connections, so this waits.
+        // Babelfish cannot close the connections of the run, so wait until they are closed.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     server.simple_query(&drop).await?.into_results().await?;
@@ -202,7 +206,7 @@ impl Reading {
             .fetch_one(&mut *connection)
             .await?
         {
-            // This leaves out the statements of this file.
+            // This excludes the statements that this file runs.
             let calls = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements
                          WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
                            AND query NOT LIKE '%pg_wal_lsn_diff%' AND query NOT LIKE '%pg_extension%'

@@ -32,8 +32,8 @@ impl App {
         loader
     }
 
-    /// Loads the configuration and checks it as far as possible without the database. The settings
-    /// of the store are checked by the rules of its backend.
+    /// Loads the configuration and checks it as far as is possible without the database, including
+    /// the settings that are specific to the backend.
     pub(crate) fn load(&self) -> Result<Config, ConfigError> {
         let config = self.loader().load()?;
         ratchet::configured::check(&config)?;
@@ -54,7 +54,7 @@ impl App {
         let loaded = more.iter().fold(self.loader(), set).load();
         loaded.map_err(|error| {
             Failure::configuration(error.to_string())
-                .remedy("`ratchet config sample` shows what can be set.")
+                .remedy("`ratchet config sample` lists all settings.")
         })
     }
 
@@ -64,7 +64,8 @@ impl App {
         named(store)
     }
 
-    /// Connects to the database. Its schema must be up to date: only `migrate` changes it.
+    /// Connects to the database. Fails if its schema is not up to date: only `migrate` changes the
+    /// schema.
     pub(crate) async fn client(&self) -> Result<Client, Failure> {
         connect(self.database()?).await
     }
@@ -80,7 +81,7 @@ pub(crate) async fn connect(store: StoreConfig) -> Result<Client, Failure> {
 pub(crate) async fn open(store: &StoreConfig) -> Result<Client, ConnectError> {
     let mut store = store.clone();
     store.migrate = false;
-    // The futures of the drivers are large.
+    // Boxed because the futures of the drivers are large.
     let store = Box::pin(ratchet::connect_configured(&store)).await?;
     Ok(Ratchet::client(store))
 }

@@ -1,11 +1,11 @@
-//! Asks for confirmation before an action on many jobs.
+//! Asks the user for confirmation before an action.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use crate::exit::Failure;
 use crate::output::clean;
 
-/// Returns if the command line has `--yes`, or the user confirms now.
+/// Succeeds if the command line has `--yes`, or if the user confirms the action on the terminal.
 ///
 /// # Errors
 /// [`Failure::unconfirmed`] if there is no terminal to ask on, or the answer is not yes.

@@ -1,4 +1,4 @@
-//! How a command ends: its exit code, and the report of a failure.
+//! The failures of commands: their exit codes, and how they are reported.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -31,14 +31,14 @@ pub(crate) struct Failure {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The reader of the output closed it, which is not an error.
+    /// The reader of the output closed the pipe, which is not an error.
     Closed = 0,
     Failed = 1,
     Usage = 2,
     NotFound = 3,
     Refused = 4,
     Unconfirmed = 5,
-    /// A check found something, which the output lists.
+    /// A check found problems, which the output lists.
     Found = 6,
     Configuration = 7,
     Interrupted = 130,
@@ -78,9 +78,9 @@ impl Failure {
         Self::new(Kind::Unconfirmed, message)
     }
 
-    /// Creates the failure of a check that found something. The output lists what.
+    /// Creates the failure of a check that found problems. The output lists the problems.
     pub(crate) fn found() -> Self {
-        Self::new(Kind::Found, "something was found")
+        Self::new(Kind::Found, "the check found problems")
     }
 
     /// Creates a failure for an invalid configuration.
@@ -112,8 +112,8 @@ impl Failure {
         }
     }
 
-    /// Creates a failure from an error of the store, for a call that must not be repeated blindly
-    /// because it takes effect each time.
+    /// Creates a failure from an error of the store, for a call that must not be repeated blindly,
+    /// because each repetition may take effect again.
     pub(crate) fn of_unrepeatable(error: StoreError) -> Self {
         let unknown = error.kind() == StoreErrorKind::Timeout;
         let failure = Self::from(error);
@@ -126,7 +126,7 @@ impl Failure {
         }
     }
 
-    /// Sets what to do about the failure.
+    /// Sets the remedy: what the user can do about the failure.
     pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
@@ -159,7 +159,7 @@ impl Failure {
             }})
             .to_string();
         }
-        // If this fails, no reader is left.
+        // If writing fails, stderr has no reader.
         drop(writeln!(anstream::stderr(), "{text}"));
     }
 }
@@ -170,7 +170,7 @@ pub(crate) fn warn(message: &str, json: bool) {
         true => serde_json::json!({ "warning": message }).to_string(),
         false => format!("{} {message}", paint(WARN.bold(), "warning:")),
     };
-    // If this fails, no reader is left.
+    // If writing fails, stderr has no reader.
     drop(writeln!(anstream::stderr(), "{text}"));
 }
 
@@ -190,15 +190,15 @@ impl Verdict for Result<(), Failure> {
     fn told(self, telling: Result<(), Failure>) -> Result<(), Failure> {
         match telling {
             Err(closed) if closed.kind == Kind::Closed => self.and(Err(closed)),
-            // The output, which lists what was found, is missing.
+            // The output that lists the problems is incomplete, so its failure matters more.
             Err(other) if self.as_ref().is_err_and(|own| own.kind == Kind::Found) => Err(other),
             telling => self.and(telling),
         }
     }
 }
 
-/// Returns what to do about a schema that does not match this program. Migrating solves only one of
-/// the problems.
+/// Returns the remedy for a schema that does not match this program. Only one of the problems is
+/// solved by migrating.
 pub(crate) const fn schema_remedy(problem: SchemaProblem) -> &'static str {
     match problem {
         SchemaProblem::NoFile => {

@@ -55,7 +55,7 @@ fn log_to_stderr(verbose: u8, serves: bool) {
         .with_writer(std::io::stderr)
         .with_ansi(anstream::AutoStream::choice(&std::io::stderr()) != ColorChoice::Never)
         .with_env_filter(filter);
-    // This fails only if a subscriber is installed already.
+    // This fails only if another subscriber is installed already.
     drop(log.try_init());
 }
 

@@ -112,7 +112,8 @@ impl Config {
         set.cloned().collect()
     }
 
-    /// Returns the keys of `NAME` or `NAME/SETTING`, as the engine names a pool or its setting.
+    /// Returns the keys of a pool, which the engine names `NAME`, or the key of one setting of it,
+    /// which the engine names `NAME/SETTING`.
     fn keys_of_pool(&self, pool: &str) -> Vec<String> {
         let (name, setting) = pool.rsplit_once('/').unwrap_or((pool, ""));
         let path = format!("worker.pools.{name}");

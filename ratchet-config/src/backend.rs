@@ -1,4 +1,4 @@
-/// A backend as the configuration knows it.
+/// A backend's section and URL schemes.
 ///
 /// ```
 /// use ratchet_config::BACKENDS;

@@ -16,8 +16,9 @@ const URL: &str = "store.url";
 /// A checked configuration, as [`Loader`](crate::Loader) returns it.
 ///
 /// Load a configuration with [`Config::load`] or the loader, not with `Deserialize`, which checks
-/// nothing and ignores unknown keys. If the program itself supplies a value, it gives the value to
-/// the loader: the methods that show what is in effect do not show a field that was set directly.
+/// nothing and ignores unknown keys. A program that supplies values of its own must give them to
+/// the loader: [`redacted`](Self::redacted) and similar methods do not show a field that was set
+/// directly.
 ///
 /// ```
 /// use ratchet_config::Config;
@@ -43,7 +44,7 @@ pub struct Config {
     pub worker: WorkerConfig,
     /// How many permits each resource has.
     pub permits: BTreeMap<String, u32>,
-    /// How often the node looks at the database.
+    /// How often the node polls the database.
     pub poll: PollConfig,
     /// How `ratchet serve` serves over HTTP.
     pub http: HttpConfig,
@@ -92,8 +93,8 @@ impl Config {
         crate::sample::sample()
     }
 
-    /// Returns the error for values that another component refuses, such as a backend; each is a
-    /// key and the problem with its value.
+    /// Returns the error for values that another component, such as a backend, refuses. Each item
+    /// of `refused` is a key and the problem with its value.
     pub fn refused(&self, refused: impl IntoIterator<Item = (String, String)>) -> ConfigError {
         let problems = refused.into_iter().map(|(key, rule)| Problem {
             places: vec![self.place(&key)],
@@ -104,8 +105,8 @@ impl Config {
 
     /// Returns the store's configuration once with the URL alone, and once for each other store
     /// setting, with the URL and that setting. Since a backend reports only its first problem,
-    /// checking each of these finds all problems. The keys of the settings come with them, the URL
-    /// first.
+    /// checking each of these finds all problems. Each configuration comes with the key of its
+    /// setting; the one of the URL is first.
     #[must_use]
     pub fn store_alone(&self) -> Vec<(String, StoreConfig)> {
         let set = self.set.keys().filter(|key| key.starts_with("store."));
@@ -129,13 +130,13 @@ impl Config {
                 .fold(&mut root, |table, part| {
                     let next = table.entry(part.as_str());
                     let next = next.or_insert_with(|| toml::Table::new().into());
-                    next.as_table_mut().expect("a key is no section")
+                    next.as_table_mut().expect("a key is never a section")
                 });
             table.insert(path[path.len() - 1].clone(), value.clone());
         }
         match root.try_into() {
             Ok(config) => config,
-            Err(error) => unreachable!("every value was read before: {error}"),
+            Err(error) => unreachable!("every value was checked when it was read: {error}"),
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn read(path: &Path, text: &str) -> (Vec<Entry<Raw>>, Vec<Problem>) {
         let mut stopped = None;
         for error in &errors {
             let line = line_of(&text, error.span().map_or(0, |span| span.start));
-            // This is not the error's `Display`, which shows the line, and with it perhaps a
+            // The error's `Display` is not used, because it shows the line, which may contain a
             // password.
             let message = error.message().replace('\n', ", ");
             if message.starts_with(STOPS) && !broken.contains_key(&line) {
@@ -45,7 +45,8 @@ pub(crate) fn read(path: &Path, text: &str) -> (Vec<Entry<Raw>>, Vec<Problem>) {
     (entries.collect(), problems.collect())
 }
 
-/// The only mistake at which the parser stops, so that it would find no later one.
+/// How the parser's message begins for the only error after which the parser stops. Without this
+/// check, errors in later lines would not be reported.
 const STOPS: &str = "key with no value";
 
 /// Returns the text with this line emptied.

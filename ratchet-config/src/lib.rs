@@ -2,9 +2,9 @@
 //! arguments.
 //!
 //! The file takes precedence over defaults, variables over the file, and arguments over variables.
-//! Keys that do not exist are refused. Every problem is reported at once, with the key, its value
-//! unless that is secret, and the value's origin. The rules and the defaults are those of the
-//! engine, so a key that is not set changes nothing that the program has set on its builder.
+//! Keys that do not exist are refused. All problems are reported together, each with the key, its
+//! value unless that is secret, and the value's origin. The rules and the defaults are those of the
+//! engine. A key that is not set does not change what the program has set on its builder.
 //!
 //! ```
 //! use ratchet_config::Config;

@@ -15,11 +15,11 @@ use crate::section::{Key, variable};
 use crate::value::Raw;
 use crate::variables::{self, FILE_VARIABLE};
 
-/// The file to read if no other is named, and if it exists.
+/// The file that is read if no other file is named and this one exists.
 pub const FILE: &str = "ratchet.toml";
 
-/// A value with its path, such as `["cluster", "ttl"]`: either as found, or as it would be in a
-/// file.
+/// A value with its path, such as `["cluster", "ttl"]`. `T` is [`Raw`] for a value as it was found,
+/// or a TOML value after its conversion.
 #[derive(Clone)]
 pub(crate) struct Entry<T = toml::Value> {
     pub(crate) path: Vec<String>,
@@ -78,7 +78,7 @@ impl Loader {
         self
     }
 
-    /// Uses these variables instead of those of the process.
+    /// Uses these environment variables instead of those of the process.
     pub fn variables<N: Into<OsString>, V: Into<OsString>>(
         mut self,
         variables: impl IntoIterator<Item = (N, V)>,
@@ -204,7 +204,7 @@ impl Reading {
         }
     }
 
-    /// Fills the sections with the values that are set.
+    /// Fills the sections of the configuration with the values that are set.
     pub(crate) fn build(&mut self) {
         let Config { file, set, .. } = std::mem::take(&mut self.config);
         let read = Config::from_entries(set.values());
@@ -221,8 +221,8 @@ impl Reading {
         self.refuse(places, rule);
     }
 
-    /// Replaces the name of a pool or a resource by the name that it has in the file, since
-    /// variable names have no lowercase letters and few other characters.
+    /// Replaces the name of a pool or a resource in a variable by its spelling in the file, because
+    /// the names of variables have no lowercase letters and few special characters.
     fn with_known_name(&self, mut path: Vec<String>) -> Vec<String> {
         let plain = |name: &str| {
             let lower = name.to_ascii_lowercase();

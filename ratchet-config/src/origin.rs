@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// The value is not set.
+    /// The default, because the value is not set anywhere.
     Default,
     /// A line of the file, counted from 1.
     File {

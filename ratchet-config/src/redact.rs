@@ -72,8 +72,8 @@ pub fn redact_url(url: &str) -> String {
 
 /// Redacts `user:password@host:port/database?parameters`.
 fn remote(rest: &str) -> String {
-    // The login ends at the last `@`, since a password may contain one. A password may also contain
-    // a character that ends the login, or be in a parameter; then its end is unknown.
+    // The login ends at the last `@`, since a password may contain one. If a character that ends
+    // the login precedes the `@`, the password may be anywhere in the text, so all of it is hidden.
     let (login, rest) = match rest.rfind('@') {
         Some(at) if rest[..at].contains(['?', ';', '/', '#']) => return HIDDEN.to_owned(),
         Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
@@ -93,7 +93,7 @@ fn remote(rest: &str) -> String {
     format!("{login}{}{query}", place_of(place))
 }
 
-/// Returns hosts with their ports, and the database. Hides a part that is anything else.
+/// Returns hosts with their ports, and the database. Hides a part that has any other form.
 fn place_of(place: &str) -> String {
     let (hosts, database) = match place.split_once('/') {
         Some((hosts, database)) => (hosts, Some(database)),
@@ -152,8 +152,8 @@ fn pairs(text: &str) -> String {
     list(text, if text.contains(';') { ';' } else { ' ' })
 }
 
-/// Shows pairs up to the first one that is not harmless. The text after that may be the rest of its
-/// value, and is hidden too.
+/// Returns the pairs up to the first one that may be secret. Hides the text after that pair too,
+/// because it may be the rest of its value.
 fn list(text: &str, between: char) -> String {
     let mut shown = Vec::new();
     let mut parts = text.split(between).map(str::trim);

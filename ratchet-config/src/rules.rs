@@ -26,7 +26,8 @@ pub(crate) fn check(reading: &mut Reading) {
     engine(reading);
 }
 
-/// Keys that name a file with the value of another key: the one without `_file`.
+/// The keys that name a file with the value of another key, which has the same name without
+/// `_file`.
 const FILES: [&str; 4] = [
     "store.url_file",
     "store.postgres.direct_url_file",
@@ -34,11 +35,12 @@ const FILES: [&str; 4] = [
     CAPABILITIES,
 ];
 
-/// The key of a file that the engine itself reads.
+/// The key in [`FILES`] whose file the engine itself reads.
 const CAPABILITIES: &str = "node.capabilities_file";
 
-/// Resolves a key and its `_file` key. The one with the higher origin stays, and two of the same
-/// origin are refused. The file is read if its key stays.
+/// Keeps only one of a key and its `_file` key: the one whose origin has the higher rank. Refuses
+/// them if both have the same origin. If the `_file` key stays, reads the file, except for
+/// [`CAPABILITIES`].
 fn file(reading: &mut Reading, file: &str) {
     let key = file.trim_end_matches("_file");
     let Some(entry) = reading.config.set.get(file).cloned() else {
@@ -82,8 +84,9 @@ const PLACES: [&str; 3] = [
     "store.mongo.database",
 ];
 
-/// Removes the other settings that determine a database, if the URL has a higher origin than they
-/// have: they would still lead to the configured database, and migrations would run there.
+/// Removes each setting in [`PLACES`] whose origin has a lower rank than the URL's origin.
+/// Otherwise the store would still connect to the configured database, and migrations would run
+/// there.
 fn elsewhere(reading: &mut Reading) {
     let url = reading.config.origin("store.url").rank();
     for key in PLACES {
@@ -96,8 +99,8 @@ fn elsewhere(reading: &mut Reading) {
 /// The settings that only backends with a server have.
 const OF_SERVERS: [&str; 2] = ["store.max_connections", "store.application_name"];
 
-/// Refuses settings of another backend than the URL's. Removes them instead if the URL has a higher
-/// origin than they have.
+/// Refuses settings of another backend than the URL's. Removes such a setting instead if its origin
+/// has a lower rank than the URL's origin.
 fn backends(reading: &mut Reading) {
     let Some(Entry { value, origin, .. }) = reading.config.set.get("store.url").cloned() else {
         return;
@@ -106,7 +109,7 @@ fn backends(reading: &mut Reading) {
     let Some(backend) = Backend::of(scheme) else {
         let schemes = BACKENDS.iter().flat_map(|backend| backend.schemes);
         let known = schemes.copied().collect::<Vec<_>>().join(", ");
-        let rule = format!("no backend is known for it; the schemes are {known}");
+        let rule = format!("no backend has the scheme of this URL; the known schemes are {known}");
         return reading.refuse_at(&["store.url"], rule);
     };
     let set: Vec<String> = reading.config.set.keys().cloned().collect();
@@ -116,13 +119,14 @@ fn backends(reading: &mut Reading) {
             .iter()
             .find(|of| of.section.is_some() && of.section == section);
         let rule = match owner {
-            Some(owner) if owner != backend => format!("is for {} URLs only", owner.schemes[0]),
+            Some(owner) if owner != backend => format!("applies to {} URLs only", owner.schemes[0]),
             None if !backend.server && OF_SERVERS.contains(&key.as_str()) => {
-                format!("is for databases with a server; `{scheme}:` has none")
+                format!("applies only to databases with a server; `{scheme}:` has none")
             }
             _ => continue,
         };
-        // A higher origin chose another database, so settings of the configured one do not apply.
+        // The URL has a higher origin, so it names another database than the configured one, to
+        // which this setting does not apply.
         if reading.config.origin(&key).rank() < origin.rank() {
             reading.config.set.remove(&key);
         } else {
@@ -131,7 +135,7 @@ fn backends(reading: &mut Reading) {
     }
 }
 
-/// Refuses settings with which nothing could be served.
+/// Refuses invalid settings of the HTTP server.
 fn http(reading: &mut Reading) {
     let http = &reading.config.http;
     let zero = [
@@ -198,7 +202,7 @@ fn engine(reading: &mut Reading) {
 
 impl Config {
     /// Returns the problems for which a node was not built, each with the keys involved, their
-    /// values and origins, as far as those settings can be configured. A value that the program
+    /// values and origins. A setting that cannot be configured has no key. A value that the program
     /// itself has set on its builder is shown as the default.
     #[must_use]
     pub fn explain(&self, error: &BuildError) -> ConfigError {

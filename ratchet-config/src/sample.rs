@@ -41,7 +41,8 @@ pub(crate) fn sections() -> impl Iterator<Item = (&'static str, String, &'static
     })
 }
 
-/// Returns the path of a section as the table of keys has it.
+/// Returns the path of a section as the table of keys spells it, with `NAME` for the name of a
+/// pool.
 fn section_of(path: &[String]) -> String {
     match path {
         [worker, pools, _] if worker == "worker" && pools == "pools" => POOL.to_owned(),
@@ -65,10 +66,11 @@ pub(crate) fn row(path: &[String]) -> Option<&'static Key> {
 #[must_use]
 pub fn sample() -> String {
     let mut text = String::from(
-        "# Everything that can be configured. Lines that begin with `#` and a name hold the default;\n\
-         # examples are of what has none. A variable wins over the file: section and key, as in\n\
-         # RATCHET_CLUSTER__TTL=20s. Lists have commas there. Durations have units: \"1m 30s\", \"200ms\".\n\
-         # This file is made from the table of keys; do not edit it.\n",
+        "# All settings. A line such as `#ttl = \"12s\"` shows the default of a setting; settings without\n\
+         # a default have an example. Environment variables take precedence over this file. They are\n\
+         # named after the section and the key, such as RATCHET_CLUSTER__TTL=20s, and separate the\n\
+         # items of a list by commas. Durations have units: \"1m 30s\", \"200ms\".\n\
+         # This file is generated from the table of keys; do not edit it.\n",
     );
     for (section, about, keys) in sections() {
         let mark = if section == POOL { "# " } else { "" };

@@ -22,7 +22,7 @@ pub struct Key {
     pub default: Option<&'static str>,
     /// An example for a setting without a default, as it is written in a file.
     pub example: Option<&'static str>,
-    /// The name by which the engine refuses the setting, if that differs from its own.
+    /// The name of the setting in the engine's errors.
     pub setting: &'static str,
     /// Whether the value is hidden in all output.
     pub secret: bool,
@@ -46,7 +46,7 @@ impl Key {
 /// The placeholder for a name that the configuration chooses.
 pub(crate) const ANY: &str = "NAME";
 
-/// Returns the variable of a key or a section.
+/// Returns the environment variable of a key, or the prefix that the variables of a section share.
 pub(crate) fn variable(path: &str) -> String {
     format!("RATCHET_{}", path.replace('.', "__").to_ascii_uppercase())
 }
@@ -85,7 +85,7 @@ macro_rules! section {
         impl $name {
             pub(crate) const ABOUT: &'static [&'static str] = &[$($about),+];
 
-            /// The table of this section's keys.
+            /// The keys of this section.
             pub const KEYS: &'static [$crate::section::Key] = &[$(
                 $crate::section::Key {
                     section: $section,
@@ -115,7 +115,7 @@ macro_rules! section {
 }
 pub(crate) use section;
 
-/// The initial value of a setting in code.
+/// Returns the initial value of a setting in code: the given expression, or the type's default.
 macro_rules! initial {
     () => {
         Default::default()
@@ -126,7 +126,7 @@ macro_rules! initial {
 }
 pub(crate) use initial;
 
-/// A value that may be given at most once.
+/// Returns the value of an optional part of a setting, if it was given.
 pub(crate) const fn given(given: &[&'static str]) -> Option<&'static str> {
     match given {
         [] => None,

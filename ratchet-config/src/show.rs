@@ -76,7 +76,7 @@ impl Config {
         text
     }
 
-    /// Returns the names that a key has in its section.
+    /// Returns the name of a key, or for `[permits]` the names of all configured resources.
     fn names_of<'a>(&'a self, key: &'a Key) -> Vec<&'a str> {
         match key.name {
             ANY => self.permits.keys().map(String::as_str).collect(),

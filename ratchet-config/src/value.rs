@@ -1,4 +1,4 @@
-//! Values as they were found, and their conversion for serde.
+//! Values as found in the file, the environment and the arguments, and their conversion for serde.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::redact::{redact_url, scheme};
 use crate::secret::{HIDDEN, Secret};
 use crate::sections::{Encryption, Payloads, Synchronous};
 
-/// A value as it was found.
+/// A value as found in the file, in a variable or in an argument.
 #[derive(Clone, PartialEq)]
 pub(crate) enum Raw {
     /// The text of a variable or an argument, which has no type.
@@ -59,7 +59,7 @@ impl Raw {
     }
 }
 
-/// The kinds of settings, by what their values may be.
+/// The kinds of values that settings have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Flag,
@@ -135,7 +135,7 @@ impl Kind {
     }
 }
 
-/// The type of a setting's value.
+/// A type that the value of a setting can have.
 pub(crate) trait Setting {
     const KIND: Kind;
 }

@@ -8,7 +8,7 @@ use crate::origin::Origin;
 use crate::problem::{Place, Problem};
 use crate::value::Raw;
 
-/// The variable with the path of the configuration file.
+/// The environment variable that names the configuration file.
 pub const FILE_VARIABLE: &str = "RATCHET_CONFIG";
 
 /// Returns the variables that set a key, and a problem for each that cannot be read. Ignores all
@@ -34,7 +34,7 @@ pub(crate) fn read(
     (entries, problems)
 }
 
-/// Returns the path of a variable's key, if it begins with one of our sections.
+/// Returns the path of the key that a variable sets, if the path begins with one of our sections.
 fn path_of(name: &str) -> Option<Vec<String>> {
     let parts = name.strip_prefix("RATCHET_")?.split("__");
     let path: Vec<String> = parts.map(str::to_ascii_lowercase).collect();

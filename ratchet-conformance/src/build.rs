@@ -69,7 +69,7 @@ pub(crate) fn minutely() -> Recurring {
     Recurring::every(MINUTE).job(job())
 }
 
-/// Returns the put of a valid definition.
+/// Returns a request that puts a definition, which must be valid.
 pub(crate) fn put(recurring: Recurring) -> PutRecurring {
     match recurring.check() {
         Ok(definition) => PutRecurring::new(definition),

@@ -13,9 +13,9 @@ pub struct Case<C: 'static> {
     pub group: &'static str,
     /// The name of the case in its group: a sentence in snake case.
     pub name: &'static str,
-    /// The contract clauses it proves.
+    /// The contract clauses that the case proves.
     pub clauses: &'static [&'static str],
-    /// The powers it needs; without them it is ignored.
+    /// The powers that the case needs. The case is ignored if the suite was not given one of them.
     pub needs: &'static [Power],
     pub(crate) body: for<'a> fn(&'a C) -> BoxFuture<'a, ()>,
 }
@@ -27,7 +27,7 @@ impl<C> Case<C> {
         format!("{}::{}", self.group, self.name)
     }
 
-    /// Returns the first power it needs that is not among `powers`.
+    /// Returns the first power that the case needs and that is not among `powers`.
     pub(crate) fn lacks(&self, powers: &[Power]) -> Option<Power> {
         self.needs
             .iter()

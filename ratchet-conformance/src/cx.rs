@@ -54,12 +54,14 @@ impl Cx {
             | Power::Diagnostics => powers.contains(&power),
             Power::Delivery | Power::Outage => false,
         };
-        // If the suite's list lacked a power, its cases would be skipped. If the fixture lacked it,
-        // they would fail.
+        // A power that only the fixture has would leave the cases that need it ignored. A power
+        // that only the suite lists would make them fail.
         let honest = |power: &&Power| has(**power) == powers.contains(power);
         if let Some(power) = Power::STORE.iter().find(|power| !honest(power)) {
             fixture.teardown().await;
-            return Err(format!("the suite and its fixture disagree about {power:?}").into());
+            return Err(
+                format!("the powers of the suite and of the fixture differ in {power:?}").into(),
+            );
         }
         Ok(Self {
             fixture,
@@ -71,9 +73,9 @@ impl Cx {
         })
     }
 
-    /// Sets which of the case's clauses the following assertions are about; the report blames these
-    /// for a failure. Before the first call, and after an empty list, it blames all of the case's
-    /// clauses.
+    /// Sets which of the case's clauses the following assertions are about. If one of these
+    /// assertions fails, the report lists these clauses as broken. Before the first call, and after
+    /// an empty list, it lists all clauses of the case.
     pub(crate) fn proving<const N: usize>(&self, clauses: [&'static str; N]) {
         self.notes.proving(&clauses);
     }
@@ -100,7 +102,7 @@ impl Cx {
                     let told = self.powers.contains(&power);
                     assert_eq!(
                         there, told,
-                        "the suite and the store disagree about {power:?}"
+                        "the powers of the suite and of the store differ in {power:?}"
                     );
                 }
                 let store = Checked::shared(store);

@@ -91,7 +91,6 @@ pub trait Vandal: Send + Sync {
     /// Makes the stored row of this pending job unreadable, for example with a number that is no
     /// enum variant, or with text that is not UTF-8. The row's index entries stay, so that claims
     /// and listings still find it.
-    /// find it.
     ///
     /// # Errors
     /// Any error; it fails the case.
@@ -144,8 +143,8 @@ pub trait Residue: Send + Sync {
     async fn rows_of_jobs(&self) -> Result<u64, BoxError>;
 }
 
-/// What a fixture, its store or a coordinator may offer beyond the minimum. The suite lists cases
-/// that need a power it was not given as ignored.
+/// An optional ability of a fixture, its store or a coordinator. The suite lists a case as ignored
+/// if the case needs a power that the suite was not given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Power {
@@ -237,8 +236,8 @@ impl fmt::Debug for Factory {
     }
 }
 
-/// Whether the suite can run here. Every process determines this before it lists the cases, so it
-/// must be cheap: read the environment and connect at most once.
+/// Whether the suite can run here. Every process determines this before it lists the cases, so the
+/// check must be cheap: read the environment and connect at most once.
 #[derive(Clone, Debug)]
 pub enum Provision<T = Factory> {
     /// The suite can run, with this factory of fixtures.
@@ -248,7 +247,7 @@ pub enum Provision<T = Factory> {
 }
 
 impl Provision {
-    /// Returns that the suite can run, and that `create` creates the fixture of a case.
+    /// Creates the provision of a suite that can run. `create` creates the fixture of each case.
     pub fn ready<F, Making, X>(create: F) -> Self
     where
         F: Fn() -> Making + Send + Sync + 'static,
@@ -260,7 +259,7 @@ impl Provision {
 }
 
 impl<T> Provision<T> {
-    /// Returns that the suite cannot run, for this reason.
+    /// Creates the provision of a suite that cannot run, for this reason.
     #[must_use]
     pub fn unavailable(reason: impl Into<String>) -> Self {
         Self::Unavailable(reason.into())

@@ -101,8 +101,8 @@
 //! missing or the store is exempted.
 //!
 //! # Exemptions
-//! [`Suite::without`] exempts a store from cases that it refuses by design. They run, and must fail
-//! after the store refused a call with
+//! [`Suite::without`] exempts a store from cases that it refuses by design. Such cases still run,
+//! and must fail after the store refused a call with
 //! [`Misconfigured`](ratchet_core::StoreErrorKind::Misconfigured): if such a case passes, or fails
 //! for another reason, its exemption is reported as a failure. [`Suite::without_running`] does not
 //! run them.

@@ -47,7 +47,8 @@ impl<T: PartialEq + std::fmt::Debug + Clone> Walk<T> {
         Self(Vec::new())
     }
 
-    /// Returns the cursor of the next page, and fails the case if it came before.
+    /// Returns the cursor of the next page, and fails the case if an earlier page had the same
+    /// cursor.
     pub(crate) fn on(&mut self, cursor: Option<T>) -> Option<T> {
         let next = cursor?;
         assert!(

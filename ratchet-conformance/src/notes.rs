@@ -47,8 +47,8 @@ impl Notes {
         inner.named.extend(clauses);
     }
 
-    /// Returns the clauses that a failure would break at this point, given all that the case
-    /// proves.
+    /// Returns the clauses that the report lists as broken if the case fails now. `all` are the
+    /// clauses that the case proves.
     pub(crate) fn blamed(&self, all: &[&'static str]) -> Vec<&'static str> {
         let inner = self.lock();
         if inner.proving.is_empty() {

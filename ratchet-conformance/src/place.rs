@@ -1,4 +1,4 @@
-//! Tests of a single store beside the suite, each in a separate empty database.
+//! Runs further tests of a store, each in a separate empty database.
 
 use std::env;
 use std::process::ExitCode;
@@ -29,7 +29,8 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// Creates a server with this name, as [`is_required`] knows it, and this variable.
+    /// Creates a server. `name` is its name in `RATCHET_REQUIRE` (see [`is_required`]), and
+    /// `variable` the environment variable that holds its URL.
     #[must_use]
     pub const fn new(name: &'static str, variable: &'static str) -> Self {
         Self { name, variable }
@@ -47,8 +48,8 @@ impl TestServer {
         format!("{} is not set", self.variable)
     }
 
-    /// Returns whether the suite can run, with fixtures that `create` creates on the server at the
-    /// URL.
+    /// Returns whether the suite can run: if the variable is set, with fixtures that `create`
+    /// creates on the server at its URL.
     pub fn provision<Making, X>(
         self,
         create: impl Fn(String) -> Making + Send + Sync + 'static,
@@ -165,8 +166,8 @@ impl PlaceTests {
         self
     }
 
-    /// Ignores the tests of a module if this server, which they need as well, is not available. If
-    /// the server is [required](crate::is_required), they fail.
+    /// Ignores the tests of a module, which also need this server, if the server is not available.
+    /// They fail instead if the server is [required](crate::is_required).
     #[must_use]
     pub fn needing(mut self, module: &str, server: TestServer) -> Self {
         if server.url().is_none() {

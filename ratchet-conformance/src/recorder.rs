@@ -35,7 +35,7 @@ impl Recorder {
             .and_then(|json| fs::write(&whole, json))
             .and_then(|()| fs::rename(&whole, &file));
         if let Err(error) = written {
-            eprintln!("no report in {}: {error}", self.0.display());
+            eprintln!("cannot write the report in {}: {error}", self.0.display());
         }
     }
 }

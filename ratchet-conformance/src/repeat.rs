@@ -51,8 +51,8 @@ impl Repeating {
         Layered::new(Self { inner, notes })
     }
 
-    /// Calls repeatedly until the result is not such an error, or little of the case's time is
-    /// left.
+    /// Repeats the call until it returns none of these errors, or three quarters of the case's time
+    /// are over.
     async fn call<T, F>(&self, repeat: Repeat, call: impl Fn() -> F + Send + Sync) -> Result<T>
     where
         F: Future<Output = Result<T>> + Send,

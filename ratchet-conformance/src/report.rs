@@ -20,7 +20,7 @@ pub enum Verdict {
     NotApplicable,
     /// The database could not be reached, so the result is unknown.
     Missing,
-    /// For a clause only: some of its cases passed, and the others did not reach it.
+    /// For a clause only: not all of its checks ran, and no check that ran failed.
     Partial,
     /// The store does what the contract requires.
     Pass,
@@ -60,11 +60,11 @@ pub struct CaseResult {
     pub store: String,
     /// The full name of the case.
     pub case: String,
-    /// The clauses it proves.
+    /// The clauses that the case proves.
     pub clauses: Vec<String>,
     /// The result.
     pub verdict: Verdict,
-    /// Why it failed, was not run or does not apply.
+    /// The reason why the case failed, was not run or does not apply.
     pub detail: Option<String>,
     /// For a failed case: the clauses that its failed assertion is about.
     #[serde(default)]

@@ -19,8 +19,8 @@ use crate::Case;
 use crate::fixture::BoxError;
 use crate::notes::Notes;
 
-/// Returns how long a case of this group may take, setup included, before it counts as hanging. The
-/// sum with [`CLEANING`] is less than `.config/nextest.toml` allows, so that the case itself
+/// Returns how long a case of this group may take, setup included, before it counts as hanging.
+/// This time plus [`CLEANING`] is less than `.config/nextest.toml` allows, so that the case itself
 /// reports the failure. Random histories take longest.
 pub(crate) fn time_limit(group: &str) -> Duration {
     let (variable, seconds) = match group {
@@ -115,7 +115,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Creates the end of a case that could not be run.
+    /// Creates the result of a case that could not be run.
     pub(crate) fn without_running<C>(case: &Case<C>, message: String) -> Self {
         let failure = Failure::new(Cause::Setup, message, case.clauses.to_vec());
         Self {
@@ -151,7 +151,9 @@ pub(crate) async fn run_case<C: Context>(case: &Case<C>, setup: &Setup<C>) -> En
     let cleaned = tokio::time::timeout_at(end + CLEANING, context.clean_up()).await;
     let told = |message: String| match &last_repeated {
         Some(error) => {
-            format!("{message}\n  {repeated} calls were repeated, the last after: {error}")
+            format!(
+                "{message}\n  {repeated} calls were repeated, the last one after this error: {error}"
+            )
         }
         None => message,
     };

@@ -73,12 +73,12 @@ impl Suite {
     }
 
     /// Exempts the store, or a kind of server, from these cases, by group or by full name, because
-    /// it refuses what they test with
+    /// the store refuses the calls that they test, with
     /// [`Misconfigured`](ratchet_core::StoreErrorKind::Misconfigured).
     ///
     /// The cases still run, and must fail after such a refusal; the report then shows N-A with this
-    /// reason. If a case passes, or fails without a refusal, the suite fails, since the exemption
-    /// would hide what the store can do, or does wrong. The exemption of a case takes precedence
+    /// reason. If a case passes, or fails without a refusal, the suite fails, because the exemption
+    /// would hide an ability or a defect of the store. The exemption of a case takes precedence
     /// over that of its group.
     ///
     /// # Panics

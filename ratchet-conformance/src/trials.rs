@@ -183,7 +183,7 @@ fn judge_exempted<C>(
         Ok(()) => {
             return failed(format!(
                 "the case passes although the store is exempted: name the cases of `{name}` that \
-                 fail in `Suite::without`, and not the group"
+                 fail in `Suite::without`, instead of the group"
             ));
         }
         Err(failure) => failure,
@@ -209,10 +209,12 @@ fn judge_exempted<C>(
 fn explain<C>(store: &str, case: &Case<C>, failure: &Failure) -> String {
     match failure.cause() {
         Cause::Broken | Cause::Hanging => {}
-        Cause::Exemption => return format!("{store} has a wrong exemption\n{failure}"),
+        Cause::Exemption => {
+            return format!("{store} has an exemption that it must not have\n{failure}");
+        }
         Cause::Setup => {
             return format!(
-                "{store} cannot be checked by {}\n{failure}",
+                "{store} could not be tested with {}\n{failure}",
                 case.full_name()
             );
         }

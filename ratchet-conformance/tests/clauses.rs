@@ -84,7 +84,7 @@ fn without_links(text: &str) -> String {
 }
 
 /// Compares the sentences that failures quote with the documentation. With
-/// `RATCHET_WRITE_CLAUSES=1` this test writes the file instead.
+/// `RATCHET_WRITE_CLAUSES=1` this test writes `clauses.txt` instead.
 #[test]
 fn the_quoted_sentences_are_those_of_the_documentation() {
     let mut expected = String::new();

@@ -165,7 +165,7 @@ impl ClusterCoordinator for End {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
             }
-            Sabotage::PanicsDuringOutages => assert!(!is_cut, "the transport is away"),
+            Sabotage::PanicsDuringOutages => assert!(!is_cut, "the transport is interrupted"),
             Sabotage::HangsDuringOutages if is_cut => std::future::pending().await,
             _ => {}
         }

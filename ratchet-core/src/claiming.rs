@@ -1,9 +1,10 @@
-//! Claiming while other nodes claim: how many candidates a claim reads, and when it looks again.
+//! Decides how many candidates a claim reads while other nodes claim too, and whether it searches
+//! again.
 //!
 //! A claim first selects candidates in claim order, then takes those that no other claimer has
 //! taken. If other claimers were faster, the claim finds fewer jobs than it wants, although more
-//! may be due. [`Rounds`] decides whether the claim looks again and at how many candidates.
-//! [`Lookahead`] remembers that number for later claims.
+//! may be due. [`Rounds`] decides whether the claim searches again and how many candidates it then
+//! reads. [`Lookahead`] remembers that number for later claims.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::time;
 
-/// How long a claim that already has jobs may look for more.
+/// The maximum time that a claim which already has jobs searches for more.
 pub const SEARCH_TIME: Duration = Duration::from_secs(1);
 
 /// The number of candidates that a claim looks at for each job it wants, learned from earlier
@@ -22,7 +23,7 @@ pub const SEARCH_TIME: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Lookahead {
     factor: AtomicUsize,
-    /// The number of claims in a row that found enough jobs. 0 again when the factor changes.
+    /// The number of claims in a row that found enough jobs. Reset to 0 when the factor changes.
     enough_in_a_row: AtomicUsize,
 }
 
@@ -46,10 +47,10 @@ impl Lookahead {
         self.factor.load(Ordering::Relaxed)
     }
 
-    /// Raises the factor at once if a claim needed more than it began with. Lowers the factor by
-    /// one after [`UNTIL_LOWER`](Self::UNTIL_LOWER) claims in a row that needed no more. A claim
-    /// that needed no more never raises the factor: other claims may have lowered it since the
-    /// claim began.
+    /// Updates the factor after a claim. Raises it at once if the claim needed a larger factor than
+    /// it began with. Lowers it by one after [`UNTIL_LOWER`](Self::UNTIL_LOWER) claims in a row
+    /// that needed no larger one. Such a claim never raises the factor, because other claims may
+    /// have lowered it since the claim began.
     fn learn(&self, began: usize, needed: usize) {
         if needed > began {
             let needed = needed.min(Self::MOST);
@@ -61,7 +62,7 @@ impl Lookahead {
         if now > 1 && self.enough_in_a_row.fetch_add(1, Ordering::Relaxed) + 1 >= Self::UNTIL_LOWER
         {
             self.enough_in_a_row.store(0, Ordering::Relaxed);
-            // This fails if another claim changes the factor at this moment.
+            // This fails if another claim has just changed the factor; that value then stays.
             let _ =
                 self.factor
                     .compare_exchange(now, now - 1, Ordering::Relaxed, Ordering::Relaxed);
@@ -69,22 +70,23 @@ impl Lookahead {
     }
 }
 
-/// How persistently the claims of a store look for jobs.
+/// The settings of a store for how persistently its claims search for jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct Persistence {
     /// The maximum number of rounds of a claim.
     pub rounds: usize,
     /// Whether a round that [changed the conditions](RoundFound::conditions_changed) does not count
-    /// as one of them.
+    /// towards [`rounds`](Self::rounds).
     pub free_repeats: bool,
-    /// Whether a claim reads more candidates after a round in which permits limited them. It does
-    /// so only if the round found more candidates than the last one after which the claim read
-    /// more.
+    /// Whether a claim reads more candidates after a round whose candidates permits limited. Even
+    /// then, the claim reads more only if this round found more candidates than the last round
+    /// after which it read more.
     pub widens_bounded: bool,
-    /// How often a claim looks again after a round that read every due candidate and took only
-    /// some, because other claimers took the rest.
+    /// How many times a claim searches again after rounds that read every due candidate and took
+    /// only some of them, because other claimers took the rest.
     pub after_some: usize,
-    /// How often a claim looks again after a round that read every due candidate and took none.
+    /// How many times a claim searches again after rounds that read every due candidate and took
+    /// none.
     pub after_none: usize,
 }
 
@@ -95,16 +97,16 @@ pub struct RoundFound {
     pub wanted: usize,
     /// The number of candidates that the round found, at most [`Rounds::candidates_for`].
     pub candidates: usize,
-    /// The number of candidates that no other claimer took first.
+    /// The number of candidates that the round took, because no other claimer was faster.
     pub taken: usize,
     /// Whether permits limited the candidates.
     pub bounded: bool,
-    /// Whether the next round finds other candidates with the same number, because this round used
-    /// up a resource or returned permits.
+    /// Whether the next round finds different candidates even if it reads the same number, because
+    /// this round used up the permits of a resource or returned permits.
     pub conditions_changed: bool,
 }
 
-/// The rounds of one claim.
+/// Counts the rounds of one claim and decides whether it searches again.
 #[derive(Debug)]
 pub struct Rounds<'a> {
     lookahead: &'a Lookahead,
@@ -112,7 +114,7 @@ pub struct Rounds<'a> {
     left: usize,
     began: usize,
     factor: usize,
-    /// The number of candidates in the last round after which the claim read more.
+    /// The number of candidates that the last round found after which the factor was raised.
     seen: usize,
     some: usize,
     none: usize,
@@ -143,14 +145,14 @@ impl<'a> Rounds<'a> {
         more
     }
 
-    /// Returns how many candidates the round looks at if it wants this many jobs.
+    /// Returns how many candidates a round reads if it wants `wanted` jobs.
     #[must_use]
     pub const fn candidates_for(&self, wanted: usize) -> usize {
         wanted.saturating_mul(self.factor)
     }
 
-    /// Returns whether to look again. Called after a round that found fewer jobs than it wanted, or
-    /// jobs that cannot be read.
+    /// Returns whether the claim searches again. Call it after a round that found fewer jobs than
+    /// it wanted, or jobs that cannot be read.
     #[must_use]
     pub fn looks_again(&mut self, found: RoundFound) -> bool {
         if found.conditions_changed {
@@ -256,14 +258,18 @@ mod tests {
     fn a_claim_that_began_with_a_larger_factor_teaches_nothing() {
         let lookahead = Lookahead::default();
         lookahead.learn(1, 8);
-        // One claim begins now, with 8, while others find that 7 is enough.
+        // A claim begins with factor 8. While it runs, other claims lower the factor to 7.
         for _ in 0..Lookahead::UNTIL_LOWER {
             lookahead.learn(8, 8);
         }
         assert_eq!(lookahead.get(), 7);
         lookahead.learn(8, 8);
-        assert_eq!(lookahead.get(), 7, "it did not have to look further");
-        // One that began with less, and needed less than is known to be needed.
+        assert_eq!(
+            lookahead.get(),
+            7,
+            "a claim that needed no larger factor must not raise it"
+        );
+        // A claim that began with 1 and needed 4 does not lower the factor.
         lookahead.learn(1, 4);
         assert_eq!(lookahead.get(), 7);
     }
@@ -314,7 +320,7 @@ mod tests {
         assert_eq!(
             patient.candidates_for(1),
             1,
-            "there was nothing behind these"
+            "there are no more candidates, so the factor must not grow"
         );
     }
 
@@ -362,7 +368,7 @@ mod tests {
         let end = time::monotonic() + second / 2;
         assert_eq!(until(Some(end), work()).await, None);
         assert!(time::monotonic() >= end);
-        // Not even work that would be done at once.
+        // After the end, not even work that is ready at once runs.
         assert_eq!(until(Some(end), async { 7 }).await, None);
         assert_eq!(until(Some(end + 2 * second), work()).await, Some(7));
     }

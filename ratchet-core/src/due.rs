@@ -23,7 +23,7 @@ pub enum RunAt {
     /// This long after the enqueue or the reschedule, by the database's clock.
     In(Duration),
     /// At this time, by the database's clock. A time in the past makes the job due at once, and the
-    /// time since then counts as waiting for its aging.
+    /// time since then counts as waiting time for aging.
     At(Timestamp),
 }
 

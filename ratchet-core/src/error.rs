@@ -1,4 +1,4 @@
-//! Errors: refused input, and failed calls of a store.
+//! The errors: refused input, and failed calls of a store.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -37,20 +37,20 @@ impl InvalidInput {
         }
     }
 
-    /// Creates the error for a job that needs a permit of a resource unknown to the store. All
-    /// stores use it, so the text is the same everywhere.
+    /// Creates the error for a job that needs a permit of a resource for which no limit was ever
+    /// set. All stores use this error, so its text is the same everywhere.
     #[must_use]
     pub fn unknown_permit(resource: &impl fmt::Display) -> Self {
         let problem = format!(
-            "is of the resource {resource}, which the store does not know: set it with \
-             Client::set_permits, or declare it with NodeBuilder::permits; the node makes it known when \
-             it joins, or earlier if Node::declare_permits is called"
+            "is of the resource {resource}, for which the store has no limit: set one with \
+             Client::set_permits, or declare one with NodeBuilder::permits; a node stores the limits \
+             that it declares when it joins, or earlier if Node::declare_permits is called"
         );
         Self::new("permit", problem)
     }
 
-    /// Returns the text that becomes the last error of a stored job when this part of it cannot be
-    /// read.
+    /// Returns the text to store as the last error of a job that cannot be read because of this
+    /// problem.
     #[must_use]
     pub fn of_stored_job(&self) -> String {
         format!("the stored job cannot be read: {self}")
@@ -183,8 +183,8 @@ pub enum StoreErrorKind {
 
 impl StoreErrorKind {
     /// Returns whether the same call may succeed later, without a change of the program or its
-    /// settings. After a transient failure the engine waits and repeats the call. It reports any
-    /// other failure at once, and continues as well.
+    /// settings. After a transient failure the engine waits and repeats the call. The engine
+    /// reports any other failure at once, and keeps running.
     #[must_use]
     pub const fn is_transient(self) -> bool {
         matches!(

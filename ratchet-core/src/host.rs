@@ -17,14 +17,15 @@ pub fn without_port(host: &str) -> &str {
     &host[..end]
 }
 
-/// Checks the name of a host: a name or an address without a port, an IPv6 address in brackets.
+/// Checks that `host` is a host name or an IP address, without a port. An IPv6 address must be in
+/// brackets.
 ///
 /// # Errors
-/// The rule that the host breaks, with the host.
+/// A description of the invalid host and of what is expected.
 pub fn check(host: &str) -> Result<(), String> {
     if host.is_empty() || host.contains(['/', '@', ' ']) || without_port(host) != host {
         return Err(format!(
-            "has {host:?}, which is no name and no address without a port; an IPv6 address needs brackets"
+            "has {host:?}; expected a host name or an address without a port, an IPv6 address in brackets"
         ));
     }
     Ok(())

@@ -11,7 +11,7 @@ use uuid::{ContextV7, Timestamp as UuidTime, Uuid};
 
 use crate::time::{self, Timestamp};
 
-/// Identifies a job. Ids are never used again.
+/// Identifies a job. Ids are never reused.
 ///
 /// The id is a UUID of version 7. Ids made by one process sort in the order in which they were
 /// made; this order is the last tie-break of the claim order.
@@ -34,8 +34,8 @@ impl JobId {
         Self(next_in_order())
     }
 
-    /// Returns the id of the job of one slot of a recurring definition. It is always the same, so
-    /// firing a slot again creates no second job.
+    /// Returns the id of the job for one slot of a recurring definition. The same incarnation and
+    /// slot always give the same id, so firing a slot again creates no second job.
     ///
     /// The id is a UUID of version 8. It sorts among those of version 7 as if it had been created
     /// at the time of the slot: 48 bits of milliseconds, then bits of the SHA-1 of incarnation and
@@ -209,7 +209,7 @@ uuid_id!(Incarnation);
 pub struct ClaimToken {
     /// The claimed job.
     pub job: JobId,
-    /// How often the job has been claimed, this claim included.
+    /// How many times the job has been claimed, including this claim.
     pub seq: u64,
     /// The node that made the claim. `None` if the claim was taken away from its node and waits to
     /// be settled (`[reclaim.exhausted]`).
@@ -231,14 +231,16 @@ impl ClaimToken {
         }
     }
 
-    /// Returns the token of this claim after it was taken away from its node.
+    /// Returns this token without its node: the only valid token of the job after the claim was
+    /// taken away from its node (`[reclaim.exhausted]`).
     #[must_use]
     pub const fn disowned(self) -> Self {
         Self { node: None, ..self }
     }
 }
 
-/// The fencing token of one tenure of a lock. It is strictly larger after every change of owner.
+/// The fencing token of one tenure of a lock. Each new tenure of a lock has a strictly larger
+/// fence.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -303,7 +305,7 @@ mod tests {
         assert_eq!(id.slot(), Some(slot(0)));
         assert_eq!(JobId::new().slot(), None);
         assert!(id < JobId::of_slot(other, slot(1)));
-        // Two ids of one millisecond differ in the remaining bits of the hash.
+        // Two ids with the same millisecond differ in the remaining bits, which come from the hash.
         let tail = |id: JobId| id.as_bytes()[9..].to_vec();
         assert_ne!(tail(id), tail(JobId::of_slot(other, slot(0))));
         let made_then = Uuid::new_v7(UuidTime::from_unix(uuid::NoContext, 1_790_000_001, 0));

@@ -1,4 +1,4 @@
-//! JSON text as stores keep it.
+//! JSON documents, kept as text as stores keep them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) fn misfit(error: &serde_json::Error) -> String {
         },
         None if said.starts_with("missing field ") => said.to_owned(),
         None if error.is_data() => "a value that does not fit".to_owned(),
-        None => "no JSON".to_owned(),
+        None => "invalid JSON".to_owned(),
     };
     format!("{what} at line {} column {}", error.line(), error.column())
 }
@@ -195,7 +195,7 @@ mod tests {
                 "4111 4111",
                 "invalid type, expected struct Card, at line 1 column 4",
             ),
-            ("{4111", "no JSON at line 1 column 2"),
+            ("{4111", "invalid JSON at line 1 column 2"),
         ] {
             let error = Json::from_stored(text).decode::<Card>().unwrap_err();
             assert_eq!(misfit(&error), told, "{error}");

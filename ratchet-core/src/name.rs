@@ -11,10 +11,10 @@ use crate::error::InvalidInput;
 /// A short text that names something: 1 to 128 bytes of UTF-8 without control characters and
 /// without white space at its ends.
 ///
-/// Cloning is cheap. `Name::new` refuses everything else, so every backend can store a `Name`
+/// Cloning is cheap. `Name::new` refuses any other text, so every backend can store a `Name`
 /// unchanged.
 ///
-/// In JSON, a name is a string. A string that `Name::new` refuses does not decode.
+/// In JSON, a name is a string. Decoding fails for a string that `Name::new` refuses.
 ///
 /// ```
 /// use ratchet::Name;
@@ -32,7 +32,7 @@ impl Name {
     /// The maximum length of a name in bytes.
     pub const MAX_BYTES: usize = 128;
 
-    /// Creates a name from `text`. `field` is the field that an error names.
+    /// Creates a name from `text`. An error names `field` as the invalid field.
     ///
     /// # Errors
     /// [`InvalidInput`] if the text is empty, longer than [`Name::MAX_BYTES`], has a control
@@ -54,7 +54,7 @@ impl Name {
     }
 
     /// Joins names into one text with one name per line, as stores keep lists of names.
-    /// [`split`](Self::split) reads it.
+    /// [`split`](Self::split) is the inverse.
     #[must_use]
     pub fn join(names: &[Self]) -> String {
         let texts: Vec<&str> = names.iter().map(Self::as_str).collect();
@@ -69,7 +69,7 @@ impl Name {
         text.lines().map(|line| Self::new(field, line)).collect()
     }
 
-    /// Returns the shared text, for the value of a metric's label.
+    /// Returns the text, without copying it, as the value of a metric's label.
     pub(crate) fn shared(&self) -> ::metrics::SharedString {
         Arc::clone(&self.0).into()
     }

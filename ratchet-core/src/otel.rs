@@ -13,12 +13,12 @@ use crate::model::NewJob;
 use crate::trace::TraceContext;
 
 impl TraceContext {
-    /// Returns the trace of the caller: the one of the current `tracing` span if there is a
-    /// `tracing-opentelemetry` layer, otherwise the one of the current OpenTelemetry context. Needs
-    /// the feature `otel`.
+    /// Returns the trace of the caller: that of the current `tracing` span if there is a
+    /// `tracing-opentelemetry` layer, otherwise that of the current OpenTelemetry context. This
+    /// needs the feature `otel`.
     ///
-    /// Clients call it for every job that has no trace. Call it yourself for jobs that you enqueue
-    /// in another way, such as through a store.
+    /// Clients call this function for every job that has no trace. Call it yourself for jobs that
+    /// you enqueue without a client, such as through a store.
     #[must_use]
     pub fn current() -> Option<Self> {
         of_span(&Span::current()).or_else(|| of(Context::current().span().span_context()))
@@ -76,7 +76,7 @@ pub(crate) fn traced(jobs: &[NewJob]) -> Cow<'_, [NewJob]> {
     Cow::Owned(jobs.iter().map(traced).collect())
 }
 
-/// Makes the span that enqueued a job the parent of the one that runs it.
+/// Makes the span that enqueued a job the parent of `span`, which runs the job.
 pub(crate) fn set_parent(span: &Span, trace: &TraceContext) {
     if let Some(remote) = trace.remote() {
         // This fails if there is no OpenTelemetry layer; then no span needs a parent.

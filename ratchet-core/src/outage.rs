@@ -1,4 +1,4 @@
-//! Logs a failing store once per outage, however often a loop tries it.
+//! Logs the failure of a store once per outage, however often a loop calls the store.
 
 use tokio::time::Instant;
 
@@ -6,10 +6,10 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::name::Name;
 use crate::time;
 
-/// The failures of one loop since its store last worked.
+/// Counts the failures of one loop since its store last worked, and logs them.
 #[derive(Debug)]
 pub(crate) struct Outage {
-    /// The loop, for the log.
+    /// The name of the loop, for the log.
     pub(crate) task: &'static str,
     /// Distinguishes several loops with this name, for example by the role of an election.
     about: Option<Name>,
@@ -34,8 +34,8 @@ impl Outage {
         self
     }
 
-    /// Counts and logs a failure. The first failure of an outage is a warning, and so is the first
-    /// of another kind. The others are debug lines.
+    /// Counts and logs a failure. The first failure of an outage is logged as a warning, and so is
+    /// a failure of another kind than the one before. All others are logged at debug level.
     pub(crate) fn failed(&mut self, error: &StoreError) {
         let (task, about, failures) = (self.task, self.shown(), self.failures);
         let (since, kind) = self.since.unwrap_or((time::monotonic(), error.kind()));

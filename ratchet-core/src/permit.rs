@@ -11,7 +11,7 @@ use crate::model::PermitInfo;
 use crate::name::Name;
 use crate::route::Route;
 
-/// The free permits, given to jobs in claim order.
+/// The free permits of each resource, which a claim assigns to jobs in claim order.
 ///
 /// A store fills the budget from its current counts of running jobs. No other claim may raise these
 /// counts until the claims that the budget admitted are made.
@@ -32,7 +32,8 @@ use crate::route::Route;
 pub struct Budget(BTreeMap<Name, u64>);
 
 impl Budget {
-    /// Creates a budget from the free permits of these resources. Every other resource has none.
+    /// Creates a budget from the free permits of these resources. Every other resource has no
+    /// permits.
     #[must_use]
     pub fn new(permits: impl IntoIterator<Item = PermitInfo>) -> Self {
         let rest = |permit: PermitInfo| {
@@ -49,7 +50,8 @@ impl Budget {
         Some(self.0.get(resource).copied().unwrap_or(0))
     }
 
-    /// Admits one job of this route if it needs no permit, or if a permit is left, which it takes.
+    /// Returns whether one more job of this route is admitted: if it needs no permit, or if a
+    /// permit is left, which is then used up.
     pub fn take(&mut self, route: &Route) -> bool {
         let Some(resource) = &route.permit else {
             return true;

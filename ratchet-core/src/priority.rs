@@ -3,10 +3,10 @@
 //! `effective = priority + floor(max(0, now − run_at) / aging interval)`, and a batch is claimed
 //! and returned in the order (effective descending, `run_at` ascending, id ascending).
 //!
-//! A store need not sort by this expression. Within one stored level, a job that became due earlier
-//! has the same or a higher effective priority. So the order within a level is `run_at, id`, which
-//! an index provides. [`merge`] combines such ordered streams into the exact claim order, and reads
-//! at most one item per stream beyond those that it returns.
+//! A store does not need to sort by this expression. Within one stored level, a job that became due
+//! earlier has the same or a higher effective priority. So the order within a level is `run_at,
+//! id`, which an index provides. [`merge`] combines such ordered streams into the exact claim
+//! order. It reads at most one item per stream beyond the items that it returns.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -30,16 +30,16 @@ use crate::time::duration_millis;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Priority {
-    /// 0
+    /// Level 0.
     Lowest = 0,
-    /// 1
+    /// Level 1.
     Low = 1,
-    /// 2, the default
+    /// Level 2, the default.
     #[default]
     Normal = 2,
-    /// 3
+    /// Level 3.
     High = 3,
-    /// 4
+    /// Level 4.
     Critical = 4,
 }
 
@@ -62,12 +62,12 @@ impl Priority {
     /// Returns the priority with this stored number.
     ///
     /// # Errors
-    /// [`InvalidInput`] if it is not 0 to 4.
+    /// [`InvalidInput`] if the number is not 0 to 4.
     pub fn from_level(level: i64) -> Result<Self, InvalidInput> {
         usize::try_from(level)
             .ok()
             .and_then(|level| Self::ALL.get(level).copied())
-            .ok_or_else(|| InvalidInput::new("priority", format!("{level} is not 0 to 4")))
+            .ok_or_else(|| InvalidInput::new("priority", format!("is {level}; expected 0 to 4")))
     }
 }
 
@@ -176,7 +176,7 @@ impl ClaimRank {
 /// Returns the first `limit` jobs in claim order from several streams. The jobs of a stream have
 /// one stored priority and are ordered by (`run_at`, id).
 ///
-/// Reads at most one item per stream beyond what it returns. Times are milliseconds.
+/// Reads at most one item per stream beyond the items that it returns. Times are milliseconds.
 ///
 /// # Errors
 /// The first error a stream yields.
@@ -192,8 +192,9 @@ where
     merge_admitted(streams, aging, now, limit, |_| true)
 }
 
-/// Returns the same jobs as [`merge`], except those that `admit` refuses. For each next job, calls
-/// `admit` with the index of its stream. After a refusal, the rest of that stream is left out.
+/// Does the same as [`merge`], but leaves out the jobs that `admit` refuses. For each job, in claim
+/// order, calls `admit` with the index of the job's stream. After a refusal, the rest of that
+/// stream is left out too.
 ///
 /// # Errors
 /// The first error a stream yields.
@@ -294,8 +295,7 @@ mod tests {
                 (Priority::High, stream(&high)),
             ]
         };
-        // The jobs in claim order. Of the limited ones, the first is admitted and the second is
-        // not.
+        // `admit` accepts the first job of stream 0 and refuses the second.
         let mut asked = Vec::new();
         let admit = |stream| {
             asked.push(stream);
@@ -306,7 +306,8 @@ mod tests {
         assert_eq!(merged, expected.map(|(_, id)| id));
         // `admit` is not called again for a stream that it refused.
         assert_eq!(asked, [2, 0, 0, 1, 1, 1]);
-        // A refused job takes no place, and `admit` is not called once the limit is reached.
+        // A refused job does not count towards the limit, and `admit` is not called once the limit
+        // is reached.
         let mut asked = 0;
         let admit = |stream| {
             asked += 1;
@@ -318,7 +319,7 @@ mod tests {
     }
 
     proptest! {
-        /// Merging ordered streams gives what sorting everything by the formula gives.
+        /// Merging ordered streams gives the same order as sorting all jobs by rank.
         #[test]
         fn merge_equals_sorting_by_rank(
             jobs in prop::collection::vec((0_i64..5, 0_i64..50), 0..60),

@@ -1,10 +1,11 @@
-//! Rates: at most a number of starts per interval, and the rule that grants the starts.
+//! Rates limit the number of starts per interval. This module has the rule that grants starts.
 //!
-//! The rule is the generic cell rate algorithm. A rate is an interval between starts, and a burst.
-//! One number is stored per key, its *theoretical arrival time* (`tat`): the time at which all
-//! granted starts would have been made if they had come one interval apart. A start is granted
+//! The rule is the generic cell rate algorithm. A rate consists of an interval between starts and a
+//! burst. One number is stored per key, its *theoretical arrival time* (`tat`): the time at which
+//! all granted starts would have been made if they had come one interval apart. A start is granted
 //! while the `tat` is no more than `burst − 1` intervals in the future. This is equivalent to a
-//! token bucket of `burst` tokens that gains one token per interval, but nothing has to refill it.
+//! token bucket of `burst` tokens that gains one token per interval, but needs no task that refills
+//! the bucket.
 
 use std::time::Duration;
 
@@ -52,8 +53,8 @@ impl Rate {
         self
     }
 
-    /// Refuses a rate that grants no start, more than one start per microsecond, or that takes more
-    /// than 1,000 years to refill.
+    /// Refuses a rate that grants no start, that grants more than one start per microsecond, or
+    /// whose burst takes more than 1,000 years to refill.
     ///
     /// # Errors
     /// [`InvalidInput`] naming `limit`, `per` or `burst`.
@@ -69,7 +70,10 @@ impl Rate {
             return Err(InvalidInput::new("per", problem));
         }
         if self.interval().saturating_mul(self.burst) > MAX_DELAY {
-            return Err(InvalidInput::new("per", "refills in more than 1,000 years"));
+            return Err(InvalidInput::new(
+                "per",
+                "needs more than 1,000 years to refill the burst",
+            ));
         }
         Ok(())
     }
@@ -90,7 +94,7 @@ impl Rate {
         i64::try_from(interval).unwrap_or(i64::MAX)
     }
 
-    /// Returns how far in the future the `tat` may be for a start to be granted, in microseconds.
+    /// Returns by how many microseconds the `tat` may be in the future when a start is granted.
     #[must_use]
     pub fn tolerance_micros(&self) -> i64 {
         self.tolerance_of(self.interval_micros())
@@ -100,18 +104,18 @@ impl Rate {
         interval.saturating_mul(i64::from(self.burst.saturating_sub(1)))
     }
 
-    /// Returns how many starts may be made at once.
+    /// Returns the burst: how many starts may be made at once.
     #[must_use]
     pub const fn at_once(&self) -> u32 {
         self.burst
     }
 
-    /// Requests one start at `now` for a key with this `tat`; `None` if the key was never used.
-    /// Both times are microseconds.
+    /// Decides whether one start at `now` is granted for a key with this `tat`, which is `None` if
+    /// the key was never used. Both times are microseconds.
     ///
     /// A `tat` that is further ahead than this rate can set it comes from a slower rate, or from
-    /// before the clock was set back. It counts as an empty bucket, so that no job waits for more
-    /// than one interval.
+    /// before the clock was set back. Such a `tat` counts as an empty bucket, so that no job waits
+    /// for more than one interval.
     #[must_use]
     pub fn take(&self, tat: Option<i64>, now: i64) -> Taken {
         let interval = self.interval_micros();
@@ -153,21 +157,21 @@ impl Rate {
 pub enum Taken {
     /// The start is granted.
     Granted {
-        /// The state to store for the key.
+        /// The new `tat` to store for the key.
         tat: i64,
     },
     /// The start has to wait.
     Wait {
         /// How long to wait, if no other request comes first.
         wait: Duration,
-        /// The state to store for the key; `None` to keep the stored one.
+        /// The new `tat` to store for the key; `None` to keep the stored one.
         tat: Option<i64>,
     },
 }
 
 impl Taken {
-    /// Returns the answer for the caller. The wait is rounded up to whole milliseconds, as stores
-    /// count time.
+    /// Returns the answer for the caller. The wait is rounded up to whole milliseconds, the
+    /// precision of stores.
     #[must_use]
     pub fn answer(self) -> RateAnswer {
         match self {
@@ -226,7 +230,7 @@ mod tests {
             ),
             // The burst is the limit unless it is set.
             (Rate::new(2, SECOND), &[0, 0, 0, 499, 500], &[0, 0, 500]),
-            // A clock that was set back: no job waits for more than an interval.
+            // The clock is set back: no job waits for more than one interval.
             (
                 Rate::new(10, SECOND).burst(1),
                 &[9_000, 1_000, 1_099, 1_100],

@@ -1,4 +1,4 @@
-//! Retry policies: the delay after a failed attempt is a pure function of the attempt number.
+//! Retry policies: how often a failed job is retried, and after which delays.
 
 use std::time::Duration;
 
@@ -166,8 +166,9 @@ impl RetryPolicy {
         Duration::try_from_secs_f64(plain.as_secs_f64() * factor).unwrap_or(plain)
     }
 
-    /// The policy of a job stored without one: the default of the first version of Ratchet. It must
-    /// never change. If the default changes, the new one must be stored with each job.
+    /// The policy of a job that is stored without a policy: the default of the first version of
+    /// Ratchet. This constant must never change. If the default changes, the new default must be
+    /// stored with each job.
     const UNSTORED: Self =
         Self::exponential(10, Duration::from_secs(1), Duration::from_secs(300)).with_jitter(25);
 
@@ -175,7 +176,7 @@ impl RetryPolicy {
     /// stored without one.
     ///
     /// # Errors
-    /// [`InvalidInput`] on `retry` if the policy cannot be written as text.
+    /// [`InvalidInput`] on `retry` if the policy cannot be serialized.
     pub fn to_stored(&self) -> Result<Option<String>, InvalidInput> {
         if *self == Self::UNSTORED {
             return Ok(None);
@@ -184,7 +185,7 @@ impl RetryPolicy {
         Ok(Some(json.as_str().to_owned()))
     }
 
-    /// Reads a policy from the text that [`to_stored`](Self::to_stored) returned.
+    /// Reads a policy from the text that [`to_stored`](Self::to_stored) returned, or from `None`.
     ///
     /// # Errors
     /// [`InvalidInput`] on `retry` if the text is not a policy.
@@ -215,7 +216,7 @@ impl RetryPolicy {
         Self { backoff, ..self }
     }
 
-    /// Checks that the policy can work.
+    /// Refuses a policy that cannot work.
     ///
     /// # Errors
     /// [`InvalidInput`] on `retry` if no attempt is allowed, a delay is zero, the cap is below the
@@ -340,7 +341,7 @@ mod tests {
         let all = policy.with_jitter(100);
         assert_eq!(all.delay(2, 0.0), Duration::ZERO);
         assert_eq!(all.delay(2, 1.0), Duration::from_millis(4_000));
-        // A number outside counts as the nearest inside.
+        // A number outside of `0.0..1.0` counts as the nearest end of this range.
         let outside = [-3.0, 7.0].map(|random| policy.delay(1, random));
         assert_eq!(outside, [750, 1_250].map(Duration::from_millis));
     }

@@ -1,4 +1,4 @@
-//! Routes: which jobs a node may claim.
+//! Routes: the properties of jobs that decide which node may claim them.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +9,8 @@ use crate::name::Name;
 /// The properties that decide whether a node may claim a job: its queue, its kind, the capability
 /// it requires, and the resource whose permit it needs.
 ///
-/// A store has few routes and many jobs. It can keep its claim index per route, and so never reads
-/// a job that the claimer could not take.
+/// A store has few routes and many jobs. So a store can keep its claim index per route, and then
+/// never reads a job that the claimer cannot claim.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -25,10 +25,10 @@ pub struct Route {
     pub queue: Name,
     /// The kind of the job.
     pub kind: Name,
-    /// The capability that a node must have to run it; `None` if any node may.
+    /// The capability that a node must have to run the job; `None` if the job requires none.
     pub capability: Option<Name>,
-    /// The resource of which a running job holds one permit; `None` if it needs none. See
-    /// [`permit`](crate::permit).
+    /// The resource of which the job holds one permit while it runs; `None` if the job needs no
+    /// permit. See [`permit`](crate::permit).
     pub permit: Option<Name>,
 }
 
@@ -71,10 +71,10 @@ impl Route {
         self.permit.as_ref().map_or("", Name::as_str)
     }
 
-    /// Returns whether jobs of this route match the request. The request must poll the queue, know
-    /// the kind, and have the required capability; if the job requires none, the request must take
-    /// untagged jobs. The store has to check whether the queue is paused and whether a permit is
-    /// free.
+    /// Returns whether jobs of this route match the request. The request must select the queue and
+    /// the kind, and have the required capability. If the route requires none, the request must
+    /// accept untagged jobs. The store must check in addition whether the queue is paused and
+    /// whether a permit is free.
     #[must_use]
     pub fn matches(&self, request: &ClaimRequest) -> bool {
         self.is_selected(
@@ -217,7 +217,8 @@ mod tests {
     }
 
     proptest! {
-        /// Advertising more never makes a route unreachable.
+        /// A node that advertises more capabilities can still claim every route that it could claim
+        /// before.
         #[test]
         fn capabilities_only_add(
             required in prop::option::of("[a-c]"),

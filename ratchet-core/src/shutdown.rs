@@ -1,15 +1,16 @@
-//! Waiting for the signals that ask the process to end.
+//! Waits for the signals that ask the process to end.
 
 use std::io;
 
-/// Waits until the process is asked to end. [`Node::run`](crate::Node::run) waits for the same
-/// signals; use this function to stop other parts of the program with the node.
+/// Waits for a signal that asks the process to end. [`Node::run`](crate::Node::run) waits for the
+/// same signals; use this function to stop other parts of the program together with the node.
 ///
 /// On Unix the signals are SIGTERM, which Kubernetes, systemd and Docker send, and SIGINT, which
 /// Ctrl-C sends. On Windows they are Ctrl-C, Ctrl-Break, closing the console, and the shutdown of
 /// the system. The function listens from the call on, not only once the future is polled, and until
 /// the process ends. After the first signal, a second one ends the process at once, with the exit
-/// code 128 + the number of the signal (Windows: 1). Nothing is cleaned up then, as after a crash.
+/// code 128 + the number of the signal (Windows: 1). In that case nothing is cleaned up, as in a
+/// crash.
 ///
 /// If the process cannot listen for signals, the function logs an error, and the future never
 /// completes.
@@ -27,7 +28,7 @@ use std::io;
 /// Outside of a Tokio runtime with I/O enabled.
 ///
 /// # Cancel safety
-/// A signal that came before the future was dropped is not seen by the next call. A process that
+/// The next call does not see a signal that came before the future was dropped. A process that
 /// continues after an operator drained its node must call this function again: the default action
 /// of the signals is not restored, so without a listener they do nothing.
 pub fn shutdown_signal() -> impl Future<Output = ()> + Send + 'static {

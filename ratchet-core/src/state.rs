@@ -10,9 +10,9 @@
 //!    └──────▶ Paused ──────── cancel ──────────┘
 //! ```
 //!
-//! Two transitions are not in the picture. A dead letter that is requeued into a lane with other
-//! waiting jobs becomes Blocked, after them. A blocked job whose signal does not come in time
-//! becomes Failed.
+//! Two transitions are not in the picture. A dead letter that is requeued becomes Blocked if its
+//! lane has other unfinished jobs, or if it still has open links or an undelivered signal. A
+//! blocked job whose signal does not come in time becomes Failed.
 
 use std::fmt;
 
@@ -33,10 +33,10 @@ use crate::priority::Priority;
 pub enum JobState {
     /// Waiting to be claimed, now or once it is due.
     Pending = 0,
-    /// Waiting for something other than time: the jobs before it in its lane, the jobs and batches
-    /// it is linked to, or a signal.
+    /// Waiting for something other than its due time: for the jobs before it in its lane, for the
+    /// jobs and batches that it is linked to, or for a signal.
     Blocked = 1,
-    /// Set aside by an operator.
+    /// Paused by an operator: not claimed until it is resumed.
     Paused = 2,
     /// Claimed by a node.
     Running = 3,
@@ -69,7 +69,7 @@ impl JobState {
     /// Returns the state with this stored number.
     ///
     /// # Errors
-    /// [`InvalidInput`] if no state has it.
+    /// [`InvalidInput`] if no state has this number.
     pub fn from_code(code: i64) -> Result<Self, InvalidInput> {
         usize::try_from(code)
             .ok()
@@ -84,7 +84,7 @@ impl JobState {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
 
-    /// Returns `to` if a job may change from this state to it.
+    /// Returns `to` if a job may change from this state to the state `to`.
     ///
     /// # Errors
     /// [`IllegalTransition`] if the table does not allow the change.
@@ -164,18 +164,19 @@ impl fmt::Display for JobState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JobAction {
-    /// Ends the job: at once if it waits, by a request to the handler if it runs.
+    /// Cancels the job. A waiting job ends at once; a running job is asked to stop.
     Cancel,
     /// Makes a dead letter pending again: due now, attempts and crashes at zero, error cleared.
     ///
     /// A job in a lane goes to the end of the lane, with a new sequence number, because the jobs
-    /// after it overtook it when it failed. If other jobs are in the lane, it becomes `Blocked`
-    /// instead, and the result of the call reports this. A job whose signal never came becomes
-    /// `Blocked` too: it waits for the signal again, for as long as at first.
+    /// after it overtook it when it failed. If the lane has other unfinished jobs, the requeued job
+    /// becomes `Blocked` instead, and the result of the call reports this. A job with open links,
+    /// or whose signal was never delivered, becomes `Blocked` too. It waits for the signal again,
+    /// with the full timeout.
     Requeue,
-    /// Sets a pending job aside. If the job is the head of a lane, the rest of the lane waits for
-    /// it, and so do the jobs that are linked to it. A `Blocked` job cannot be paused until what it
-    /// waits for has come.
+    /// Pauses a pending job: it is not claimed until it is resumed. If the job is the head of a
+    /// lane, the rest of the lane waits for it, and so do the jobs that are linked to it. A
+    /// `Blocked` job cannot be paused.
     Pause,
     /// Makes a paused job pending again. It keeps its `run_at`.
     Resume,
@@ -188,14 +189,15 @@ pub enum JobAction {
     /// Deletes an ended job with its history and its tags. Its idempotency key stays used.
     ///
     /// Unlike [`Retention`](crate::Retention), this action does not wait for the job's children.
-    /// What the end of the job decided for them stays decided. But a child that has not run yet can
-    /// no longer read the job's result ([`ParentJob::record`](crate::handler::ParentJob::record) is
-    /// `None`), and no new job can be linked to the deleted one.
+    /// Links that were decided by the end of the job stay decided. But a child that has not run yet
+    /// can no longer read the job's result
+    /// ([`ParentJob::record`](crate::handler::ParentJob::record) is `None`), and no new job can be
+    /// linked to the deleted one.
     Delete,
 }
 
 impl JobAction {
-    /// Every action. Actions with a value have an example value.
+    /// Every action. Actions with a value are listed with an example value.
     pub const ALL: [Self; 7] = [
         Self::Cancel,
         Self::Requeue,
@@ -244,7 +246,7 @@ pub enum Response {
     Become(JobState),
     /// The job keeps its state; the node that runs it is asked to cancel it.
     RequestCancel,
-    /// The job keeps its state and takes the new value from the action.
+    /// The job keeps its state, and the action's new value is stored.
     Change,
     /// The job is deleted.
     Remove,

@@ -1,16 +1,16 @@
-//! Finds the due jobs that no node of the cluster can take.
+//! Finds the due jobs that no node of the cluster can run.
 
 use crate::model::{DueRoute, NodeRecord};
 
-/// Returns the due routes whose jobs no live node can take. A node can take them if it runs the
-/// kind and has the required capability. The jobs of the returned routes wait until such a node
-/// joins.
+/// Returns the due routes whose jobs no live node can run. A node can run them if it has a handler
+/// for the kind and has the required capability. The jobs of the returned routes wait until such a
+/// node joins.
 ///
-/// Only what is certain is reported:
-/// - If a live node does not report the kinds it runs, nothing is stranded, because it may run any
-///   kind. Nodes of earlier versions do not report them.
-/// - If no node is live, nothing is stranded, because the nodes are missing and not the handler.
-/// - A paused queue is left out, because its jobs wait for the end of the pause.
+/// A route is returned only if it is certain that no live node can run its jobs:
+/// - If a live node does not report which kinds it runs, no route is returned, because the node may
+///   run any kind. Nodes of earlier versions do not report their kinds.
+/// - If no node is live, no route is returned, because nodes are missing and not handlers.
+/// - Routes of a paused queue are left out, because their jobs wait for the end of the pause.
 /// - The queues that a node polls are not known, so they are not considered.
 ///
 /// ```
@@ -123,8 +123,8 @@ mod tests {
     }
 
     proptest! {
-        /// Another node, whatever it is, strands no further route. A route that is not stranded has
-        /// a node that takes it, or this is not known.
+        /// Adding a node to live nodes never strands another route. A route that is not stranded is
+        /// paused, or has a node that can run it, or it is not known whether one can.
         #[test]
         fn a_node_more_never_strands(
             nodes in proptest::collection::vec(any_node(), 1..5),

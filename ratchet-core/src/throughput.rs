@@ -7,8 +7,8 @@ use crate::NodeId;
 use crate::model::{NodeRecord, NodeTotals};
 use crate::time::{Timestamp, millis_between, to_millis};
 
-/// The shortest time over which a rate is computed. Sometimes a heartbeat follows the last one at
-/// once, and a rate over so short a time would mean nothing.
+/// The minimum time over which a rate is computed. A heartbeat may follow the previous one at once,
+/// and a rate over such a short time would be meaningless.
 const SHORTEST: Duration = Duration::from_secs(3);
 
 /// The throughput of all nodes, between the last two heartbeats of each node.
@@ -23,24 +23,24 @@ pub struct Throughput {
     pub failed_per_s: f64,
     /// Failed attempts that will be retried, per second.
     pub retried_per_s: f64,
-    /// How long jobs were due before they began, on average, to the millisecond; `None` if none
-    /// began.
+    /// The average time between the due time and the claim of the jobs whose bodies began, to the
+    /// millisecond; `None` if none began.
     pub wait: Option<Duration>,
 }
 
-/// Measures the throughput of a cluster from the heartbeats of its nodes. It may be given the same
-/// heartbeat any number of times.
+/// Measures the throughput of a cluster from the heartbeats of its nodes. Reading the same
+/// heartbeat again has no effect.
 ///
 /// For each node, the growth of its [`totals`](crate::model::NodeLoad::totals) between its last two
 /// heartbeats is divided by the seconds between them, by the database's clock
 /// ([`last_seen`](NodeRecord::last_seen)). The throughput of the cluster is the sum over its nodes.
-/// The average wait is the total time that jobs waited, divided by the number of bodies that began.
+/// The average wait is the growth of the waiting time, divided by the number of bodies that began.
 ///
 /// The heartbeats of the nodes may come at different times and intervals: the last two heartbeats
-/// of a node count until the next one arrives. A node that joins, or returns under a new id, counts
-/// from its second heartbeat on, and nothing that it did before is counted. A node that is gone no
-/// longer counts. A heartbeat less than 3 s after the previous one is skipped, and the next one
-/// covers its time.
+/// of a node count until the next one arrives. A node that joins, or continues under a new id,
+/// counts from its second heartbeat on; its work before the first heartbeat is not counted. A node
+/// that is no longer live does not count. A heartbeat less than 3 s after the previous one is
+/// skipped, and the next one covers its time.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -74,7 +74,7 @@ pub struct Meter(BTreeMap<NodeId, Reading>);
 struct Reading {
     totals: NodeTotals,
     said_at: Timestamp,
-    /// What was done between two heartbeats; `None` while there was only one.
+    /// The work between the last two heartbeats; `None` while there was only one heartbeat.
     window: Option<Window>,
 }
 
@@ -85,7 +85,7 @@ struct Window {
 }
 
 impl Meter {
-    /// Reads the heartbeats of the live nodes. All other nodes no longer count.
+    /// Reads the heartbeats of the live nodes. Nodes that are not among them no longer count.
     pub fn read<'a>(&mut self, live: impl IntoIterator<Item = &'a NodeRecord>) {
         let read = live.into_iter().filter_map(|node| {
             let totals = node.load.totals?;
@@ -126,12 +126,13 @@ impl Meter {
 impl Reading {
     /// Returns whether `at` is the time of this heartbeat, or follows it too closely for a rate.
     fn is_recent(&self, at: Timestamp) -> bool {
-        // If the database's clock was set back, the measurement starts again.
+        // A heartbeat from before the last one means that the database's clock was set back; the
+        // measurement then starts again.
         let (said_at, at) = (to_millis(self.said_at), to_millis(at));
         said_at <= at && millis_between(said_at, at) < SHORTEST
     }
 
-    /// Returns what was done since this heartbeat; `None` if no time has passed.
+    /// Returns the work since this heartbeat; `None` if no time has passed.
     fn until(&self, totals: NodeTotals, at: Timestamp) -> Option<Window> {
         let time = millis_between(to_millis(self.said_at), to_millis(at));
         let since = |after: u64, before: u64| after.saturating_sub(before);
@@ -184,8 +185,7 @@ mod tests {
         assert!((rates.failed_per_s - 0.5).abs() < 0.001, "{rates:?}");
         assert!((rates.retried_per_s - 1.0).abs() < 0.001, "{rates:?}");
         assert_eq!(rates.wait, Some(Duration::from_millis(10)));
-        // The second node sent a heartbeat at another time, and the first sent none since: both
-        // count.
+        // Only the second node has sent a new heartbeat; the window of the first still counts.
         meter.read(&[
             node(one, 10_000, Some(NodeTotals::new(150, 500, 130, 10, 15))),
             node(other, 6_000, Some(NodeTotals::new(150, 1_500, 145, 5, 5))),

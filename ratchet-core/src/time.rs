@@ -1,9 +1,10 @@
-//! Time: the only file that reads a clock, and the conversions that every store needs.
+//! Reads the clocks of the process, which no other file may do, and converts times and durations as
+//! every store needs them.
 //!
 //! Ratchet keeps time to the **millisecond**, on every backend, so that the same history gives the
 //! same order everywhere. Decisions about due jobs, dead nodes and expired locks use the
-//! *database's* clock. The clocks read here only label ids, pace loops, and limit how long a node
-//! relies on an earlier answer of the database.
+//! *database's* clock. The process's own clocks are used only to create ids, to pace loops, and to
+//! limit how long a node relies on an earlier answer of the database.
 #![expect(
     clippy::disallowed_methods,
     reason = "this is the file that may read a clock"

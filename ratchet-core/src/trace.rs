@@ -2,8 +2,8 @@
 
 use crate::error::InvalidInput;
 
-/// The trace a job was enqueued in: the `traceparent` and `tracestate` header values of
-/// W3C Trace Context, level 1.
+/// The trace in which a job was enqueued: the values of the headers `traceparent` and `tracestate`
+/// of W3C Trace Context, level 1.
 ///
 /// ```
 /// use ratchet::TraceContext;
@@ -25,8 +25,8 @@ impl TraceContext {
     /// Creates a context from a `traceparent`, after checking it.
     ///
     /// # Errors
-    /// [`InvalidInput`] on `traceparent` unless it is `00-<32 hex>-<16 hex>-<2 hex>` in lower case
-    /// with ids that are not all zero.
+    /// [`InvalidInput`] on `traceparent` unless the text is `00-<32 hex>-<16 hex>-<2 hex>` in lower
+    /// case, and neither id consists of zeros only.
     pub fn new(traceparent: impl Into<String>) -> Result<Self, InvalidInput> {
         let traceparent = traceparent.into();
         let parts: Vec<&str> = traceparent.split('-').collect();

@@ -30,8 +30,8 @@ const UPKEEP: Duration = Duration::from_secs(5);
 /// The HTTP API, ready to be nested or served. Clones share their state.
 ///
 /// The API reads the state of the whole cluster in the background, at its own interval, as long as
-/// it, a clone of it, or one of its routers exists. Page loads and clients of `/api/events` get
-/// what was read last, without a query of the database.
+/// it, a clone of it, or one of its routers exists. The probes, the overview, the nodes, the queues
+/// and `/api/events` use the results of the last reads, and do not query the database themselves.
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -68,7 +68,7 @@ struct Inner {
     prometheus: Option<PrometheusHandle>,
     #[cfg(feature = "prometheus")]
     kept_up: Once,
-    /// Ends the event streams and the background reads.
+    /// Cancelled to end the event streams and the background reads.
     closing: CancellationToken,
     _close: DropGuard,
 }
@@ -173,7 +173,7 @@ impl Api {
         self.0.allow_remote
     }
 
-    /// Returns the metrics in the text format, or `None` without a recorder.
+    /// Returns the metrics in the text format of Prometheus, or `None` without a recorder.
     #[cfg(feature = "prometheus")]
     pub(crate) fn metrics(&self) -> Option<String> {
         let recorder = self.0.prometheus.as_ref();
@@ -204,22 +204,25 @@ impl Api {
         });
     }
 
-    /// Returns `None`: without the feature there is no recorder.
+    /// Returns `None`, because there is no recorder without the feature.
     #[cfg(not(feature = "prometheus"))]
-    #[expect(clippy::unused_self, reason = "as with the feature")]
+    #[expect(
+        clippy::unused_self,
+        reason = "the signature is the same as with the feature"
+    )]
     pub(crate) fn metrics(&self) -> Option<String> {
         None
     }
 
-    /// Allows this access to the request, or returns the refusal.
+    /// Fails with the refusal if the request may not have this access.
     ///
-    /// The middleware calls it with the access of the route. Handlers call it for an access that
+    /// The middleware calls this for the access of the route. Handlers call it for an access that
     /// depends on more than the path.
     pub(crate) async fn authorize(&self, request: &Parts, access: Access) -> Result<(), Problem> {
         if matches!(access, Access::Write(_)) && !self.writes() {
             let detail = match self.has_authorizer() {
-                true => "this API only reads: it was built as read-only",
-                false => "this API only reads: the program installed no authorizer",
+                true => "this API refuses writes: it was built as read-only",
+                false => "this API refuses writes: the program installed no authorizer",
             };
             return Err(Problem::new(Code::ReadOnly, detail));
         }
@@ -227,7 +230,7 @@ impl Api {
             Some(authorizer) => Ok(authorizer.authorize(request, access).await?),
             None if access == Access::Payload => Err(Problem::new(
                 Code::Denied,
-                "payloads are shown only by an API with an authorizer",
+                "this API shows no payloads: the program installed no authorizer",
             )),
             None => Ok(()),
         }
@@ -351,10 +354,10 @@ impl ApiBuilder {
     ///
     /// Loopback names are accepted too, and the probes accept any host. Other requests get 421.
     ///
-    /// Without this setting, [`serve`](crate::serve) on loopback accepts loopback names only, which
-    /// prevents DNS rebinding: another site could let its own name resolve to this machine, and its
-    /// page could then read the jobs. A nested router, and `serve` on another address, then accept
-    /// any host.
+    /// Without this setting, [`serve`](crate::serve) on loopback accepts loopback names only. This
+    /// prevents DNS rebinding, in which another site lets its own host name resolve to this
+    /// machine, so that its pages can read the jobs. Without this setting, a nested router and
+    /// `serve` on another address accept any host.
     pub fn hosts<I: IntoIterator<Item: Into<String>>>(mut self, hosts: I) -> Self {
         self.hosts = hosts.into_iter().map(Into::into).collect();
         self
@@ -368,8 +371,8 @@ impl ApiBuilder {
 
     /// Sets the proxies whose `X-Forwarded-For` [`serve`](crate::serve) trusts to name the client.
     ///
-    /// Without this setting, all clients of a proxy count as one client, and share its part of the
-    /// reads from the store and its allowance of wrong tokens. The limit
+    /// Without this setting, all clients of a proxy count as one client: together they get the
+    /// reads from the store and the allowance of wrong tokens of a single client. The limit
     /// [`connections_per_peer`](Limits::connections_per_peer) does not apply to these proxies.
     pub fn proxies<I: IntoIterator<Item = IpAddr>>(mut self, proxies: I) -> Self {
         self.proxies = proxies.into_iter().collect();
@@ -385,7 +388,8 @@ impl ApiBuilder {
     /// Keeps `/ready` at 200 while no node in the cluster can run some of the due jobs, or while
     /// jobs are due and no node is live.
     ///
-    /// Call it in programs that also serve other traffic, which must not stop because of such jobs.
+    /// Call this in programs that also serve other traffic, so that such jobs do not stop that
+    /// traffic.
     pub fn ready_while_stranded(mut self) -> Self {
         self.ready_while_stranded = true;
         self
@@ -413,7 +417,7 @@ impl ApiBuilder {
     /// first request that needs them.
     ///
     /// # Errors
-    /// [`BuildError`], with every invalid setting.
+    /// [`BuildError`] if settings are invalid; it lists all of them.
     pub fn build(self) -> Result<Api, BuildError> {
         let mut problems = self.limits.problems();
         let hosts = Hosts::new(&self.hosts, &mut problems);
@@ -467,7 +471,7 @@ impl fmt::Debug for ApiBuilder {
     }
 }
 
-/// The error of [`ApiBuilder::build`]: settings are invalid.
+/// The error of [`ApiBuilder::build`], which lists the invalid settings.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -486,7 +490,7 @@ pub struct BuildError {
 }
 
 impl BuildError {
-    /// Returns the problems, each with the name of the setting.
+    /// Returns one message for each problem, with the name of the setting.
     #[must_use]
     pub fn problems(&self) -> &[String] {
         &self.problems

@@ -41,9 +41,9 @@ use crate::problem::{Code, Problem};
 /// ```
 #[async_trait]
 pub trait Authorizer: Send + Sync + 'static {
-    /// Allows this access to the request, or returns the refusal.
+    /// Returns `Ok` if the request may have this access, otherwise the refusal.
     ///
-    /// The time that this takes counts against the timeout of the request.
+    /// The duration of this call counts against the timeout of the request.
     ///
     /// # Errors
     /// [`Denied`] if the request may not have this access.
@@ -52,7 +52,8 @@ pub trait Authorizer: Send + Sync + 'static {
 
 /// Compares a sent value with the secret in constant time.
 ///
-/// The time does not depend on where the two differ. It may reveal the length of the secret.
+/// The duration of the comparison does not depend on where the values differ, but may reveal the
+/// length of the secret.
 ///
 /// ```
 /// use ratchet_http::same_secret;
@@ -87,15 +88,15 @@ pub enum Access {
     Read,
     /// Reads of a job's payload, result, checkpoint and signal payload.
     ///
-    /// The authorizer is asked for it after `Read`, and only if payloads are
-    /// [shown](crate::Payloads::Shown) at all. If it is denied, the response contains the job
-    /// without them.
+    /// The API requests this access after `Read`, and only if payloads are
+    /// [shown](crate::Payloads::Shown) at all. If the authorizer denies it, the response contains
+    /// the job without these fields.
     Payload,
-    /// The given write.
+    /// A write that performs this action.
     Write(Action),
 }
 
-/// The action of a write.
+/// The action that a write performs.
 ///
 /// ```
 /// use ratchet_http::{Access, Action};
@@ -116,7 +117,8 @@ pub enum Action {
     ResumeJob,
     /// Delete a job.
     DeleteJob,
-    /// Act on many jobs with one request. The authorizer is also asked for the action itself.
+    /// Act on many jobs with one request. The authorizer is then also called once for the action to
+    /// apply, such as `CancelJob`.
     BulkJobs,
     /// Pause a queue: no more of its jobs are claimed.
     PauseQueue,
@@ -156,7 +158,7 @@ enum Reason {
 }
 
 impl Denied {
-    /// Refuses with 403: the client may not do this.
+    /// Refuses with 403: the client does not have this access.
     #[must_use]
     pub const fn forbidden() -> Self {
         Self(Reason::Forbidden)
@@ -181,7 +183,9 @@ impl Denied {
 impl From<Denied> for Problem {
     fn from(denied: Denied) -> Self {
         match denied.0 {
-            Reason::Forbidden => Self::new(Code::Denied, "this client may not do this"),
+            Reason::Forbidden => {
+                Self::new(Code::Denied, "the authorizer does not allow this request")
+            }
             Reason::Unauthorized(challenge) => {
                 let problem = Self::new(Code::Unauthorized, "this request needs credentials");
                 match challenge {

@@ -1,4 +1,4 @@
-//! The address of the client of a request.
+//! Finds the address of the client that sent a request, also behind proxies.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -8,8 +8,8 @@ use http::{Extensions, HeaderMap};
 /// A request extension with the address of the client.
 ///
 /// [`serve`](crate::serve) sets it. An application that nests the [router](crate::Api::router) sets
-/// it in a layer. Without it, all requests count as those of one client, and share the reads from
-/// the store and the allowance of wrong tokens.
+/// it in a layer. Requests without this extension count as requests of one client, which share the
+/// reads from the store and the allowance of wrong tokens.
 ///
 /// ```
 /// use ratchet_http::ClientAddr;
@@ -23,12 +23,14 @@ pub struct ClientAddr(pub IpAddr);
 impl ClientAddr {
     /// Returns the client of a request that `peer` sent.
     ///
-    /// This is `peer`, unless it is one of `proxies`. Then it is the last address in
-    /// `X-Forwarded-For` that is not itself a proxy.
+    /// This is `peer`, unless `peer` is one of `proxies`. In that case the addresses in
+    /// `X-Forwarded-For` are searched from the last to the first, and the client is the first one
+    /// found that is not a proxy. The search also ends at a value that is not an address: the
+    /// client is then the proxy that added that value.
     pub(crate) fn behind(peer: IpAddr, headers: &HeaderMap, proxies: &[IpAddr]) -> Self {
         let mut client = peer.to_canonical();
         let values = headers.get_all(HeaderName::from_static("x-forwarded-for"));
-        // A line that is not text has no valid address, so the search ends there.
+        // A header line that is not text contains no valid address, so the search ends there.
         let lines = values.iter().rev();
         let forwarded = lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
         for before in forwarded {

@@ -1,9 +1,9 @@
-//! Tracks the open connections, and chooses which one to close to make room for the next.
+//! Tracks the open connections, and chooses which one to close to make room for a new one.
 //!
-//! A connection is busy from the complete head of a request until its buffer holds the end of the
-//! response. Otherwise it is idle, also while half a head has arrived. At the limit, the connection
-//! that has been idle longest is closed. So clients that hold unused connections never keep others
-//! out, and a new connection does not wait for a timeout.
+//! A connection is busy from the arrival of a complete request head until its write buffer holds
+//! the end of the response. Otherwise it is idle, even if a part of a head has arrived. At the
+//! limit, the connection that has been idle longest is closed. So clients that hold unused
+//! connections do not block other clients, and a new connection does not wait for a timeout.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -27,8 +27,8 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// The last number given, to a connection or to a change between idle and busy. Numbers stand
-    /// for points in time.
+    /// The last number that was assigned to a new connection or to a change between idle and busy.
+    /// Numbers order these events by time.
     next: u64,
     open: HashMap<u64, Connection>,
 }
@@ -39,7 +39,7 @@ struct Connection {
     /// Whether the limit per peer applies.
     bounded: bool,
     busy: bool,
-    /// The number of the last change of `busy`.
+    /// The number assigned to the last change of `busy`, or to the opening of the connection.
     since: u64,
     close: CancellationToken,
 }
@@ -56,8 +56,8 @@ impl Connections {
 
     /// Registers a connection, and closes another one if a limit is reached.
     ///
-    /// A peer at its limit loses its connection that has been idle longest. If all of its
-    /// connections are busy, only the limit of all connections applies.
+    /// If the peer is at its limit, its connection that has been idle longest is closed. If all
+    /// connections of the peer are busy, only the limit on the total number applies.
     pub(crate) fn open(&self, peer: IpAddr, bounded: bool) -> Open {
         let mut table = self.0.table();
         if bounded {
@@ -118,7 +118,7 @@ impl Table {
         self.next
     }
 
-    /// Returns the connections that were not told to close.
+    /// Returns the connections that have not been asked to close.
     fn staying(&self) -> impl Iterator<Item = &Connection> {
         let open = self.open.values();
         open.filter(|one| !one.close.is_cancelled())
@@ -128,18 +128,18 @@ impl Table {
         self.staying().filter(|one| of(one)).count()
     }
 
-    /// Closes the connection that has been idle longest, of those that match. Returns false if none
-    /// is idle.
+    /// Closes the connection that has been idle longest among those that match. Returns false if no
+    /// matching connection is idle.
     fn close_idle(&self, of: impl Fn(&Connection) -> bool) -> bool {
         let idle = self.staying().filter(|one| !one.busy && of(one));
         let longest = idle.min_by_key(|one| one.since);
         longest.map(|one| one.close.cancel()).is_some()
     }
 
-    /// Closes the connection that has been busy longest, of the peers with the most connections.
-    /// Returns false if no connection is open.
+    /// Closes the connection that has been busy longest among those of the peers with the most
+    /// connections. Returns false if no connection is open.
     ///
-    /// Called while no connection is idle.
+    /// This is called only while no connection is idle.
     fn close_busy(&self) -> bool {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for one in self.staying() {
@@ -161,7 +161,7 @@ impl Table {
     }
 }
 
-/// The place of a connection in the table. Dropping it frees the place.
+/// The entry of a connection in the table. Dropping it removes the entry.
 #[derive(Debug)]
 pub(crate) struct Open {
     id: u64,
@@ -170,12 +170,12 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Waits until the connection must close to make room.
+    /// Waits until the connection is asked to close, to make room for another one.
     pub(crate) fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
         self.close.clone().cancelled_owned()
     }
 
-    /// Returns a marker that sets whether this connection is busy.
+    /// Returns a marker, which can mark this connection as busy.
     pub(crate) fn marker(&self) -> Marker {
         Marker {
             id: self.id,
@@ -246,7 +246,11 @@ mod tests {
         assert_eq!(closed(&open), [0, 2]);
         drop(busy);
         open.push(connections.open(OTHER, true));
-        assert_eq!(closed(&open), [0, 2, 3], "idle for longer than the second");
+        assert_eq!(
+            closed(&open),
+            [0, 2, 3],
+            "the fourth has been idle for longer than the second"
+        );
     }
 
     #[test]
@@ -256,7 +260,7 @@ mod tests {
         let mut open: Vec<Open> = (0..2).map(|_| connections.open(ONE, true)).collect();
         open.push(connections.open(ONE, true));
         assert_eq!((closed(&open), closed(&other)), (vec![0], vec![]));
-        // Its busy connections stay open.
+        // The busy connections of the peer stay open.
         let busy: Vec<Busy> = open[1..].iter().map(|one| one.marker().busy()).collect();
         open.push(connections.open(ONE, true));
         assert_eq!(closed(&open), [0]);

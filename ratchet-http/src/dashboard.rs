@@ -1,7 +1,7 @@
 //! Serves the dashboard: static files that are embedded in the program.
 //!
-//! Every client may load the files, since they contain no data: the pages read what they show from
-//! the API. They use relative URLs, so they work below any path.
+//! Every client may load the files, because they contain no data: scripts in the pages read the
+//! data from the API. The files use relative URLs, so the dashboard works below any path.
 
 use axum::Router;
 use axum::extract::OriginalUri;
@@ -18,7 +18,7 @@ use crate::problem::Problem;
 #[folder = "dashboard/"]
 struct Files;
 
-/// The page that loads the others.
+/// The page that loads all other files.
 const INDEX: &str = "index.html";
 
 /// Adds the routes of the dashboard, and a redirect to it from the root of the API.
@@ -32,9 +32,9 @@ pub(crate) fn add(router: Router<Api>) -> Router<Api> {
 
 /// Redirects to `below`, relative to the requested path.
 ///
-/// Browsers resolve a relative URL against the last slash of the path. If the requested path does
-/// not end in a slash, the target must repeat its last part.
-#[expect(clippy::unused_async, reason = "handlers are")]
+/// Browsers resolve a relative URL against the last slash of the path. So if the requested path
+/// does not end in a slash, the target must repeat the last segment of that path.
+#[expect(clippy::unused_async, reason = "handlers must be async")]
 async fn redirect(OriginalUri(uri): OriginalUri, below: &'static str) -> Response {
     let last = uri.path().rsplit('/').next().unwrap_or_default();
     let slash = if last.is_empty() { "" } else { "/" };
@@ -48,7 +48,7 @@ async fn named(Path(path): Path<String>, headers: HeaderMap) -> Response {
     file(headers, &path).await
 }
 
-#[expect(clippy::unused_async, reason = "handlers are")]
+#[expect(clippy::unused_async, reason = "handlers must be async")]
 async fn file(headers: HeaderMap, path: &str) -> Response {
     let Some(file) = Files::get(path) else {
         return Problem::not_found("the dashboard has no such file").into_response();
@@ -56,8 +56,8 @@ async fn file(headers: HeaderMap, path: &str) -> Response {
     let Ok(tag) = HeaderValue::from_str(&tag(&file)) else {
         return Problem::not_found("the dashboard has no such file").into_response();
     };
-    // A file changes only with the program. Browsers ask each time, and get 304 if their copy is
-    // current.
+    // A file changes only when the program does. Browsers validate their copy each time, and get
+    // 304 if it is current.
     let known = headers.get_all(header::IF_NONE_MATCH).iter();
     let mut known = known.filter_map(|tags| tags.to_str().ok());
     let same = known.any(|tags| {

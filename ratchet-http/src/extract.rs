@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use crate::api::Api;
 use crate::problem::{Code, Problem};
 
-/// Extracts the query parameters. A key may occur more than once if its field is a `Vec`. The type
+/// Extracts the query parameters. A key may occur more than once if its field is a `Vec`. `T`
 /// should deny unknown fields.
 ///
 /// A query that is not UTF-8 is refused with 400, an invalid parameter with 422.
@@ -50,11 +50,11 @@ pub(crate) async fn no_query(request: Request, next: Next) -> Response {
 #[serde(deny_unknown_fields)]
 struct NoParameters {}
 
-/// Extracts the body as JSON. The type should deny unknown fields.
+/// Extracts the body as JSON. `T` should deny unknown fields.
 ///
 /// The request is refused with 415 unless its content type is `application/json`, with 413 if the
 /// body is too long, with 408 if it arrives too slowly, with 400 if it is not JSON, and with 422 if
-/// it does not match the type.
+/// it cannot be deserialized as `T`.
 #[derive(Clone, Debug)]
 pub(crate) struct Json<T>(pub(crate) T);
 
@@ -65,7 +65,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
         if !is_json(&request) {
             return Err(Problem::new(
                 Code::UnsupportedMediaType,
-                "the body must be application/json",
+                "the content type of the body must be application/json",
             ));
         }
         let bytes = body(request, api).await?;
@@ -77,7 +77,7 @@ fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let mut text = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut text).map_err(|error| {
         // Serde reports some valid JSON of the wrong type as a syntax error, such as null for an
-        // enum. So parse it again to tell the two apart.
+        // enum. So parse the body again to distinguish the two cases.
         let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
         if is_json || error.inner().is_data() {
             invalid(&error)
@@ -89,9 +89,8 @@ fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     Ok(value)
 }
 
-/// Extracts nothing, and refuses a request that has a body.
-///
-/// The refusal is a 422, so that no field of the body is ignored silently.
+/// Refuses a request that has a body with 422, so that no field of a body is silently ignored.
+/// Extracts nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoBody;
 
@@ -102,7 +101,7 @@ impl FromRequest<Api> for NoBody {
         if body(request, api).await?.is_empty() {
             Ok(Self)
         } else {
-            Err(Problem::invalid("body", "this request takes no body"))
+            Err(Problem::invalid("body", "this request must have no body"))
         }
     }
 }
@@ -120,7 +119,7 @@ impl<T: From<String>> FromRequestParts<Api> for Path<T> {
         let captured = RawPathParams::from_request_parts(parts, api).await;
         let captured =
             captured.map_err(|rejection| Problem::invalid("path", rejection.body_text()))?;
-        // The parameters of outer routers, in which this one is nested, come first.
+        // If this router is nested in others, the parameters of the outer routers come first.
         let own = captured.iter().last();
         let (_, value) =
             own.ok_or_else(|| Problem::invalid("path", "the path has no parameter"))?;
@@ -143,9 +142,9 @@ async fn body(request: Request, api: &Api) -> Result<bytes::Bytes, Problem> {
         let most = limits.body_bytes;
         Problem::new(
             Code::TooLarge,
-            format!("a body may have at most {most} bytes"),
+            format!("the body is longer than the limit of {most} bytes"),
         )
-        // The rest of the body is not read, so the connection cannot be used again.
+        // The rest of the body is not read, so the connection cannot be reused.
         .header(header::CONNECTION, http::HeaderValue::from_static("close"))
     };
     let announced = request
@@ -172,7 +171,8 @@ fn malformed(error: &serde_json::Error) -> Problem {
     Problem::new(Code::Malformed, format!("the body is not JSON: {error}"))
 }
 
-/// Converts an error of serde. The field is its path, or the name in its message if it has no path.
+/// Converts an error of serde to a problem. The problem's field is the path of the error, or the
+/// name quoted in the error's message if the path is empty.
 fn invalid<E: std::error::Error>(error: &serde_path_to_error::Error<E>) -> Problem {
     let message = error.inner().to_string();
     let path = error.path().to_string();
@@ -189,7 +189,11 @@ pub(crate) async fn not_found() -> Response {
 
 /// Responds to a method that the path does not support.
 pub(crate) async fn method_not_allowed() -> Response {
-    Problem::new(Code::MethodNotAllowed, "the header Allow lists the methods").into_response()
+    Problem::new(
+        Code::MethodNotAllowed,
+        "the path does not support this method; the header Allow lists those it supports",
+    )
+    .into_response()
 }
 
 #[cfg(test)]

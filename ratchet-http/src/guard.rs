@@ -1,5 +1,5 @@
-//! The middleware around every request: access, host check, rate limit and timeout of requests, and
-//! the security headers of responses.
+//! The middleware of every route: checks the access and the host of requests, applies the limits of
+//! rate, reads and time, and adds security headers to responses.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Mutex, PoisonError};
@@ -52,15 +52,15 @@ pub(crate) async fn access(
     response
 }
 
-/// A handler's note for the log of writes, carried as an extension of its response.
+/// A note of a handler for the log of writes, passed as an extension of the handler's response.
 #[derive(Clone, Debug)]
 pub(crate) struct Detail(pub(crate) String);
 
-/// A write under way.
+/// A write in progress.
 ///
-/// A write is logged with its client when it ends, or when it is given up because of its timeout or
-/// because the client has disconnected. Unless it was refused, the sampler is then notified that it
-/// may have taken effect.
+/// A write is logged with its client when it ends, or when it is dropped because of its timeout or
+/// because the client has disconnected. Unless the write was refused before it began, the sampler
+/// is then notified that jobs may have changed.
 struct Write {
     api: Api,
     client: String,
@@ -83,8 +83,8 @@ impl Write {
         }
     }
 
-    /// Records the user name of the credentials if the authorizer is a [`Token`](crate::Token).
-    /// With other authorizers the name may be the secret.
+    /// Records the user name of the credentials, for the log, if the authorizer is a
+    /// [`Token`](crate::Token). With other authorizers, the user name may itself be a secret.
     fn admitted(&mut self, parts: &Parts) {
         if self.api.takes_token() {
             let name = Credentials::of(&parts.headers).and_then(|sent| sent.name);
@@ -121,7 +121,7 @@ impl Write {
 impl Drop for Write {
     fn drop(&mut self) {
         if self.open {
-            self.log("unknown: the request was given up");
+            self.log("unknown: the request was dropped before it ended");
             self.api.sampler().acted();
         }
     }
@@ -170,7 +170,8 @@ fn is_of_another_site(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Passes a request to its handler as soon as fewer requests than the limit read from the store.
+/// Passes a request to its handler as soon as the limit of concurrent reads from the store allows
+/// it.
 pub(crate) async fn reads(State(api): State<Api>, request: Request, next: Next) -> Response {
     let client = ClientAddr::of(request.extensions());
     match api.reads().begin(client).await {
@@ -185,7 +186,7 @@ pub(crate) async fn every(State(api): State<Api>, request: Request, next: Next) 
     let mut response = match tokio::time::timeout(api.limits().request_timeout, answer).await {
         Ok(Ok(response)) => response,
         Ok(Err(_)) => {
-            tracing::error!("a request panicked");
+            tracing::error!("the handler of a request panicked");
             Problem::new(Code::Internal, "see the server's log for the cause").into_response()
         }
         Err(_) => Problem::new(Code::Timeout, "the request exceeded its timeout").into_response(),
@@ -194,14 +195,14 @@ pub(crate) async fn every(State(api): State<Api>, request: Request, next: Next) 
     response
 }
 
-/// Passes a request on if its `Host` is one of these hosts.
+/// Passes a request to its handler if these hosts accept its `Host` header.
 pub(crate) async fn host(State(hosts): State<Hosts>, request: Request, next: Next) -> Response {
     if hosts.accept(request.headers().get(header::HOST)) {
         return next.run(request).await;
     }
     Problem::new(
         Code::WrongHost,
-        "the Host of the request is not served here; `http.hosts` or ApiBuilder::hosts adds it",
+        "the Host of the request is not accepted; add it with `http.hosts` or ApiBuilder::hosts",
     )
     .into_response()
 }
@@ -255,8 +256,8 @@ impl Hosts {
 
     /// Accepts only names of the loopback interface.
     ///
-    /// This prevents DNS rebinding: another site could let its own name resolve to this machine,
-    /// and its page could then read every response.
+    /// This prevents DNS rebinding, in which another site lets its own host name resolve to this
+    /// machine, so that its pages can read the responses.
     pub(crate) const fn loopback() -> Self {
         Self {
             allowed: Some(Vec::new()),
@@ -325,10 +326,11 @@ impl Writes {
         bucket.tokens = filled.min(self.per_second);
         if bucket.tokens < 1.0 {
             let wait = Duration::from_secs_f64((1.0 - bucket.tokens) / self.per_second);
-            return Err(
-                Problem::new(Code::TooManyRequests, "too many writes; try again soon")
-                    .retry_after(wait),
-            );
+            return Err(Problem::new(
+                Code::TooManyRequests,
+                "the limit of writes per second is reached; try again soon",
+            )
+            .retry_after(wait));
         }
         bucket.tokens -= 1.0;
         Ok(())

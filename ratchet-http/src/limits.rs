@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// The longest timeout that a setting accepts; adding it to an instant cannot overflow.
+/// The maximum of each timeout. Adding it to an instant cannot overflow.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The smallest `head_bytes` that the HTTP library accepts, in bytes.
@@ -26,12 +26,12 @@ pub struct Limits {
     pub event_clients: usize,
     /// The maximum number of requests that read from the store at the same time; 8 by default.
     ///
-    /// Others wait for up to a second, and then get 503. Clients take turns, and one client has at
-    /// most three quarters of the reads. The probes, the overview, the queues and the nodes are
-    /// answered from memory and do not count.
+    /// Further requests wait for up to a second, and then get 503. Clients take turns, and one
+    /// client has at most three quarters of the reads. The limit does not apply to the probes, the
+    /// overview, the queues and the nodes, whose responses come from memory.
     pub reads: usize,
-    /// The maximum number of writes per second, of all clients together; 20 by default. More get
-    /// 429.
+    /// The maximum number of writes per second, of all clients together; 20 by default. Further
+    /// writes get 429.
     pub writes_per_second: u32,
     /// The timeout of a request; 15 s by default. A request that takes longer gets 503. The
     /// timeout does not limit how long an event stream lasts.
@@ -41,21 +41,23 @@ pub struct Limits {
     /// The timeout for receiving the head of a request, and for an idle connection between two
     /// requests; 20 s by default. Only [`serve`](crate::serve) enforces it.
     pub header_timeout: Duration,
-    /// How long a client may read nothing of what the server sends; 20 s by default. The
-    /// connection is then closed.
+    /// The timeout for a client to read data that the server sends; 20 s by default. If the client
+    /// reads nothing for this long, its connection or event stream is closed.
     pub write_timeout: Duration,
     /// The maximum size of a request head in bytes, at least 8 KiB; 32 KiB by default. A longer
     /// head gets 431. Only [`serve`](crate::serve) enforces it.
     pub head_bytes: usize,
-    /// The maximum number of open connections of [`serve`](crate::serve); 1,024 by default. One
-    /// more closes the connection that has been idle longest.
+    /// The maximum number of open connections of [`serve`](crate::serve); 1,024 by default. A new
+    /// connection beyond this limit closes the one that has been idle longest, or a busy one if
+    /// none is idle.
     pub connections: usize,
     /// The maximum number of open connections of one peer of [`serve`](crate::serve); 256 by
     /// default.
     ///
-    /// One more closes the peer's own connection that has been idle longest. A peer whose
-    /// connections are all busy may open more, up to [`connections`](Self::connections). So may a
-    /// [proxy](crate::ApiBuilder::proxies).
+    /// A new connection beyond this limit closes the peer's own connection that has been idle
+    /// longest. A peer whose connections are all busy may open more, up to
+    /// [`connections`](Self::connections). The limit does not apply to
+    /// [proxies](crate::ApiBuilder::proxies).
     pub connections_per_peer: usize,
 }
 
@@ -192,7 +194,9 @@ impl Limits {
         let zero = counts
             .map(|(name, _)| *name)
             .chain(durations.map(|(name, _)| *name));
-        let mut problems: Vec<String> = zero.map(|name| format!("limits.{name} is 0")).collect();
+        let mut problems: Vec<String> = zero
+            .map(|name| format!("limits.{name} is 0; it must be more than 0"))
+            .collect();
         if self.head_bytes < LEAST_HEAD {
             problems.push(format!(
                 "limits.head_bytes is {}; it must be at least {LEAST_HEAD} bytes",
@@ -202,7 +206,7 @@ impl Limits {
         problems.extend(long);
         if self.page > ratchet_core::limits::MAX_BATCH {
             problems.push(format!(
-                "limits.page is {}; a store reads at most {} at a time",
+                "limits.page is {}; it may be at most {}, the most that a store reads at a time",
                 self.page,
                 ratchet_core::limits::MAX_BATCH
             ));
@@ -223,7 +227,10 @@ mod tests {
             .body_timeout(Duration::ZERO);
         let problems = limits.problems();
         assert_eq!(problems.len(), 2, "{problems:?}");
-        assert_eq!(problems[0], "limits.body_timeout is 0");
+        assert_eq!(
+            problems[0],
+            "limits.body_timeout is 0; it must be more than 0"
+        );
         assert!(problems[1].contains("1000000"), "{problems:?}");
         let limits = Limits::default()
             .head_bytes(1_024)

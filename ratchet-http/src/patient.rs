@@ -9,8 +9,8 @@ use ratchet_core::time;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// A stream that fails a write if nothing could be written for `patience`, because the peer does
-/// not read.
+/// A stream whose writes fail with a timeout if nothing could be written for `patience`, because
+/// the peer does not read.
 #[derive(Debug)]
 pub(crate) struct Patient<S> {
     stream: S,

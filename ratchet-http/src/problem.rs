@@ -41,19 +41,19 @@ pub enum Code {
     WrongHost,
     /// 422: a field or a parameter is unknown or invalid; `field` names it.
     Invalid,
-    /// 429: all clients together began too many writes.
+    /// 429: the limit of writes per second, for all clients together, is reached.
     TooManyRequests,
     /// 429: this client sent too many wrong tokens.
     TooManyAttempts,
     /// 500: the program has a bug.
     Internal,
-    /// 501: the store does not support this.
+    /// 501: the store does not support the requested feature.
     Unsupported,
     /// 503: the store failed.
     Unavailable,
     /// 503: the request exceeded its timeout.
     Timeout,
-    /// 503: too many clients listen to events or read from the store at present.
+    /// 503: the limit of event listeners or of concurrent reads from the store is reached.
     TooManyClients,
 }
 
@@ -106,7 +106,7 @@ impl Code {
             Self::TooManyRequests => "Too many requests",
             Self::TooManyAttempts => "Too many wrong tokens",
             Self::Internal => "Internal error",
-            Self::Unsupported => "The store does not support this",
+            Self::Unsupported => "The store lacks this feature",
             Self::Unavailable => "The store is not available",
             Self::Timeout => "The request took too long",
             Self::TooManyClients => "Too many clients",
@@ -232,23 +232,24 @@ impl From<InvalidInput> for Problem {
     }
 }
 
-/// Logs the error, and keeps only its kind for the response: the text of a driver may name hosts
-/// and statements.
+/// Logs the error, and describes only its kind in the response, because the text of a driver may
+/// name hosts and statements.
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         if let Some(invalid) = error.invalid_input() {
             return invalid.clone().into();
         }
-        // While the database is unreachable every request fails. The sampler logs the outage once.
+        // While the database is unreachable, every request fails. The sampler logs the outage once,
+        // so the single requests are logged only at `debug`.
         if error.is_transient() {
-            tracing::debug!(%error, "a request failed in the store");
+            tracing::debug!(%error, "a request failed because of the store");
         } else {
-            tracing::warn!(%error, "a request failed in the store");
+            tracing::warn!(%error, "a request failed because of the store");
         }
         let detail = match error.kind() {
             StoreErrorKind::Unavailable => "the database cannot be reached",
             StoreErrorKind::Timeout => "the database did not answer in time",
-            StoreErrorKind::Contention => "the call conflicted with others in the database",
+            StoreErrorKind::Contention => "the call conflicted with other calls in the database",
             StoreErrorKind::Full => "the database has no space left",
             StoreErrorKind::ReadOnly => "the database accepts no writes at present",
             StoreErrorKind::SchemaMismatch(_) => {

@@ -40,7 +40,7 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
 /// Returns a builder of a recorder, with buckets that fit the metrics of Ratchet.
 ///
 /// # Errors
-/// Fails only if a list of buckets is empty, which those of Ratchet are not.
+/// Fails only if a list of buckets is empty, which does not happen: those of Ratchet are not.
 pub fn recorder() -> Result<PrometheusBuilder, BuildError> {
     PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), SECONDS)?

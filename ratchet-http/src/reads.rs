@@ -12,17 +12,17 @@ use crate::problem::{Code, Problem};
 
 /// A limiter of concurrent reads from the store.
 ///
-/// When a read ends, the next one goes to the waiting client with the fewest reads under way, and
-/// in order of arrival between equals. No client has more than three quarters of the reads, so
-/// others need not wait for its slow ones. Requests of unknown clients count as one client, which
-/// may have all reads.
+/// When a read ends, the waiting client with the fewest reads in progress gets the next one; a tie
+/// is broken by order of arrival. A client has at most three quarters of the reads, so its slow
+/// reads do not block other clients. Requests of unknown clients count as one client, which may
+/// have all reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Reads(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     most: usize,
-    /// The maximum number of reads of one client.
+    /// The maximum number of concurrent reads of one client.
     share: usize,
     queue: Mutex<Queue>,
 }
@@ -42,7 +42,7 @@ pub(crate) fn share(most: usize) -> usize {
     (most - most / 4).min(most - usize::from(most > 1))
 }
 
-/// A read under way. Dropping it ends the read.
+/// A read in progress. Dropping it ends the read.
 #[derive(Debug)]
 pub(crate) struct Read {
     client: Client,
@@ -122,7 +122,8 @@ impl Shared {
             let next = index.and_then(|index| queue.waiting.remove(index));
             next.map(|(client, waiter)| (self.grant(&mut queue, client), waiter))
         };
-        // If the request has gone, the read is dropped here, which locks the queue again.
+        // If the waiting request was dropped, sending fails and the read is dropped here. That
+        // locks the queue again, so the lock was released above.
         if let Some((read, waiter)) = next {
             drop(waiter.send(read));
         }
@@ -173,7 +174,7 @@ mod tests {
         assert_eq!(held.len(), 6);
         let others = [reads.begin(client(2)).await, reads.begin(client(3)).await];
         assert!(others.iter().all(Result::is_ok));
-        assert!(reads.begin(client(2)).await.is_err(), "8 in all");
+        assert!(reads.begin(client(2)).await.is_err(), "the limit is 8");
     }
 
     #[tokio::test(start_paused = true)]

@@ -24,10 +24,10 @@ use crate::limits::Limits;
 use crate::patient::Patient;
 use crate::routes;
 
-/// How long open connections may take to finish after the shutdown began.
+/// How long the shutdown waits for open connections to finish.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// The pause before the next attempt if accepting failed and no connection could be closed.
+/// The pause after a failure to accept. It ends early if an open connection was closed.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The minimum time between two log lines about failures to accept.
@@ -136,7 +136,7 @@ where
     Ok(())
 }
 
-/// Returns whether accepting failed only because one client has disconnected.
+/// Returns whether accepting failed only because the connecting client has disconnected.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -172,7 +172,8 @@ fn connection(
                 Some(answer) => answer.await?,
                 None => too_long(),
             };
-            // The connection is busy until its buffer holds the last frame or it is closed.
+            // Keep the connection marked as busy until its write buffer holds the last frame of the
+            // response, or until it is closed.
             let keep = move |frame| {
                 let _busy = &busy;
                 frame
@@ -183,7 +184,7 @@ fn connection(
     let connection = graceful.watch(protocol(limits).serve_connection(io, service));
     async move {
         let closed = open.closed();
-        // The inner future drops the socket before `open` frees the place of the connection.
+        // The inner future drops the socket before `open` removes the connection from the table.
         async move {
             tokio::select! {
                 served = connection => {
@@ -212,7 +213,7 @@ fn protocol(limits: &Limits) -> http1::Builder {
 
 /// Returns the approximate size of a request head in bytes.
 ///
-/// The connection itself refuses a head of more than twice the limit.
+/// The HTTP library itself refuses a head of more than twice the limit.
 fn length(request: &Request<Incoming>) -> usize {
     let fields = request.headers().iter();
     let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
@@ -246,7 +247,7 @@ pub enum ServeError {
     /// The listener is not on loopback, and the API has neither an authorizer nor
     /// [`allow_remote`](crate::ApiBuilder::allow_remote).
     #[error(
-        "{address} is not on loopback, and the API has no authorizer; give it one or call allow_remote"
+        "{address} is not on loopback, and the API has no authorizer; set one or call allow_remote"
     )]
     Exposed {
         /// The address of the listener.

@@ -23,10 +23,10 @@ use crate::client::ClientAddr;
 /// with any user name. Writes and payloads always need the token, other reads only after
 /// [`protect_reads`](Self::protect_reads).
 ///
-/// Wrong tokens are throttled per client, as told apart by [`ClientAddr`]:
+/// Wrong tokens are throttled per client, as identified by [`ClientAddr`]:
 ///
-/// - After ten different wrong tokens, every request of the client with a token gets 429, except
-///   for one attempt every 10 s.
+/// - After ten different wrong tokens, every request in which the client sends a token gets 429,
+///   except for one attempt every 10 s.
 /// - After the same wrong token ten times in a row, only that token gets 429, so a program with an
 ///   old token does not lock out other programs at the same address.
 ///
@@ -45,7 +45,8 @@ pub struct Token {
 }
 
 impl Token {
-    /// Creates an authorizer with this secret. With an empty secret no token is accepted.
+    /// Creates an authorizer that accepts this secret as the token. If the secret is empty, no
+    /// token is accepted.
     #[must_use]
     pub fn new(secret: impl Into<String>) -> Self {
         Self {
@@ -94,7 +95,7 @@ impl Authorizer for Token {
         let path = cut(request.uri.path());
         tracing::warn!(client = %shown(client), ?path, "a request has a wrong token");
         Err(match sent.name {
-            // With this challenge, a browser that sent a wrong token asks its user again.
+            // The challenge makes a browser that sent a wrong token ask its user again.
             Some(_) => Denied::unauthorized(CHALLENGE),
             None => Denied::forbidden(),
         })
@@ -108,10 +109,10 @@ pub(crate) fn shown(client: Option<ClientAddr>) -> String {
     client.map_or_else(|| "unknown".to_owned(), |client| client.0.to_string())
 }
 
-/// The maximum number of characters of a client's text in one log field.
+/// The maximum number of characters that a log field keeps of a text that a client sent.
 const LOGGED: usize = 256;
 
-/// Returns the beginning of a text that a client sent, for the log.
+/// Shortens a text that a client sent to [`LOGGED`] characters, for the log.
 pub(crate) fn cut(sent: &str) -> String {
     let mut cut: String = sent.chars().take(LOGGED).collect();
     if cut.len() < sent.len() {
@@ -149,19 +150,20 @@ impl Credentials {
     }
 }
 
-/// The allowances of wrong tokens, by client.
+/// Counts the wrong tokens of each client.
 #[derive(Debug, Default)]
 struct WrongTokens {
     clients: Mutex<HashMap<Option<IpAddr>, Spent>>,
     hashes: RandomState,
 }
 
-/// The used part of a client's two allowances, as of the time `at`.
+/// The used part of a client's two allowances, for different wrong tokens and for repeats of one,
+/// as of the time `at`.
 ///
-/// Every [`REFILL`], the client regains one attempt of each allowance.
+/// After each [`REFILL`], both allowances regain one attempt.
 #[derive(Clone, Copy, Debug)]
 struct Spent {
-    /// How many wrong tokens differed from the one before.
+    /// The number of wrong tokens that differed from the previous wrong token.
     attempts: u32,
     /// The hash of the last wrong token.
     last: u64,
@@ -172,13 +174,13 @@ struct Spent {
 
 /// How many wrong tokens a client may send before it is throttled.
 const ALLOWANCE: u32 = 10;
-/// The time until a throttled client may send one more.
+/// The time until a throttled client may send one more token.
 const REFILL: Duration = Duration::from_secs(10);
 /// The maximum number of clients that are remembered.
 const CLIENTS: usize = 4_096;
 
 impl Spent {
-    /// Returns whether any part of an allowance is used.
+    /// Returns whether a part of either allowance is used.
     const fn any(&self) -> bool {
         self.attempts > 0 || self.repeats > 0
     }
@@ -204,7 +206,8 @@ impl WrongTokens {
         self.hashes.hash_one(token)
     }
 
-    /// Admits an attempt unless the client has used up its allowance, or the one for this token.
+    /// Admits an attempt unless the client has used up its allowance for different wrong tokens, or
+    /// the one for repeats of this token.
     fn admit(&self, client: Option<ClientAddr>, token: u64) -> Result<(), Denied> {
         let spent = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let own = spent.get(&client.map(ClientAddr::key));
@@ -242,7 +245,7 @@ impl WrongTokens {
             at: time::monotonic(),
         };
         let before = all.get(&client).map(|spent| spent.now());
-        // A repeated token counts as new once its repeats are refilled.
+        // A repeated token counts as a new one once its repeats have been refilled.
         let mut spent = before.filter(Spent::any).unwrap_or(untouched);
         if spent.last == token && spent.repeats > 0 {
             spent.repeats += 1;
@@ -250,7 +253,8 @@ impl WrongTokens {
             (spent.last, spent.repeats) = (token, 1);
             spent.attempts += 1;
         }
-        // `at` is unchanged: the time to the next attempt runs from the first one.
+        // Keep `at`: the time until the next refill runs from the first wrong token, not from this
+        // one.
         all.insert(client, spent);
     }
 }
@@ -293,7 +297,11 @@ mod tests {
         }
         let throttled = Err(Denied::throttled(REFILL));
         assert_eq!(ask(1, wrong).await, throttled);
-        assert_eq!(ask(1, right).await, throttled, "no guess is compared");
+        assert_eq!(
+            ask(1, right).await,
+            throttled,
+            "the right token is not compared while throttled"
+        );
         assert_eq!(ask(2, right).await, Ok(()));
         tokio::time::advance(REFILL).await;
         assert_eq!(ask(1, wrong).await, Err(Denied::forbidden()));

@@ -15,16 +15,16 @@ pub(crate) fn expand(settings: TokenStream, function: TokenStream) -> Result<Tok
     let signature = &function.sig;
     let generics = &signature.generics;
     if !generics.params.is_empty() || generics.where_clause.is_some() {
-        let text = "the body of a job is not generic";
+        let text = "a job's function cannot be generic";
         return Err(Error::new(signature.span(), text));
     }
     // This excludes functions that are not `async`, and those that are `unsafe` or `extern`.
     if !quote!(#signature).to_string().starts_with("async fn") {
-        let text = "the body of a job is a plain `async fn`";
+        let text = "a job's function must be a plain `async fn`";
         return Err(Error::new(signature.span(), text));
     }
     let ReturnType::Type(_, returned) = &signature.output else {
-        let text = "the body of a job returns a `JobResult`";
+        let text = "a job's function must return a `JobResult`";
         return Err(Error::new(signature.span(), text));
     };
     let parameters = signature.inputs.iter().map(Parameter::read);
@@ -94,7 +94,7 @@ pub(crate) fn expand(settings: TokenStream, function: TokenStream) -> Result<Tok
 
 /// Returns the name of the kind from the setting `kind = "…"`.
 fn kind(settings: TokenStream) -> Result<LitStr> {
-    let wanted = "the attribute takes the name of the kind: `#[ratchet::job(kind = \"…\")]`";
+    let wanted = "expected only the name of the kind: `#[ratchet::job(kind = \"…\")]`";
     let wrong = |span: Span| Error::new(span, wanted);
     let span = settings.span();
     let Ok(Meta::NameValue(setting)) = syn::parse2(settings) else {
@@ -130,17 +130,17 @@ enum Role {
 impl Parameter {
     fn read(input: &FnArg) -> Result<Self> {
         let FnArg::Typed(typed) = input else {
-            let text = "the body of a job has no `self`: its arguments are the payload";
+            let text = "a job's function cannot take `self`: its arguments are the payload";
             return Err(Error::new(input.span(), text));
         };
         let role = match &*typed.ty {
             Type::Reference(reference) if reference.mutability.is_some() => {
-                let text = "state is shared by all bodies of a node, so it cannot be `&mut`";
+                let text = "all bodies of a node share its state, so a parameter cannot be `&mut`";
                 return Err(Error::new(typed.span(), text));
             }
             Type::Reference(reference) if is_unsized(&reference.elem) => {
-                let text = "an argument is stored, so it is owned, such as a `String` or a `Vec`; a \
-                            reference is state of the node";
+                let text = "an argument must be owned, such as a `String` or a `Vec`, because it is \
+                            stored; a reference stands for state of the node";
                 return Err(Error::new(typed.span(), text));
             }
             Type::Reference(reference) if is_context(&reference.elem) => Role::Context,
@@ -149,7 +149,8 @@ impl Parameter {
             of => match &*typed.pat {
                 Pat::Ident(name) => Role::Argument(name.ident.clone(), of.clone()),
                 other => {
-                    let text = "an argument of a job has a name: it is a field of the payload";
+                    let text =
+                        "a job's argument needs a name, because it is a field of the payload";
                     return Err(Error::new(other.span(), text));
                 }
             },
@@ -225,12 +226,12 @@ mod tests {
             (quote! { fn f() -> JobResult { Ok(()) } }, "`async fn`"),
             (
                 quote! { async fn f<T>(a: T) -> JobResult { Ok(()) } },
-                "not generic",
+                "cannot be generic",
             ),
-            (quote! { async fn f() {} }, "returns a `JobResult`"),
+            (quote! { async fn f() {} }, "return a `JobResult`"),
             (
                 quote! { async fn f(&self) -> JobResult { Ok(()) } },
-                "no `self`",
+                "cannot take `self`",
             ),
             (
                 quote! { async fn f(a: &str) -> JobResult { Ok(()) } },
@@ -250,7 +251,7 @@ mod tests {
             ),
             (
                 quote! { async fn f((a, b): (u8, u8)) -> JobResult { Ok(()) } },
-                "has a name",
+                "needs a name",
             ),
         ] {
             let told = refusal(kind_a(), function);

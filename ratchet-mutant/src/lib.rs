@@ -16,7 +16,8 @@ pub const STATEMENT: &str = "statement";
 pub const REPLACEMENT: &str = "mutant.sql";
 /// The file that this process creates when it runs the replacement.
 pub const REACHED: &str = "reached";
-/// The comment that identifies a replacement after the store has rendered it.
+/// The comment at the end of a replacement. It stays when the store renders the statement, so it
+/// identifies the replacement in the rendered SQL.
 pub const MARK: &str = "\n/* mutant */";
 
 struct Mutant {
@@ -43,8 +44,8 @@ fn read(path: &Path) -> String {
 /// the one to replace, otherwise `text`.
 ///
 /// # Panics
-/// If the variable is set and a file is missing: a run without the mutant would look like a
-/// survivor.
+/// If the variable is set and a file cannot be read. Otherwise the tests would run without the
+/// mutant, and the mutant would appear to survive.
 #[must_use]
 pub fn text<'a>(name: &str, text: &'a str) -> &'a str {
     match &*MUTANT {

@@ -20,7 +20,7 @@ struct Target {
     key: Option<String>,
 }
 
-/// The changes that one call writes, by statement.
+/// The changes that one call writes, grouped by the statement that writes them.
 #[derive(Default)]
 struct Changes {
     moved: HashMap<JobId, JobState>,
@@ -32,7 +32,8 @@ struct Changes {
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Applies an action to each of these jobs, in one transaction.
+    /// Applies an action to those of these jobs that are in one of the states `from`, in one
+    /// transaction.
     pub(crate) async fn act_on_jobs(
         &self,
         ids: &[JobId],
@@ -45,7 +46,7 @@ impl<D: Dialect> SqlStore<D> {
         lease.end(acted).await
     }
 
-    /// Locks these jobs and applies the action to them.
+    /// Locks these jobs and applies the action to those in one of the states `from`.
     async fn act_inside(
         &self,
         lease: &mut D::Lease,
@@ -54,7 +55,8 @@ impl<D: Dialect> SqlStore<D> {
         action: JobAction,
     ) -> Result<Vec<Acted>> {
         let wanted: Vec<Uuid> = ids.iter().map(JobId::as_uuid).collect();
-        // Every call locks lanes before jobs. A job's lane never changes.
+        // All calls lock lanes before jobs. The lanes can be read without a lock, because a job's
+        // lane never changes.
         let lanes = match action {
             JobAction::Cancel | JobAction::Requeue => self.lanes_of(lease, &wanted).await?,
             _ => BTreeMap::new(),
@@ -119,8 +121,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(acted)
     }
 
-    /// Takes the unique keys of the jobs to requeue. Returns the jobs whose key another job holds,
-    /// each with that holder.
+    /// Acquires the unique keys of the jobs to requeue. Returns the jobs whose key another job
+    /// holds, each with the holder of its key.
     async fn take_keys(
         &self,
         lease: &mut D::Lease,
@@ -149,7 +151,8 @@ impl<D: Dialect> SqlStore<D> {
             holders.insert(row.try_get(0)?, row::job_id(&row, 1)?);
         }
         if keys.iter().any(|key| !holders.contains_key(*key)) {
-            // The holder released it between the two statements: the caller repeats the call.
+            // The holder released the key between the two statements, so the caller repeats the
+            // call.
             let text = "a unique key was released during the call";
             return Err(Failure::new(StoreErrorKind::Contention, text));
         }
@@ -230,7 +233,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(())
     }
 
-    /// Writes the action's new due time or priority.
+    /// Writes the action's new due time or priority to these jobs.
     async fn give(&self, lease: &mut D::Lease, ids: Vec<Uuid>, action: JobAction) -> Result<()> {
         let sql = self.sql();
         let give = match action {
@@ -248,8 +251,9 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Returns the outcome for one job and records its changes. Updates the state in `targets`, since
-/// ids may repeat. `enter` puts a requeued job into its lane and returns the state it waits in.
+/// Returns the outcome for one job and records its changes. Updates the job's state in `targets`,
+/// because its id may occur again. `enter` puts a requeued job into its lane and returns the state
+/// that the job waits in.
 fn respond(
     id: JobId,
     action: JobAction,

@@ -23,7 +23,7 @@ use crate::store::SqlStore;
 impl<D: Dialect> ArchiveStore for SqlStore<D> {
     async fn archive(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         const OPERATION: &str = "archive";
-        // A repeated call would archive other jobs, as a repeated purge deletes other jobs.
+        // A repeated call would archive other jobs and return only their number.
         self.call_once(OPERATION, || self.archive_jobs(request))
             .await
     }
@@ -55,7 +55,7 @@ impl<D: Dialect> ArchiveStore for SqlStore<D> {
     }
 }
 
-/// Finished jobs as columns.
+/// The columns that `archive_jobs` inserts, one value per finished job.
 #[derive(Default)]
 struct Documents {
     ids: Vec<Uuid>,
@@ -90,7 +90,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(done as u64)
     }
 
-    /// Archives the readable ones among these jobs, and returns how many it moved.
+    /// Moves those of these jobs that can be read into the archive, and returns how many it moved.
     async fn put_away(&self, lease: &mut D::Lease, old: &[(JobId, i64)]) -> Inner<usize> {
         let ids: Vec<JobId> = old.iter().map(|(id, _)| *id).collect();
         let jobs = self.read_jobs_on(lease, &ids, Detail::Whole).await?;

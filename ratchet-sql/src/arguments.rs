@@ -5,8 +5,8 @@ use uuid::Uuid;
 /// A parameter's value: a scalar or a list.
 ///
 /// A text or an id cannot be NULL, because some drivers cannot bind an untyped NULL. Bind an empty
-/// text, [`Uuid::nil`] or [`Uuid::max`] instead. Where that is also a valid value, bind a boolean
-/// beside it. Lists may contain NULL.
+/// text, [`Uuid::nil`] or [`Uuid::max`] instead. Where that value is also a valid one, bind an
+/// additional boolean for whether the value is present. Lists may contain NULL.
 #[derive(Clone, Copy, Debug)]
 pub enum Argument<'a> {
     /// A boolean.
@@ -25,9 +25,9 @@ pub enum Argument<'a> {
     List(List<'a>),
 }
 
-/// Values of one type, in one parameter. The `Opt…` variants may contain NULL.
+/// A list of values of one type, bound as one parameter. The `Opt…` variants may contain NULL.
 #[derive(Clone, Copy, Debug)]
-#[expect(missing_docs, reason = "the types say it")]
+#[expect(missing_docs, reason = "the types explain the variants")]
 pub enum List<'a> {
     Bool(&'a [bool]),
     Small(&'a [i16]),
@@ -44,7 +44,7 @@ pub enum List<'a> {
     OptString(&'a [Option<String>]),
 }
 
-/// Applies an expression to a list, whatever the type of its values.
+/// Evaluates an expression on the slice inside a `List`, whatever the type of its values.
 #[macro_export]
 macro_rules! each_list {
     ($list:expr, $values:ident => $work:expr) => {

@@ -1,4 +1,4 @@
-//! Claims due jobs in exact claim order, from an index.
+//! Claims due jobs in exact claim order, which the statement reads from an index.
 
 use ratchet_core::claiming::{Persistence, RoundFound, Rounds, SEARCH_TIME, until};
 use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobFlags, JobInput, Settlement};
@@ -14,8 +14,8 @@ use crate::routes::Chosen;
 use crate::row;
 use crate::store::SqlStore;
 
-/// How persistently a claim looks for jobs. Repeats are free because they are bounded: each round
-/// that must be repeated has used up a resource.
+/// How persistently a claim looks for jobs. `free_repeats` is safe because such rounds are bounded:
+/// each of them has used up the permits of a resource or failed an unreadable job.
 const PERSISTENCE: Persistence = Persistence {
     rounds: 12,
     free_repeats: true,
@@ -35,16 +35,16 @@ struct Round {
     claimed: Vec<ClaimedJob>,
     /// The claimed jobs that cannot be read: their routes, and the settlements that fail them.
     unreadable: Vec<(Option<Route>, Settlement)>,
-    /// The number of candidates given back for lack of permits.
+    /// The number of claims that were undone because no permit was left.
     refused: usize,
-    /// Whether permits bounded the candidates.
+    /// Whether the number of free permits limited the candidates.
     bounded: bool,
 }
 
-/// The request of one round.
+/// What one round of a claim looks for.
 struct Look<'a> {
     request: &'a ClaimRequest,
-    /// The most jobs to claim.
+    /// The maximum number of jobs to claim.
     wanted: usize,
     /// Determines the number of candidates to look at.
     rounds: &'a Rounds<'a>,
@@ -60,8 +60,9 @@ impl<D: Dialect> SqlStore<D> {
         let mut claimed: Vec<ClaimedJob> = Vec::new();
         let mut first = None;
         let mut rounds = Rounds::begin(self.lookahead(), PERSISTENCE);
-        // When to stop looking for more jobs, set once some are claimed. Dropping a round then also
-        // closes its connection. If it had claimed jobs, the node's next heartbeat lists them.
+        // When to stop looking for more jobs; set once some are claimed. A round that is dropped
+        // then closes its connection. If the round's claims were committed, the node's next
+        // heartbeat lists them.
         let mut end = None;
         while rounds.begin_round() {
             let wanted = request.limit - claimed.len();
@@ -93,8 +94,8 @@ impl<D: Dialect> SqlStore<D> {
                 candidates: round.candidates,
                 taken: round.claimed.len() + round.unreadable.len() + round.refused,
                 bounded: round.bounded,
-                // The next round skips the resources that this one used up, and unreadable jobs
-                // have released their permits.
+                // The next round may find other jobs: it skips the resources that this round used
+                // up, and the unreadable jobs release their permits.
                 conditions_changed: round.refused > 0
                     || (round.bounded && !round.unreadable.is_empty()),
             };
@@ -107,9 +108,10 @@ impl<D: Dialect> SqlStore<D> {
                 let failed: Vec<Settlement> = failed.collect();
                 let settled = until(end, self.settle_jobs(&failed)).await;
                 if !matches!(settled, Some(Ok(_))) {
-                    // The node's next heartbeat lists these claims, and the node hands them back.
+                    // The node's next heartbeat lists these claims, and the node then releases
+                    // them.
                     let error = settled.and_then(Result::err).map(|error| error.to_string());
-                    tracing::warn!(error, "jobs that cannot be read could not be failed");
+                    tracing::warn!(error, "could not fail the claimed jobs that cannot be read");
                     break;
                 }
             }
@@ -140,8 +142,8 @@ impl<D: Dialect> SqlStore<D> {
         lease.end(taken).await
     }
 
-    /// Claims jobs, some of which need permits. Runs in a transaction that locks those permits, so
-    /// that no other claim uses them at the same time.
+    /// Claims jobs, some of which need permits. Must run in a transaction: it locks these permits,
+    /// so that no other claim uses them at the same time.
     async fn take_permitted(
         &self,
         lease: &mut D::Lease,
@@ -153,7 +155,7 @@ impl<D: Dialect> SqlStore<D> {
         round.bounded = true;
         ClaimedJob::sort(&mut round.claimed, look.request.aging, round.now);
         let mut refused = Vec::new();
-        // An unreadable job holds its permit until it is failed.
+        // An unreadable job also needs a permit, which it holds until it has failed.
         round.unreadable.retain(|(route, failed)| {
             let admitted = route.as_ref().is_none_or(|route| budget.take(route));
             if !admitted {
@@ -175,8 +177,9 @@ impl<D: Dialect> SqlStore<D> {
         Ok(round)
     }
 
-    /// Claims due jobs. The permits left bound the candidates of a route: it yields at most as many
-    /// as the round looks at for that number of jobs. The caller unclaims the excess.
+    /// Claims due jobs. If a route needs permits, limits its candidates to the number that the
+    /// round looks at for as many jobs as permits are left. That may be more than the permits, so
+    /// the caller undoes the excess claims.
     async fn take(
         &self,
         lease: &mut D::Lease,
@@ -231,7 +234,7 @@ impl<D: Dialect> SqlStore<D> {
             match decode(row, token, route, look.request.payloads) {
                 Ok(job) => round.claimed.push(job),
                 Err(error) => {
-                    tracing::warn!(job = %token.job, %error, "failed a job that cannot be read");
+                    tracing::warn!(job = %token.job, %error, "claimed a job that cannot be read; it will fail");
                     let failed = Settlement::unreadable(token, &error);
                     round.unreadable.push((route.cloned(), failed));
                 }

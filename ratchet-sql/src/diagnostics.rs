@@ -7,17 +7,19 @@ use crate::failure::{Failure, Result};
 use crate::migrations::{Schema, Step};
 use crate::store::SqlStore;
 
-/// Adds the findings, or one that says that `what` could not be examined.
+/// Adds the findings of one check. If the check failed, adds a finding that `what` could not be
+/// examined.
 ///
 /// # Errors
-/// The failure, if a retry may help.
+/// The failure of the check, if a retry may help.
 pub fn add_finding(findings: &mut Findings, what: &str, found: Result<Vec<Finding>>) -> Result<()> {
     findings.add(what, found, |failure: &Failure| failure.kind)
 }
 
 impl<D: Dialect> SqlStore<D> {
     /// Examines migrations, tables and routes. Returns the findings and the number of applied
-    /// steps. If that number cannot be read, returns all steps, so that every object is expected.
+    /// steps. If that number cannot be read, returns the number of all steps, so that the checks
+    /// expect every object.
     ///
     /// # Errors
     /// The first failure for which a retry may help.
@@ -68,7 +70,7 @@ impl<D: Dialect> SqlStore<D> {
     }
 
     /// Runs a statement and returns the findings in its rows. Uses a separate lease, so that a
-    /// failed statement does not keep the others from running.
+    /// failed statement does not affect the other checks.
     ///
     /// # Errors
     /// Those of the statement and of `read`.

@@ -1,4 +1,4 @@
-//! What is specific to a server and its driver.
+//! The traits that abstract over a server and its driver.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub trait Dialect: Sized + Send + Sync + 'static {
     const LISTS_INDEXES: bool;
     /// Whether the server orders names by their bytes.
     const NAMES_BY_BYTES: bool;
-    /// The most jobs that one statement deletes.
+    /// The maximum number of jobs that one statement deletes.
     const DELETES_AT_ONCE: usize;
     /// The error message when the routes of a call's jobs are missing in the database.
     const ROUTES_MISSING: &'static str;
@@ -43,25 +43,27 @@ pub trait Dialect: Sized + Send + Sync + 'static {
     /// The statements that only this dialect has.
     type Own: OwnStatements<Self>;
 
-    /// Returns a statement with nothing bound yet; its text has this many parameters.
+    /// Returns a statement with no parameters bound yet. `parameters` is the number of parameters
+    /// in `text`.
     fn query(text: &Arc<str>, parameters: usize) -> Self::Query;
 
     /// Quotes a name for use in a statement, whatever characters it has.
     fn quoted(name: &str) -> String;
 
-    /// Returns why the server would refuse or change a name, or `None` if it would not. Empty
-    /// names, NUL and braces are checked for all dialects elsewhere.
+    /// Returns why the server would reject or change a name, or `None` if it accepts the name
+    /// unchanged. Empty names, NUL and braces are checked for all dialects elsewhere.
     fn identifier_problem(name: &str) -> Option<&'static str>;
 }
 
-/// A statement with its bound parameters. Each method binds the next parameter, or several where
-/// its documentation says so.
+/// A statement with its bound parameters. Each method binds the next parameter, or several if its
+/// documentation states that.
 pub trait Query: Sized + Send {
     /// Binds a value, or a list.
     #[must_use]
     fn argument(self, argument: Argument<'_>) -> Self;
 
-    /// Binds a filter on a number: `None` matches every row. Binds one parameter or two.
+    /// Binds a filter on a number: `None` matches every row. Binds one parameter or two, depending
+    /// on the dialect.
     #[must_use]
     fn any_of(self, numbers: Option<&[i32]>) -> Self;
 
@@ -69,12 +71,13 @@ pub trait Query: Sized + Send {
     #[must_use]
     fn states(self, states: &[JobState]) -> Self;
 
-    /// Binds a list of rows: one parameter per column, in this order, or one for all columns.
+    /// Binds a list of rows: one parameter per column, in this order, or one for all columns,
+    /// depending on the dialect.
     #[must_use]
     fn table(self, columns: &[(&'static str, &dyn Column)]) -> Self;
 
-    /// Binds the only row of a table, for the statement `enqueue_job`: as [`table`](Self::table)
-    /// does, unless the dialect binds single values there.
+    /// Binds a table with a single row, for the statement `enqueue_job`. Binds what
+    /// [`table`](Self::table) binds, unless the dialect binds each column as a single value.
     #[must_use]
     fn row(self, columns: &[(&'static str, &dyn Column)]) -> Self {
         self.table(columns)
@@ -87,13 +90,16 @@ pub trait Query: Sized + Send {
     }
 }
 
-/// A row of a result. Columns count from 0. A column must have exactly the type that is read, but a
-/// dialect may accept integers of another width.
+/// A row of a result. Columns are numbered from 0. A column must have exactly the type that is
+/// read, but a dialect may accept integers of another width.
 ///
 /// # Errors
 /// Each method fails with `Corrupt` for a value of another type, and with `SchemaMismatch` if there
 /// is no such column.
-#[expect(clippy::missing_errors_doc, reason = "said above of all methods")]
+#[expect(
+    clippy::missing_errors_doc,
+    reason = "documented above for all methods"
+)]
 pub trait Row: Send + Sync + Sized + 'static {
     /// Reads a boolean.
     fn bool(&self, column: usize) -> Result<Option<bool>>;
@@ -114,7 +120,7 @@ pub trait Row: Send + Sync + Sized + 'static {
     }
 }
 
-/// Runs the statements of a transaction: a lease, or a connection of the application.
+/// A connection that runs statements: a lease, or a connection of the application.
 pub trait Run<D: Dialect>: Send {
     /// Runs a statement and returns all its rows.
     fn rows(&mut self, query: D::Query) -> impl Future<Output = Result<Vec<D::Row>>> + Send;
@@ -124,11 +130,12 @@ pub trait Run<D: Dialect>: Send {
     fn execute(&mut self, query: D::Query) -> impl Future<Output = Result<u64>> + Send;
 }
 
-/// A leased connection. The connection is closed and never used again if the lease is dropped in
-/// the middle of a statement or transaction, or if it is lost. Dropping a call midway is safe.
+/// A leased connection. If the lease is dropped during a statement or transaction, or if the
+/// connection was lost, the connection is closed instead of being used again. So a call may be
+/// dropped at any await point.
 pub trait Lease<D: Dialect>: Run<D> + Sized + 'static {
     /// Runs `pause_queue`, `set_permits` or `enqueue_jobs` and returns how many rows it changed:
-    /// the driver's count, or the statement's first column if it has several parts.
+    /// the driver's count, or the first column of the result if the statement has several parts.
     fn changed(&mut self, query: D::Query) -> impl Future<Output = Result<u64>> + Send {
         self.execute(query)
     }
@@ -136,10 +143,11 @@ pub trait Lease<D: Dialect>: Run<D> + Sized + 'static {
     /// Runs a statement without parameters and ignores its result.
     fn script(&mut self, statement: &Statement<D>) -> impl Future<Output = Result<()>> + Send;
 
-    /// Begins a transaction in which each statement sees everything committed before it.
+    /// Begins a transaction in which each statement sees everything committed before that
+    /// statement.
     fn begin(&mut self) -> impl Future<Output = Result<()>> + Send;
 
-    /// Begins a transaction that waits for a lock at most this long.
+    /// Begins a transaction whose statements wait for a lock for at most `patience`.
     fn begin_within(&mut self, patience: Duration) -> impl Future<Output = Result<()>> + Send;
 
     /// Ends the transaction: commits if `result` is `Ok`, and rolls back otherwise.
@@ -151,8 +159,8 @@ pub trait Lease<D: Dialect>: Run<D> + Sized + 'static {
         async move { self.finish(result).await }
     }
 
-    /// Binds this connection's session if the lock is `held`, and no session if it is released.
-    /// A dialect that never binds locks to sessions binds no parameter.
+    /// Binds the session that a lock depends on: this connection's session if the lock is `held`,
+    /// none if it is released. A dialect that never ties locks to sessions binds no parameter.
     #[must_use]
     fn bind_session(&self, query: D::Query, held: bool) -> D::Query {
         let _ = held;
@@ -163,13 +171,13 @@ pub trait Lease<D: Dialect>: Run<D> + Sized + 'static {
 /// The connections of a store: a pool for jobs, and one reserved for heartbeats and locks, so that
 /// jobs cannot starve them.
 pub trait Connections<D: Dialect>: Send + Sync + 'static {
-    /// Takes a connection for jobs, waiting at most as long as the settings allow.
+    /// Leases a connection for jobs, waiting at most as long as the settings allow.
     fn lease(&self) -> impl Future<Output = Result<D::Lease>> + Send;
 
-    /// Takes the connection of heartbeats and locks, once no other call uses it.
+    /// Leases the connection for heartbeats and locks, once no other call uses it.
     fn live(&self) -> impl Future<Output = Result<D::Lease>> + Send;
 
-    /// Makes the next [`live`](Self::live) use a new connection; may open it right away.
+    /// Makes the next [`live`](Self::live) use a new connection, which may be opened right away.
     fn renew_live(&self) -> impl Future<Output = Result<()>> + Send;
 
     /// Returns whether the store was closed.
@@ -181,6 +189,6 @@ pub trait Connections<D: Dialect>: Send + Sync + 'static {
     /// Returns how many connections for jobs there may be.
     fn max_connections(&self) -> u32;
 
-    /// Closes the idle connections, since the network may have dropped them silently.
+    /// Closes the idle connections, because the network may have dropped them silently.
     fn drop_idle(&self);
 }

@@ -1,4 +1,4 @@
-//! Storing new jobs.
+//! Stores new jobs.
 
 use ratchet_core::model::{Enqueued, JobFlags, NewJob, TakenKeys, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
@@ -15,12 +15,14 @@ use crate::statement::{OwnStatements as _, Statement};
 use crate::store::SqlStore;
 
 impl<D: Dialect> SqlStore<D> {
-    /// Stores the jobs of one call in one statement, after one that looks up their keys if they
-    /// have any. Jobs with lanes, links, batches or signals need a transaction.
+    /// Stores the jobs of one call with one statement. If jobs have keys, another statement first
+    /// looks the keys up. If jobs have lanes, links, batches or signals, everything runs in a
+    /// transaction.
     ///
-    /// Jobs with none of these, without tags and without a recurring definition are assumed to be
-    /// new. If one is not, because the call is repeated after its answer was lost, the statement
-    /// fails as a whole. All jobs of the call are then stored like jobs with keys.
+    /// Jobs with none of these and without a recurring definition are assumed to be new. One of
+    /// them may be stored already, because the call is repeated after its answer was lost. The
+    /// statement for jobs with tags then skips that job. The statements for jobs without tags fail
+    /// as a whole, and all jobs of the call are then stored like jobs with keys.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let routes = self.marks_of(jobs).await?;
         let mut lease = self.lease().await?;
@@ -58,7 +60,7 @@ impl<D: Dialect> SqlStore<D> {
     /// links, batches or signals.
     ///
     /// Locks the lanes before looking up which jobs are new: a concurrent repetition of the call
-    /// waits there and then sees the stored jobs.
+    /// waits for these locks and then sees the stored jobs.
     ///
     /// # Errors
     /// Failures of the database. `Contention` if a concurrent call stored one of the jobs, or if
@@ -91,8 +93,8 @@ impl<D: Dialect> SqlStore<D> {
             }
             let stored = self.insert_keyed(on, &insert).await?;
             if stored < new.len() && jobs.iter().any(needs_transaction) {
-                // A concurrent call stored one of them. That row lacks the flag for its new
-                // children, so the caller repeats the whole, which then finds the job.
+                // A concurrent call stored one of these jobs, without the flag that new children
+                // wait for it. The caller repeats the transaction, which then finds the job.
                 return Err(Failure::new(
                     StoreErrorKind::Contention,
                     "a concurrent call stored one of the jobs",
@@ -104,10 +106,10 @@ impl<D: Dialect> SqlStore<D> {
         Ok(answers)
     }
 
-    /// Stores new jobs that need only an insert, in one statement that skips jobs already stored.
+    /// Stores new jobs that need only an insert, with one statement that skips jobs already stored.
     ///
     /// # Errors
-    /// Failures of the database; of kind `Contention` if the routes are missing.
+    /// `Contention` if the routes are missing, and failures of the database.
     pub(crate) async fn insert_new(
         &self,
         on: &mut impl Run<D>,
@@ -132,8 +134,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(stored)
     }
 
-    /// Refreshes the routes after a statement stored nothing because this one is missing on its
-    /// connection. Returns the failure; its caller must repeat the call.
+    /// Refreshes the cached routes after a statement stored nothing because the database lacks the
+    /// route `mark`. Returns the failure of the call, which the caller must repeat.
     async fn refute(&self, on: &mut impl Run<D>, mark: Mark) -> Failure {
         let renewed = match self.routes().refute(mark, on, self.sql()).await {
             Ok(true) => self.pools().renew_live().await,
@@ -147,7 +149,7 @@ impl<D: Dialect> SqlStore<D> {
         })
     }
 
-    /// Returns the mark of each job's route. Stores new routes.
+    /// Returns the mark of each job's route. Stores the routes that are new.
     ///
     /// # Errors
     /// `Invalid` for a permit that has no limit, and failures of the database.
@@ -182,8 +184,8 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Returns whether some of these jobs need more than one insert: those with keys, lanes, links,
-/// batches or signals.
+/// Returns whether any of these jobs needs more than an insert, because it has keys, a lane, links,
+/// a batch or a signal.
 pub(crate) fn need_more_than_an_insert(jobs: &[NewJob]) -> bool {
     let needs_more = |job: &NewJob| job.spec().has_keys() || needs_transaction(job);
     jobs.iter().any(needs_more)
@@ -210,7 +212,7 @@ fn created(jobs: &[NewJob]) -> Vec<Enqueued> {
     jobs.iter().map(|job| Enqueued::Created(job.id())).collect()
 }
 
-/// Records the stored job or taken key in a row of `find_keys`.
+/// Records the stored job or the taken key that a row of `find_keys` names.
 fn note_taken<'r>(taken: &mut TakenKeys<'r>, row: &'r impl Row) -> Result<()> {
     let job = row::job_id(row, 2)?;
     match row.try_get(0)? {
@@ -221,12 +223,12 @@ fn note_taken<'r>(taken: &mut TakenKeys<'r>, row: &'r impl Row) -> Result<()> {
     Ok(())
 }
 
-/// Jobs as columns.
+/// The columns that the enqueue statements insert, one value per job.
 #[derive(Default)]
 struct Insert<'a> {
     ids: Vec<Uuid>,
     routes: Vec<i32>,
-    /// The route with the largest id.
+    /// The mark of the route with the largest id.
     last: Mark,
     priorities: Vec<i16>,
     flags: Vec<i16>,

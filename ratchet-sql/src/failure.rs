@@ -2,40 +2,40 @@
 
 use ratchet_core::{InvalidInput, StoreError, StoreErrorKind};
 
-/// A result without the name of the operation.
+/// A result whose failure does not name the operation yet.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// A failure without the name of the operation. The text never contains stored or bound values or
-/// credentials.
+/// A failure that does not name the operation yet. Its text never contains stored or bound values
+/// or credentials.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {
-    /// The kind for the caller.
+    /// The kind of error that the caller gets.
     pub kind: StoreErrorKind,
-    /// Whether the connection is lost with the call.
+    /// Whether the failure makes the connection unusable.
     pub loss: Loss,
     /// Whether the call gave up because another transaction held a lock for too long.
     pub held: bool,
-    /// Whether the call failed because a key or an id is taken.
+    /// Whether the call failed because of a duplicate key or id.
     pub duplicate: bool,
     /// Whether nothing was stored because the cached routes are missing in the database.
     pub refuted: bool,
     /// Whether the user lacks a privilege that a DBA could grant.
     pub forbidden: bool,
     text: String,
-    /// The refused part of the input.
+    /// The problem of the caller's input, if the failure is about the input.
     refused: Option<InvalidInput>,
 }
 
-/// Whether the connection is lost with the call.
+/// Whether a failure makes the connection unusable, and what became of the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Loss {
     /// The connection remains usable.
     #[default]
     No,
-    /// The server announced that it ends the connection. The call was rolled back.
+    /// The server reported that it is closing the connection. The call was rolled back.
     Told,
-    /// The session is read-only, perhaps to its end. The call was rolled back.
+    /// The session is read-only, perhaps until it ends. The call was rolled back.
     ReadOnly,
     /// The connection was lost, and it is unknown whether the call took effect.
     Silent,
@@ -56,7 +56,7 @@ impl Failure {
         }
     }
 
-    /// Builds the failure of input that proved invalid only against the database.
+    /// Builds the failure for input that is invalid because of what the database contains.
     #[must_use]
     pub fn refused(problem: InvalidInput) -> Self {
         Self {
@@ -72,10 +72,13 @@ impl Failure {
         Self::new(StoreErrorKind::Unavailable, "the store is closed")
     }
 
-    /// Builds the failure of a call on a lease whose connection is gone.
+    /// Builds the failure of a call on a lease that has lost its connection.
     #[must_use]
     pub fn no_connection() -> Self {
-        Self::new(StoreErrorKind::Unavailable, "there is no connection")
+        Self::new(
+            StoreErrorKind::Unavailable,
+            "the connection became unusable in an earlier call",
+        )
     }
 
     /// Builds the failure of a call whose connection was lost silently.
@@ -86,13 +89,13 @@ impl Failure {
         }
     }
 
-    /// Builds the failure of reading a column whose value is of another type.
+    /// Builds the failure of reading a column whose value has another type.
     #[must_use]
     pub fn unreadable() -> Self {
         Self::new(StoreErrorKind::Corrupt, "a stored value cannot be read")
     }
 
-    /// Returns whether it was caused by concurrent transactions rather than a taken key.
+    /// Returns whether concurrent transactions caused the failure, other than by a duplicate key.
     #[must_use]
     pub fn raced(&self) -> bool {
         self.kind == StoreErrorKind::Contention && !self.duplicate
@@ -124,7 +127,7 @@ impl Failure {
 }
 
 impl From<InvalidInput> for Failure {
-    /// Builds the failure of reading a stored value that the model refuses.
+    /// Builds the failure of reading a stored value that the model rejects.
     fn from(problem: InvalidInput) -> Self {
         Self::new(StoreErrorKind::Corrupt, problem.to_string())
     }

@@ -1,8 +1,8 @@
 //! Loads statements from files.
 //!
 //! A file has many statements. Each begins after a line `-- name: <name>` and ends before the next
-//! such line; its text includes its comments. Text before the first such line belongs to the file.
-//! A line with two names begins a template, from which [`render`] makes two statements.
+//! such line; its text includes its comments. Text before the first such line describes the file. A
+//! line with two names begins a template, from which [`render`] makes two statements.
 
 use ratchet_core::model::JobFlags;
 
@@ -41,7 +41,8 @@ pub const fn statement<'a>(file: &'a str, name: &str) -> &'a str {
     Reader::new(file).find(name)
 }
 
-/// Finds the statements of a file. Reads the file once if asked for them in file order.
+/// Finds the statements of a file. Scans the file only once if statements are requested in the
+/// order of the file.
 #[derive(Debug)]
 pub struct Reader<'a> {
     file: &'a str,
@@ -126,7 +127,7 @@ const fn has_word(bytes: &[u8], mut at: usize, end: usize, word: &[u8]) -> bool 
 }
 
 /// Returns each name in a file with the text of its statement, in the order of the file. The two
-/// statements of a template have one text.
+/// statements of a template have the same text.
 pub fn split(file: &str) -> impl Iterator<Item = (&str, &str)> {
     let marks = file.lines().filter_map(|line| line.strip_prefix(MARK));
     let names = marks.flat_map(str::split_whitespace);
@@ -176,7 +177,9 @@ pub fn unlisted(files: &[(&str, &str, &[&str])]) -> Vec<String> {
     for (file, text, listed) in files {
         for (name, _) in split(text) {
             if !listed.contains(&name) {
-                problems.push(format!("{file}.sql: {name} is not in the list of the file"));
+                problems.push(format!(
+                    "{file}.sql: {name} is not in the list of statements"
+                ));
             }
             if seen.contains(&name) {
                 problems.push(format!("{file}.sql: {name} occurs more than once"));
@@ -187,7 +190,7 @@ pub fn unlisted(files: &[(&str, &str, &[&str])]) -> Vec<String> {
     problems
 }
 
-/// Lists the statements of a store by file, and loads them from `sql/<file>.sql` beside the file
+/// Lists the statements of a store by file, and loads them from `sql/<file>.sql` next to the file
 /// that calls the macro.
 ///
 /// ```text
@@ -197,9 +200,9 @@ pub fn unlisted(files: &[(&str, &str, &[&str])]) -> Vec<String> {
 /// }
 /// ```
 ///
-/// The macro defines `Named<T>`, one `T` per statement; `TEXTS`, the statements' texts in their
-/// files, which fails to compile if a file lacks one; and a test that each statement of a file is
-/// listed once.
+/// The macro defines `Named<T>`, a struct with one `T` per statement; `TEXTS`, the texts of the
+/// statements in the files, which fails to compile if a file lacks a statement; and a test that
+/// each statement of a file is listed once.
 #[macro_export]
 macro_rules! statements {
     ($($file:ident: $($name:ident)*;)*) => {
@@ -262,7 +265,11 @@ mod tests {
         assert_eq!(statement(FILE, "three"), "");
         let mut reader = Reader::new(FILE);
         assert_eq!(reader.find("three"), "");
-        assert_eq!(reader.find("one"), one, "before the last one");
+        assert_eq!(
+            reader.find("one"),
+            one,
+            "a statement before the last one found"
+        );
         let all: Vec<_> = split(FILE).collect();
         let two = "SELECT 2";
         let expected = [
@@ -291,7 +298,7 @@ mod tests {
         assert_eq!(
             problems,
             [
-                "a.sql: one is not in the list of the file",
+                "a.sql: one is not in the list of statements",
                 "b.sql: three occurs more than once",
             ]
         );

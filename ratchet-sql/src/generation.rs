@@ -7,15 +7,15 @@ use std::time::Duration;
 use ratchet_core::time;
 use tokio::time::Instant;
 
-/// The lifetime of a connection unless configured otherwise. It bounds what accumulates in a
-/// session, and the age of a connection that the network might drop.
+/// The default lifetime of a connection. It limits how much state accumulates in a session, and how
+/// old a connection becomes that the network may drop.
 pub const LIFETIME: Duration = Duration::from_secs(30 * 60);
 
-/// The longest idle time of a connection. Load balancers and NAT gateways silently drop connections
-/// that are idle for some minutes.
+/// The longest time that a connection may be idle. Load balancers and NAT gateways silently drop
+/// connections that are idle for some minutes.
 const REST: Duration = Duration::from_secs(3 * 60);
 
-/// Counts how often the server refused all writes. The server may become writable again within
+/// Counts how often the server has rejected all writes. The server may become writable again within
 /// seconds, or a failover may replace it, but an existing session stays read-only. So connections
 /// of an earlier generation are never used again.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct Generation {
     lifetime: Duration,
 }
 
-/// When and in which generation a connection was made.
+/// The time at which a connection was opened, and its generation.
 #[derive(Clone, Copy, Debug)]
 pub struct Made {
     generation: u64,
@@ -33,7 +33,7 @@ pub struct Made {
 }
 
 impl Generation {
-    /// Creates the first generation; its connections have this lifetime.
+    /// Creates the first generation. `lifetime` applies to the connections of all generations.
     #[must_use]
     pub fn new(lifetime: Duration) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Generation {
         }
     }
 
-    /// Returns the stamp of a connection that is made now.
+    /// Returns the stamp of a connection that is opened now.
     #[must_use]
     pub fn made_now(&self) -> Made {
         Made {
@@ -52,7 +52,7 @@ impl Generation {
         }
     }
 
-    /// Ends the generation of a connection. Has no effect if it has already ended.
+    /// Ends the generation of a connection. Has no effect if that generation has already ended.
     pub fn end(&self, of: Made) {
         let next = of.generation + 1;
         let _ =
@@ -62,26 +62,27 @@ impl Generation {
 }
 
 impl Made {
-    /// Returns when the connection was made.
+    /// Returns when the connection was opened.
     #[must_use]
     pub const fn at(self) -> Instant {
         self.at
     }
 
-    /// Returns whether a connection made `now` would be of the same generation.
+    /// Returns whether a connection opened `now` would be of the same generation.
     #[must_use]
     pub const fn is_same_generation(self, now: Self) -> bool {
         self.generation == now.generation
     }
 
-    /// Returns whether the connection may still be used, given the stamp of one made `now`.
+    /// Returns whether the connection may still be used. `now` is the stamp of a connection opened
+    /// now.
     #[must_use]
     pub fn is_good(self, now: Self) -> bool {
         self.is_same_generation(now) && now.at.duration_since(self.at) < self.lifetime
     }
 
-    /// Returns whether a connection that has been idle since this time may still be used. See
-    /// [`is_good`](Self::is_good).
+    /// Returns whether a connection that has been idle since `since` may still be used. `now` is as
+    /// for [`is_good`](Self::is_good).
     #[must_use]
     pub fn is_fresh(self, since: Instant, now: Self) -> bool {
         self.is_good(now) && now.at.duration_since(since) < REST

@@ -1,9 +1,9 @@
-//! Handles jobs that another transaction holds. For example, an application's transaction that
-//! linked new jobs to stored ones keeps their rows locked until it ends.
+//! Handles jobs that another transaction has locked. For example, an application's transaction that
+//! linked new jobs to stored ones keeps the rows of the stored jobs locked until it ends.
 //!
-//! A statement on many jobs does not wait long for a locked one. It gives up and is repeated for
-//! the jobs that no other transaction holds. The locked ones are processed separately, or left to a
-//! later call.
+//! A statement on many jobs does not wait long for a locked one. It gives up, and the store repeats
+//! it for the jobs that no other transaction has locked. The locked jobs are processed separately,
+//! or left to a later call.
 //!
 //! On SQL Server such a statement begins with `SET LOCK_TIMEOUT` and at its end restores the
 //! session's value. If an error ends it early, the lease restores the value.
@@ -19,7 +19,8 @@ use crate::failure::{Failure, Result};
 use crate::row;
 use crate::store::SqlStore;
 
-/// How long a statement or transaction on many jobs waits for a job that another transaction holds.
+/// How long a statement or transaction on many jobs waits for a job that another transaction has
+/// locked.
 pub const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Returns `None` if the work gave up waiting for another transaction's lock, and its result
@@ -35,7 +36,7 @@ pub(crate) fn unless_held<T>(done: Result<T>) -> Result<Option<T>> {
 /// Returns the error of a call that gave up waiting for a locked job. Its kind is `Timeout` because
 /// an immediate retry would not help.
 pub(crate) fn held_too_long() -> Failure {
-    let text = "another open transaction holds the row of a job";
+    let text = "another open transaction has locked the row of a job";
     Failure::new(StoreErrorKind::Timeout, text)
 }
 

@@ -22,7 +22,8 @@ impl<D: Dialect> JobStore for SqlStore<D> {
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
         let until = self.call_policy().timely_end(time::monotonic());
         // A claim whose answer was lost may have taken effect, and a second one would exceed the
-        // limit. If the server announced the loss, the claim was rolled back and can be repeated.
+        // limit. If the server reported that it is closing the connection, the claim was rolled
+        // back and can be repeated.
         self.call_once("claim_next_batch", || self.claim_jobs(request, until))
             .await
     }
@@ -49,7 +50,7 @@ impl<D: Dialect> JobStore for SqlStore<D> {
         from: &[JobState],
         action: JobAction,
     ) -> Result<Vec<Acted>> {
-        // An action whose answer was lost may have taken effect; a repetition would then be
+        // An action whose answer was lost may have taken effect; a repeated call would then be
         // refused.
         self.call_once("act", || self.act_on_jobs(jobs, from, action))
             .await

@@ -1,6 +1,6 @@
-//! Lanes: which job waits for which. A transaction that adds unfinished jobs to a lane or removes
-//! them locks the lane's row in one statement. It reads the lane in a later one, which sees
-//! everything committed before the lock was acquired.
+//! Locks lanes, and maintains the places of jobs in them. A transaction that adds unfinished jobs
+//! to a lane or removes jobs from it locks the lane's row with one statement. It reads the lane
+//! with a later statement, which sees everything committed before the lock was acquired.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,8 +43,8 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Gives a job the next place in a lane that was entered, and returns the state in which it
-    /// waits.
+    /// Gives a job the next place in its lane, which must have been entered. Returns the state in
+    /// which the job waits.
     pub(crate) fn take(&mut self, job: JobId, lane: Lane) -> JobState {
         let Some(place) = self.entered.take(&lane) else {
             return JobState::Pending;
@@ -58,8 +58,8 @@ impl Places {
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Locks lanes in their order, waiting for other holders. Each lane may be named once per job
-    /// that is to take a place in it.
+    /// Locks lanes in their order, waiting for other holders. `lanes` names a lane once for each
+    /// job that may take a place in it.
     pub(crate) async fn enter_lanes(
         &self,
         on: &mut impl Run<D>,
@@ -90,8 +90,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(places)
     }
 
-    /// Locks those lanes of unfinished jobs that no other transaction holds. Returns the jobs whose
-    /// lanes it locked.
+    /// Locks the lanes of those of these jobs that are unfinished, except lanes that another
+    /// transaction has locked. Returns the jobs whose lanes it locked.
     pub(crate) async fn lock_lanes(
         &self,
         on: &mut impl Run<D>,
@@ -106,7 +106,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok((locked, places))
     }
 
-    /// Returns the lanes of the jobs that have one.
+    /// Returns the lane of each of these jobs that has one.
     pub(crate) async fn lanes_of(
         &self,
         on: &mut impl Run<D>,
@@ -137,7 +137,8 @@ impl<D: Dialect> SqlStore<D> {
             ]))
             .await?;
         }
-        // Unless jobs have ended, only a lane that was and still is empty needs work: its row goes.
+        // If no job has ended, only a lane that was entered and is still empty needs work: its row
+        // is deleted.
         if places.entered.has_empty() || !ended.is_empty() {
             let lanes = places.entered.lanes().chain(&places.left);
             let queues = column(lanes.clone(), |lane| &lane.queue);

@@ -1,7 +1,7 @@
 //! The Ratchet store for SQL servers, generic over a [`Dialect`].
 //!
-//! [`SqlStore`] is the store. A dialect holds what is specific to a server and its driver: how to
-//! bind and read values, lease a connection and classify errors, and the text of each statement.
+//! [`SqlStore`] is the store. A dialect contains what is specific to a server and its driver: how
+//! to bind and read values, lease a connection and classify errors, and the text of each statement.
 //! A server's crate provides a dialect, connections, settings, migrations and diagnostics, and
 //! wraps the store in its own type with [`store!`].
 //!

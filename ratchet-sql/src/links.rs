@@ -1,9 +1,10 @@
 //! Links and batches: what new jobs wait for, and how the end of a job affects others.
 //!
 //! A transaction that decides links locks the children in one statement, in order of id. It reads
-//! their links in a later one, which sees everything committed before it got the locks. A
-//! transaction that links new jobs to stored parents changes the parents' rows: a concurrent end of
-//! a parent either waits for it or is seen by it. Batches are locked after all jobs.
+//! their links with a later statement, which sees everything committed before the locks were
+//! acquired. A transaction that links new jobs to stored parents changes the parents' rows. So a
+//! concurrent transaction that ends a parent either waits for the linking one, or is visible to it.
+//! Batches are locked after all jobs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -19,7 +20,7 @@ use crate::links_read::StoredLink;
 use crate::row;
 use crate::store::SqlStore;
 
-/// The links of an enqueue. Their stored parents are locked.
+/// The links of the jobs of one enqueue. The parents that are already stored are locked.
 #[derive(Debug, Default)]
 pub(crate) struct Linked<'a> {
     links: NewLinks<'a>,
@@ -65,8 +66,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(Linked { links, ended })
     }
 
-    /// Links new jobs, already stored, to what they wait for, and decides the links whose outcome
-    /// is known.
+    /// Stores the links, signals and batches of new jobs, whose own rows are already stored.
+    /// Decides the links whose outcome is already known.
     pub(crate) async fn link(&self, on: &mut impl Run<D>, linked: Linked<'_>) -> Result<()> {
         let (sql, Linked { links, ended }) = (self.sql(), linked);
         let mut columns = (vec![], vec![], vec![], vec![], vec![]);
@@ -124,8 +125,8 @@ impl<D: Dialect> SqlStore<D> {
         self.follow(on, &ended, batches).await
     }
 
-    /// Locks the batches that new jobs wait for or join. Adds joining jobs to the totals, and
-    /// returns the batches waited for.
+    /// Locks the batches that new jobs wait for or join. Adds the joining jobs to the totals of
+    /// their batches. Returns the batches that new jobs wait for.
     async fn lock_batches(
         &self,
         on: &mut impl Run<D>,
@@ -167,8 +168,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(batches.into_values().collect())
     }
 
-    /// Applies the effects of the ends of these jobs, given with their flags, on other jobs and on
-    /// batches.
+    /// Applies the effects that the ends of these jobs have on other jobs and on batches. `ended`
+    /// lists each job with its flags.
     pub(crate) async fn follow_ends(
         &self,
         on: &mut impl Run<D>,
@@ -177,7 +178,8 @@ impl<D: Dialect> SqlStore<D> {
         self.follow(on, ended, Vec::new()).await
     }
 
-    /// Applies the effects of the ends of these jobs and of the state of these locked batches.
+    /// Applies the effects that the ends of these jobs and the state of these locked batches have
+    /// on other jobs and batches.
     pub(crate) async fn follow(
         &self,
         on: &mut impl Run<D>,
@@ -244,7 +246,7 @@ impl<D: Dialect> SqlStore<D> {
         if waiting.is_empty() {
             return Ok(Vec::new());
         }
-        // Read after locking: no other transaction changes the links now.
+        // Reads the links after the children are locked, so no other transaction changes them now.
         let children: Vec<Uuid> = waiting.keys().map(JobId::as_uuid).collect();
         let undecided = sql.undecided_links.query().bind(&children);
         for row in on.rows(undecided).await? {
@@ -258,7 +260,8 @@ impl<D: Dialect> SqlStore<D> {
                 });
             }
         }
-        // A concurrent transaction has decided all links of the others.
+        // Drops the children without an open link: a concurrent transaction has decided all their
+        // links.
         waiting.retain(|_, child| !child.open.is_empty());
         Ok(waiting.into_values().collect())
     }
@@ -282,7 +285,8 @@ impl<D: Dialect> SqlStore<D> {
         }
         let ids: Vec<Uuid> = tallies.keys().copied().collect();
         if ids.len() > 1 {
-            // The statement that counts need not lock batches in order, so this one does.
+            // The counting statement may lock the batches in any order, so this statement locks
+            // them in order first.
             on.rows(sql.lock_batches.query().bind(&ids)).await?;
         }
         let column = |count: fn(&Tally) -> u64| -> Vec<i64> {

@@ -66,7 +66,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(jobs.iter().map(of).collect())
     }
 
-    /// Returns up to `limit` links to a parent, from the children after `after`.
+    /// Returns up to `limit` links to a parent, from the children whose ids are greater than
+    /// `after`.
     pub(crate) async fn read_children(
         &self,
         parent: Parent,
@@ -96,7 +97,7 @@ fn links(rows: &[impl Row]) -> Result<Vec<Link>> {
     Ok(links)
 }
 
-/// A row of `links_of`. An unreadable condition does not hide the rest.
+/// A row of `links_of`. If its condition cannot be read, the rest of the row still can.
 pub(crate) struct StoredLink {
     pub(crate) child: JobId,
     pub(crate) place: u32,

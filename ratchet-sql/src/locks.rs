@@ -14,11 +14,11 @@ use crate::failure::{Failure, Result as Inner};
 use crate::row;
 use crate::store::SqlStore;
 
-/// The longest TTL, in milliseconds. It is far beyond any calendar, and adding it to a time twice
-/// does not overflow in the database.
+/// The maximum TTL, in milliseconds. It is longer than any lock needs, and adding it to a time
+/// twice does not overflow in the database.
 const LONGEST: i64 = i64::MAX / 4;
 
-/// The expiry that `move_expiry` gives to a released lock.
+/// The expiry time that `move_expiry` stores for a released lock.
 const RELEASED: i64 = 0;
 
 #[async_trait]
@@ -46,7 +46,7 @@ impl<D: Dialect> LockStore for SqlStore<D> {
         self.call("release", || async {
             let repeated = repeated.swap(true, Ordering::Relaxed);
             match self.move_expiry(name, owner, fence, None).await? {
-                // The first try may have released the lock and lost its answer.
+                // The first try may have released the lock before its answer was lost.
                 Fenced::Stale if repeated => {
                     Ok(Fenced::when(self.was_released(name, owner, fence).await?))
                 }
@@ -105,8 +105,8 @@ impl<D: Dialect> SqlStore<D> {
         })
     }
 
-    /// Begins the transaction of a guarded write; returns `None` if its tenure is over. The
-    /// lock cannot be taken over before the transaction ends. [guard.write]
+    /// Begins the transaction of a guarded write; returns `None` if the guard's tenure is over.
+    /// Otherwise no other owner can acquire the lock before the transaction ends. [guard.write]
     pub(crate) async fn begin_guarded(
         &self,
         mut lease: D::Lease,
@@ -119,7 +119,7 @@ impl<D: Dialect> SqlStore<D> {
         }
     }
 
-    /// Returns whether the tenure of the guard still lasts; true without a guard.
+    /// Returns whether the tenure of the guard still lasts; `true` if there is no guard.
     async fn is_tenure(&self, lease: &mut D::Lease, guard: Option<&Guard>) -> Inner<bool> {
         let Some(guard) = guard else {
             return Ok(true);
@@ -142,7 +142,8 @@ impl<D: Dialect> SqlStore<D> {
         after: Option<&Name>,
         limit: usize,
     ) -> Inner<Vec<(Name, LockInfo)>> {
-        // Not on the connection of heartbeats: the caller may be any program and cancel midway.
+        // Does not use the connection for heartbeats and locks: any program may call this and drop
+        // the call midway, which closes the connection.
         let mut lease = self.lease().await?;
         let mut page = LockPage::new(after, limit);
         while let Some((behind, count)) = page.wants() {
@@ -156,7 +157,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(page.into_locks())
     }
 
-    /// Returns whether this was the lock's last tenure, and it ended by release, not by expiry.
+    /// Returns whether this tenure was the last one of the lock and ended by a release, not by
+    /// expiry.
     async fn was_released(&self, name: &Name, owner: &Name, fence: Fence) -> Inner<bool> {
         let find = self.sql().find_lock.query().bind(name.as_str());
         let rows = self.live().await?.rows(find).await?;

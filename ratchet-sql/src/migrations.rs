@@ -90,11 +90,12 @@ impl Step {
     }
 }
 
-/// Compares the steps with the versions, names and checksums that a database has recorded, in
-/// order. `place` names the schema in messages.
+/// Compares the versions and checksums of the steps with those that a database has recorded.
+/// `stored` is the version, name and checksum of each recorded step, in order. `place` names the
+/// schema in messages.
 ///
 /// # Errors
-/// If the database has recorded different steps, newer ones, or none.
+/// A mismatch, if the database has recorded different steps, newer ones, or none.
 pub fn check_versions(
     place: &str,
     steps: &[Step],
@@ -147,7 +148,7 @@ pub fn behind(place: &str, store: &str) -> Mismatch {
 /// Builds the mismatch of a schema that lacks these objects.
 #[must_use]
 pub fn incomplete(place: &str, missing: &[String]) -> Mismatch {
-    let text = format!("{place} is incomplete, it lacks {}", missing.join(", "));
+    let text = format!("{place} is incomplete: it lacks {}", missing.join(", "));
     (SchemaProblem::Altered, text)
 }
 
@@ -175,7 +176,7 @@ impl<D: Dialect> Schema<'_, D> {
         format!("the schema {}", D::quoted(self.name))
     }
 
-    /// Returns how many steps are applied. If it is 0, the schema has none of Ratchet's objects.
+    /// Returns the number of applied steps; 0 if the schema has none of Ratchet's objects.
     ///
     /// # Errors
     /// `SchemaMismatch` if the schema has other steps, has Ratchet's tables without a table
@@ -213,11 +214,11 @@ impl<D: Dialect> Schema<'_, D> {
         Ok(stored.len())
     }
 
-    /// Returns the existing objects that have names of Ratchet's, among those that `own_objects`
-    /// lists.
+    /// Returns the objects in the schema that have the names of Ratchet's objects. Covers the kinds
+    /// of objects that the statement `own_objects` lists.
     ///
     /// # Errors
-    /// Those of the statement.
+    /// Those of the statement `own_objects`.
     pub async fn own_objects(&self, lease: &mut D::Lease) -> Result<BTreeSet<String>> {
         let ours: BTreeSet<String> = objects::<D>(self.steps).collect();
         let mut found = BTreeSet::new();
@@ -250,7 +251,7 @@ pub fn indexes(steps: &[Step]) -> impl Iterator<Item = String> {
     made(steps, &["CREATE INDEX ", "CREATE UNIQUE INDEX "])
 }
 
-/// Returns the word after one of these beginnings, of each line that has one.
+/// Returns, for each line that begins with one of these prefixes, the word after the prefix.
 fn made(steps: &[Step], beginnings: &'static [&'static str]) -> impl Iterator<Item = String> {
     let lines = steps.iter().flat_map(|step| step.sql.lines());
     lines.filter_map(|line| {

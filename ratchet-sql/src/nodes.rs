@@ -40,8 +40,8 @@ impl<D: Dialect> NodeStore for SqlStore<D> {
     }
 
     async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
-        // A sweep whose answer was lost may have taken effect; a repeated one would not report the
-        // nodes that died.
+        // A sweep whose answer was lost may have taken effect; a repeated one would not report
+        // again which nodes died.
         self.call_once("sweep_nodes", || self.sweep(sweep)).await
     }
 
@@ -56,7 +56,7 @@ impl<D: Dialect> NodeStore for SqlStore<D> {
 }
 
 fn no_row() -> Failure {
-    Failure::new(StoreErrorKind::Other, "the statement returned nothing")
+    Failure::new(StoreErrorKind::Other, "the database returned no row")
 }
 
 impl<D: Dialect> SqlStore<D> {
@@ -151,8 +151,9 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Binds a node's own data, the first 13 parameters. A missing text is bound as an empty one. Since
-/// a node may also report that it runs no kinds, the twelfth parameter is whether it reports kinds.
+/// Binds the data that a node reports about itself, the first 13 parameters. A missing text is
+/// bound as an empty one. The twelfth parameter is whether the node reports the kinds that it runs,
+/// because it may also report that it runs none.
 fn bind_words<Q: Query>(query: Q, heartbeat: &Heartbeat) -> Q {
     let (load, kinds) = (&heartbeat.load, heartbeat.profile.kinds.as_deref());
     let bytes = load

@@ -1,10 +1,10 @@
 //! Reads names in byte order, as the contracts require.
 //!
-//! SQL Server compares UTF-16 code units, and those of characters beyond the Basic Multilingual
-//! Plane are less than U+E000 to U+FFFF. So two names may be in the opposite order if both have a
-//! character above U+D7FF where they first differ. Names that agree up to such a character form a
-//! group. A group is contiguous in both orders and has the same place among all other names, so it
-//! is read as a whole and sorted here.
+//! SQL Server compares UTF-16 code units. The code units of characters beyond the Basic
+//! Multilingual Plane (surrogates) are less than U+E000 to U+FFFF. So two names may be in the
+//! opposite order if both have a character above U+D7FF where they first differ. Names that agree
+//! up to such a character form a group. A group is contiguous in both orders and has the same place
+//! among all other names, so it is read as a whole and sorted here.
 
 use crate::dialect::{Dialect, Row, Run};
 use crate::failure::Result;
@@ -49,7 +49,8 @@ impl<'a, R> Walk<'a, R> {
     fn new(after: &'a str, limit: usize) -> Self {
         let behind = match after.find(|c| c > LAST) {
             None => after.to_owned(),
-            // Start before its group: any name of the group may follow it in byte order.
+            // Starts before the group of `after`, because any name of the group may follow `after`
+            // in byte order.
             Some(start) => format!("{}{LAST}", &after[..start]),
         };
         Self {
@@ -73,7 +74,7 @@ impl<'a, R> Walk<'a, R> {
         let Some(last) = last.filter(|_| read == count) else {
             return;
         };
-        // The server's next rows may precede such a name in byte order.
+        // The server's next rows may precede a name with such a character in byte order.
         let stands_with_others = last.contains(|c| c > LAST);
         if self.found.len() < self.limit || stands_with_others {
             self.next = Some((last, self.limit.max(TOGETHER)));
@@ -152,7 +153,7 @@ mod tests {
                 assert_eq!(
                     page(&stored, after, limit).0,
                     expected,
-                    "{limit} behind {after:?}"
+                    "{limit} names after {after:?}"
                 );
             }
         }

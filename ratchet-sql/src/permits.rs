@@ -57,12 +57,13 @@ impl<D: Dialect> SqlStore<D> {
                 row::count(row.try_get::<i64>(2)?, "held")?,
             ));
         }
-        // In byte order, which not every server uses.
+        // Sorts in byte order, because not every server does.
         permits.sort_by(|one: &PermitInfo, other| one.resource.cmp(&other.resource));
         Ok(permits)
     }
 
-    /// Removes the routes whose permits need no lock because none is free or no job is due.
+    /// Removes the routes that need a permit but have no free one or no due job, so that their
+    /// permits need not be locked.
     pub(crate) async fn leave_used_up_out(
         &self,
         lease: &mut D::Lease,
@@ -95,7 +96,8 @@ impl<D: Dialect> SqlStore<D> {
         let resources: Vec<String> = resources.iter().map(ToString::to_string).collect();
         let lock = self.sql().lock_permits.query().bind(&resources);
         lease.execute(lock).await?;
-        // A statement after the lock sees the claims of the lock's earlier holders.
+        // This statement runs after the lock was acquired, so it sees the claims of the lock's
+        // earlier holders.
         let budget = Budget::new(self.held_permits(lease, Some(&resources)).await?);
         chosen
             .routes

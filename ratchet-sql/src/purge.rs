@@ -13,7 +13,7 @@ use crate::failure::Result;
 use crate::row;
 use crate::store::SqlStore;
 
-/// A cursor over old finished jobs, the longest finished first.
+/// A cursor over old finished jobs, in order of their finish times.
 pub(crate) struct OldJobs<'a> {
     request: &'a PurgeRequest,
     /// The finish time and the id of the last job read.
@@ -83,9 +83,9 @@ impl<D: Dialect> SqlStore<D> {
     /// Locks up to `limit` more old jobs until the transaction ends. Returns them with their finish
     /// times.
     ///
-    /// Leaves out parents that children wait for. A separate statement looks for those after
-    /// locking: it sees children that were linked while the first one ran, and the lock prevents
-    /// new ones.
+    /// Leaves out parents that children wait for. A separate statement finds these parents after
+    /// the jobs are locked: it sees children that were linked while the first statement ran, and
+    /// the lock prevents new links.
     pub(crate) async fn lock_old(
         &self,
         lease: &mut D::Lease,

@@ -12,7 +12,7 @@ use crate::dialect::{Dialect, Query, Row, Run};
 use crate::failure::Result as Inner;
 use crate::store::SqlStore;
 
-/// The most keys of one statement.
+/// The maximum number of keys in one statement.
 const AT_ONCE: usize = 100;
 
 #[async_trait]
@@ -38,7 +38,8 @@ impl<D: Dialect> SqlStore<D> {
         let mut answers = vec![None; requests.len()];
         let mut left: Vec<usize> = (0..requests.len()).collect();
         while !left.is_empty() {
-            // A statement can change a row only once, so a repeated key waits for the next one.
+            // A statement can change a row only once, so a repeated key waits for the next
+            // statement.
             let mut places: HashMap<&str, usize> = HashMap::new();
             left.retain(|place| {
                 let key = requests[*place].key.as_str();
@@ -55,7 +56,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(answers.collect::<Result<_, _>>()?)
     }
 
-    /// Takes one start for each of these requests, whose keys differ.
+    /// Requests one start for each of these keys, which differ from each other, and stores the
+    /// answers.
     async fn take_distinct(
         &self,
         requests: &[RateRequest],
@@ -79,8 +81,8 @@ impl<D: Dialect> SqlStore<D> {
             let rate = requests[*place].rate;
             answers[*place] = Some(match row.try_get(1)? {
                 Some(true) => RateAnswer::Granted,
-                // The stored time was later than this rate can cause; it is now the latest
-                // possible.
+                // The stored time was later than this rate allows, so the statement reduced it to
+                // the latest possible time.
                 Some(false) => whole_interval(&rate),
                 None => refused(&rate, row.try_get(2)?, row.try_get(3)?),
             });
@@ -93,8 +95,9 @@ fn whole_interval(rate: &Rate) -> RateAnswer {
     RateAnswer::Wait(time::whole_millis(rate.interval()))
 }
 
-/// Returns how long to wait, by the key's time when the statement began. Another call may have
-/// changed it since; an interval is the longest wait.
+/// Returns how long to wait, computed from the key's stored time when the statement began. If that
+/// time would allow a start, another call has changed it since, and the answer is a whole interval,
+/// the longest wait.
 fn refused(rate: &Rate, known: Option<i64>, now: i64) -> RateAnswer {
     match known.map(|tat| rate.take(Some(tat), now)) {
         Some(taken @ Taken::Wait { .. }) => taken.answer(),

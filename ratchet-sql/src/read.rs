@@ -65,7 +65,7 @@ impl<D: Dialect> SqlStore<D> {
         if !linked.is_empty() {
             self.show_links(on, &linked, &mut jobs).await?;
             if detail == Detail::Outline {
-                // Links are small, but a signal's payload may not be.
+                // An outline omits the payloads of signals, which may be large.
                 jobs = jobs
                     .into_iter()
                     .map(|(id, job)| (id, job.outline()))
@@ -84,7 +84,8 @@ impl<D: Dialect> SqlStore<D> {
         let sql = self.sql();
         let mut lease = self.lease().await?;
         let routes = self.routes_of(&mut lease, filter).await?;
-        // Nothing matches, yet the statement would read all jobs of these states.
+        // Without a matching route no job matches, but the statement would still read all jobs in
+        // these states.
         if routes.as_ref().is_some_and(Vec::is_empty) {
             return Ok(Vec::new());
         }
@@ -140,7 +141,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(counts)
     }
 
-    /// Returns the routes that match a filter, or `None` if it selects all routes.
+    /// Returns the ids of the routes that match a filter, or `None` if the filter selects all
+    /// routes.
     async fn routes_of(
         &self,
         lease: &mut D::Lease,
@@ -194,7 +196,7 @@ impl<D: Dialect> SqlStore<D> {
             .collect())
     }
 
-    /// Returns the ended claims of a job.
+    /// Returns the ended claims of a job as attempts.
     pub(crate) async fn read_history(&self, job: JobId) -> Result<Vec<Attempt>> {
         let mut lease = self.lease().await?;
         let rows = lease
@@ -226,7 +228,8 @@ fn show_tag(row: &impl Row, jobs: &mut HashMap<JobId, JobRecord>) -> Result<()> 
     Ok(())
 }
 
-/// Returns the id that a page begins after. No job has the smallest or the largest id.
+/// Returns the id after which a page begins. For the first page this is the smallest or the largest
+/// id, depending on the order; no job has either.
 pub(crate) fn beginning(page: &PageRequest) -> Uuid {
     match (page.after, page.order) {
         (Some(after), _) => after.as_uuid(),
@@ -235,7 +238,7 @@ pub(crate) fn beginning(page: &PageRequest) -> Uuid {
     }
 }
 
-/// Binds the filter's batch and optional tag, or its tag, or nothing.
+/// Binds the filter's batch and optional tag, or only its tag, or nothing.
 fn narrowed<Q: Query>(query: Q, filter: &JobFilter) -> Q {
     let tag = filter.tag.as_ref().map(Name::as_str);
     match (&filter.batch, tag) {

@@ -12,7 +12,7 @@ use crate::held::{PATIENCE, unless_held};
 use crate::row;
 use crate::store::SqlStore;
 
-/// A claim to take back.
+/// A lost claim, which is to be taken back.
 struct Lost {
     id: JobId,
     seq: i64,
@@ -30,8 +30,8 @@ struct Lost {
 impl<D: Dialect> SqlStore<D> {
     /// Takes back the claims of one pass, in order of id.
     ///
-    /// Judges the claims here by the core's rules, and writes only those that have not changed
-    /// since then.
+    /// Decides by the core's rules which claims are lost. The write then applies only to claims
+    /// that have not changed since they were read.
     pub(crate) async fn reclaim_jobs(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
         let mut lease = self.lease().await?;
         let mut pass = ReclaimPass::of(request);
@@ -61,7 +61,7 @@ impl<D: Dialect> SqlStore<D> {
         for one in awaited {
             lease.begin_within(PATIENCE).await?;
             let done = self.take_awaited_back(&mut lease, one).await;
-            // A later pass takes back a claim that another transaction holds now.
+            // A claim whose job another transaction has locked is left to a later pass.
             if let Some(done) = unless_held(lease.finish(done).await)? {
                 taken.extend(done.into_keys());
             }
@@ -73,7 +73,7 @@ impl<D: Dialect> SqlStore<D> {
             .collect())
     }
 
-    /// Takes back those claims whose jobs no other transaction holds.
+    /// Takes back those claims whose jobs no other transaction has locked.
     async fn take_free_back(
         &self,
         lease: &mut D::Lease,
@@ -88,7 +88,8 @@ impl<D: Dialect> SqlStore<D> {
         self.take_back(lease, &lost, false).await
     }
 
-    /// Takes back a claim with which its job ends, while other jobs wait for that end.
+    /// Takes back a claim whose job then ends, and applies the effects on the jobs that wait for
+    /// this end.
     async fn take_awaited_back(
         &self,
         lease: &mut D::Lease,
@@ -110,8 +111,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(done)
     }
 
-    /// Takes claims back, and returns the jobs with their flags. `followed` says that the caller
-    /// then applies the effects of their ends on other jobs.
+    /// Takes claims back, and returns the jobs with their flags. `followed` is whether the caller
+    /// then applies the effects that the ends of these jobs have on other jobs.
     async fn take_back(
         &self,
         lease: &mut D::Lease,
@@ -152,7 +153,7 @@ fn column<T>(lost: &[&Lost], value: impl Fn(&Lost) -> T) -> Vec<T> {
     lost.iter().map(|lost| value(lost)).collect()
 }
 
-/// Judges the claim of a row of `running_jobs`; `None` if it is not lost.
+/// Decides whether the claim in a row of `running_jobs` is lost. Returns `None` if it is not.
 fn judge(row: &impl Row, request: &ReclaimRequest) -> Result<Option<Lost>> {
     // A node that cannot be read counts as unknown.
     let known = row::node_record(row).ok().flatten();

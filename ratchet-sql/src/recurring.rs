@@ -19,7 +19,7 @@ use crate::row;
 use crate::statement::Statement;
 use crate::store::SqlStore;
 
-/// The longest lease, in milliseconds. Adding it to a time does not overflow in the database.
+/// The maximum lease, in milliseconds. Adding it to a time does not overflow in the database.
 const LONGEST_LEASE: i64 = i64::MAX / 2;
 
 /// A pause, resumption or deletion that is repeated because its answer was lost returns
@@ -102,7 +102,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(outcome)
     }
 
-    /// Locks and returns the definition of this name. The inner error means it cannot be read.
+    /// Locks and returns the definition of this name. The inner error means that the definition
+    /// cannot be read.
     async fn lock_definition(
         &self,
         lease: &mut D::Lease,
@@ -148,8 +149,8 @@ impl<D: Dialect> SqlStore<D> {
         let mut definitions = Vec::with_capacity(rows.len());
         let mut claimed = 0;
         for row in &rows {
-            // An unreadable definition is claimed too; otherwise it would block the others in every
-            // claim.
+            // The statement also claims unreadable definitions; otherwise every claim would select
+            // them again in place of others.
             if row.try_get::<Option<&str>>(0)?.is_some() {
                 claimed += 1;
                 definitions.extend(readable(row));
@@ -165,7 +166,7 @@ impl<D: Dialect> SqlStore<D> {
 
     async fn fire_definitions(&self, firings: &[RecurringFiring]) -> Inner<Vec<Fired>> {
         let jobs: Vec<NewJob> = jobs_of(firings.iter());
-        // Before the transaction: routes are stored on another connection.
+        // Stores new routes before the transaction begins, because that uses another connection.
         self.marks_of(&jobs).await?;
         let mut lease = self.lease().await?;
         lease.begin().await?;
@@ -262,11 +263,11 @@ impl<D: Dialect> SqlStore<D> {
             for row in lease.rows(declared).await? {
                 let times = (row.try_get(1)?, row.try_get(2)?);
                 let (created_at, began) = (from_millis(times.0), from_millis(times.1));
-                // No program declares an unreadable name.
+                // Skips a name that cannot be read: no program can have declared it.
                 let name = row::name(&row, 0, "name").ok().flatten();
                 retired.extend(name.filter(|name| request.retires(name, true, created_at, began)));
             }
-            // In byte order, which not every server uses.
+            // Sorts in byte order, because not every server does.
             retired.sort();
             let names: Vec<&str> = retired.iter().map(Name::as_str).collect();
             let delete = self.sql().delete_recurring.query().bind(&names);

@@ -1,4 +1,4 @@
-//! A cache of the routes: a job row holds only the id of its route.
+//! Caches the routes, because the row of a job contains only the id of its route.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{PoisonError, RwLock};
@@ -10,7 +10,7 @@ use crate::failure::{Failure, Result};
 use crate::row;
 use crate::statement::Statements;
 
-/// The routes that a store knows.
+/// The cached routes of a store.
 ///
 /// Stored routes never change and are never deleted. They commit in the order of their ids, each
 /// with a random stamp. So a database that has a route's id and stamp also has, under the same ids,
@@ -36,7 +36,7 @@ pub(crate) struct Mark {
 struct Known {
     routes: BTreeMap<i32, Route>,
     marks: HashMap<Route, Mark>,
-    /// The last route read, even if it cannot be decoded.
+    /// The last route read, even if it could not be decoded.
     last: Mark,
     /// The route that a statement last looked for and did not find.
     refuted: Option<Mark>,
@@ -88,7 +88,8 @@ impl Known {
 }
 
 impl Routes {
-    /// Reads the routes added since the last read, or all of them if the last known one is missing.
+    /// Reads the routes added since the last read, or all routes if the database lacks the last one
+    /// read.
     pub(crate) async fn refresh<D: Dialect>(
         &self,
         on: &mut impl Run<D>,
@@ -103,7 +104,7 @@ impl Routes {
         }
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.last != last {
-            // A concurrent call has read them.
+            // A concurrent call has already read these rows.
             return Ok(());
         }
         if !goes_on {
@@ -115,9 +116,9 @@ impl Routes {
         known.add(&rows)
     }
 
-    /// Reads the routes again on the connection on which this mark was missing. Returns whether it
-    /// was missing the last time too: then the connection that adds routes still shows it, and must
-    /// be renewed.
+    /// Reads the routes again on the connection on which this mark was missing. Returns whether the
+    /// same mark was also missing the last time. If so, the connection that adds routes leads to a
+    /// database that still has the mark, so the caller must replace that connection.
     pub(crate) async fn refute<D: Dialect>(
         &self,
         mark: Mark,
@@ -167,14 +168,14 @@ impl Routes {
             self.refresh(&mut lease, sql).await?;
             drop(lease);
             if added == 0 {
-                // Another process added this route, or took its id for another route.
+                // Another process added this route, or used its id for another route.
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Returns the marks of these routes, or `None` if one is unknown. They come from one snapshot,
-    /// so that the presence of the largest proves the others.
+    /// Returns the marks of these routes, or `None` if one is unknown. The marks come from one
+    /// snapshot of the cache, so a database that has the largest of them has the others too.
     pub(crate) fn marks<'a>(&self, routes: impl Iterator<Item = &'a Route>) -> Option<Vec<Mark>> {
         self.read(|known| {
             routes
@@ -183,7 +184,7 @@ impl Routes {
         })
     }
 
-    /// Returns the known routes that match.
+    /// Returns the cached routes that match.
     pub(crate) fn matching(&self, matches: impl Fn(&Route) -> bool) -> Chosen {
         self.read(|known| {
             let chosen = known.routes.iter().filter(|(_, route)| matches(route));

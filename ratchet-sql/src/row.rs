@@ -26,8 +26,8 @@ pub(crate) fn text<'a>(
         .map_err(|_| InvalidInput::new(field, "is not a text"))
 }
 
-/// Reads a JSON document of a job. One that is not even text is replaced by one that no handler can
-/// decode, so that the job fails like any job with an invalid payload.
+/// Reads a JSON document of a job. Replaces a value that is not even text by a document that no
+/// handler can decode, so that the job fails like any job with an invalid payload.
 pub(crate) fn json(row: &impl Row, column: usize) -> Option<Json> {
     match row.try_get::<Option<String>>(column) {
         Ok(text) => text.map(Json::from_stored),
@@ -35,7 +35,7 @@ pub(crate) fn json(row: &impl Row, column: usize) -> Option<Json> {
     }
 }
 
-/// Reads a text for display. `None` if it is NULL or cannot be read.
+/// Reads a text for display. Returns `None` if it is NULL or cannot be read.
 fn message(row: &impl Row, column: usize) -> Option<String> {
     row.try_get(column).unwrap_or_default()
 }
@@ -105,7 +105,8 @@ pub(crate) fn trace(
     Ok(Some(TraceContext::from_stored(parent.to_owned(), state)))
 }
 
-/// Returns a due time as statements take it: a time and no delay, or no time and a delay.
+/// Converts a due time to the two parameters of a statement: a time and a delay of 0, or no time
+/// and a delay.
 pub(crate) fn due(due: RunAt) -> (Option<i64>, i64) {
     match due {
         RunAt::Now => (None, 0),
@@ -147,8 +148,8 @@ pub(crate) fn token(row: &impl Row, columns: [usize; 4]) -> Result<ClaimToken> {
 /// Reads the job of a row of `get_jobs`.
 ///
 /// Returns as much of a damaged job as it can read, so that an operator can inspect the job.
-/// Unreadable parts have their defaults, and the last error names one unless the job already has a
-/// last error.
+/// Unreadable parts have their defaults. If the job has no last error, the last error names the
+/// first unreadable part.
 pub(crate) fn job_record(row: &impl Row) -> Result<JobRecord> {
     let data: Option<Uuid> = row.try_get(13)?;
     let mut salvage = Salvage::default();
@@ -246,7 +247,7 @@ pub(crate) fn route(row: &impl Row, first: usize) -> Result<Route> {
 }
 
 /// Reads a node from the first thirteen columns of a row, as in `nodes`, without its kinds and
-/// notes. `None` if the row has no node.
+/// notes. Returns `None` if the row has no node.
 pub(crate) fn node_record(row: &impl Row) -> Result<Option<NodeRecord>> {
     let Some(node) = node_id(row, 0)? else {
         return Ok(None);
@@ -269,9 +270,9 @@ pub(crate) fn node_record(row: &impl Row) -> Result<Option<NodeRecord>> {
     Ok(Some(record))
 }
 
-/// Adds the kinds and the notes from a row of `nodes`.
+/// Adds to a node the kinds and the notes from its row of `nodes`.
 pub(crate) fn add_words(row: &impl Row, node: &mut NodeRecord) -> Result<()> {
-    // An unreadable value is dropped rather than the whole node.
+    // If a value cannot be read, drops the value rather than the whole node.
     let kinds = text(row, 14, "kinds").ok().flatten();
     node.profile.kinds = kinds.and_then(|text| Name::split("kinds", text).ok());
     node.read_notes(message(row, 15).as_deref());

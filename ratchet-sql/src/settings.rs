@@ -10,10 +10,10 @@ use crate::generation::LIFETIME;
 use crate::migrations::Step;
 use crate::store::too_late;
 
-/// The settings that every store on a SQL server has; [`builder!`](crate::builder) makes their
+/// The settings that every store on a SQL server has; [`builder!`](crate::builder) generates their
 /// setters.
 #[derive(Clone, Debug)]
-#[expect(missing_docs, reason = "the setters say it")]
+#[expect(missing_docs, reason = "the setters are documented")]
 pub struct Settings {
     pub schema: String,
     pub max_connections: Option<u32>,
@@ -27,7 +27,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Builds the defaults, with these migrations.
+    /// Builds the default settings, with these migrations.
     #[must_use]
     pub fn new(steps: &[Step]) -> Self {
         Self {
@@ -77,11 +77,11 @@ impl Settings {
     }
 }
 
-/// Refuses a name that the server would refuse or change.
+/// Returns an error for a name that the server would reject or change.
 fn check_identifier<D: Dialect>(what: &'static str, name: &str) -> Result<()> {
     let problem = match name {
         "" => "is empty",
-        _ if name.contains('\0') => "has a NUL",
+        _ if name.contains('\0') => "contains a NUL character",
         // Braces mark placeholders in the texts of statements.
         _ if name.contains(['{', '}']) => "has a brace",
         _ => match D::identifier_problem(name) {
@@ -195,11 +195,11 @@ macro_rules! builder {
             ///
             /// # Errors
             /// - `Misconfigured` if a setting, the URL, the certificate, the credentials, the
-            ///   user's rights or a setting of the database does not work. If a DBA can correct it,
-            ///   the error says what to run.
+            ///   user's rights or a setting of the database does not work. If a DBA can correct the
+            ///   problem, the error contains what to run.
             /// - `SchemaMismatch` if the schema has tables that are newer, were changed, or are not
             ///   Ratchet's.
-            /// - `Unavailable`, `ReadOnly` or `Timeout`, by the state of the database.
+            /// - `Unavailable`, `ReadOnly` or `Timeout`, depending on the state of the database.
             ///
             /// # Cancel safety
             /// Dropping the future aborts the work; each migration is applied as a whole or not at

@@ -14,17 +14,17 @@ use crate::lanes::Places;
 use crate::row;
 use crate::store::SqlStore;
 
-/// The longest delay, in milliseconds. It is far beyond any calendar, and adding it to a time does
-/// not overflow in the database.
+/// The maximum delay, in milliseconds. It is longer than any job needs, and adding it to a time
+/// does not overflow in the database.
 const LONGEST_DELAY: i64 = i64::MAX / 2;
 
-/// A settlement of a job for whose end other jobs wait, or which another transaction held.
+/// The settlement of a job that other jobs wait for, or that another transaction had locked.
 struct Awaited<'a> {
     settlement: &'a Settlement,
     has_lane: bool,
 }
 
-/// Settlements as columns.
+/// The columns of the statement `settle_jobs`, one value per settlement.
 #[derive(Default)]
 struct Columns<'a> {
     jobs: Vec<Uuid>,
@@ -42,7 +42,7 @@ struct Columns<'a> {
 
 impl<'a> Columns<'a> {
     fn push(&mut self, settlement: &'a Settlement, seq: i64) {
-        // The statement applies a requested cancellation.
+        // Cancellation is handled by the statement, which knows whether it was requested.
         let effect = settlement.effect(false);
         self.jobs.push(settlement.token.job.as_uuid());
         self.seqs.push(seq);
@@ -67,9 +67,9 @@ impl<D: Dialect> SqlStore<D> {
     /// Ends the claims of one call.
     ///
     /// A statement ends at most one claim of each job. Several settlements of one job are rare;
-    /// they run in order, since the job keeps the token of its last settlement. A job is settled
-    /// after the others, in a separate transaction, if other jobs wait for its end: in its lane, or
-    /// linked to it or to its batch.
+    /// they run one after the other, because the job keeps the token of its last settlement. A job
+    /// is settled after the others, in a separate transaction, if other jobs wait for its end: in
+    /// its lane, or linked to it or to its batch.
     pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
         let mut lease = self.lease().await?;
         let mut answers = vec![Fenced::Stale; settlements.len()];
@@ -95,8 +95,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(answers)
     }
 
-    /// Ends one claim each of some jobs. Returns those for whose end other jobs wait, and those
-    /// that another transaction has locked.
+    /// Ends one claim of each of these jobs. Returns the settlements that it left out, because
+    /// other jobs wait for the job or another transaction has locked it.
     async fn settle_turn<'a>(
         &self,
         lease: &mut D::Lease,
@@ -123,7 +123,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(found)
     }
 
-    /// Ends the claims of those jobs that no other transaction holds.
+    /// Ends the claims of those jobs that no other transaction has locked.
     async fn end_free(
         &self,
         lease: &mut D::Lease,
@@ -139,8 +139,9 @@ impl<D: Dialect> SqlStore<D> {
         Ok(())
     }
 
-    /// Ends claims of jobs for whose end other jobs wait, or which another transaction held. Waits
-    /// for locked jobs only after all others are written, so that they delay no other job.
+    /// Ends the claims of jobs that other jobs wait for, or that another transaction had locked.
+    /// Waits for locked jobs only after all other jobs are settled, so that a locked job delays no
+    /// other.
     async fn settle_awaited(
         &self,
         lease: &mut D::Lease,
@@ -170,7 +171,7 @@ impl<D: Dialect> SqlStore<D> {
         if let Some(held) = held {
             return Err(held);
         }
-        // A concurrent call may have settled some with the same token.
+        // A concurrent call may have settled some of these claims with the same token.
         let settlements: Vec<&Settlement> = awaited.iter().map(|one| one.settlement).collect();
         self.find_settled(lease, &settlements, applied).await?;
         Ok(())
@@ -236,9 +237,9 @@ impl<D: Dialect> SqlStore<D> {
         self.follow_ends(lease, &ended).await
     }
 
-    /// Runs the statement that ends claims, and adds the applied ones to `applied`. Returns the
-    /// jobs that ended, with their flags. `followed` says that the caller then applies the effects
-    /// of their ends on other jobs.
+    /// Runs the statement that ends claims, and adds the ended claims to `applied`. Returns the
+    /// jobs that ended, with their flags. `followed` is whether the caller then applies the effects
+    /// that the ends of these jobs have on other jobs.
     async fn end_claims(
         &self,
         lease: &mut D::Lease,
@@ -282,7 +283,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(ended)
     }
 
-    /// Adds the claims that were settled before with the same token to `applied`. Returns the
+    /// Adds to `applied` the claims that an earlier call settled with the same token. Returns the
     /// tokens of the running claims of these jobs, with the jobs' flags.
     async fn find_settled(
         &self,
@@ -346,8 +347,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(held)
     }
 
-    /// Stores the reports of claims. Adds the claims still held to `alive`, each with whether its
-    /// cancellation was requested.
+    /// Stores the reports of claims. Adds the claims that are still held to `alive`, each with
+    /// whether its cancellation was requested.
     async fn tell(
         &self,
         lease: &mut D::Lease,
@@ -401,7 +402,8 @@ mod tests {
 
     use super::*;
 
-    /// `settle_jobs` implements a requested cancellation, and must agree with the core.
+    /// The statement `settle_jobs` implements a requested cancellation itself. It must do what the
+    /// core does.
     #[test]
     fn the_statement_knows_what_a_requested_cancellation_does() {
         let (delay, error) = (Duration::from_secs(1), "e".to_owned());

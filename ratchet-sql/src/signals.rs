@@ -15,7 +15,8 @@ use crate::store::SqlStore;
 #[async_trait]
 impl<D: Dialect> SignalStore for SqlStore<D> {
     async fn deliver(&self, signal: &Signal) -> Result<Delivered> {
-        // A delivery repeated after a lost answer would reach other jobs, or none.
+        // A repeated delivery could reach other jobs, or report that the signal was delivered
+        // already.
         self.call_once("deliver", || self.deliver_signal(signal))
             .await
     }
@@ -33,7 +34,7 @@ impl<D: Dialect> SqlStore<D> {
         let delivered = match &signal.target {
             SignalTarget::Key(key) => self.signal_all(&mut lease, key, &signal.payload).await,
             SignalTarget::Job(job) => self.signal_one(&mut lease, *job, &signal.payload).await,
-            // Of a kind that this version does not know.
+            // A kind of target that this version does not know.
             _ => Ok(Delivered::NotFound),
         };
         lease.end(delivered).await

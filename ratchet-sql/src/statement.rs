@@ -15,8 +15,9 @@ pub struct Statement<D> {
 }
 
 impl<D: Dialect> Statement<D> {
-    /// Builds a statement from its text in the file and from the text to run. Counts the parameters
-    /// in the former, because the latter has the name of the schema, which may contain anything.
+    /// Builds a statement from its text in the file, `file`, and from the text to run, `text`.
+    /// Counts the parameters in `file`, because `text` includes the name of the schema, which may
+    /// look like a parameter.
     #[must_use]
     pub fn new(file: &str, text: String) -> Self {
         Self {
@@ -26,7 +27,7 @@ impl<D: Dialect> Statement<D> {
         }
     }
 
-    /// Returns a query with nothing bound yet.
+    /// Returns a query with no parameters bound yet.
     #[must_use]
     pub fn query(&self) -> D::Query {
         D::query(self.text(), self.parameters)
@@ -67,32 +68,35 @@ impl<D> fmt::Debug for Statement<D> {
     }
 }
 
-/// The statements of a dialect beyond the shared ones. The shared store runs those that a method
-/// here returns.
+/// The statements of a dialect in addition to the shared ones. Each method returns one that the
+/// shared store runs, or `None` if the dialect does not need it.
 pub trait OwnStatements<D>: fmt::Debug + Send + Sync + 'static {
-    /// Waits for the claims in progress, in the transaction that pauses a queue.
+    /// Returns the statement that waits for the claims in progress, in the transaction that pauses
+    /// a queue.
     fn await_claims(&self) -> Option<&Statement<D>> {
         None
     }
 
-    /// Waits for other nodes that are joining, in the transaction in which a node joins.
+    /// Returns the statement that waits for other joining nodes, in the transaction in which a node
+    /// joins.
     fn await_nodes(&self) -> Option<&Statement<D>> {
         None
     }
 
-    /// Stores a single job at less cost than the statement for many.
+    /// Returns the statement that stores a single job at less cost than the statement for many
+    /// jobs.
     fn enqueue_job(&self) -> Option<&Statement<D>> {
         None
     }
 
-    /// Reads the tags of jobs, if `get_jobs` does not return them.
+    /// Returns the statement that reads the tags of jobs, if `get_jobs` does not return the tags.
     fn tags_of(&self) -> Option<&Statement<D>> {
         None
     }
 }
 
-/// Lists the statements of a dialect by file. The dialect lists its own ones; it must name all
-/// files, in the order of the shared statements.
+/// Lists the statements of a dialect by file. The dialect lists only its own statements, but must
+/// name all files, in the order of the shared statements.
 ///
 /// ```text
 /// ratchet_sql::dialect_statements! { Postgres;
@@ -111,7 +115,7 @@ macro_rules! dialect_statements {
     };
 }
 
-/// Lists the shared statements, and expands the list.
+/// Passes the list of the shared statements to the rule of this macro that the arguments name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! shared_statements {
@@ -171,7 +175,7 @@ macro_rules! shared_statements {
             $($(pub(crate) $own: $crate::Statement<$dialect>,)*)*
         }
 
-        /// Builds all statements; `make` gets the name and the text in the file of each.
+        /// Builds all statements. Calls `make` with the name of each and its text in the file.
         pub(crate) fn load(
             make: impl FnMut(&'static str, &'static str) -> $crate::Statement<$dialect>,
         ) -> $crate::Statements<$dialect> {

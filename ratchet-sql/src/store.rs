@@ -1,4 +1,5 @@
-//! The store: its connections, and the repetition of calls after a lost connection.
+//! The store shared by all dialects: its connections, and the repetition of calls after a lost
+//! connection.
 
 use std::fmt;
 use std::sync::Arc;
@@ -99,7 +100,7 @@ impl<D: Dialect> SqlStore<D> {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Takes a connection for jobs.
+    /// Leases a connection for jobs.
     ///
     /// # Errors
     /// `Timeout` if none was free in time, `Unavailable` if the store is closed or a new connection
@@ -108,7 +109,7 @@ impl<D: Dialect> SqlStore<D> {
         self.0.connections.lease().await
     }
 
-    /// Takes the connection of heartbeats and locks.
+    /// Leases the connection for heartbeats and locks.
     ///
     /// # Errors
     /// `Unavailable` if the store is closed or a new connection cannot be opened.
@@ -134,8 +135,8 @@ impl<D: Dialect> SqlStore<D> {
             .map_err(|failure| failure.during(operation))
     }
 
-    /// Runs `work` as [`call`](Self::call) does, but repeats it only if the server rolled it back:
-    /// for work whose repetition would give another answer.
+    /// Runs `work` as [`call`](Self::call) does, but repeats it only if the server reported that it
+    /// rolled `work` back. For work whose repetition would give another answer.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -149,7 +150,8 @@ impl<D: Dialect> SqlStore<D> {
             .map_err(|failure| failure.during(operation))
     }
 
-    /// Runs `work` as [`call`](Self::call) does, for an operation that is not one of the traits.
+    /// Runs `work` as [`call`](Self::call) does, but does not name an operation in the failure. For
+    /// operations that no store trait declares.
     ///
     /// # Errors
     /// Those of `work`.
@@ -165,14 +167,14 @@ impl<D: Dialect> SqlStore<D> {
         repeat: impl Fn(Loss) -> bool + Send + Sync,
         work: impl Fn() -> Work + Send + Sync,
     ) -> Inner<T> {
-        // Each idle connection of the pool may have been lost with the first one.
+        // Each idle connection of the pool may have been lost too.
         let mut repeats = LossRepeats::at_most(self.0.connections.max_connections());
         loop {
             let mut failure = match work().await {
                 Ok(done) => return Ok(done),
                 Err(failure) => failure,
             };
-            // A server that refuses all writes would refuse a second try too.
+            // A server that rejects all writes would reject a second try too.
             let repeatable = failure.loss != Loss::ReadOnly && repeat(failure.loss);
             if let Err(kind) = repeats.failed(failure.kind, repeatable) {
                 failure.kind = kind;
@@ -193,13 +195,13 @@ impl<D: Dialect> SqlStore<D> {
         }
     }
 
-    /// Returns how the core calls this store.
+    /// Returns the policy with which the core calls this store.
     #[must_use]
     pub fn call_policy(&self) -> CallPolicy {
         CallPolicy::within(self.0.deadline)
     }
 
-    /// Drops the idle connections, and returns the failure of a call without an answer within the
+    /// Drops the idle connections, and returns the failure of a call that had no answer within the
     /// deadline.
     #[must_use]
     pub fn too_late(&self) -> Failure {
@@ -207,8 +209,8 @@ impl<D: Dialect> SqlStore<D> {
         too_late(self.0.deadline)
     }
 
-    /// Drops the idle connections. The network may have dropped them silently, and each would cost
-    /// a deadline.
+    /// Drops the idle connections. The network may have dropped them silently, and each of them
+    /// would cost a call its whole deadline.
     pub fn drop_idle(&self) {
         self.0.connections.drop_idle();
     }

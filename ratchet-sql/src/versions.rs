@@ -15,7 +15,7 @@ use crate::store::SqlStore;
 #[async_trait]
 impl<D: Dialect> VersionStore for SqlStore<D> {
     async fn bump(&self, namespace: &Name, guard: Option<&Guard>) -> Result<Guarded<u64>> {
-        // A second bump would be harmless, except to callers that count.
+        // A repeated bump would be harmless, except to callers that count the changes.
         self.call_once("bump", || self.bump_version(namespace, guard))
             .await
     }

@@ -11,7 +11,7 @@ use crate::enqueue::need_more_than_an_insert;
 use crate::failure::{Failure, Result};
 use crate::store::SqlStore;
 
-/// The most tries of an enqueue that loses races or whose routes are missing.
+/// The maximum number of tries of an enqueue that loses races or whose routes are missing.
 const TRIES: u32 = 5;
 
 /// A connection in a transaction of the application, with a savepoint to which a failed enqueue
@@ -37,10 +37,10 @@ pub trait Savepoint<D: Dialect>: Run<D> {
 impl<D: Dialect> SqlStore<D> {
     /// Stores the jobs of one call inside a transaction of the application.
     ///
-    /// Repeats an enqueue that loses a race, since the application cannot know whether it may.
-    /// After a `Timeout` the application must roll back the transaction. Before that error returns,
-    /// the store rolls back to the savepoint, if the server answers within the same time again.
-    /// So no part of the jobs can be committed by mistake.
+    /// Repeats an enqueue that loses a race, because the application cannot know whether a
+    /// repetition is safe. After a `Timeout` the application must roll back the transaction. Before
+    /// it returns this error, the store rolls back to the savepoint, if there is one and the server
+    /// answers within another deadline. So no part of the jobs can be committed by mistake.
     ///
     /// # Errors
     /// `Invalid`, after which the transaction can continue; `Contention` if every try lost a race;
@@ -66,7 +66,7 @@ impl<D: Dialect> SqlStore<D> {
         }
         let failure = self.too_late();
         if saved.into_inner() {
-            // If that fails, the transaction fails with it.
+            // If the rollback fails, the whole transaction fails.
             let _ = timeout(deadline, on.roll_back()).await;
         }
         Err(failure)
@@ -79,7 +79,8 @@ impl<D: Dialect> SqlStore<D> {
         saves: bool,
         saved: &AtomicBool,
     ) -> Result<Vec<Enqueued>> {
-        // Without a savepoint, only a call that stored nothing leaves the transaction as it was.
+        // Without a savepoint, only a call that stored nothing can be repeated, because it left the
+        // transaction unchanged.
         let lost = |failure: &Failure| {
             let raced = failure.kind == StoreErrorKind::Contention;
             failure.refuted || (saves && raced && S::survives(failure))
@@ -93,7 +94,7 @@ impl<D: Dialect> SqlStore<D> {
         self.try_within(on, jobs, saves, saved).await
     }
 
-    /// Tries once. `saved` is set while there is a savepoint to roll back to.
+    /// Tries the enqueue once. `saved` is `true` while there is a savepoint to roll back to.
     async fn try_within<S: Savepoint<D>>(
         &self,
         on: &mut S,

@@ -1,4 +1,4 @@
-//! Actions of operators.
+//! Applies the actions of operators to jobs.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -30,7 +30,7 @@ struct Target {
     lane: Option<String>,
     /// Whether it has links.
     links: bool,
-    /// Whether it has open links; only set where it matters.
+    /// Whether it has open links; only set for a requeue.
     has_open_links: bool,
     /// Whether it waits, or waited, for a signal that has not arrived.
     lacks_signal: bool,
@@ -75,7 +75,7 @@ impl MongoStore {
         }
     }
 
-    /// Acts on all of these jobs or on none.
+    /// Applies the action to all of these jobs or to none.
     async fn act_together(
         &self,
         tx: &mut Tx<'_>,
@@ -88,7 +88,7 @@ impl MongoStore {
         let side = self.main();
         let matched = tx.bulk(&side.jobs, write.statements).await?;
         if usize::try_from(matched) != Ok(count) {
-            return Err(Failure::contention("a job was changed meanwhile"));
+            return Err(Failure::contention("a concurrent call changed a job"));
         }
         if !write.removed.jobs.is_empty() {
             let count = write.removed.jobs.len();
@@ -97,7 +97,7 @@ impl MongoStore {
             let still = doc! { "state": { "$in": ended } };
             let gone = self.forget(tx, &write.removed, still).await?;
             if usize::try_from(gone) != Ok(count) {
-                return Err(Failure::contention("a job was changed meanwhile"));
+                return Err(Failure::contention("a concurrent call changed a job"));
             }
         }
         self.keep_places(tx, write.places).await?;
@@ -107,8 +107,9 @@ impl MongoStore {
         Ok(acted)
     }
 
-    /// Acts on each of these jobs separately, many in one command. Other calls have changed the
-    /// jobs that lack this call's mark afterwards; these are retried one by one.
+    /// Applies the action to each of these jobs in a write of its own, with many writes in one
+    /// command. Jobs that lack this call's mark afterwards were changed by other calls, and are
+    /// retried one by one.
     async fn act_each(
         &self,
         ids: &[JobId],
@@ -120,7 +121,7 @@ impl MongoStore {
         let mut on = side.plain();
         let mut all = Vec::with_capacity(ids.len());
         if action == JobAction::Delete {
-            // A deleted job cannot carry a mark that identifies this call.
+            // A deleted job cannot carry this call's mark, so each job is deleted separately.
             for id in ids {
                 all.push(self.act_on_one(*id, from, action).await?);
             }
@@ -183,7 +184,8 @@ impl MongoStore {
         }
     }
 
-    /// Plans what the action does to these jobs. [act.from]
+    /// Returns the outcome of the action for each of these jobs, and the writes that apply it.
+    /// Writes nothing. [act.from]
     async fn plan(
         &self,
         tx: &mut Tx<'_>,
@@ -272,8 +274,9 @@ impl MongoStore {
         Ok(targets)
     }
 
-    /// Returns which jobs hold the unique keys of the dead letters to be requeued: another
-    /// unfinished job, or the first of these dead letters that wants the key.
+    /// Returns the dead letters that cannot be requeued because their unique key is taken, each
+    /// with the job that holds the key: an unfinished job, or the first of these dead letters with
+    /// that key.
     async fn keys_taken(
         &self,
         tx: &mut Tx<'_>,
@@ -313,7 +316,8 @@ struct Writes {
 }
 
 impl Writes {
-    /// Plans the action on one job and puts its new state into `target`, since ids may repeat.
+    /// Adds the writes for one job, and puts the job's new state into `target`, because its id may
+    /// occur again.
     fn respond(&mut self, id: JobId, target: &mut Target, action: JobAction) -> ActionOutcome {
         let from = target.state;
         let (pipeline, outcome) = match from.respond(action) {
@@ -344,7 +348,7 @@ impl Writes {
                 if to.is_terminal() {
                     self.left.extend(target.lane.clone());
                     self.ends.push(target.ties.end(id, to, None));
-                    // A waiting job's signal has not arrived yet.
+                    // If the signal has not arrived, it is closed with the job.
                     pipeline.extend(target.lacks_signal.then(signals::closed));
                 }
                 target.state = to;

@@ -21,24 +21,24 @@ impl AppTransaction<MongoStore> for ClientSession {
 
 impl TransactionStore for MongoStore {
     /// Stores jobs inside a transaction of the caller. The jobs exist once the transaction commits;
-    /// if it aborts, no trace of them remains. The session must belong to the store's client, so
-    /// the store must be one from [`from_database`](MongoStore::from_database). A transaction must
-    /// have begun on the session. Its write concern should be `majority`: with another one,
-    /// acknowledged jobs can be lost.
+    /// if it aborts, none of them are stored. The session must belong to the store's client, so the
+    /// store must be one from [`from_database`](MongoStore::from_database). A transaction must have
+    /// begun on the session. Its write concern should be `majority`: with another one, acknowledged
+    /// jobs can be lost.
     ///
     /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold. No wakeup
-    /// is sent: the next poll after the commit, or a notification by the caller after the commit,
-    /// finds the jobs.
+    /// is sent: nodes find the jobs at their next poll after the commit, or when the caller
+    /// notifies them after the commit.
     ///
-    /// Transactions of MongoDB do not wait for each other. If another one changes the same keys,
-    /// lanes, parents or batches at the same time, the error has the kind `Contention`, and the
-    /// caller retries the whole transaction. A commit that conflicts fails with the driver's label
-    /// `TransientTransactionError`.
+    /// Transactions of MongoDB do not wait for each other. If another transaction changes the same
+    /// keys, lanes, parents or batches at the same time, the error has the kind `Contention`, and
+    /// the caller must retry the whole transaction. A commit that conflicts fails with the driver's
+    /// label `TransientTransactionError`.
     ///
     /// All input is validated before anything is written: after `Invalid` the transaction is
-    /// unchanged, and can be continued and committed. After every other failure of the database it
-    /// is aborted, so that no part of the jobs can be committed by accident: the session then has
-    /// no transaction, and a commit or another abort is an error.
+    /// unchanged, and can be continued and committed. After `Contention` or a failure of the
+    /// database, the transaction is aborted, so that no part of the jobs can be committed by
+    /// accident: the session then has no transaction, and a commit or another abort is an error.
     ///
     /// ```no_run
     /// # async fn example(client: mongodb::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -59,8 +59,8 @@ impl TransactionStore for MongoStore {
     /// - `Invalid` for bad input.
     /// - `Misconfigured` on a server without transactions, and for a session that belongs to
     ///   another client, has no transaction or cannot begin one.
-    /// - `Contention`, or a failure of the database. The transaction is then aborted, which may
-    ///   take as long again if the server does not respond.
+    /// - `Contention`, or a failure of the database. The transaction is then aborted. If the server
+    ///   does not respond, the abort may take up to another deadline.
     ///
     /// # Cancel safety
     /// If the future is dropped, it may have written part of the jobs into the transaction, which
@@ -106,7 +106,8 @@ impl MongoStore {
             )
         });
         if enqueued.is_err() && (!refused || writes.load(Ordering::Relaxed)) {
-            // The session is updated at once, the server as soon as it responds.
+            // The abort ends the transaction in the session at once, and on the server as soon as
+            // the server responds.
             let abort = session.abort_transaction();
             let _ = tokio::time::timeout(deadline, abort).await;
         }
@@ -114,15 +115,15 @@ impl MongoStore {
     }
 }
 
-/// Refuses a session without a transaction; a write on it would take effect at once.
+/// Fails if the session has no transaction, because a write would then take effect at once.
 async fn need_begun(session: &mut ClientSession) -> Inner<()> {
-    /// The driver's message for a session with a transaction.
+    /// The driver's message if the session already has a transaction.
     const BEGUN: &str = "transaction already in progress";
     let refused = match session.start_transaction().await {
         // Nothing was sent in the transaction, so the abort sends nothing.
         Ok(()) => {
             session.abort_transaction().await?;
-            "no transaction was begun on the session".to_owned()
+            "the session has no transaction: begin one before the call".to_owned()
         }
         Err(error) => match &*error.kind {
             ErrorKind::Transaction { message, .. } if message == BEGUN => return Ok(()),

@@ -22,7 +22,7 @@ use crate::row;
 use crate::select::{behind, order};
 use crate::store::MongoStore;
 
-/// The longest text of an archived job, in bytes. A document can have 16 MiB.
+/// The maximum size of an archived job's text, in bytes. The server limits a document to 16 MiB.
 const LONGEST_TEXT: usize = 15 * 1024 * 1024;
 
 #[async_trait]
@@ -47,7 +47,7 @@ impl ArchiveStore for MongoStore {
             .await
     }
 
-    /// [archive.purge]
+    /// Deletes archived jobs that finished long enough ago. [archive.purge]
     async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
         let (age, limit, guard) = (request.older_than, request.limit, request.guard.as_ref());
         self.call_once("purge_archive", || {
@@ -58,8 +58,8 @@ impl ArchiveStore for MongoStore {
 }
 
 impl MongoStore {
-    /// Archives these jobs with their histories, deletes them and returns how many. Unreadable jobs
-    /// stay. [archive.move] [archive.poison]
+    /// Moves these jobs with their histories to the archive, and returns how many. Jobs that are
+    /// unreadable or too large stay. [archive.move] [archive.poison]
     pub(crate) async fn put_away(
         &self,
         tx: &mut Tx<'_>,
@@ -131,7 +131,7 @@ impl MongoStore {
         Ok(jobs.iter().map(found).collect())
     }
 
-    /// [archive.list]
+    /// Returns one page of the archived jobs that match the filter. [archive.list]
     async fn read_archive_page(
         &self,
         filter: &ArchiveFilter,
@@ -164,7 +164,8 @@ fn shown_fields() -> FindOptions {
     row::fields(fields)
 }
 
-/// Reads the archived job of a document of `archive`; `None` if its text cannot be read.
+/// Reads the id and the archived job from a document of `archive`. The job is `None` if its text
+/// cannot be read.
 fn archived(row: &RawDocument) -> Inner<(JobId, Option<ArchivedJob>)> {
     let id = row::job_id(row, "_id")?;
     let read = || {

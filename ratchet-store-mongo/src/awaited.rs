@@ -1,4 +1,4 @@
-//! Finds the old jobs whose end other jobs still need: they are neither purged nor archived.
+//! Finds the old jobs that have an unfinished child: they are neither purged nor archived yet.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -22,15 +22,17 @@ pub(crate) struct Looked {
     pub(crate) at: usize,
 }
 
-/// How many parents, and how many of their links, one command reads.
+/// The maximum number of parents whose links one command reads.
 const PARENTS_AT_ONCE: usize = 100;
+/// The maximum number of links that one command reads, of all its parents together.
 const LINKS_AT_ONCE: usize = 1_000;
-/// After this many links, the rest of the parents is left to the next transaction.
+/// Once a transaction has read this many links, it leaves the remaining parents to the next
+/// transaction.
 const MOST_LINKS: usize = 20_000;
 
 impl MongoStore {
-    /// Returns which of these old jobs, given as documents, have a child that has not ended. It
-    /// examines only the first of them if they have very many children. [purge.awaited]
+    /// Returns which of these old jobs, given as documents, have a child that has not ended. If the
+    /// jobs have very many children, it examines only the first of the jobs. [purge.awaited]
     /// [archive.awaited]
     pub(crate) async fn awaited(&self, tx: &mut Tx<'_>, jobs: &[RawDocumentBuf]) -> Result<Looked> {
         let mut looked = Looked {
@@ -55,9 +57,9 @@ impl MongoStore {
         Ok(looked)
     }
 
-    /// Finds out which of these parents have a child that has not ended, and returns how many links
-    /// it read: for each parent up to the first such child, and the rest of that page. Index
-    /// `parent`.
+    /// Adds to `awaited` those of these parents that have a child that has not ended, and returns
+    /// how many links it read. It stops reading the links of a parent at the end of the page with
+    /// the first such child. Uses index `parent`.
     ///
     /// Reading a page of children by their ids is several times faster than a `$lookup`, which
     /// starts a pipeline for each child.

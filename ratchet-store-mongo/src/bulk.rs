@@ -5,11 +5,12 @@ use ratchet_core::StoreErrorKind;
 
 use crate::error::{Failure, Loss, Result};
 
-/// One of many updates.
+/// One of the updates in a command.
 pub(crate) struct Statement {
     pub(crate) filter: Document,
     pub(crate) pipeline: Vec<Document>,
-    /// About how many bytes it has beyond the fixed size of each statement.
+    /// The approximate size of its variable part, in bytes. [`fitting`] adds a fixed size for the
+    /// rest.
     pub(crate) bytes: usize,
     /// Whether it changes all documents that match, not only one.
     pub(crate) multi: bool,
@@ -26,7 +27,7 @@ impl Statement {
         }
     }
 
-    /// Sets about how many bytes of strings it contains.
+    /// Sets the approximate size of its strings, in bytes.
     pub(crate) const fn bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
         self
@@ -37,11 +38,11 @@ impl Statement {
     }
 }
 
-/// The most statements of one command.
+/// The maximum number of statements in one command.
 pub(crate) const MOST: usize = 1_000;
 
-/// Returns how many of these statements fit into one command: a command is a document, limited to
-/// 16 MiB.
+/// Returns how many of these statements, from the first on, fit into one command. A command is a
+/// document, which the server limits to 16 MiB.
 pub(crate) fn fitting(statements: &[Statement]) -> usize {
     const BYTES: usize = 8 * 1024 * 1024;
     const EACH: usize = 2_048;
@@ -54,7 +55,8 @@ pub(crate) fn fitting(statements: &[Statement]) -> usize {
     count.max(1)
 }
 
-/// Returns the number of matched documents from the reply of an update command, or its failure.
+/// Returns the number of matched documents from the reply to an update command, or the failure that
+/// the reply contains.
 pub(crate) fn matched_in(reply: &Document) -> Result<u64> {
     let refused = |errors: &Document| {
         let code = errors.get_i32("code").unwrap_or_default();

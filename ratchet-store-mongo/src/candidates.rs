@@ -1,4 +1,4 @@
-//! Finds what a claim may take: the routes, and their first due jobs.
+//! Finds the candidates of a claim: the routes it may claim from, and their first due jobs.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,17 @@ use crate::pipelines;
 use crate::row;
 use crate::store::MongoStore;
 
-/// How many ranges one command reads: a pipeline is limited to 1,000 stages.
+/// The maximum number of ranges that one command reads, because a pipeline is limited to 1,000
+/// stages.
 const RANGES: usize = 40;
 
-/// The routes of a round.
+/// The routes that a round of a claim searches for jobs.
 pub(crate) struct Chosen {
     /// The routes whose jobs need no permit.
     pub(crate) plain: Vec<i32>,
-    /// The routes whose jobs need a permit, of which some are free.
+    /// The routes whose jobs need a permit of a resource that has free permits.
     pub(crate) permitted: BTreeMap<i32, Route>,
-    /// The free permits of these.
+    /// The free permits that the jobs of `permitted` need.
     budget: Budget,
 }
 
@@ -53,7 +54,7 @@ impl Chosen {
     }
 }
 
-/// A job that a round may take.
+/// A job that a round may claim.
 pub(crate) struct Candidate {
     pub(crate) id: JobId,
     pub(crate) priority: Priority,
@@ -62,7 +63,8 @@ pub(crate) struct Candidate {
 }
 
 impl MongoStore {
-    /// Returns the routes that match, without those whose permits are used up.
+    /// Returns the routes for which `open` returns true, except those of a resource without a free
+    /// permit.
     pub(crate) async fn choose_routes(&self, open: impl Fn(&Route) -> bool) -> Result<Chosen> {
         let plain = |route: &Route| open(route) && route.permit.is_none();
         let permitted = |route: &Route| open(route) && route.permit.is_some();
@@ -82,7 +84,8 @@ impl MongoStore {
     }
 
     /// Returns the first due jobs in claim order, without those for which no permit is free. Other
-    /// claims may be taking some of them at the same time: the write decides. [permit.order]
+    /// claims may be taking some of these jobs at the same time; the write that claims a job
+    /// decides. [permit.order]
     pub(crate) async fn candidates(
         &self,
         request: &ClaimRequest,
@@ -107,7 +110,7 @@ impl MongoStore {
         for row in &rows {
             match ranked(row, request, now) {
                 Ok(ranked) => ranks.push(ranked),
-                // Other documents before and after it are read.
+                // The other documents are still read.
                 Err(error) => tracing::warn!(%error, "skipped a document that is not a job"),
             }
         }
@@ -126,7 +129,8 @@ impl MongoStore {
 }
 
 impl MongoStore {
-    /// Returns when the first due job of each of these routes became due, if any. [queue.due]
+    /// Returns the earliest due time among the jobs of each route that are due at `now`. Routes
+    /// without such a job are omitted. [queue.due]
     pub(crate) async fn first_due(&self, routes: &[i32], now: i64) -> Result<BTreeMap<i32, i64>> {
         let side = self.main();
         let mut first = BTreeMap::new();
@@ -151,7 +155,8 @@ impl MongoStore {
     }
 }
 
-/// Returns the place of a candidate in claim order, its own priority, and its route.
+/// Returns the rank of a candidate in claim order, its stored priority, and the number of its
+/// route.
 fn ranked(
     row: &RawDocument,
     request: &ClaimRequest,
@@ -159,7 +164,8 @@ fn ranked(
 ) -> std::result::Result<(ClaimRank, Priority, i32), InvalidInput> {
     let id = row::job_id(row, "_id")?;
     let priority = Priority::from_level(row::int(row, "priority")?)?;
-    // An unreadable time comes first: the job is claimed, and found to be unreadable.
+    // A job with an unreadable time sorts first, so that it is claimed and then failed as
+    // unreadable.
     let run_at = row::int(row, "run_at").unwrap_or_default();
     let rank = ClaimRank::new(priority, run_at, id, request.aging, now);
     Ok((rank, priority, row::count(row, "route")?))

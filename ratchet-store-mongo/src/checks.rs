@@ -1,4 +1,4 @@
-//! Checks that need no server.
+//! Checks of the settings that need no server.
 
 use mongodb::options::{
     Acknowledgment, ClientOptions, ReadConcernLevel, ReadPreference, SelectionCriteria,
@@ -7,8 +7,9 @@ use ratchet_core::Result;
 
 use crate::config::{SCHEMES, misconfigured};
 
-/// The most bytes in the name of a database, and in that plus the name of a collection.
+/// The maximum length of a database's name, in bytes.
 const DATABASE_BYTES: usize = 63;
+/// The maximum length of a database's name, a dot and a collection's name together, in bytes.
 const NAMESPACE_BYTES: usize = 255;
 
 pub(crate) fn check_scheme(url: &str) -> Result<()> {
@@ -21,15 +22,15 @@ pub(crate) fn check_scheme(url: &str) -> Result<()> {
     Err(misconfigured(
         "the URL",
         if !scheme.is_empty() && scheme.chars().all(plain) {
-            format!("has the scheme `{scheme}`, not `mongodb`")
+            format!("has the scheme `{scheme}`; expected `mongodb` or `mongodb+srv`")
         } else {
             "has no scheme; expected `mongodb://<user>:<password>@<host>/<database>`".to_owned()
         },
     ))
 }
 
-/// Refuses a URL with weaker guarantees than the ownership of jobs needs. Every collection sets
-/// what the URL leaves open.
+/// Refuses URL options that weaken the guarantees which the ownership of jobs needs, or that the
+/// builder sets instead. Concerns that the URL omits are set for every collection.
 pub(crate) fn check_concerns(options: &ClientOptions) -> Result<()> {
     let concern = options.write_concern.as_ref();
     if let Some(w) = concern.and_then(|concern| concern.w.as_ref())
@@ -37,8 +38,7 @@ pub(crate) fn check_concerns(options: &ClientOptions) -> Result<()> {
     {
         return Err(misconfigured(
             "the URL",
-            "sets a write concern other than `w=majority`, with which acknowledged jobs can be \
-             lost",
+            "sets a write concern other than `w=majority`, so acknowledged jobs could be lost",
         ));
     }
     if concern.and_then(|concern| concern.journal) == Some(false) {
@@ -66,13 +66,13 @@ pub(crate) fn check_concerns(options: &ClientOptions) -> Result<()> {
     {
         return Err(misconfigured(
             "the URL",
-            "sets a read preference other than `primary`, with which reads may return stale jobs",
+            "sets a read preference other than `primary`, so reads could return stale jobs",
         ));
     }
     if options.retry_writes == Some(false) || options.retry_reads == Some(false) {
         return Err(misconfigured(
             "the URL",
-            "disables the driver's retries, which are needed during an election",
+            "disables the driver's retries, which the store needs during an election",
         ));
     }
     Ok(())
@@ -100,7 +100,7 @@ pub(crate) fn check_prefix(prefix: &str, longest: usize) -> Result<()> {
         _ if prefix.starts_with("system.") => "begins with `system.`, which MongoDB reserves",
         _ if prefix.starts_with('.') => "begins with a dot",
         _ if longest > NAMESPACE_BYTES => {
-            "makes names of more than 255 bytes, the database's name included"
+            "makes a name of more than 255 bytes, the database's name included"
         }
         _ => return Ok(()),
     };

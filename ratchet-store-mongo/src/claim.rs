@@ -1,12 +1,13 @@
 //! Claims due jobs in exact claim order, from an index.
 //!
-//! A round is four commands, however many jobs it takes: the preconditions (`gate`), the
-//! candidates, one write that takes the candidates still free, and a read of the jobs taken, which
-//! also detects a queue paused or a node ended in between. If other claims took the first
-//! candidates, only the write is repeated, for the next candidates.
+//! A round consists of four commands, however many jobs it claims: a read of the preconditions
+//! (`gate`), a read of the candidates, a write that claims the candidates that are still free, and
+//! a read of the claimed jobs. The last read also detects whether a queue was paused or the node
+//! has ended since the first read. If other claims took the first candidates, only the write is
+//! repeated, for the next candidates.
 //!
 //! If there are routes whose jobs need permits, the claim reads the free permits before the
-//! candidates, and takes jobs that need permits in a transaction of their own (`permits`).
+//! candidates, and claims jobs that need permits in a transaction of their own (`permits`).
 
 use std::collections::BTreeSet;
 
@@ -28,7 +29,7 @@ use crate::routes::Last;
 use crate::row;
 use crate::store::{MongoStore, pause};
 
-/// How persistently a claim looks for jobs.
+/// The limits on how long a claim searches for jobs before it returns fewer than wanted.
 const PERSISTENCE: Persistence = Persistence {
     rounds: 24,
     free_repeats: false,
@@ -37,17 +38,18 @@ const PERSISTENCE: Persistence = Persistence {
     after_none: 3,
 };
 
-/// After how many consecutive empty writes a round gives up on the rest.
+/// After this many consecutive writes that claim no job, a round that has at least half of its jobs
+/// ends.
 const IN_VAIN: usize = 3;
 
-/// How often a claim tries to read the jobs it took.
+/// How often a claim tries to read the jobs that it has claimed.
 const LOOKS: u32 = 6;
 
-/// The result of a round's writes.
+/// The result of the writes of one round.
 struct Took {
-    /// The candidates of the writes.
+    /// The candidates that the writes tried to claim.
     tried: Vec<JobId>,
-    /// How many jobs they are known to have taken.
+    /// How many jobs the writes are known to have claimed.
     had: usize,
     /// The failure of a write whose outcome is unknown.
     doubt: Option<Failure>,
@@ -57,7 +59,7 @@ struct Took {
 struct Round {
     /// How many candidates there were.
     candidates: usize,
-    /// How many jobs the claim took, including those it could not keep.
+    /// How many jobs the round claimed, including those that it could not keep.
     had: usize,
     /// The database's time.
     now: i64,
@@ -66,11 +68,11 @@ struct Round {
     unreadable: Vec<Settlement>,
     /// The jobs with a long history.
     wordy: Vec<JobId>,
-    /// Whether permits limited the candidates.
+    /// Whether permits may have limited the candidates.
     bounded: bool,
 }
 
-/// The limits of a round.
+/// What a round may do, by the preconditions that were read.
 enum Gate {
     /// Claims nothing, because the node is not active.
     Shut,
@@ -98,8 +100,8 @@ impl MongoStore {
             let round = match self.round(request, wanted, candidates, end).await {
                 Ok(Some(round)) => round,
                 Err(failure) if claimed.is_empty() => return Err(failure),
-                // Either nothing can be claimed, or the jobs claimed so far are the caller's, even
-                // if the search for more failed.
+                // The node may not claim, no time is left, or the round failed after earlier rounds
+                // had claimed jobs, which the caller must get.
                 _ => break,
             };
             first.get_or_insert(round.now);
@@ -125,7 +127,7 @@ impl MongoStore {
                 && let Err(error) = self.settle_jobs(&round.unreadable).await
             {
                 // The node's next heartbeat lists these claims, and the node releases them.
-                tracing::warn!(%error, "jobs that cannot be read could not be failed");
+                tracing::warn!(%error, "could not fail the jobs that cannot be read");
                 break;
             }
             if claimed.len() == request.limit || !rounds.looks_again(found) {
@@ -139,8 +141,9 @@ impl MongoStore {
         Ok(claimed)
     }
 
-    /// Runs one round; returns `None` if the node may not claim or no time is left to look. Once it
-    /// takes jobs, `end` no longer interrupts it: that would leave claims that no caller knows of.
+    /// Runs one round; returns `None` if the node may not claim or no time is left to look. Once
+    /// the round has begun to claim jobs, `end` no longer interrupts it, because an interruption
+    /// would leave claims that no caller knows of.
     async fn round(
         &self,
         request: &ClaimRequest,
@@ -219,10 +222,10 @@ impl MongoStore {
         Ok(Gate::Open { now, paused })
     }
 
-    /// Takes up to `wanted` candidates: the first ones and, if other claims took most of those, the
-    /// next ones. It skips no free candidate, so that each claimer gets its jobs in order. If a few
-    /// are still missing after some tries, it leaves them to the next round rather than try the
-    /// remaining candidates one by one.
+    /// Claims up to `wanted` candidates: the first ones and, if other claims took some of those,
+    /// the next ones. It skips no free candidate, so that each claimer gets its jobs in order. If
+    /// it has at least half of the jobs and several writes in a row claim none, it leaves the
+    /// missing jobs to the next round instead of trying the remaining candidates one by one.
     async fn take(
         &self,
         request: &ClaimRequest,
@@ -266,7 +269,7 @@ impl MongoStore {
         took
     }
 
-    /// Takes jobs that need no permits and returns how many.
+    /// Claims jobs that need no permits, and returns how many.
     async fn take_plain(
         &self,
         request: &ClaimRequest,
@@ -281,13 +284,15 @@ impl MongoStore {
         let take = pipelines::take(request.node, call, now);
         let takeable = pipelines::takeable(chosen, now);
         let mut on = side.plain();
-        // If another session has locked one of these jobs, the claim returns fewer.
+        // If another session has locked one of these jobs, the update stops after `SEARCH_TIME`,
+        // and the claim returns fewer jobs.
         on.update_these_within(SEARCH_TIME, &side.jobs, takeable, take)
             .await
     }
 
     /// Reads the jobs with this call's mark, including those taken by an update that was killed
-    /// halfway or whose reply was lost. No other call knows of these jobs, so it retries.
+    /// halfway or whose reply was lost. No other call knows of these jobs, so a failed read is
+    /// retried.
     async fn rows_taken(
         &self,
         request: &ClaimRequest,
@@ -301,7 +306,7 @@ impl MongoStore {
             let look = async {
                 let mut on = side.plain();
                 if took.doubt.is_some() {
-                    // A majority may have only a part of the writes yet. This update changes
+                    // So far, a majority may have only a part of the writes. This update changes
                     // nothing, and waits until a majority has them all.
                     let (mine, same) = pipelines::still_taken(&took.tried, call);
                     on.update_these(&side.jobs, mine, same).await?;
@@ -321,8 +326,8 @@ impl MongoStore {
         }
     }
 
-    /// Decodes the jobs read, and releases those in queues that were paused since, or all if the
-    /// node may no longer claim.
+    /// Decodes the claimed jobs, and releases those whose queue has been paused in the meantime, or
+    /// all of them if the node may no longer claim.
     async fn look_at_taken(
         &self,
         request: &ClaimRequest,
@@ -387,7 +392,7 @@ impl MongoStore {
         if usize::try_from(undone) == Ok(claims.len()) {
             return Ok(());
         }
-        // The others have cancel requests: releasing them applies those.
+        // The claims that remain have cancel requests, which a release applies.
         let released = |token: &ClaimToken| Settlement::new(*token, Outcome::Released);
         let released: Vec<Settlement> = claims.iter().map(released).collect();
         self.settle_jobs(&released).await?;
@@ -395,7 +400,7 @@ impl MongoStore {
     }
 }
 
-/// Reads the claim of a document of `jobs`, or reports what is unreadable.
+/// Reads the claim from a document of `jobs`. Fails with the first field that is unreadable.
 fn decode(
     row: &RawDocument,
     token: ClaimToken,

@@ -1,8 +1,8 @@
 //! The clients of a store, and their replacement.
 //!
-//! To the server, a user that is dropped and created again is a different user. It refuses every
-//! command on connections of the old one, but keeps them open, and so does the driver. So a store
-//! whose user is gone creates new clients, and uses them once they can authenticate.
+//! To the server, a user that is dropped and created again is a different user. The server refuses
+//! every command on connections of the old user, but neither the server nor the driver closes them.
+//! So a store whose user was dropped creates new clients, and uses them once they can authenticate.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::outages::Outages;
 
 /// The pool size for heartbeats, locks and wakeups; wakeups keep one connection busy.
 const LIVE_CONNECTIONS: u32 = 4;
-/// The pause between two attempts to authenticate.
+/// The minimum pause between two attempts to authenticate with new clients.
 const BETWEEN_TRIES: Duration = Duration::from_secs(1);
 
-/// Creates the clients of a URL.
+/// The settings from which clients for a URL are created.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) options: ClientOptions,
@@ -49,7 +49,7 @@ impl Source {
     }
 }
 
-/// The collections through two clients.
+/// The collections, accessed through two clients.
 #[derive(Debug)]
 pub(crate) struct Pair {
     /// For jobs.
@@ -58,12 +58,12 @@ pub(crate) struct Pair {
     pub(crate) live: Side,
     /// The outages of the client of `live`.
     pub(crate) outages: Outages,
-    /// The clients that replace these.
+    /// The pair that replaces this one after its user was dropped.
     next: OnceLock<Box<Self>>,
 }
 
 impl Pair {
-    /// Uses the application's client for everything.
+    /// Creates a pair that uses the application's client for everything.
     pub(crate) fn of_application(side: Side) -> Self {
         Self {
             main: side.clone(),
@@ -123,7 +123,8 @@ impl Clients {
         self.source.is_some()
     }
 
-    /// Replaces clients whose user is gone. Returns whether newer clients are in use now.
+    /// Replaces clients whose user was dropped, if new clients can authenticate. Returns whether
+    /// newer clients are in use now.
     pub(crate) async fn replace(&self, refused: &Pair) -> bool {
         let Some(source) = &self.source else {
             return false;
@@ -143,9 +144,7 @@ impl Clients {
             pair.shut_down().await;
             return false;
         }
-        tracing::warn!(
-            "reconnected, because the server no longer knew the user of the connections"
-        );
+        tracing::warn!("reconnected, because the user of the connections had been dropped");
         let _ = refused.next.set(Box::new(pair));
         refused.shut_down().await;
         true

@@ -35,8 +35,8 @@ impl Now {
 }
 
 impl Clock {
-    /// Returns the time for statements that can compute it; takes no round trip, except with a
-    /// test's clock.
+    /// Returns the time for a statement in which the server can evaluate expressions. Needs no
+    /// round trip, except with a test's clock.
     pub(crate) async fn now(&self, side: &Side) -> Result<Now> {
         match self {
             Self::Server => Ok(Now::Server),
@@ -44,8 +44,8 @@ impl Clock {
         }
     }
 
-    /// Returns the time for statements that need a constant: as a bound for an index, or in an
-    /// insert, which cannot compute anything.
+    /// Reads the time, in milliseconds, for statements that need a constant: for the bound of an
+    /// index, or in an insert, in which the server evaluates no expressions.
     pub(crate) async fn millis(&self, side: &Side) -> Result<i64> {
         match self {
             Self::Server => {

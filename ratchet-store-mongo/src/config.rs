@@ -22,9 +22,10 @@ pub const SCHEMES: [&str; 2] = ["mongodb", "mongodb+srv"];
 
 /// The database for URLs that name none.
 const DATABASE: &str = "ratchet";
-/// The server's time limits are milliseconds in 32 bits.
+/// The maximum deadline, because the server's time limits are 32-bit milliseconds.
 const LONGEST_DEADLINE: Duration = Duration::from_millis(i32::MAX as u64);
-/// Longer than an election: the server waits 10 s for a silent primary.
+/// The default deadline. It is longer than an election, which begins 10 s after the primary falls
+/// silent.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// The length of the longest collection name without the prefix.
 const LONGEST_COLLECTION: usize = "recurring".len();
@@ -91,8 +92,8 @@ impl Builder {
         }
     }
 
-    /// Sets the database, overriding the URL; `ratchet` if neither names one. Refused if the
-    /// application supplies the database.
+    /// Sets the name of the database, overriding the URL; `ratchet` if neither names one. Not
+    /// allowed if the application supplies the database.
     pub fn database(mut self, name: impl Into<String>) -> Self {
         self.database = Some(name.into());
         self
@@ -106,8 +107,8 @@ impl Builder {
 
     /// Sets the maximum size of the pool for each server. It does not include the connections for
     /// heartbeats, locks and wakeups, at most four, nor those with which the driver monitors the
-    /// servers. The default is the URL's value, or else 10. Refused if the application supplies the
-    /// database.
+    /// servers. The default is the URL's value, or else 10. Not allowed if the application supplies
+    /// the database.
     pub fn max_connections(mut self, connections: u32) -> Self {
         self.max_connections = Some(connections);
         self
@@ -115,19 +116,20 @@ impl Builder {
 
     /// Sets how long a call may take in all before it fails with `Timeout`; 20 s by default, at
     /// most about 24 days. A replica set with default settings takes 10 to 12 s to replace a
-    /// primary that vanished, and calls of clients wait for that. A node applies its own
-    /// `store_deadline`, and then repeats the call.
+    /// primary that vanished, and calls of clients wait for that. A node gives up a call after its
+    /// own `store_deadline`, and then repeats it.
     ///
-    /// Reads and single writes send the server the same limit (`maxTimeMS`), and every write waits
-    /// for its majority at most that long (`wtimeout`). Server selection takes at most three
-    /// quarters of this time, unless the URL sets a limit; then the call fails with `Unavailable`.
+    /// Reads and most updates send this limit to the server (`maxTimeMS`), and every write waits at
+    /// most that long for a majority (`wtimeout`). If no server can be selected within three
+    /// quarters of this time, or within the URL's `serverSelectionTimeoutMS`, the call fails with
+    /// `Unavailable`.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
     /// Sets the name of the connections in the server's log; `ratchet` unless set here or in the
-    /// URL.
+    /// URL. Not allowed if the application supplies the database.
     pub fn application_name(mut self, name: impl Into<String>) -> Self {
         self.application_name = Some(name.into());
         self
@@ -149,26 +151,26 @@ impl Builder {
     }
 
     /// Sets whether the store carries wakeups ([`MongoCoordinator`](crate::MongoCoordinator));
-    /// `true` by default. A standalone server carries none.
+    /// `true` by default. A standalone server has no wakeups.
     pub fn wakeups(mut self, wakeups: bool) -> Self {
         self.wakeups = wakeups;
         self
     }
 
-    /// For tests: takes the time from the field `now_ms` of the only document of this collection,
+    /// For tests: reads the time from the field `now_ms` of the only document of this collection,
     /// which the test has created, instead of the server's clock.
     pub fn clock_collection(mut self, collection: impl Into<String>) -> Self {
         self.clock_collection = Some(collection.into());
         self
     }
 
-    /// Connects, creates what is missing, and checks that the collections and their indexes are
+    /// Connects, creates missing collections and indexes, and checks that the existing ones are
     /// what this version of Ratchet needs.
     ///
     /// # Errors
     /// `Misconfigured` if a setting, the URL, the credentials, the privileges of the user or the
-    /// name of the replica set cannot work, or the URL says `directConnection=true` for one of
-    /// several members; `SchemaMismatch` if collections of these names are newer, have other
+    /// name of the replica set is wrong, or the URL has `directConnection=true` for one of several
+    /// members; `SchemaMismatch` if collections with these names have a newer version, have other
     /// indexes or are not Ratchet's; `Unavailable` or `Timeout` if the database cannot be reached
     /// or does not respond in time.
     ///
@@ -201,7 +203,7 @@ impl Builder {
         open::scripts(database.as_deref(), &self.prefix)
     }
 
-    /// Returns the migration that [`connect`](Self::connect) would apply: one step, or nothing.
+    /// Returns the migration that [`connect`](Self::connect) would apply: one step, or none.
     /// Changes nothing.
     ///
     /// # Errors
@@ -257,7 +259,7 @@ impl Builder {
                     if set {
                         return Err(misconfigured(
                             setting,
-                            "is set, but the database is the application's own",
+                            "must not be set, because the application supplies the database",
                         ));
                     }
                 }
@@ -323,7 +325,7 @@ impl Builder {
                 Err(_) => {
                     return Err(StoreError::new(StoreErrorKind::Unavailable, "connect")
                         .with_source(format!(
-                            "the names of the servers were not resolved within {:?}",
+                            "the host names in the URL were not resolved within {:?}",
                             self.deadline
                         )));
                 }
@@ -348,12 +350,12 @@ pub(crate) fn client(options: ClientOptions) -> Result<Client> {
     Client::with_options(options).map_err(|error| unreadable("", &error.kind))
 }
 
-/// Describes what is wrong with a URL, without its secrets.
+/// Returns the error for a URL that the driver refuses, without the URL's secrets.
 fn unreadable(url: &str, kind: &ErrorKind) -> StoreError {
     match kind {
         ErrorKind::DnsResolve { message, .. } => {
             StoreError::new(StoreErrorKind::Unavailable, "connect").with_source(format!(
-                "the servers of the URL were not found: {}",
+                "the host names in the URL cannot be resolved: {}",
                 storable_error(message)
             ))
         }
@@ -366,7 +368,7 @@ fn unreadable(url: &str, kind: &ErrorKind) -> StoreError {
                 format!("is refused: {}", storable_error(message)),
             )
         }
-        _ => misconfigured("the URL", "cannot be read"),
+        _ => misconfigured("the URL", "cannot be parsed"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Clients, collections with their concerns, and transactions.
+//! The collections with their read and write concerns, transactions, and calls of the driver.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Returns the concern: acknowledged by a majority, within the deadline.
+    /// Returns the write concern: a majority must acknowledge a write within the deadline.
     pub(crate) fn write_concern(&self) -> WriteConcern {
         WriteConcern::builder()
             .w(Acknowledgment::Majority)
@@ -36,18 +36,18 @@ impl Terms {
             .build()
     }
 
-    /// Returns the same as part of a command.
+    /// Returns the same write concern as a document, for a command.
     fn write_concern_document(&self) -> Document {
         doc! { "w": "majority", "j": self.journaled, "wtimeout": millis(self.deadline) }
     }
 }
 
-/// Converts a duration to the milliseconds of a command.
+/// Converts a duration to milliseconds, the unit of time limits in commands.
 fn millis(duration: Duration) -> i32 {
     i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
 }
 
-/// The store's collections through one client.
+/// The store's collections, accessed through one client.
 #[derive(Clone, Debug)]
 pub(crate) struct Side {
     pub(crate) client: Client,
@@ -85,7 +85,7 @@ pub(crate) struct Side {
     pub(crate) batches: Rows,
     /// Wakeups: one document per queue.
     pub(crate) wakeups: Rows,
-    /// The version of the collections.
+    /// The schema version, in one document.
     pub(crate) meta: Rows,
 }
 
@@ -138,7 +138,7 @@ impl Side {
         }
     }
 
-    /// Begins a transaction. It reads the majority-committed snapshot of its begin.
+    /// Begins a transaction. All its reads see the majority-committed snapshot from when it began.
     pub(crate) async fn begin(&self) -> Result<Tx<'_>> {
         let mut session = self.client.start_session().await?;
         session
@@ -153,8 +153,8 @@ impl Side {
         })
     }
 
-    /// Does the same as [`Tx::bulk`] outside of transactions, in two concurrent streams of
-    /// commands: the server runs one command on one core.
+    /// Runs updates as [`Tx::bulk`] does, outside of a transaction and in two concurrent streams of
+    /// commands, because the server runs each command on one core.
     pub(crate) async fn bulk_in_two(
         &self,
         rows: &Rows,
@@ -183,13 +183,13 @@ enum Session<'a> {
     Theirs(&'a mut ClientSession),
 }
 
-/// Calls, inside a transaction or not.
+/// A handle for calls, in a transaction or without one.
 pub(crate) struct Tx<'a> {
     session: Session<'a>,
     terms: &'a Terms,
 }
 
-/// Runs an action, with the session if there is one.
+/// Runs an action of the driver, with the session if there is one.
 macro_rules! run {
     ($tx:expr, $action:expr) => {
         match $tx.session() {
@@ -209,7 +209,8 @@ impl Tx<'_> {
     }
 
     /// Commits the transaction if `done` is `Ok`, else aborts it. Repeats a commit whose outcome is
-    /// unknown until the outcome is known or the commit times out.
+    /// unknown until the outcome is known or the commit times out. Only returns `done` if this
+    /// handle has not begun a transaction.
     pub(crate) async fn finish<T>(mut self, done: Result<T>) -> Result<T> {
         let Session::Own(session) = &mut self.session else {
             return done;
@@ -227,7 +228,7 @@ impl Tx<'_> {
             },
             Err(failure) => {
                 if failure.loss == Loss::No {
-                    // Without this abort, the server ends the transaction later.
+                    // If this fails, the server aborts the transaction later.
                     let _ = session.abort_transaction().await;
                 }
                 Err(failure)
@@ -278,7 +279,8 @@ impl Tx<'_> {
         self.aggregate_by(rows, pipeline, concern, None).await
     }
 
-    /// Runs an aggregation as [`aggregate`](Self::aggregate) does, with this index.
+    /// Runs an aggregation as [`aggregate`](Self::aggregate) does, and makes the server use this
+    /// index.
     pub(crate) async fn aggregate_by(
         &mut self,
         rows: &Rows,
@@ -329,7 +331,8 @@ impl Tx<'_> {
         self.updates(rows, vec![update]).await
     }
 
-    /// Updates all documents that match a filter by id, and returns their number.
+    /// Updates all documents that match a filter on `_id`, with the index on `_id`, and returns
+    /// their number.
     pub(crate) async fn update_these(
         &mut self,
         rows: &Rows,
@@ -340,8 +343,8 @@ impl Tx<'_> {
         self.update_these_within(limit, rows, filter, update).await
     }
 
-    /// Does the same as [`update_these`](Self::update_these), but the server stops halfway after
-    /// `limit`.
+    /// Does the same as [`update_these`](Self::update_these), but the server stops after `limit`,
+    /// even if only some of the documents are updated.
     pub(crate) async fn update_these_within(
         &mut self,
         limit: Duration,
@@ -354,7 +357,8 @@ impl Tx<'_> {
     }
 
     /// Runs updates that do not affect each other, and returns how many documents matched. The
-    /// server aborts at the deadline, so that no write lands after the call has failed.
+    /// server stops the command at the deadline, so that no write takes effect after the call has
+    /// failed.
     pub(crate) async fn updates(&mut self, rows: &Rows, updates: Vec<Document>) -> Result<u64> {
         if updates.is_empty() {
             return Ok(0);
@@ -385,7 +389,7 @@ impl Tx<'_> {
     }
 
     /// Updates the first document that matches, and returns it after the change. If none matches,
-    /// `upsert` inserts one; otherwise returns `None`.
+    /// inserts one if `upsert` is set, and otherwise returns `None`.
     pub(crate) async fn change(
         &mut self,
         rows: &Rows,
@@ -401,7 +405,7 @@ impl Tx<'_> {
         Ok(run!(self, change)?)
     }
 
-    /// Replaces the document that matches, or inserts one.
+    /// Replaces the document that matches; if none matches, inserts the new document.
     pub(crate) async fn replace(
         &mut self,
         rows: &Rows,
@@ -437,8 +441,8 @@ impl Tx<'_> {
         Ok(run!(self, delete)?.deleted_count)
     }
 
-    /// Changes or inserts documents that only serve to conflict: of two transactions that do so,
-    /// one is aborted.
+    /// Changes or inserts documents that exist only for conflicts: of two concurrent transactions
+    /// that change the same document, the server aborts one.
     pub(crate) async fn meet(&mut self, rows: &Rows, ids: Vec<Bson>) -> Result<()> {
         for ids in ids.chunks(MOST) {
             let meet = |id: &Bson| {
@@ -449,8 +453,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Runs many different updates in as few commands as they fit in, and returns how many
-    /// documents matched. The statements must not affect each other.
+    /// Runs many different updates in as few commands as possible, and returns how many documents
+    /// matched. The statements must not affect each other.
     pub(crate) async fn bulk(
         &mut self,
         rows: &Rows,

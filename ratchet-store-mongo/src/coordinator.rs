@@ -22,12 +22,13 @@ use crate::row;
 
 /// Carries wakeups between the nodes and clients on the same collections, through the database.
 ///
-/// A wakeup is a write to its queue's document in a small collection: at most one per queue,
-/// addressee and sender within a few milliseconds. Subscribers follow a change stream on that
-/// collection. A lost stream is reopened, after 200 ms at first and 30 s at most: where it ended
-/// or, if that has failed, at the current time. Then every subscription gets a wakeup for all
-/// queues. With a client of the application, an outage short enough for the stream to survive goes
-/// unnoticed: no wakeup is lost, but subscriptions get no wakeup for all queues.
+/// To send a wakeup, the coordinator writes to the document of the wakeup's queue in a small
+/// collection. Wakeups with the same queue, addressee and sender within a few milliseconds are
+/// written once. Subscribers follow a change stream on that collection. A lost stream is reopened
+/// after a pause of 200 ms at first and 30 s at most: where it ended or, if that has failed, at the
+/// current time. Every subscription then gets a wakeup for all queues. With a client of the
+/// application, an outage short enough for the stream to survive goes unnoticed: no wakeup is lost,
+/// but subscriptions get no wakeup for all queues.
 ///
 /// The stream is opened at the first subscription.
 ///
@@ -57,8 +58,8 @@ struct Tasks {
     closed: bool,
 }
 
-/// A plain cursor on the changes. The driver's change stream resumes after an outage without
-/// reporting it.
+/// A plain cursor on the changes, because the driver's own change stream resumes after an outage
+/// without reporting the outage.
 pub(crate) type Stream = Cursor<RawDocumentBuf>;
 
 /// How many wakeups may wait to be sent; more are dropped.
@@ -67,13 +68,14 @@ const UNSENT: usize = 256;
 const UNREAD: usize = 1_024;
 /// How long wakeups are collected after a send, to be sent together.
 const WINDOW: Duration = Duration::from_millis(3);
-/// Timeout of one send.
+/// The timeout for sending a wakeup and for opening the stream.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many sends may run at once: they share the few connections of heartbeats and locks.
+/// How many sends may run at once. The limit is low because they share the few connections for
+/// heartbeats and locks.
 const SENDS: usize = 2;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The document for wakeups of all queues: no queue has an empty name.
+/// The id of the document for wakeups of all queues. No queue has an empty name.
 const EVERYWHERE: &str = "";
 
 impl MongoCoordinator {
@@ -88,7 +90,7 @@ impl MongoCoordinator {
         }
     }
 
-    /// Stops the tasks. No wakeup is carried from then on.
+    /// Stops the tasks. No wakeup is sent or received from then on.
     pub(crate) fn close(&self) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.closed = true;
@@ -155,8 +157,9 @@ async fn send_all(clients: Arc<Clients>, mut unsent: mpsc::Receiver<Wakeup>) {
     }
 }
 
-/// Writes a wakeup. The mark makes each write a change of the document. The write waits for a
-/// majority like every write, since the stream delivers only what a majority has.
+/// Writes a wakeup. The field `mark` differs in each write, so that the stream reports every write
+/// as a change. The write waits for a majority, because the stream delivers only what a majority
+/// has.
 async fn send(side: &Side, wakeup: &Wakeup) -> Result<()> {
     let row = document(wakeup);
     let all_of_queue = doc! { "_id": row.get("_id") };
@@ -196,10 +199,12 @@ async fn receive_all(clients: Arc<Clients>, incoming: broadcast::Sender<Wakeup>)
                 forbidden = true;
                 tracing::warn!(
                     %error,
-                    "the user may not open a change stream: there are no wakeups, nodes poll"
+                    "the user may not open a change stream: no wakeups, nodes only poll"
                 );
             }
-            Err(error) => tracing::debug!(%error, "no change stream for wakeups"),
+            Err(error) => {
+                tracing::debug!(%error, "the change stream for wakeups could not be opened")
+            }
         }
         let jitter = fastrand::f64() / 2.0 + 0.5;
         sleep(pause.mul_f64(jitter)).await;
@@ -224,7 +229,7 @@ pub(crate) async fn open(side: &Side, place: Option<Document>) -> Result<Stream>
         Ok(stream) => stream,
         Err(_) => Err(Failure::new(
             ratchet_core::StoreErrorKind::Timeout,
-            "no answer in time",
+            "the change stream was not opened in time",
         )),
     }
 }
@@ -239,7 +244,8 @@ fn unavailable(text: &str) -> Failure {
     Failure::new(ratchet_core::StoreErrorKind::Unavailable, text)
 }
 
-/// Passes wakeups on until the stream ends, records its position, and returns why it ended.
+/// Passes the wakeups of the stream on to the subscribers until the stream ends, and returns why it
+/// ended. Records the position in the stream in `place`.
 async fn follow(
     stream: &mut Stream,
     incoming: &broadcast::Sender<Wakeup>,
@@ -249,7 +255,7 @@ async fn follow(
         match stream.advance().await {
             Ok(true) => {}
             Ok(false) => {
-                return unavailable("the server ended it");
+                return unavailable("the server closed the stream");
             }
             Err(error) => return error.into(),
         }

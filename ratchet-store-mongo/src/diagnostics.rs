@@ -53,7 +53,7 @@ impl MongoStore {
 }
 
 impl MongoStore {
-    /// Reports jobs whose route is not stored.
+    /// Returns a finding about jobs whose route is not stored.
     async fn lost_routes(&self) -> Inner<Vec<Finding>> {
         let mut jobs: BTreeMap<i64, u64> = BTreeMap::new();
         let counted = self.count_routes().await?;
@@ -69,12 +69,12 @@ impl MongoStore {
     }
 }
 
-/// Reports why the change stream for wakeups could not be opened.
+/// Returns a finding if the user may not open the change stream for wakeups.
 fn wakeups(opened: Inner<coordinator::Stream>) -> Inner<Vec<Finding>> {
     match opened {
         Ok(_) => Ok(Vec::new()),
         Err(failure) if failure.code == UNAUTHORIZED => {
-            let summary = "the user may not open a change stream: there are no wakeups, nodes poll";
+            let summary = "the user may not open a change stream: no wakeups, nodes only poll";
             let finding = Finding::new("no_wakeups", Severity::Warning, summary);
             let remedy = "grant the action changeStream on the collection of wakeups";
             Ok(vec![finding.detail(failure.to_string()).remedy(remedy)])
@@ -83,8 +83,8 @@ fn wakeups(opened: Inner<coordinator::Stream>) -> Inner<Vec<Finding>> {
     }
 }
 
-/// Reports a standalone server. Write concerns need no check: writes are acknowledged by a majority
-/// whatever the URL says (checks.rs).
+/// Returns a finding if the server is a standalone. Write concerns need no finding: the store
+/// refuses a URL with a weaker one than `majority` (`checks.rs`).
 fn standalone(has_transactions: bool) -> Option<Finding> {
     let summary = "the server is in no replica set: there are no transactions and no wakeups, and \
                    so no lanes, links, signals, permits, archive or recurring jobs";

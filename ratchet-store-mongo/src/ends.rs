@@ -1,10 +1,12 @@
-//! Consequences of ended jobs: decides links, counts batches, releases or cancels other jobs.
+//! Applies the consequences of ended jobs: decides links, counts batches, releases or cancels other
+//! jobs.
 //!
-//! The core decides all of it; this module reads and writes, in the transaction of the ends. A call
-//! that decides a link also changes the document of its child, even if the child still waits. A
-//! call that counts changes the batch's document. So if two transactions do not see each other's
-//! decisions, one of them is retried. A job's end conflicts with concurrent calls that link to it
-//! in a separate document (`parents`).
+//! The core makes the decisions; this module reads and writes for them, in the transaction that
+//! ends the jobs. A transaction that decides a link also changes the document of the child, even if
+//! the child still waits, and a transaction that counts a job changes the batch's document. So two
+//! transactions that do not see each other's decisions change the same document, and one of them is
+//! retried. The end of a job and a concurrent call that links to the job conflict in a document of
+//! `parents`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -24,11 +26,11 @@ use crate::row;
 use crate::signals;
 use crate::store::MongoStore;
 
-/// What a job's document shows about what waits for its end.
+/// What waits for the end of a job, according to the job's document.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ties {
     children: bool,
-    /// The batch that has not counted it yet.
+    /// The job's batch, if it has not counted the job yet.
     batch: Option<BatchId>,
 }
 
@@ -45,7 +47,7 @@ impl Ties {
         }
     }
 
-    /// Returns the batch that is to count its end.
+    /// Returns the batch that is to count the end of the job.
     pub(crate) const fn batch(self) -> Option<BatchId> {
         self.batch
     }
@@ -76,12 +78,12 @@ impl Ties {
 pub(crate) struct End {
     job: EndedJob,
     batch: Option<BatchId>,
-    /// Whether it ended in an earlier transaction.
+    /// Whether the job ended in an earlier transaction.
     earlier: bool,
 }
 
 impl End {
-    /// Creates the end of a job that ended before its children came, and was counted then.
+    /// Creates the end of a job that ended, and was counted, before its new children were enqueued.
     pub(crate) const fn earlier(job: JobId, state: JobState, result: Option<Json>) -> Self {
         let ties = Ties {
             children: true,
@@ -92,7 +94,7 @@ impl End {
         end
     }
 
-    /// Returns whether jobs or a batch wait for it.
+    /// Returns whether other jobs wait for this end, or a batch is to count it.
     pub(crate) const fn matters(&self) -> bool {
         self.job.has_children || self.job.in_batch
     }
@@ -104,7 +106,7 @@ pub(crate) fn is_tied(row: &RawDocument) -> bool {
     row::flag(row, "children") || matches!(row::bytes(row, "batch"), Ok(Some(_)) | Err(_))
 }
 
-/// Restricts the filter to jobs whose end affects no other jobs and no batch; lanes are not
+/// Restricts the filter to jobs whose end affects no other job and no batch; lanes are not
 /// considered.
 pub(crate) fn require_untied(filter: &mut Document) {
     filter.insert("children", Bson::Null);
@@ -120,7 +122,7 @@ pub(crate) struct Held {
     pub(crate) ties: Ties,
 }
 
-/// What is known of the jobs in a cascade.
+/// What a cascade has read about its jobs so far.
 #[derive(Default)]
 struct Known {
     /// The jobs to be counted in a batch.
@@ -159,8 +161,8 @@ impl MongoStore {
         Ok(held)
     }
 
-    /// Applies the consequences of these ends, and of these batches, which the transaction has
-    /// changed. [link.decide] [batch.count] [batch.callback]
+    /// Applies the consequences of these ends, and of the changes that the transaction has made to
+    /// these batches. [link.decide] [batch.count] [batch.callback]
     pub(crate) async fn follow(
         &self,
         tx: &mut Tx<'_>,
@@ -202,7 +204,8 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Returns the jobs with open links to these parents. Indexes `open` and `child` of the links.
+    /// Returns the jobs with open links to these parents, and adds to `known` what it reads about
+    /// them. Uses the indexes `open` and `child` of `links`.
     async fn waiting_for(
         &self,
         tx: &mut Tx<'_>,
@@ -257,7 +260,8 @@ impl MongoStore {
         Ok(waiting.into_values().collect())
     }
 
-    /// Changes the batches in which this transaction will count, so that conflicts show early.
+    /// Changes the batches in which this transaction will count jobs, so that a conflict occurs
+    /// before its other writes.
     pub(crate) async fn meet_batches(
         &self,
         tx: &mut Tx<'_>,
@@ -270,7 +274,7 @@ impl MongoStore {
         Ok(())
     }
 
-    /// [batch.count]
+    /// Counts ended jobs in their batches, and returns these batches. [batch.count]
     async fn count(
         &self,
         tx: &mut Tx<'_>,
@@ -304,6 +308,7 @@ impl MongoStore {
         Ok(batches.collect::<std::result::Result<_, _>>()?)
     }
 
+    /// Writes what the cascade decided: links, released and cancelled jobs, and ended batches.
     /// [link.decide] [link.release] [link.cancel] [link.once] [batch.end]
     async fn write_links(
         &self,
@@ -342,8 +347,8 @@ impl MongoStore {
             children.remove(job);
         }
         for job in &children {
-            // The child stays as it is, but a concurrent call that decides another link of it
-            // conflicts.
+            // The child keeps its state, but this write makes a concurrent call that decides
+            // another link of the child conflict.
             let meet =
                 doc! { "$set": { "rev": { "$add": [{ "$ifNull": ["$rev", 0_i64] }, 1_i64] } } };
             jobs.push(statement(doc! { "_id": row::id(*job) }, vec![meet]));
@@ -369,7 +374,8 @@ impl MongoStore {
     }
 }
 
-/// Makes a blocked job claimable once it waits for nothing. [link.release] [signal.deliver]
+/// Returns the update that makes a blocked job claimable; for a job that waits for nothing any
+/// more. [link.release] [signal.deliver]
 pub(crate) fn released(now: Now) -> Vec<Document> {
     vec![doc! { "$set": {
         "state": code(JobState::Pending),
@@ -377,12 +383,13 @@ pub(crate) fn released(now: Now) -> Vec<Document> {
     } }]
 }
 
-/// Fails, so that the call is retried as a whole, unless everything to be written was unchanged.
+/// Fails with `Contention`, so that the whole call is retried, unless all `count` documents
+/// matched. A document that did not match was changed by a concurrent call.
 pub(crate) fn all_of(matched: u64, count: usize) -> Result<()> {
     if usize::try_from(matched) == Ok(count) {
         return Ok(());
     }
-    Err(Failure::contention("a job was changed meanwhile"))
+    Err(Failure::contention("a concurrent call changed a job"))
 }
 
 /// Returns the projection that [`Ties::read`] needs.

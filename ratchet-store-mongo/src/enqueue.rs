@@ -46,8 +46,8 @@ impl MongoStore {
         tx.finish(stored).await
     }
 
-    /// Stores the jobs of one call inside a transaction of the caller; sets `writes` before the
-    /// first write to it.
+    /// Stores the jobs of one call inside a transaction of the caller; sets `writes` before its
+    /// first write in the transaction.
     pub(crate) async fn enqueue_within(
         &self,
         session: &mut ClientSession,
@@ -78,9 +78,9 @@ impl MongoStore {
                 self.keep(&mut on, &[answers[0].id()]).await?;
                 Ok(answers[0])
             }
-            // The job with the key has ended in between, or a majority does not have it yet.
+            // The job with the key has ended in between, or a majority does not have that job yet.
             _ => Err(Failure::contention(
-                "the holder of a unique key changed meanwhile",
+                "the holder of a unique key changed during the call",
             )),
         }
     }
@@ -138,12 +138,12 @@ impl MongoStore {
         let only_id = row::fields(doc! { "_id": 1 });
         let stored = on.find(&side.jobs, stored, only_id).await?.len();
         if stored < jobs.iter().collect::<HashSet<_>>().len() {
-            return Err(Failure::contention("a job was removed meanwhile"));
+            return Err(Failure::contention("a concurrent call removed a job"));
         }
         Ok(())
     }
 
-    /// Stores those of the jobs that are new.
+    /// Stores the jobs that are new.
     pub(crate) async fn store_jobs(
         &self,
         tx: &mut Tx<'_>,
@@ -155,7 +155,7 @@ impl MongoStore {
         self.write_jobs(tx, jobs, ready, routes, now).await
     }
 
-    /// Finds out which jobs are new, and refuses input that the database shows to be wrong.
+    /// Returns which jobs are new, and fails if their links are invalid. Writes nothing.
     async fn check_jobs<'a>(&self, tx: &mut Tx<'_>, jobs: &'a [NewJob]) -> Result<ReadyJobs<'a>> {
         let (answers, new) = self.resolve(tx, jobs).await?;
         let linked = self.find_parents(tx, jobs, &answers, &new).await?;
@@ -197,14 +197,14 @@ impl MongoStore {
         }
         tx.insert_many(&self.main().keys, &keys).await?;
         tx.insert_many(&self.main().jobs, &rows).await?;
-        // A link may end a new job at once, which then leaves its lane.
+        // This comes after the inserts, because it locks the lanes until the transaction ends.
         self.keep_places(tx, places).await?;
         self.link(tx, linked).await?;
         Ok(answers)
     }
 
     /// Returns the answer for each job, and the positions of the jobs to store. Jobs that a
-    /// majority does not have do not count as stored.
+    /// majority does not have yet do not count as stored.
     async fn resolve(
         &self,
         on: &mut Tx<'_>,
@@ -266,8 +266,8 @@ struct ReadyJobs<'a> {
     linked: Linked<'a>,
 }
 
-/// Returns a job as it is stored. Absent values have no field. `places` are the places in lanes;
-/// `linked` has the links.
+/// Returns the document of a new job. Absent values have no field. The job gets its place in a lane
+/// from `places`; `linked` shows whether other new jobs wait for it.
 fn document(
     job: &NewJob,
     route: i32,

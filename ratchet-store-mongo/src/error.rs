@@ -9,8 +9,8 @@ use ratchet_core::{InvalidInput, SchemaProblem, StoreError, StoreErrorKind};
 /// A result inside the store, before the operation is known.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// A failure without the operation that failed. Its text never contains values that were stored or
-/// sent, nor credentials.
+/// A failure inside the store, without the name of the operation. Its text never contains stored or
+/// sent values, or credentials.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
 pub(crate) struct Failure {
@@ -18,17 +18,17 @@ pub(crate) struct Failure {
     pub(crate) loss: Loss,
     /// The server's error code; 0 means none.
     pub(crate) code: i32,
-    /// Whether the server refused the call because it no longer knows the connection's user.
+    /// Whether the server refused the call because the connection's user no longer exists.
     pub(crate) user_is_gone: bool,
     text: String,
-    /// The part of the input that was refused.
+    /// The problem with the caller's input, for kind `Invalid`.
     refused: Option<InvalidInput>,
 }
 
-/// What is known of a call that failed because a server or a connection was lost.
+/// What is known about the effect of a call that failed because a server or a connection was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// Nothing was lost.
+    /// The call did not fail because of a loss.
     #[default]
     No,
     /// The server reported that it did not run the call, or the transaction around it was aborted.
@@ -37,17 +37,17 @@ pub(crate) enum Loss {
     Silent,
 }
 
-/// The code for a key that is taken.
+/// The server's error code for a duplicate key.
 pub(crate) const DUPLICATE_KEY: i32 = 11_000;
 
-/// The code for a missing privilege, or a connection whose user is gone.
+/// The server's error code for a missing privilege, and for a connection whose user was dropped.
 pub(crate) const UNAUTHORIZED: i32 = 13;
 
-/// The server's message when the user of a connection was dropped.
+/// A part of the server's message when the user of a connection was dropped.
 const NO_USER: &str = "requires authentication";
-/// The code for a refused value in a statement.
+/// The server's error code for an invalid value in a statement.
 pub(crate) const BAD_VALUE: i32 = 2;
-/// The server's message when a statement names an index that does not exist.
+/// A part of the server's message when a statement names an index that does not exist.
 const NO_INDEX: &str = "hint provided does not correspond to an existing index";
 
 /// How the driver's message begins when a session and a call belong to different clients.
@@ -65,7 +65,7 @@ impl Failure {
         }
     }
 
-    /// Creates a failure for input that only the database could show to be wrong.
+    /// Creates a failure of kind `Invalid`, for input that the store refuses.
     pub(crate) fn refused(problem: InvalidInput) -> Self {
         Self {
             text: problem.to_string(),
@@ -74,7 +74,7 @@ impl Failure {
         }
     }
 
-    /// Creates a failure for a conflict with other calls. The call is retried as a whole.
+    /// Creates a failure for a conflict with other calls. The whole call is then retried.
     pub(crate) fn contention(text: impl Into<String>) -> Self {
         Self::new(StoreErrorKind::Contention, text)
     }
@@ -85,12 +85,12 @@ impl Failure {
         self
     }
 
-    /// Returns whether the collections or indexes differ from Ratchet's.
+    /// Returns whether the call failed because collections or indexes differ from Ratchet's.
     pub(crate) fn is_altered(&self) -> bool {
         self.kind == StoreErrorKind::SchemaMismatch(SchemaProblem::Altered)
     }
 
-    /// Returns whether a key or an id is taken.
+    /// Returns whether the call failed because a key or an id already exists.
     pub(crate) const fn is_duplicate(&self) -> bool {
         self.code == DUPLICATE_KEY
     }
@@ -137,16 +137,16 @@ impl Failure {
     }
 }
 
-/// Returns the shown text of a server error. Messages may quote stored values and commands, so only
-/// messages of codes that are known here are shown, some without their values.
+/// Returns the text to show for a server error. The server's message may quote stored values and
+/// commands, so it is shown only for known codes, and for some of them without the values.
 fn shown(code: i32, message: &str) -> String {
     match code {
-        DUPLICATE_KEY => format!("a key is taken{}", index_of(message)),
+        DUPLICATE_KEY => format!("duplicate key{}", index_of(message)),
         UNAUTHORIZED => storable_error(&without_command(message)),
         // DocumentValidationFailure.
         121 => "a validator of the collection refused a document".to_owned(),
         _ if kind_of(code) != StoreErrorKind::Other => storable_error(message),
-        _ => "the server refused the call or a value; its log has the text".to_owned(),
+        _ => "the server refused the call or a value; see the server's log".to_owned(),
     }
 }
 
@@ -164,7 +164,8 @@ fn without_command(message: &str) -> String {
     }
 }
 
-/// Returns the index in the message of a duplicate key. No other part of the error names it.
+/// Returns the part of the text that names the index of a duplicate key. The name is read from the
+/// server's message, because no other part of the error contains it.
 fn index_of(message: &str) -> String {
     let name = message.split_once(" index: ").map(|(_, rest)| rest);
     let name = name.and_then(|rest| rest.split_once(" dup key"));
@@ -178,7 +179,7 @@ impl From<Error> for Failure {
         let unknown = error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT);
         let mut failure = Self::of_kind(&error.kind);
         if transient && !unknown {
-            // The transaction was aborted, whatever the cause.
+            // With these labels, the transaction was aborted, whatever the cause.
             if failure.loss == Loss::Silent {
                 failure.loss = Loss::Told;
             } else if failure.loss == Loss::No {
@@ -214,9 +215,10 @@ impl Failure {
                     (None, Some(error)) => {
                         Self::from_concern(error.code, &error.code_name, &error.message)
                     }
-                    (None, None) => {
-                        Self::new(StoreErrorKind::Other, "an insert failed without a reason")
-                    }
+                    (None, None) => Self::new(
+                        StoreErrorKind::Other,
+                        "an insert failed, and the server gave no reason",
+                    ),
                 }
             }
             ErrorKind::Io(error) => Self::lost(format!("the connection failed: {error}")),
@@ -261,15 +263,19 @@ impl Failure {
                      MongoStore::from_database from the client of the session",
                 )
             }
-            // Their texts may quote the values to be sent.
+            // The messages of these errors may quote the values to be sent.
             ErrorKind::InvalidArgument { .. }
             | ErrorKind::BsonSerialization(_)
             | ErrorKind::Bson(_) => Self::new(StoreErrorKind::Other, "the driver refused the call"),
-            _ => Self::new(StoreErrorKind::Other, "the driver failed"),
+            _ => Self::new(
+                StoreErrorKind::Other,
+                "the driver failed with an unexpected error",
+            ),
         }
     }
 
-    /// The write succeeded on one server, but a majority has not confirmed it.
+    /// Creates a failure for a write that succeeded on one server, but that a majority has not
+    /// confirmed.
     fn from_concern(code: i32, name: &str, message: &str) -> Self {
         let mut failure = Self::from_server(code, name, message);
         if failure.kind == StoreErrorKind::Unavailable {
@@ -281,22 +287,22 @@ impl Failure {
 
 impl From<mongodb::bson::error::Error> for Failure {
     fn from(_: mongodb::bson::error::Error) -> Self {
-        Self::new(StoreErrorKind::Corrupt, "a stored value cannot be read")
+        Self::new(StoreErrorKind::Corrupt, "a stored value cannot be decoded")
     }
 }
 
 impl From<InvalidInput> for Failure {
-    /// For stored values that the model rejects.
+    /// Creates a failure for a stored value that the model rejects.
     fn from(problem: InvalidInput) -> Self {
         Self::new(StoreErrorKind::Corrupt, problem.to_string())
     }
 }
 
-/// Maps a code of the server to what it means to the caller.
+/// Maps an error code of the server to the kind of error that the caller gets.
 fn kind_of(code: i32) -> StoreErrorKind {
     match code {
-        // Write conflict, lock timeout, a snapshot or transaction that is gone, and a taken key or
-        // id, which the next try finds before it writes.
+        // Write conflict, lock timeout, a snapshot or transaction that no longer exists, and a
+        // duplicate key or id, which a retry reads before it writes.
         24 | 46 | 112 | 225 | 239 | 244 | 246 | 251 | DUPLICATE_KEY => StoreErrorKind::Contention,
         // Time limit exceeded, operation killed by an operator, majority not reached in time.
         50 | 64 | 202 | 262 | 290 | 11_601 => StoreErrorKind::Timeout,
@@ -306,11 +312,12 @@ fn kind_of(code: i32) -> StoreErrorKind {
         11 | 13 | 18 | 20 | 72 | 73 | 79 | 93 | 94 | 100 | 263 | 8_000 => {
             StoreErrorKind::Misconfigured
         }
-        // Foreign indexes and collections: other keys, other options, a view.
+        // Indexes and collections that are missing or differ from Ratchet's: other keys, other
+        // options, a view.
         26 | 27 | 48 | 67 | 85 | 86 | 121 | 166 | 197 => {
             StoreErrorKind::SchemaMismatch(SchemaProblem::Altered)
         }
-        // Servers, connections, elections, shutdowns, killed cursors.
+        // Unreachable servers, lost connections, elections, shutdowns, killed cursors.
         6 | 7 | 43 | 89 | 91 | 134 | 136 | 189 | 237 | 317 | 461 | 462 | 9_001 | 10_058
         | 10_107 | 11_600 | 11_602 | 13_388 | 13_435 | 13_436 => StoreErrorKind::Unavailable,
         _ => StoreErrorKind::Other,

@@ -1,4 +1,4 @@
-//! Writes that take effect only within a tenure.
+//! Guarded writes: they take effect only while the guard's lock is held.
 
 use mongodb::bson::doc;
 use ratchet_core::model::{Guard, Guarded};
@@ -8,8 +8,8 @@ use crate::error::{Failure, Result};
 use crate::pipelines;
 use crate::store::MongoStore;
 
-/// The transaction of a guarded write; calls without a transaction if there is no guard and the
-/// server has none.
+/// The transaction of a guarded write. Without a guard, on a server without transactions, it is a
+/// handle for calls without one.
 pub(crate) struct GuardedTx<'a> {
     pub(crate) tx: Tx<'a>,
     side: &'a Side,
@@ -17,10 +17,11 @@ pub(crate) struct GuardedTx<'a> {
 }
 
 impl MongoStore {
-    /// Begins a write with this guard, if there is one; returns `None` if its tenure is over.
+    /// Begins a write, with the guard if there is one; returns `None` if the guard's tenure is
+    /// over.
     ///
-    /// This only reads the lock. [`GuardedTx::finish`] writes it last: a process that dies in
-    /// between holds nothing that would keep another from taking the lock over. [guard.write]
+    /// This only reads the lock. [`GuardedTx::finish`] writes to the lock last, so a process that
+    /// dies in between does not keep another owner from acquiring it. [guard.write]
     pub(crate) async fn begin_guarded<'a>(
         &self,
         side: &'a Side,
@@ -44,11 +45,11 @@ impl MongoStore {
 }
 
 impl GuardedTx<'_> {
-    /// Ends the write: commits if it succeeded and the tenure still holds.
+    /// Commits the write if it succeeded and the tenure is not over; otherwise aborts it.
     ///
-    /// The last statement changes the lock as the transaction saw it at its begin. If another owner
-    /// has taken the lock over since, or it was renewed, that is a conflict and the whole write is
-    /// retried; if it has expired, nothing takes effect. [guard.write]
+    /// The last statement changes the lock as the transaction saw it when it began. If the lock was
+    /// renewed or acquired by another owner since then, the two conflict and the whole write is
+    /// retried. If the lock has expired, nothing takes effect. [guard.write]
     pub(crate) async fn finish<T>(
         mut self,
         store: &MongoStore,
@@ -69,7 +70,8 @@ impl GuardedTx<'_> {
         }
     }
 
-    /// Returns whether the tenure still holds, or there is no guard.
+    /// Changes the lock, and returns whether the tenure still lasts. Returns true if there is no
+    /// guard.
     async fn touch(&mut self, store: &MongoStore) -> Result<bool> {
         let Some(guard) = self.guard else {
             return Ok(true);

@@ -1,4 +1,4 @@
-//! The collections and their indexes, and which stored indexes conflict with them.
+//! Defines the collections and their indexes, and compares the stored indexes with them.
 
 use mongodb::bson::{Bson, Document, doc};
 use ratchet_core::model::LinkState;
@@ -64,7 +64,7 @@ impl Index {
     }
 }
 
-/// Returns a number, whatever type it is stored as.
+/// Returns the number in a field, whatever numeric type it has.
 fn number(document: &Document, field: &str) -> Option<f64> {
     plain(document).get_f64(field).ok()
 }
@@ -147,8 +147,8 @@ pub(crate) fn plan(prefix: &str) -> Vec<(String, Vec<Index>)> {
     plan.map(named).into()
 }
 
-/// Returns the indexes of the jobs. Most cover only few jobs, to keep the cost of a job low: its
-/// entry moves from `claim` to `running` to `finished`.
+/// Returns the indexes of the jobs. Most indexes cover only few jobs, to keep the cost per job low:
+/// the entry of a job moves from `claim` to `running` to `finished`.
 fn job_indexes() -> Vec<Index> {
     vec![
         // Candidates of a claim. The state is a key although it is constant here: otherwise a claim
@@ -158,9 +158,9 @@ fn job_indexes() -> Vec<Index> {
             doc! { "state": 1, "route": 1, "priority": 1, "run_at": 1, "_id": 1 },
         )
         .of(doc! { "state": 0 }),
-        // Reclaiming, and the claims of a node.
+        // Running jobs by node, for reclaiming and for the claims of a node.
         index("running", doc! { "node": 1, "_id": 1 }).of(doc! { "state": 3 }),
-        // Holders of permits, of any route. Jobs that need no permit have no entry.
+        // Jobs that hold permits, of any route. Jobs that need no permit have no entry.
         index("held", doc! { "state": 1, "permit": 1 })
             .of(doc! { "state": 3, "permit": { "$exists": true } }),
         // Jobs that wait for something other than their due time.
@@ -176,7 +176,7 @@ fn job_indexes() -> Vec<Index> {
         index("ended", doc! { "state": 1, "_id": 1 }).of(doc! { "state": { "$gte": 5 } }),
         // Jobs with tags, by tag and then id.
         index("tag", doc! { "tags": 1, "_id": 1 }).of(doc! { "tags": { "$exists": true } }),
-        // At most one unfinished job has a key.
+        // Ensures that a unique key belongs to at most one unfinished job.
         index("unique_key", doc! { "live_key": 1 })
             .unique()
             .of(doc! { "live_key": { "$exists": true } }),
@@ -189,7 +189,7 @@ fn job_indexes() -> Vec<Index> {
         // Jobs that wait, or waited, for a signal.
         index("signal", doc! { "signal.key": 1, "signal.state": 1 })
             .of(doc! { "signal.key": { "$exists": true } }),
-        // Jobs whose signal is overdue.
+        // Jobs that wait for a signal, by its deadline.
         index("deadline", doc! { "signal.deadline": 1, "_id": 1 }).of(doc! { "signal.state": 0 }),
     ]
 }
@@ -198,14 +198,14 @@ fn link_indexes() -> Vec<Index> {
     vec![
         index("child", doc! { "child": 1, "place": 1 }).unique(),
         index("parent", doc! { "parent": 1, "child": 1, "place": 1 }),
-        // Jobs that wait for a parent's end: only the parent's undecided links.
+        // The open links of a parent, for the jobs that wait for its end.
         index("open", doc! { "parent": 1, "child": 1 })
             .of(doc! { "state": i32::from(LinkState::Open.code()) }),
     ]
 }
 
 fn batch_indexes() -> Vec<Index> {
-    // Oldest end first.
+    // Ended batches; the batch that ended first comes first.
     vec![
         index("ended", doc! { "ended_at": 1, "_id": 1 })
             .of(doc! { "ended_at": { "$exists": true } }),
@@ -213,7 +213,7 @@ fn batch_indexes() -> Vec<Index> {
 }
 
 fn archive_indexes() -> Vec<Index> {
-    // Oldest finish first.
+    // Archived jobs; the job that finished first comes first.
     vec![index("finished", doc! { "finished_at": 1, "_id": 1 })]
 }
 
@@ -262,8 +262,8 @@ pub(crate) fn compare<'a>(
             return Err(mismatch(
                 SchemaProblem::Altered,
                 format!(
-                    "the index {name} of {collection} has the keys of {}, so Ratchet's cannot be \
-                 created",
+                    "the index {name} of {collection} has the keys of {}, so Ratchet cannot \
+                     create its own",
                     same.name
                 ),
             ));

@@ -1,13 +1,13 @@
 //! Lanes: the order in which jobs wait for each other.
 //!
-//! A lane has a document while it has unfinished jobs, with the last sequence it gave. A
-//! transaction that adds a job changes that document. One that ends the first job changes the next
-//! job, or deletes the document if there is none. So two transactions that exclude each other
-//! change the same document, and the server lets only one of them commit.
+//! While a lane has unfinished jobs, it has a document with the last sequence number that it gave.
+//! A transaction that adds a job changes that document. A transaction that ends the first job
+//! changes the next job or, if there is none, deletes the lane's document. So two transactions that
+//! must not both commit change the same document, and the server lets only one of them commit.
 //!
-//! An enqueue changes the document last. A producer that is killed halfway leaves its transaction
-//! open until the server ends it. Ends of jobs in the lane do not wait for it, unless it was killed
-//! between the last write and the commit.
+//! An enqueue changes the lane's document last. If a producer is killed during an enqueue, its
+//! transaction stays open until the server aborts it. Jobs in the lane can still end, unless the
+//! producer was killed between the last write and the commit.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub(crate) fn of(spec: &JobSpec) -> Option<String> {
     Some(key(&spec.route.queue, lane))
 }
 
-/// Places for new jobs, by the keys of lanes.
+/// The places in lanes for new jobs, by the key of the lane.
 pub(crate) type Places = LanePlaces<String>;
 
 impl MongoStore {
@@ -60,7 +60,8 @@ impl MongoStore {
         Ok(places)
     }
 
-    /// Stores the places given in this transaction. [lane.sequence]
+    /// Advances the last place of each lane by the places that this transaction has given to jobs.
+    /// [lane.sequence]
     ///
     /// If another transaction changed a lane since its last place was read, the two conflict.
     pub(crate) async fn keep_places(&self, tx: &mut Tx<'_>, places: Places) -> Result<()> {

@@ -2,7 +2,7 @@
 //!
 //! [`MongoStore`] keeps jobs, nodes and locks in a few collections of one database. Their names
 //! begin with a prefix, `ratchet_` unless configured otherwise. Stores with different databases or
-//! prefixes are independent. Tested on MongoDB 6.0; nothing needs more than 4.4.
+//! prefixes are independent. Tested on MongoDB 6.0; requires 4.4 or later.
 //!
 //! # Replica sets and standalone servers
 //! Changing several documents atomically needs transactions, and those need a replica set; one
@@ -18,40 +18,41 @@
 //! whether the server has transactions.
 //!
 //! # Jobs that wait for other jobs
-//! A call that ends a job with children or in a batch, or links new jobs to stored ones, runs in
-//! one transaction together with all its consequences. Transactions of MongoDB do not wait for each
-//! other: if two conflict at a job or a batch, the store retries one of them until its deadline.
-//! Ends of jobs in one batch conflict in the batch's document, so a few large settlements work
+//! A call that ends a job which has children or is in a batch, or that links new jobs to stored
+//! ones, makes all its changes in one transaction, including those to the children and the batch.
+//! Transactions of MongoDB do not wait for each other: if two change the same job or batch, the
+//! server aborts one of them, and the store retries it until the deadline of the call. Calls that
+//! end jobs of the same batch conflict in the batch's document, so a few large settlements work
 //! better than many small ones. Jobs without children and outside of batches cost nothing extra.
 //!
 //! While it is open, a transaction of the application
 //! ([`Client::enqueue_in`](ratchet_core::Client::enqueue_in)) blocks only:
-//! - the ends of the running jobs it links to;
-//! - for a job that has ended, the purge or archive pass that would remove it, and with it the
-//!   other jobs of that pass;
-//! - for a batch that it joins or waits for, the ends of the jobs in it.
+//! - the end of each running job that its new jobs wait for;
+//! - if its new jobs wait for a job that has ended: the purge or archive pass that would remove
+//!   that job, and so the other jobs of that pass;
+//! - the end of every job in a batch that its new jobs join or wait for.
 //!
 //! # Processes killed during a transaction
 //! The server binds a transaction to a session, not to a connection. If a process is killed during
-//! a transaction, its writes stay locked until the server aborts the transaction: when it is 60 s
-//! old (`transactionLifetimeLimitSeconds`), or up to half as much later. The writes may be to the
-//! permits of a resource, to a batch, or to the jobs of an action or a settlement; calls that need
-//! them wait until then, or until their deadline. A settlement of several claims fails with
-//! `Contention` after a tenth of the deadline, once all the claims it could settle are settled.
-//! Locks and lanes stay locked only if the process dies during a commit, since guarded writes and
-//! enqueues change them last. Ratchet's transactions are short: if the server runs no others, set a
-//! lower limit, such as 10 s.
+//! a transaction, the documents that it wrote stay locked until the server aborts the transaction:
+//! when the transaction is 60 s old (`transactionLifetimeLimitSeconds`), or up to 30 s later. These
+//! can be the document of a resource or a batch, or jobs that were being settled or changed by an
+//! operator. Calls that need the documents wait until then, or until their deadline. A settlement
+//! of several claims settles those that it can, and fails with `Contention` after a tenth of the
+//! deadline. Locks and lanes stay locked only if the process dies during a commit, because guarded
+//! writes and enqueues change them last. Ratchet's transactions are short: if the server runs no
+//! others, set a lower limit, such as 10 s.
 //!
 //! # Durability
-//! Every write waits for a majority of the set and its journals. Every read on which a decision
-//! depends goes to the primary and returns majority-committed data. URLs that ask for less are
-//! refused.
+//! Every write waits until a majority of the replica set has it in the journal. Every read on which
+//! a decision depends goes to the primary and returns majority-committed data. URLs that ask for
+//! less are refused.
 //!
 //! # Privileges
-//! The role `readWrite` on the database is enough. The minimum is the actions `find`, `insert`,
-//! `update`, `remove`, `listCollections` and `listIndexes`; `createCollection` and `createIndex`
-//! unless [`Builder::create`] is off; and `changeStream` for wakeups. If the user is dropped and
-//! created again, the store reconnects, except with [`MongoStore::from_database`].
+//! The role `readWrite` on the database is enough. The user needs at least the actions `find`,
+//! `insert`, `update`, `remove`, `listCollections` and `listIndexes`; `createCollection` and
+//! `createIndex` unless [`Builder::create`] is off; and `changeStream` for wakeups. If the user is
+//! dropped and created again, the store reconnects, except with [`MongoStore::from_database`].
 //!
 //! # Connections
 //! Jobs use the driver's pool. Heartbeats and locks use a separate client, so that a pool exhausted

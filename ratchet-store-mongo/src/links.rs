@@ -1,11 +1,11 @@
 //! Links: what jobs wait for.
 //!
-//! Each link is a document, found by its child and by its parent. A job with links has the flag
+//! Each link is a document, with indexes by child and by parent. A job with links has the flag
 //! `links`; a job that other jobs wait for has the flag `children`. Transactions of MongoDB do not
-//! wait for each other, and read the snapshot of their begin. So an enqueue that links to a stored
-//! job changes the same document as the end of that job. Likewise, an enqueue that joins a batch or
-//! waits for it changes the same document as a call that counts in the batch. Of two such
-//! concurrent calls, one is retried and then sees the other.
+//! wait for each other, and each reads the snapshot from when it began. So an enqueue that links to
+//! a stored job changes the same document as the end of that job. Likewise, an enqueue that joins a
+//! batch or waits for it changes the same document as a call that counts jobs in the batch. Of two
+//! such concurrent calls, one is retried and then sees what the other has written.
 
 use std::collections::{HashMap, HashSet};
 
@@ -66,7 +66,8 @@ impl MongoStore {
         })
     }
 
-    /// Returns the states of these jobs in a transaction. [link.missing]
+    /// Returns the states and results of these jobs, as the transaction sees them. Fails if one is
+    /// missing. [link.missing]
     async fn parents_inside(
         &self,
         tx: &mut Tx<'_>,
@@ -113,12 +114,13 @@ impl MongoStore {
         links.check_batches(closed).map_err(Failure::refused)
     }
 
-    /// Keeps the stored parents, as the transaction sees them, from ending unseen before it
-    /// commits.
+    /// Makes this transaction conflict with every concurrent end of a stored parent, so that no
+    /// parent ends without the transaction seeing it.
     ///
-    /// First it flags them outside of the transaction: from then on each end is a transaction too,
-    /// which conflicts with this one in a separate document. The parents' own documents stay
-    /// unlocked, so that an application's transaction blocks only their ends.
+    /// First, it sets the flag `children` of the parents outside of the transaction: from then on,
+    /// the end of a parent is a transaction too, which conflicts with this one in a document of
+    /// `parents`. The documents of the parents themselves stay unlocked, so that a transaction of
+    /// the application blocks only their ends.
     pub(crate) async fn meet_parents(
         &self,
         tx: &mut Tx<'_>,
@@ -145,7 +147,7 @@ impl MongoStore {
                 let state = JobState::from_code(row::int(&row, "state")?)?;
                 let ends_unseen = !state.is_terminal() && !row::flag(&row, "children");
                 if ends_unseen {
-                    return Err(Failure::contention("a parent was requeued meanwhile"));
+                    return Err(Failure::contention("a concurrent call requeued a parent"));
                 }
                 outside.insert(row::job_id(&row, "_id")?, state);
             }
@@ -159,8 +161,8 @@ impl MongoStore {
                     own.push(parent);
                 }
                 (Some(_), Some(state)) if state.is_terminal() => return Err(older()),
-                // Either this transaction created the parent, or the parent was deleted, which the
-                // write detects.
+                // Either this transaction created the parent, or the parent was deleted; in that
+                // case, the write below conflicts.
                 (Some(_), None) if !all => own.push(parent),
                 (Some(_), _) => free.push(row::id(parent)),
             }
@@ -203,8 +205,9 @@ impl MongoStore {
         self.follow(tx, linked.ended, batches).await
     }
 
-    /// Counts jobs that join a batch, or changes the batch because jobs wait for it, and returns
-    /// its state. If the batch was closed after the transaction began, the two conflict.
+    /// Adds the number of jobs that join a batch to its total, or only changes its document if jobs
+    /// wait for it. Returns the batch. If a call closed the batch after this transaction began, the
+    /// two conflict.
     async fn meet_batch(
         &self,
         tx: &mut Tx<'_>,
@@ -222,10 +225,10 @@ impl MongoStore {
             return Ok(batch_record(&row)?);
         }
         // The transaction saw the batch open before it wrote anything.
-        Err(Failure::contention("a batch was changed meanwhile"))
+        Err(Failure::contention("a concurrent call changed a batch"))
     }
 
-    /// Returns which of these jobs have open links. Index `child`. [link.requeue]
+    /// Returns which of these jobs have open links. Uses index `child`. [link.requeue]
     pub(crate) async fn have_open_links(
         &self,
         tx: &mut Tx<'_>,
@@ -244,7 +247,8 @@ impl MongoStore {
         Ok(children.collect::<std::result::Result<_, _>>()?)
     }
 
-    /// Adds their links to jobs that are shown.
+    /// Adds the links to the records of jobs that have some. If a link is unreadable, the job's
+    /// last error says so, unless it has another text.
     pub(crate) async fn show_links(
         &self,
         on: &mut Tx<'_>,
@@ -269,7 +273,7 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Returns the links of each job, in order. Index `child`.
+    /// Returns the links of each job, in order. Uses index `child`.
     async fn links_of(
         &self,
         on: &mut Tx<'_>,
@@ -288,7 +292,7 @@ impl MongoStore {
         Ok(links)
     }
 
-    /// [link.parents]
+    /// Returns the links of each of these jobs, in order. [link.parents]
     pub(crate) async fn read_parents(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
         let mut links: HashMap<JobId, Vec<Link>> = self
             .links_of(&mut self.main().plain(), jobs)
@@ -306,7 +310,7 @@ impl MongoStore {
         Ok(jobs.iter().map(&mut of).collect())
     }
 
-    /// Returns the links to a parent, of the children after `after`. Index `parent`.
+    /// Returns up to `limit` links to a parent, of the children after `after`. Uses index `parent`.
     /// [link.children]
     pub(crate) async fn read_children(
         &self,
@@ -339,7 +343,8 @@ pub(crate) fn unfinished_states() -> Vec<i32> {
     unfinished.map(|state| code(*state)).collect()
 }
 
-/// A document of `links`; an unreadable part does not hide the rest.
+/// A document of `links`. If only the condition is unreadable, `after` is an error and the rest is
+/// there.
 pub(crate) struct StoredLink {
     pub(crate) child: JobId,
     pub(crate) place: u32,
@@ -373,7 +378,7 @@ impl StoredLink {
     }
 }
 
-/// Reads the batch of a document of `batches`.
+/// Reads a batch from a document of `batches`.
 pub(crate) fn batch_record(row: &RawDocument) -> Result<BatchRecord, InvalidInput> {
     let missing = || InvalidInput::new("_id", "is missing");
     let id = BatchId::from_bytes(row::bytes(row, "_id")?.ok_or_else(missing)?);

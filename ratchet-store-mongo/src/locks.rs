@@ -1,6 +1,6 @@
 //! [`LockStore`] on MongoDB, through the client of heartbeats and locks.
 //!
-//! A lock's document is never deleted, since its fence must survive.
+//! A lock's document is never deleted, because its fence must never restart.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl LockStore for MongoStore {
         self.call("release", || async {
             let repeated = repeated.swap(true, Ordering::Relaxed);
             match self.move_expiry(name, owner, fence, None).await? {
-                // The reply of the first try may have been lost.
+                // The first try may have released the lock, and its reply was lost.
                 Fenced::Stale if repeated => {
                     Ok(Fenced::when(self.was_released(name, owner, fence).await?))
                 }
@@ -60,7 +60,7 @@ impl LockStore for MongoStore {
         self.call("inspect", || async {
             let found = self.find_lock(name).await?;
             let info = found.as_deref().map(lock_info).transpose()?;
-            // A lock without a fence is about to be acquired for the first time.
+            // A lock with fence 0 is about to be acquired for the first time.
             Ok(info.filter(|info| info.fence.0 > 0))
         })
         .await
@@ -77,8 +77,9 @@ impl LockStore for MongoStore {
 }
 
 impl MongoStore {
-    /// Takes the lock if it is free or already this owner's. A lock that was never acquired has no
-    /// document: it is inserted first, as a released lock, since an upsert cannot compare times.
+    /// Acquires the lock if it is free or this owner already holds it. A lock that was never
+    /// acquired has no document: the document is inserted first, as that of a released lock,
+    /// because an upsert cannot compare times.
     async fn acquire_lock(&self, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquired> {
         let side = self.live();
         let now = self.now(side).await?;
@@ -111,11 +112,14 @@ impl MongoStore {
                 }
             }
         }
-        // The lock exists now, or was released between the two reads.
-        Err(Failure::contention("the owner of a lock changed meanwhile"))
+        // Either the document exists now, or the lock became free between the two reads: a retry
+        // can acquire it.
+        Err(Failure::contention(
+            "a lock was created or became free during the call",
+        ))
     }
 
-    /// [lock.list]
+    /// Returns one page of the readable locks, in order of name. [lock.list]
     async fn page_of_locks(
         &self,
         after: Option<&Name>,
@@ -126,7 +130,7 @@ impl MongoStore {
         let mut page = LockPage::new(after, limit);
         while let Some((behind, count)) = page.wants() {
             let stages = vec![
-                // A lock without a fence is about to be acquired for the first time.
+                // A lock with fence 0 is about to be acquired for the first time.
                 doc! { "$match": { "_id": { "$gt": behind }, "fence": { "$gt": 0 } } },
                 doc! { "$sort": { "_id": 1 } },
                 doc! { "$limit": i64::try_from(count).unwrap_or(i64::MAX) },
@@ -143,7 +147,7 @@ impl MongoStore {
         Ok(page.into_locks())
     }
 
-    /// Returns a lock, with the time in `now`.
+    /// Returns the document of a lock, with the current time in the field `now`.
     async fn find_lock(&self, name: &Name) -> Inner<Option<RawDocumentBuf>> {
         let side = self.live();
         let now = self.now(side).await?;
@@ -195,12 +199,12 @@ fn stored_lock(row: &RawDocument) -> Inner<StoredLock> {
     })
 }
 
-/// Reads the lock as it is shown; the document includes the time.
+/// Reads a lock, as callers see it, from a document that includes the time in `now`.
 fn lock_info(row: &RawDocument) -> Inner<LockInfo> {
     Ok(stored_lock(row)?.info(row::int(row, "now")?))
 }
 
-/// Reads a listed lock, with its name.
+/// Reads a lock and its name from a document that includes the time in `now`.
 fn listed(lock: &RawDocument) -> Inner<(Name, LockInfo)> {
     let name = row::name(lock, "_id")?;
     let name = name.ok_or_else(|| InvalidInput::new("name", "is missing"))?;

@@ -43,7 +43,8 @@ impl Reading {
     }
 }
 
-/// Compares the clocks of the reachable members with that of the first.
+/// Compares the clocks of the reachable members with the clock of the first one, and returns a
+/// finding for each that differs.
 pub(crate) async fn clocks(clients: &Clients) -> Result<Vec<Finding>> {
     let Some(options) = clients.options() else {
         return Ok(Vec::new());

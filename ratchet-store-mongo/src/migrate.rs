@@ -1,4 +1,4 @@
-//! The migration that opening applies, as commands to read or to run by hand.
+//! The migration that connecting applies, as commands to read or to run by hand.
 
 use mongodb::bson::{Bson, Document, doc};
 
@@ -16,15 +16,15 @@ use crate::indexes::Index;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Migration {
-    /// The version of the collections after it.
+    /// The schema version after this migration.
     pub version: u32,
-    /// Its name.
+    /// The name of the migration.
     pub name: &'static str,
     /// A function for `mongosh` that stops at the first error. Running it again is safe.
     pub script: String,
 }
 
-/// A collection that lacks something.
+/// A collection that does not exist, or that lacks indexes.
 pub(crate) struct Missing<'a> {
     pub(crate) name: &'a str,
     pub(crate) exists: bool,
@@ -42,7 +42,8 @@ impl<'a> Missing<'a> {
     }
 
     fn commands(&self) -> impl Iterator<Item = String> + use<> {
-        // Another program may have created it since, or the script runs again.
+        // The collection may exist by then: another program may have created it, or the script runs
+        // again.
         let create = doc! { "create": self.name };
         let create = (!self.exists).then(|| format!("  run({create}, NAMESPACE_EXISTS);\n"));
         let indexes: Vec<Document> = self.indexes.iter().map(|index| index.document()).collect();
@@ -56,7 +57,8 @@ fn run(command: &Document) -> String {
     format!("  run({command});\n")
 }
 
-/// The script's beginning, before the commands: a failed command throws, and ends the function.
+/// The script's beginning, before the commands: it defines `run`, which throws if a command fails,
+/// and so ends the script.
 const BEGIN: &str = "  const NAMESPACE_EXISTS = 48;
   const run = (command, fine) => {
     let done;

@@ -65,7 +65,8 @@ fn live_statuses() -> Vec<i32> {
     live.map(|status| i32::from(status.code())).collect()
 }
 
-/// Returns the status after a heartbeat, as an expression of the core's table.
+/// Returns an expression for a node's status after a heartbeat with the status `said`: it looks the
+/// stored status up in a table that the core computes.
 fn after_heartbeat(said: NodeStatus) -> Document {
     let after = NodeStatus::ALL.map(|stored| i32::from(stored.after_heartbeat(said).code()));
     doc! { "$arrayElemAt": [after.to_vec(), "$status"] }
@@ -88,11 +89,12 @@ impl MongoStore {
             let joined = self.join(&mut tx, heartbeat, now).await;
             node = Some(tx.finish(joined).await?);
         }
-        let node = node.ok_or_else(|| Failure::contention("a node was deleted meanwhile"))?;
+        let node = node.ok_or_else(|| Failure::contention("a concurrent call deleted the node"))?;
         self.reply(heartbeat.node, &node).await
     }
 
-    /// Records a heartbeat and returns the node, or `None` if it is unknown. [node.heartbeat]
+    /// Records a heartbeat and returns the node's document, or `None` if the node is not stored.
+    /// [node.heartbeat]
     async fn beat(
         &self,
         on: &mut Tx<'_>,
@@ -111,10 +113,10 @@ impl MongoStore {
             .await
     }
 
-    /// Registers a node. Nodes that join under one label at the same time conflict in the label's
-    /// document, which numbers them: the last one stays live. In transactions, concurrent joins
-    /// conflict there. Without transactions, each node checks after writing its own entry whether
-    /// another joined since. [node.label]
+    /// Registers a node. If several nodes join under the same label, the last one stays live. The
+    /// label's document numbers the joins. With transactions, concurrent joins conflict in this
+    /// document; without, each node checks after writing its own entry whether another node has
+    /// joined since. [node.label]
     async fn join(
         &self,
         tx: &mut Tx<'_>,
@@ -137,17 +139,18 @@ impl MongoStore {
             let met = tx
                 .change(&side.labels, doc! { "_id": label }, meet, true)
                 .await?;
-            let met = met.ok_or_else(|| Failure::contention("a label was deleted meanwhile"))?;
+            let met =
+                met.ok_or_else(|| Failure::contention("a concurrent call deleted the label"))?;
             number = row::int(&met, "joined")?;
             set.insert("joined", number);
         }
         let this = doc! { "_id": row::id(heartbeat.node) };
-        // An upsert, since an insert cannot compute the time. An entry that exists by now is this
-        // node's.
+        // This is an upsert, because an insert cannot evaluate the time. An entry that exists by
+        // now is this node's own.
         let new = tx
             .change(&side.nodes, this.clone(), vec![doc! { "$set": set }], true)
             .await?;
-        let new = new.ok_or_else(|| Failure::contention("a node was deleted meanwhile"))?;
+        let new = new.ok_or_else(|| Failure::contention("a concurrent call deleted the node"))?;
         if !joins {
             return Ok(new);
         }
@@ -169,6 +172,7 @@ impl MongoStore {
         Ok(new)
     }
 
+    /// Returns the reply to a heartbeat: the node, its claims, and the other live nodes.
     /// [node.reply] [node.previous] [node.claims] [node.cancel] [node.others]
     async fn reply(&self, node: NodeId, stored: &RawDocumentBuf) -> Inner<HeartbeatReply> {
         let side = self.live();
@@ -226,7 +230,8 @@ impl MongoStore {
 
     async fn sweep(&self, sweep: &NodeSweep) -> Inner<Guarded<SweptNodes>> {
         let side = self.live();
-        // Read before the nodes, so that no heartbeat after it makes a node look silent.
+        // The time is read before the nodes. Otherwise, a node that sends a heartbeat between the
+        // two reads could look silent.
         let now = from_millis(self.millis(side).await?);
         let Some(mut guarded) = self.begin_guarded(side, sweep.guard.as_ref()).await? else {
             return Ok(Guarded::Stale);
@@ -275,9 +280,10 @@ impl MongoStore {
         Ok(swept)
     }
 
-    /// Deletes the document of a label that no node has any more: a node without a configured name
-    /// has a label that is never reused. A node that joins under the label at the same time changes
-    /// the document, which conflicts with the deletion.
+    /// Deletes the document of a label that no node has any more. Otherwise such documents would
+    /// accumulate, because the label of a node without a configured name is never reused. A node
+    /// that joins under the label at the same time changes the document, which conflicts with the
+    /// deletion.
     async fn forget_label(&self, tx: &mut Tx<'_>, label: &str) -> Inner<()> {
         let side = self.live();
         if tx

@@ -1,4 +1,5 @@
-//! Opens the collections: inspects the server, creates what is missing and compares what exists.
+//! Opens the collections: inspects the server, creates missing collections and indexes, and
+//! compares the existing ones with the plan in `indexes`.
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::ClientOptions;
@@ -12,15 +13,16 @@ use crate::indexes::{Index, compare, mismatch, plan};
 use crate::migrate::{Migration, Missing};
 use crate::store::Server;
 
-/// The version of the collections and their indexes. The store refuses a newer one.
+/// The schema version of this program, which refuses collections with a newer version.
 const VERSION: u32 = 1;
 /// The wire protocol of MongoDB 4.4, the oldest version with every feature that the store uses.
 const OLDEST_WIRE: i32 = 9;
 
-/// Inspects the server, creates what is missing and compares what exists.
+/// Inspects the server, creates missing collections and indexes unless configured otherwise, and
+/// fails if existing ones differ from the plan.
 pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
     let server = look(side, config).await?;
-    // Compares everything before it creates anything.
+    // Everything is compared before anything is created, so that a mismatch changes nothing.
     let plan = plan(&config.prefix);
     let Lacking { missing, version } = lacking(side, &plan).await?;
     if !config.create {
@@ -28,7 +30,8 @@ pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
             None if version => Err(mismatch(
                 SchemaProblem::Behind,
                 format!(
-                    "{} has no document `ratchet` with the version: apply the pending migration",
+                    "the collection {} has no document `ratchet` with the schema version: apply the \
+                     pending migration",
                     side.meta.name()
                 ),
             )),
@@ -45,7 +48,7 @@ pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
                 let index = indexes.first().map_or("", |index| index.name);
                 Err(mismatch(
                     SchemaProblem::Behind,
-                    format!("{name} has no index {index}"),
+                    format!("the collection {name} has no index {index}"),
                 ))
             }
         };
@@ -65,14 +68,14 @@ pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
         )
         .await
         .or_else(|failure| match failure.is_duplicate() {
-            // Another process started at the same time.
+            // Another process inserted the version at the same time.
             true => Ok(None),
             false => Err(failure),
         })?;
     Ok(server)
 }
 
-/// Returns the migration that opening would apply, if any. Changes nothing.
+/// Returns the migration that connecting would apply, if any. Changes nothing.
 pub(crate) async fn pending(side: &Side, config: &Config) -> Result<Vec<Migration>> {
     look(side, config).await?;
     let plan = plan(&config.prefix);
@@ -85,7 +88,7 @@ pub(crate) async fn pending(side: &Side, config: &Config) -> Result<Vec<Migratio
     Ok(vec![migration])
 }
 
-/// Returns the migration that creates everything in an empty database.
+/// Returns the migration that creates all collections and indexes in an empty database.
 pub(crate) fn scripts(database: Option<&str>, prefix: &str) -> Vec<Migration> {
     let plan = plan(prefix);
     let all: Vec<Missing<'_>> = plan.iter().map(Missing::all).collect();
@@ -100,7 +103,7 @@ struct Lacking<'a> {
     version: bool,
 }
 
-/// Finds what is missing. Fails if existing collections or indexes conflict.
+/// Returns what is missing. Fails if existing collections or indexes differ from the plan.
 async fn lacking<'a>(side: &Side, plan: &'a [(String, Vec<Index>)]) -> Result<Lacking<'a>> {
     let names: Vec<&str> = plan.iter().map(|(name, _)| name.as_str()).collect();
     check_kinds(side, &names).await?;
@@ -183,8 +186,9 @@ fn refuse_direct(hello: &Document, options: Option<&ClientOptions>) -> Result<()
     Ok(())
 }
 
-/// Finds out why the driver selects no server. The driver silently ignores a server that is in
-/// another replica set, in none, or in one that is not initiated.
+/// Returns the reason why the driver selects no server, if a direct connection shows it, or else
+/// `failure`. The driver silently ignores a server that is in another replica set than configured,
+/// in none, or in one that is not initiated.
 async fn unreachable_server(config: &Config, failure: Failure) -> Failure {
     let Some(options) = config.options.as_ref() else {
         return failure;
@@ -198,7 +202,7 @@ async fn unreachable_server(config: &Config, failure: Failure) -> Failure {
         direct.repl_set_name = None;
         direct.direct_connection = Some(true);
         let hosts = u32::try_from(options.hosts.len()).unwrap_or(u32::MAX);
-        // All hosts share what is left of the deadline.
+        // Server selection took most of the deadline, so all hosts together get a fifth of it.
         direct.server_selection_timeout = Some(config.terms.deadline / 5 / hosts);
         let Ok(client) = mongodb::Client::with_options(direct) else {
             continue;
@@ -210,13 +214,13 @@ async fn unreachable_server(config: &Config, failure: Failure) -> Failure {
         let wanted = options.repl_set_name.as_deref();
         let problem = match (hello.get_str("setName").ok(), wanted) {
             (Some(found), Some(wanted)) if found != wanted => {
-                format!("the server is in the replica set `{found}`, the URL says `{wanted}`")
+                format!("the server is in the replica set `{found}`, but the URL names `{wanted}`")
             }
             (None, _) if hello.get_bool("isreplicaset").unwrap_or(false) => {
                 "the server's replica set is not initiated".to_owned()
             }
             (None, Some(wanted)) => {
-                format!("the server is in no replica set, the URL says `{wanted}`")
+                format!("the server is in no replica set, but the URL names `{wanted}`")
             }
             _ => continue,
         };
@@ -225,7 +229,7 @@ async fn unreachable_server(config: &Config, failure: Failure) -> Failure {
     failure
 }
 
-/// Returns whether the version is stored. Fails if it is not supported.
+/// Returns whether the schema version is stored. Fails if this program does not support it.
 async fn has_version(side: &Side) -> Result<bool> {
     let meta = doc! { "_id": "ratchet" };
     let version = match side.plain().find_one(&side.meta, meta).await {
@@ -242,16 +246,17 @@ async fn has_version(side: &Side) -> Result<bool> {
         )),
         Some(Err(problem)) => Err(mismatch(
             SchemaProblem::Altered,
-            format!("the version cannot be read: {problem}"),
+            format!("the stored schema version cannot be read: {problem}"),
         )),
         None => {
-            // Ratchet's own collections are empty until the version is stored.
+            // Ratchet stores the version before any document in these collections, so documents
+            // without a version belong to another program.
             for rows in [&side.jobs, &side.nodes, &side.locks] {
                 if side.plain().find_one(rows, doc! {}).await?.is_some() {
                     return Err(mismatch(
                         SchemaProblem::Altered,
                         format!(
-                            "there is a collection {} that is not Ratchet's",
+                            "the collection {} has documents that are not Ratchet's",
                             rows.name()
                         ),
                     ));
@@ -262,7 +267,7 @@ async fn has_version(side: &Side) -> Result<bool> {
     }
 }
 
-/// Returns a finding on the version of the collections.
+/// Returns a finding about the schema version.
 pub(crate) async fn version(side: &Side) -> Result<Vec<Finding>> {
     let this = doc! { "_id": "ratchet" };
     let meta = side.plain().find_one(&side.meta, this).await?;
@@ -271,7 +276,7 @@ pub(crate) async fn version(side: &Side) -> Result<Vec<Finding>> {
     Ok(vec![Finding::schema(version, VERSION.into())])
 }
 
-/// Returns findings on collections and indexes that are missing or differ.
+/// Returns findings about collections and indexes that are missing or differ from the plan.
 pub(crate) async fn missing(side: &Side) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let plan = plan(side.prefix());
@@ -293,7 +298,9 @@ pub(crate) async fn missing(side: &Side) -> Result<Vec<Finding>> {
             ),
             Err(odd) => {
                 let finding = Finding::new("odd_index", Severity::Error, odd.to_string());
-                findings.push(finding.remedy("drop it and start a node, which creates its own"));
+                findings.push(
+                    finding.remedy("drop the index and start a node, which creates Ratchet's own"),
+                );
             }
         }
     }
@@ -308,7 +315,7 @@ async fn check_kinds(side: &Side, names: &[&str]) -> Result<()> {
     }
 }
 
-/// Returns what makes existing collections unusable.
+/// Returns a description of each existing collection that Ratchet cannot use, with the reason.
 async fn odd_collections(side: &Side, names: &[&str]) -> Result<Vec<String>> {
     let list = doc! {
         "listCollections": 1,
@@ -322,8 +329,12 @@ async fn odd_collections(side: &Side, names: &[&str]) -> Result<Vec<String>> {
     let batch = reply
         .get_document("cursor")
         .and_then(|cursor| cursor.get_array("firstBatch"));
-    let batch =
-        batch.map_err(|_| mismatch(SchemaProblem::Altered, "the database lists no collections"))?;
+    let batch = batch.map_err(|_| {
+        mismatch(
+            SchemaProblem::Altered,
+            "the server's list of collections cannot be read",
+        )
+    })?;
     let problem = |collection: &Document| {
         let name = collection.get_str("name").unwrap_or_default();
         odd(collection).map(|problem| format!("the collection {name} {problem}"))
@@ -332,7 +343,7 @@ async fn odd_collections(side: &Side, names: &[&str]) -> Result<Vec<String>> {
     Ok(collections.filter_map(problem).collect())
 }
 
-/// Returns what makes a collection, as listed by the server, unusable.
+/// Returns why Ratchet cannot use a collection, given as the server lists it; `None` if it can.
 fn odd(collection: &Document) -> Option<&'static str> {
     let nothing = Document::new();
     let options = collection.get_document("options").unwrap_or(&nothing);
@@ -365,8 +376,12 @@ async fn stored_indexes(side: &Side, name: &str) -> Result<Option<Vec<Document>>
     let batch = reply
         .get_document("cursor")
         .and_then(|cursor| cursor.get_array("firstBatch"));
-    let batch =
-        batch.map_err(|_| mismatch(SchemaProblem::Altered, format!("{name} has no indexes")))?;
+    let batch = batch.map_err(|_| {
+        mismatch(
+            SchemaProblem::Altered,
+            format!("the list of the indexes of {name} cannot be read"),
+        )
+    })?;
     let documents = batch.iter().filter_map(Bson::as_document);
     Ok(Some(documents.cloned().collect()))
 }
@@ -376,14 +391,14 @@ async fn create(side: &Side, name: &str) -> Result<()> {
     match side.database.create_collection(name).await {
         Ok(()) => Ok(()),
         Err(error) => match Failure::from(error) {
-            // Another process started at the same time.
+            // Another process created the collection at the same time.
             failure if failure.code == EXISTS => Ok(()),
             failure => Err(failure.about("a collection cannot be created")),
         },
     }
 }
 
-/// Builds indexes. Reads and writes continue during the build.
+/// Creates indexes of a collection. Reads and writes of the collection continue during the build.
 async fn make(side: &Side, name: &str, indexes: Vec<&Index>) -> Result<()> {
     if indexes.is_empty() {
         return Ok(());

@@ -7,13 +7,13 @@ use tokio::sync::watch;
 
 /// Reports that a client has lost its connections to a server.
 ///
-/// A cursor that is idle during an outage does not notice it: it continues on a new connection
-/// without an error.
+/// The store needs these reports because a cursor that is idle during an outage does not notice the
+/// outage: it continues on a new connection without an error.
 #[derive(Clone, Debug)]
 pub(crate) struct Outages(Option<watch::Receiver<()>>);
 
 impl Outages {
-    /// Watches the client that is created with these options.
+    /// Returns a watcher for the client that is created with these options.
     pub(crate) fn of(options: &mut ClientOptions) -> Self {
         let (lost, outages) = watch::channel(());
         options.cmap_event_handler = Some(EventHandler::callback(move |event| {

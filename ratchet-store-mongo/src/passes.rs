@@ -16,7 +16,7 @@ use crate::pipelines::{LONGEST, any_job_id, code};
 use crate::row;
 use crate::store::MongoStore;
 
-/// The action of a pass on its jobs.
+/// What a pass does with its jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Deleted,
@@ -24,7 +24,8 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    /// How many jobs are removed at once. Jobs for the archive are read with their payloads.
+    /// Returns how many jobs are removed at once. It is fewer for the archive, because those jobs
+    /// are read with their payloads.
     const fn at_once(self) -> usize {
         match self {
             Self::Deleted => 1_000,
@@ -33,10 +34,11 @@ impl Fate {
     }
 }
 
-/// The fewest jobs to read at once, even if fewer are wanted: the first ones may have to be kept.
+/// The minimum number of jobs to read at once, even if fewer are wanted, because the first ones may
+/// have to be kept.
 const LEAST_LOOK: usize = 100;
-/// The most jobs that one transaction skips because of their children. It then commits, and the
-/// next transaction continues after them.
+/// The maximum number of jobs that one transaction skips because of their children. The transaction
+/// then commits, and the next one continues after these jobs.
 const MOST_KEPT: usize = 200;
 
 /// The progress of a pass.
@@ -44,7 +46,7 @@ const MOST_KEPT: usize = 200;
 struct Progress {
     /// How many jobs it has removed.
     done: usize,
-    /// The last job that it has read.
+    /// The last job that it has read, with its finish time.
     behind: Option<(i64, JobId)>,
     /// Whether nothing is left to do.
     over: bool,
@@ -60,10 +62,10 @@ impl MongoStore {
         fate: Fate,
     ) -> ratchet_core::Result<Guarded<u64>> {
         let until = self.call_policy().timely_end(time::monotonic());
-        // Committed work is not repeated.
+        // Keeps the progress of committed transactions, so that a retry continues after it.
         let progress = Mutex::new(Progress::default());
-        // A commit whose reply was lost may have landed. A repeated pass would remove other jobs
-        // and return only their number.
+        // A commit whose reply was lost may have taken effect. A repeated pass would then remove
+        // other jobs, and return only the number of those.
         self.call_going_on(operation, || self.go_on(request, fate, until, &progress))
             .await
     }
@@ -100,8 +102,8 @@ impl MongoStore {
         }
     }
 
-    /// Removes jobs in one transaction, starting after those already read. [purge.old]
-    /// [archive.old] [purge.awaited] [archive.awaited]
+    /// Removes jobs in one transaction, starting after those that earlier transactions read.
+    /// [purge.old] [archive.old] [purge.awaited] [archive.awaited]
     async fn walk(
         &self,
         tx: &mut Tx<'_>,
@@ -143,7 +145,7 @@ impl MongoStore {
         }
     }
 
-    /// Returns old finished jobs, the longest finished first. Index `finished`.
+    /// Returns old finished jobs; the job that finished first comes first. Uses index `finished`.
     async fn old_jobs(
         &self,
         tx: &mut Tx<'_>,
@@ -166,7 +168,8 @@ fn count(progress: Progress) -> u64 {
     u64::try_from(progress.done).unwrap_or(u64::MAX)
 }
 
-/// Matches the jobs of a terminal state that finished before this time, after the last one read.
+/// Returns a filter for the jobs of a terminal state that finished before this time and come after
+/// the last job read.
 fn finished_before(state: i32, before: i64, behind: Option<(i64, JobId)>) -> Document {
     let mut old = doc! {
         "state": state,

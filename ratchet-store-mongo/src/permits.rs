@@ -18,11 +18,12 @@ use crate::pipelines::{self, code};
 use crate::row;
 use crate::store::{MongoStore, pause};
 
-/// How often a claim is retried that conflicts in the documents of its resources.
+/// How often a claim is retried after it conflicts with another call in the documents of its
+/// resources.
 const TRIES: u32 = 30;
 
-/// If the reply of a change is lost, its repeat returns `Unchanged` for what the first try changed,
-/// as for a queue.
+/// If the reply to a change is lost, the repeated call returns `Unchanged`, although the first try
+/// changed the limit.
 #[async_trait]
 impl PermitStore for MongoStore {
     async fn set_permits(&self, resource: &Name, max: u32, if_known: IfKnown) -> Result<Changed> {
@@ -39,8 +40,8 @@ impl PermitStore for MongoStore {
 }
 
 impl MongoStore {
-    /// Sets the number of permits. A concurrent claim that read the old number conflicts with this
-    /// write, and retries. [permit.change]
+    /// Sets the number of permits of a resource. A concurrent claim that has read the old number
+    /// conflicts with this write, and retries. [permit.change]
     async fn change_permits(&self, resource: &Name, max: i64, if_known: IfKnown) -> Inner<Changed> {
         let side = self.main();
         let mut on = side.plain();
@@ -59,7 +60,7 @@ impl MongoStore {
                 let this = doc! { "_id": resource.as_str() };
                 match on.find_one(&side.permits, this).await? {
                     Some(row) if row::int(&row, "max")? == max => Ok(Changed::Unchanged),
-                    // Another call is setting it at the same time.
+                    // Another call is changing the number at the same time.
                     _ => Err(failure),
                 }
             }
@@ -67,7 +68,7 @@ impl MongoStore {
         }
     }
 
-    /// [permit.list]
+    /// Returns all resources, each with its limit and how many permits are held. [permit.list]
     async fn list_permits(&self) -> Inner<Vec<PermitInfo>> {
         let side = self.main();
         let mut on = side.plain();
@@ -110,12 +111,12 @@ impl MongoStore {
         self.budget(&mut side.plain(), &names).await
     }
 
-    /// Takes, in this order, the chosen jobs for which permits are free, and returns how many. All
-    /// of them need permits.
+    /// Claims those of the chosen jobs for which permits are free, in this order, and returns how
+    /// many. All chosen jobs need permits.
     ///
-    /// Each claim writes to the documents of its resources, so one of two concurrent claims of the
-    /// same resource retries, and no two take its permits at the same time. The holders that a
-    /// claim then counts in its snapshot can only become fewer. [permit.max]
+    /// Each claim writes to the documents of its resources, so of two concurrent claims that need
+    /// the same resource one is retried. The jobs that hold permits in a claim's snapshot can
+    /// therefore only become fewer until it commits. [permit.max]
     pub(crate) async fn take_permitted(
         &self,
         request: &ClaimRequest,
@@ -174,8 +175,8 @@ impl MongoStore {
         Ok(Budget::new(infos(&rows, &held)?))
     }
 
-    /// Counts the running jobs that hold a permit of each of these resources. Covered by index
-    /// `held`: reads as many entries as permits are held.
+    /// Counts the running jobs that hold a permit of each of these resources. Index `held` covers
+    /// the query, which reads one entry per held permit.
     async fn holders(&self, on: &mut Tx<'_>, names: &[String]) -> Inner<BTreeMap<Name, u64>> {
         let side = self.main();
         let running = doc! { "state": code(JobState::Running), "permit": { "$in": names } };
@@ -204,7 +205,7 @@ fn resources<'a>(routes: impl Iterator<Item = &'a Route>) -> Vec<String> {
     names.iter().map(ToString::to_string).collect()
 }
 
-/// Returns the resources of these documents, with their holders.
+/// Returns the resource of each document, with its number of permits and how many are held.
 fn infos(rows: &[RawDocumentBuf], held: &BTreeMap<Name, u64>) -> Inner<Vec<PermitInfo>> {
     let info = |row: &RawDocumentBuf| {
         let resource = row::name(row, "_id")?;

@@ -16,15 +16,15 @@ use crate::bulk::Statement;
 use crate::clock::Now;
 use crate::row::{id, number};
 
-/// The longest duration added to a time, in milliseconds: beyond every calendar, and the sum still
-/// fits into 64 bits.
+/// The longest duration added to a time, in milliseconds. It is longer than any calendar needs, and
+/// the sum still fits into 64 bits.
 pub(crate) const LONGEST: i64 = i64::MAX / 2;
 
-/// The most routes of one range. The server merges up to this many `$in` values as sorted streams,
-/// and sorts in memory beyond that.
+/// The maximum number of routes in one range. The server merges up to this many `$in` values as
+/// sorted streams, and sorts in memory beyond that.
 const ROUTES: usize = 150;
 
-/// The fields of a running claim; they are unset when it ends.
+/// The fields of a running claim; they are unset when the claim ends.
 const CLAIM: [&str; 5] = [
     "node",
     "claimed_at",
@@ -33,9 +33,10 @@ const CLAIM: [&str; 5] = [
     "cancel_requested",
 ];
 
-/// What a claim needs before it looks for candidates: the time, the paused queues, the last route,
-/// and whether the node may claim. All but the time is checked again before the claim returns. Runs
-/// on `meta`, of which every store has one document. [claim.paused] [claim.live] [queue.pause]
+/// Returns the pipeline that reads what a claim needs before it looks for candidates: the time, the
+/// paused queues, the last route, and whether the node may claim. The pauses and the node are
+/// checked again before the claim returns. The pipeline runs on `meta`, because it needs a
+/// collection that always has a document. [claim.paused] [claim.live] [queue.pause]
 pub(crate) fn gate(node: NodeId, names: [&str; 3], now: Now) -> Vec<Document> {
     let [nodes, queues, routes] = names;
     vec![
@@ -51,7 +52,7 @@ pub(crate) fn gate(node: NodeId, names: [&str; 3], now: Now) -> Vec<Document> {
     ]
 }
 
-/// Adds a document if this node may not claim.
+/// Returns the stage that adds a document if this node may not claim.
 fn idle(node: NodeId, nodes: &str) -> Document {
     doc! { "$unionWith": { "coll": nodes, "pipeline": [
         { "$match": {
@@ -62,7 +63,7 @@ fn idle(node: NodeId, nodes: &str) -> Document {
     ] } }
 }
 
-/// Adds the paused queues.
+/// Returns the stage that adds the paused queues.
 fn paused(queues: &str) -> Document {
     doc! { "$unionWith": { "coll": queues, "pipeline": [
         { "$project": { "_id": 0, "paused": "$_id" } },
@@ -87,8 +88,8 @@ impl Range {
     }
 }
 
-/// The first due jobs of each priority in these ranges, in claim order within the range and the
-/// priority. Covered by index `claim`: no document is read.
+/// Returns the pipeline that reads the first due jobs of each priority in these ranges, in claim
+/// order within each range and priority. Index `claim` covers the pipeline: no document is read.
 ///
 /// The time is a constant. With `$expr` and `$$NOW` the index bound works too, but the server reads
 /// each candidate's document to compare again. [claim.due] [claim.order] [claim.match]
@@ -120,9 +121,9 @@ pub(crate) fn candidates(jobs: &str, ranges: &[Range], now: i64) -> Vec<Document
     pipeline
 }
 
-/// Counts the due jobs of these routes up to a limit. Covered by index `claim`. Lists every
-/// priority, so that the server seeks to each instead of scanning jobs that are not due.
-/// [queue.depth]
+/// Returns the pipeline that counts the due jobs of these routes up to a limit. Index `claim`
+/// covers the pipeline. It lists every priority, so that the server seeks to each one instead of
+/// scanning jobs that are not due. [queue.depth]
 pub(crate) fn count_due(routes: &[i32], limit: u64, now: i64) -> Vec<Document> {
     vec![
         doc! { "$match": {
@@ -136,9 +137,9 @@ pub(crate) fn count_due(routes: &[i32], limit: u64, now: i64) -> Vec<Document> {
     ]
 }
 
-/// Matches the chosen jobs that can still be claimed. It compares again all that made a job a
-/// candidate, except its route, which never changes. `claim_seq` must be a number: otherwise `$inc`
-/// would fail the whole claim. Index on `_id`. [claim.exclusive] [priority.job]
+/// Returns a filter for the chosen jobs that can still be claimed. It checks all conditions of a
+/// candidate again, except the route, which never changes. `claim_seq` must be a number: otherwise
+/// `$inc` would fail the whole claim. Uses the index on `_id`. [claim.exclusive] [priority.job]
 pub(crate) fn takeable(chosen: &[(JobId, Priority)], now: i64) -> Document {
     let mut by_priority: BTreeMap<Priority, Vec<JobId>> = BTreeMap::new();
     for (id, priority) in chosen {
@@ -163,7 +164,8 @@ pub(crate) fn takeable(chosen: &[(JobId, Priority)], now: i64) -> Document {
     takeable
 }
 
-/// Gives a job to a node. `call` later identifies the jobs that this call took. [claim.running]
+/// Returns the update that claims a job for a node. It marks the job with `call`, by which the jobs
+/// of this call are found later. [claim.running]
 pub(crate) fn take(node: NodeId, call: ObjectId, now: i64) -> Document {
     doc! {
         "$set": {
@@ -177,7 +179,7 @@ pub(crate) fn take(node: NodeId, call: ObjectId, now: i64) -> Document {
     }
 }
 
-/// Matches the jobs that a call took and still holds.
+/// Returns a filter for the jobs that a call claimed and still holds.
 fn taken(chosen: &[JobId], call: ObjectId) -> Document {
     doc! {
         "_id": { "$in": ids(chosen) },
@@ -186,15 +188,16 @@ fn taken(chosen: &[JobId], call: ObjectId) -> Document {
     }
 }
 
-/// An update without effect on the jobs that a call took.
+/// Returns the filter and the update of a write that changes nothing in the jobs that a call
+/// claimed.
 pub(crate) fn still_taken(chosen: &[JobId], call: ObjectId) -> (Document, Document) {
     (taken(chosen, call), doc! { "$set": { "claim": call } })
 }
 
-/// The jobs that a call took, then whether its node may no longer claim, then the paused queues. In
-/// this order it sees every pause and status change that returned before the jobs were read.
-/// Includes the payloads if the request asks for them. [claim.whole] [claim.optimized] [claim.live]
-/// [queue.pause]
+/// Returns the pipeline that reads the jobs that a call claimed, then whether its node may no
+/// longer claim, then the paused queues. In this order, it sees every pause and status change that
+/// returned before the jobs were read. It includes the payloads if the request asks for them.
+/// [claim.whole] [claim.optimized] [claim.live] [queue.pause]
 pub(crate) fn look_at_taken(
     request: &ClaimRequest,
     chosen: &[JobId],
@@ -215,8 +218,9 @@ pub(crate) fn look_at_taken(
     ]
 }
 
-/// Undoes claims that were never returned to a caller, except those with a cancel request. Their
-/// claim numbers are not reused: other calls may have seen them. [queue.pause] [claim.live]
+/// Returns the filter and the update that undo claims which were never returned to a caller, except
+/// those with a cancel request. Their claim numbers are not reused: other calls may have seen them.
+/// [queue.pause] [claim.live]
 pub(crate) fn untake(jobs: &[JobId], call: ObjectId) -> (Document, Document) {
     let mut filter = taken(jobs, call);
     filter.insert("cancel_requested", Bson::Null);
@@ -231,7 +235,7 @@ pub(crate) fn untake(jobs: &[JobId], call: ObjectId) -> (Document, Document) {
     (filter, update)
 }
 
-/// Matches a running claim with this token. Index on `_id`.
+/// Returns a filter for the running claim with this token. Uses the index on `_id`.
 pub(crate) fn held(token: ClaimToken) -> Document {
     doc! {
         "_id": id(token.job),
@@ -247,16 +251,17 @@ pub(crate) fn held(token: ClaimToken) -> Document {
 
 /// How a claim ends.
 pub(crate) struct Ending<'a> {
-    /// 0 matches no possible claim.
+    /// The number of the claim. No claim has the number 0.
     pub(crate) seq: u64,
     pub(crate) effect: Effect<'a>,
     pub(crate) ran_for: Option<Bson>,
-    /// The call that ends it.
+    /// The call that ends the claim.
     pub(crate) call: ObjectId,
 }
 
 impl Ending<'_> {
-    /// Writes the effect that the core computed. [settle.effect] [settle.keys] [settle.history]
+    /// Returns the statement that writes the effect, which the core computed, to the jobs that
+    /// match `filter`. [settle.effect] [settle.keys] [settle.history]
     pub(crate) fn statement(self, filter: Document, now: Now) -> Statement {
         let effect = &self.effect;
         let mut set = doc! {
@@ -295,7 +300,8 @@ impl Ending<'_> {
     }
 }
 
-/// How long these claims ran: a constant for one claim, else looked up by the job's id.
+/// Returns an expression for how long these claims ran: a constant for one claim, else a lookup by
+/// the job's id. Returns `None` if that is not known of every claim.
 pub(crate) fn ran_for(claims: &[(JobId, Option<std::time::Duration>)]) -> Option<Bson> {
     let micros = |(_, ran_for): &(JobId, Option<std::time::Duration>)| ran_for.map(duration_micros);
     if let [claim] = claims {
@@ -306,7 +312,7 @@ pub(crate) fn ran_for(claims: &[(JobId, Option<std::time::Duration>)]) -> Option
     times.map(|times| doc! { "$arrayElemAt": [times, { "$indexOfArray": [jobs, "$_id"] }] }.into())
 }
 
-/// Reclaims a claim. [reclaim.requeue]
+/// Returns the stages that reclaim a claim. [reclaim.requeue]
 pub(crate) fn take_back(
     seq: u64,
     state: JobState,
@@ -323,7 +329,8 @@ pub(crate) fn take_back(
     ended(set, state, now)
 }
 
-/// Leaves a claim for a later settlement as failed. [reclaim.exhausted]
+/// Returns the stages that remove the node from a claim but do not end the claim; a later
+/// settlement ends it as failed. [reclaim.exhausted]
 pub(crate) fn give_up(crash_count: u32, call: ObjectId) -> Vec<Document> {
     vec![
         doc! { "$set": { "crash_count": i64::from(crash_count), "claim": call } },
@@ -331,8 +338,8 @@ pub(crate) fn give_up(crash_count: u32, call: ObjectId) -> Vec<Document> {
     ]
 }
 
-/// Returns the stages that end a claim and put the job into this state. The write that ends a job
-/// of a batch for the first time is in the transaction that counts it. [batch.count]
+/// Returns the stages that end a claim and put the job into this state. If the job is in a batch,
+/// the same transaction counts it, so the stages set the flag `counted`. [batch.count]
 fn ended(mut set: Document, state: JobState, now: Now) -> Vec<Document> {
     let mut unset: Vec<&str> = CLAIM.to_vec();
     if state.is_terminal() {
@@ -344,7 +351,7 @@ fn ended(mut set: Document, state: JobState, now: Now) -> Vec<Document> {
     vec![doc! { "$set": set }, doc! { "$unset": unset }]
 }
 
-/// The fields of unfinished jobs only: their unique key and their place in a lane.
+/// The fields that only unfinished jobs have: their unique key and their place in a lane.
 const UNFINISHED: [&str; 3] = ["live_key", "lane_key", "lane_seq"];
 
 fn attempt(
@@ -376,13 +383,13 @@ fn with_attempt(attempt: Document) -> Document {
     doc! { "$concatArrays": [history(), [attempt]] }
 }
 
-/// The attempts embedded in a job; empty if the field is not an array.
+/// Returns an expression for the attempts embedded in a job; empty if the field is not an array.
 fn history() -> Document {
     doc! { "$cond": [{ "$isArray": "$history" }, "$history", []] }
 }
 
-/// The fields that show which settlements were applied, by this call or earlier with the same
-/// token.
+/// Returns the projection of the fields that show which settlements were applied, by this call or
+/// by an earlier one with the same token.
 pub(crate) fn settled_projection(call: ObjectId) -> Document {
     let mine = doc! { "$filter": {
         "input": history(),
@@ -397,7 +404,7 @@ pub(crate) fn settled_projection(call: ObjectId) -> Document {
     }
 }
 
-/// Moves a waiting job to another state, or ends it. [act.respond]
+/// Returns the stages that move a waiting job to another state, or end it. [act.respond]
 pub(crate) fn moved(to: JobState, now: Now) -> Vec<Document> {
     let set = doc! { "state": code(to) };
     if to.is_terminal() {
@@ -407,7 +414,8 @@ pub(crate) fn moved(to: JobState, now: Now) -> Vec<Document> {
     }
 }
 
-/// Applies an action that changes a value of the job. [reschedule.job] [priority.job]
+/// Returns the stages that apply an action which changes a value of the job, not its state.
+/// [reschedule.job] [priority.job]
 pub(crate) fn given(action: JobAction, now: Now) -> Vec<Document> {
     let set = match action {
         JobAction::Reschedule(due) => doc! { "run_at": resolved(due, now) },
@@ -418,7 +426,7 @@ pub(crate) fn given(action: JobAction, now: Now) -> Vec<Document> {
     vec![doc! { "$set": set }]
 }
 
-/// The time at which a job is due.
+/// Returns an expression for the time at which a job is due.
 fn resolved(due: RunAt, now: Now) -> Bson {
     match due {
         RunAt::Now => now.expression(),
@@ -430,7 +438,8 @@ fn resolved(due: RunAt, now: Now) -> Bson {
     }
 }
 
-/// Resets a dead letter so that it waits again. [requeue.fresh] [requeue.key]
+/// Returns the stages that reset a dead letter so that it can run again. [requeue.fresh]
+/// [requeue.key]
 pub(crate) fn requeued(to: JobState, lane: Option<(&str, i64)>, now: Now) -> Vec<Document> {
     let mut set = doc! {
         "state": code(to),
@@ -450,7 +459,8 @@ pub(crate) fn requeued(to: JobState, lane: Option<(&str, i64)>, now: Now) -> Vec
     ]
 }
 
-/// Finds the first job of each of these lanes, if any. Index `lane`. [lane.promote]
+/// Returns the pipeline that finds the first unfinished job of each of these lanes, if any. Uses
+/// index `lane`. [lane.promote]
 pub(crate) fn heads(jobs: &str, lanes: &[String]) -> Vec<Document> {
     vec![
         doc! { "$match": { "_id": { "$in": lanes } } },
@@ -473,16 +483,16 @@ pub(crate) fn heads(jobs: &str, lanes: &[String]) -> Vec<Document> {
     ]
 }
 
-/// Matches a lock that this owner may take: its own, or one that is free. [lock.exclusive]
-/// [lock.expire]
+/// Returns a filter for a lock that this owner may acquire, because the lock is free or this owner
+/// has it. [lock.exclusive] [lock.expire]
 pub(crate) fn takeable_lock(name: &str, owner: &str, now: Now) -> Document {
     let mine = doc! { "$eq": ["$owner", literal(owner)] };
     let free = doc! { "$lte": ["$expires_at", now.expression()] };
     doc! { "_id": name, "$expr": { "$or": [mine, free] } }
 }
 
-/// Takes a lock. The fence stays the same if the lock was held, which only this owner can have
-/// done. [lock.again] [lock.fence]
+/// Returns the update that acquires a lock. If the lock is held, its holder is this owner (see
+/// [`takeable_lock`]), and the fence stays the same. [lock.again] [lock.fence]
 pub(crate) fn take_lock(owner: &str, ttl: i64, now: Now) -> Vec<Document> {
     let held = doc! { "$gt": ["$expires_at", now.expression()] };
     vec![doc! { "$set": {
@@ -492,21 +502,24 @@ pub(crate) fn take_lock(owner: &str, ttl: i64, now: Now) -> Vec<Document> {
     } }]
 }
 
-/// The expiry of a lock after its owner renews it: `ratchet_core::store::renewed_end`. An expired
-/// lock, of any owner, gets at most one `ttl`. [lock.renew] [lock.again]
+/// Returns an expression for the expiry of a lock after its owner renews it, as
+/// `ratchet_core::store::renewed_end` computes it. A lock that has expired gets one `ttl` from now,
+/// even if another owner held it. [lock.renew] [lock.again]
 pub(crate) fn renewed_end(ttl: i64, now: Now) -> Document {
     let after = |ttl: i64| doc! { "$add": [now.expression(), ttl] };
     let soonest = doc! { "$max": ["$expires_at", after(ttl)] };
     doc! { "$min": [soonest, after(ttl.saturating_mul(2))] }
 }
 
-/// The successor of the number in this field, and at least the time. [lock.fence] [version.bump]
+/// Returns an expression for the next number in this field: one more than the last number, but at
+/// least the time. [lock.fence] [version.bump]
 pub(crate) fn next_in_time(field: &str, now: Now) -> Document {
     let next = doc! { "$add": [{ "$ifNull": [field, 0_i64] }, 1_i64] };
     doc! { "$max": [next, now.expression()] }
 }
 
-/// Matches a lock that this owner holds with this fence. [lock.renew] [lock.release] [guard.write]
+/// Returns a filter for a lock that this owner holds with this fence. [lock.renew] [lock.release]
+/// [guard.write]
 pub(crate) fn held_lock(name: &str, owner: &str, fence: u64, now: Now) -> Document {
     doc! {
         "_id": name,
@@ -516,8 +529,8 @@ pub(crate) fn held_lock(name: &str, owner: &str, fence: u64, now: Now) -> Docume
     }
 }
 
-/// Matches every id of a job, and of a batch. Documents with other ids belong to other programs,
-/// and stop no call. [errors.poison]
+/// Returns a condition that matches every id of a job or of a batch. Documents with other ids
+/// belong to other programs; because of this condition, they make no call fail. [errors.poison]
 pub(crate) fn any_job_id() -> Document {
     let [first, last] = [0, u8::MAX].map(|byte| id(JobId::from_bytes([byte; 16])));
     doc! { "$gte": first, "$lte": last }

@@ -1,4 +1,4 @@
-//! Deleting old jobs and documents.
+//! Deletes old jobs and other old documents.
 
 use std::time::Duration;
 
@@ -71,8 +71,8 @@ impl MongoStore {
         guarded.finish(self, deleted).await
     }
 
-    /// Deletes these jobs if they still match the filter, with everything they left except their
-    /// idempotency keys, and returns how many matched. [purge.keys] [delete.job] [link.kept]
+    /// Deletes these jobs if they still match the filter, with their links and attempts but not
+    /// their idempotency keys, and returns how many matched. [purge.keys] [delete.job] [link.kept]
     pub(crate) async fn forget(
         &self,
         tx: &mut Tx<'_>,
@@ -85,7 +85,7 @@ impl MongoStore {
         let gone = tx.delete_many(&side.jobs, still).await?;
         let all = usize::try_from(gone) == Ok(ids.len());
         if !all && self.has_transactions() {
-            return Err(Failure::contention("a job was changed meanwhile"));
+            return Err(Failure::contention("a concurrent call changed a job"));
         }
         if !these.linked.is_empty() {
             let links = doc! { "child": { "$in": pipelines::ids(&these.linked) } };
@@ -123,7 +123,7 @@ pub(crate) struct Gone {
 }
 
 impl Gone {
-    /// Adds the job of a document.
+    /// Adds the job of a document of `jobs`.
     pub(crate) fn add(&mut self, job: JobId, row: &RawDocument) {
         self.add_one(job, row::flag(row, "links"), row::flag(row, "children"));
     }

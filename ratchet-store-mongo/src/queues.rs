@@ -16,8 +16,8 @@ use crate::pipelines;
 use crate::row;
 use crate::store::MongoStore;
 
-/// If the reply of a pause or a resumption is lost, its repeat returns `Unchanged` for what the
-/// first try changed. Either way the queue is in the state that the caller wants.
+/// If the reply to a pause or a resumption is lost, the repeated call returns `Unchanged`, although
+/// the first try changed the queue. Either way, the queue is in the state that the caller wants.
 #[async_trait]
 impl QueueStore for MongoStore {
     async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
@@ -69,7 +69,7 @@ impl MongoStore {
         Ok(names.flatten().collect())
     }
 
-    /// [queue.due]
+    /// Returns the routes with jobs that are due within this time. [queue.due]
     async fn list_due(&self, within: Duration) -> Inner<Vec<DueRoute>> {
         let side = self.main();
         let now = self.millis(side).await?;
@@ -90,7 +90,7 @@ impl MongoStore {
         Ok(due)
     }
 
-    /// [queue.depth]
+    /// Counts the due jobs of a queue, up to a limit. [queue.depth]
     async fn count_due_of(&self, queue: &Name, limit: u64) -> Inner<u64> {
         let side = self.main();
         let now = self.millis(side).await?;

@@ -19,9 +19,9 @@ use crate::store::{MongoStore, pause};
 #[async_trait]
 impl RateStore for MongoStore {
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>> {
-        // If the reply of a grant is lost, the caller does not use it, and a repeated call would
-        // count it twice. So the call keeps the grants that it already has when it continues after
-        // a loss.
+        // If the reply to a grant is lost, the start is counted but not used, and a repeat would
+        // count it twice. So the call is repeated only if the last try had no effect, and then
+        // keeps the answers that it already has.
         let answers = Mutex::new(Vec::with_capacity(requests.len()));
         self.call_going_on("take", || self.take_rates(requests, &answers))
             .await?;
@@ -34,7 +34,7 @@ impl RateStore for MongoStore {
 }
 
 impl MongoStore {
-    /// Answers the remaining requests, one after the other.
+    /// Answers the requests that have no answer yet, one after the other.
     async fn take_rates(
         &self,
         requests: &[RateRequest],
@@ -72,7 +72,7 @@ impl MongoStore {
             .return_document(ReturnDocument::After)
             .max_time(side.terms.deadline)
             .await?;
-        let row = row.ok_or_else(|| Failure::contention("a key was deleted meanwhile"))?;
+        let row = row.ok_or_else(|| Failure::contention("a concurrent call deleted the key"))?;
         if row::flag(&row, "granted") {
             return Ok(RateAnswer::Granted);
         }
@@ -82,8 +82,9 @@ impl MongoStore {
         Ok(RateAnswer::Wait(time::whole_millis(wait)))
     }
 
-    /// Uses index `idle` if the clock is the server's. A test's clock has no dates, so the
-    /// collection is scanned. [rate.forget]
+    /// Deletes up to `limit` keys whose state has expired, and returns how many. Uses index `idle`
+    /// with the server's clock. A test's clock has no dates, so the collection is scanned.
+    /// [rate.forget]
     async fn forget_rates(&self, limit: usize) -> Inner<u64> {
         let side = self.main();
         let mut on = side.plain();
@@ -113,8 +114,9 @@ fn micros(now: Now) -> Document {
     doc! { "$multiply": [now.expression(), MICROS] }
 }
 
-/// [`Rate::take`] as a pipeline: whether a start is granted depends on concurrent requests. A key
-/// that is refused again is not written again. [rate.exact] [rate.refill] [rate.change]
+/// Returns [`Rate::take`] as an update pipeline, so that the server decides on concurrent requests
+/// one after the other. A request that is refused right after a refused one leaves the document
+/// unchanged. [rate.exact] [rate.refill] [rate.change]
 fn taking(rate: &Rate, now: Now) -> Vec<Document> {
     let (interval, tolerance) = (rate.interval_micros(), rate.tolerance_micros());
     let known = doc! { "$ifNull": ["$tat", micros(now)] };
@@ -136,8 +138,8 @@ fn taking(rate: &Rate, now: Now) -> Vec<Document> {
     stages
 }
 
-/// Returns the date from which a key has no state to keep, rounded up to milliseconds.
-/// [rate.forget]
+/// Returns an expression for the date from which a key has no state to keep, rounded up to
+/// milliseconds. [rate.forget]
 fn idle_at() -> Document {
     let millis = doc! { "$ceil": { "$divide": ["$tat", MICROS] } };
     doc! { "$toDate": { "$toLong": { "$min": [millis, LAST_DATE] } } }

@@ -14,12 +14,12 @@ use crate::pipelines::{self, code};
 use crate::row;
 use crate::store::MongoStore;
 
-/// How many attempts are embedded in a job. Beyond that, all but [`STAY`] are moved.
+/// The maximum number of attempts embedded in a job. If there are more, all but [`STAY`] are moved.
 pub(crate) const MOST_EMBEDDED: i64 = 48;
 /// How many attempts stay embedded after a move.
 const STAY: usize = 8;
 
-/// The projection that omits what `detail` does not show. [get.outline]
+/// Returns the projection that omits the fields which `detail` does not include. [get.outline]
 fn without(detail: Detail) -> Document {
     match detail {
         Detail::Whole => doc! { "history": 0 },
@@ -28,7 +28,8 @@ fn without(detail: Detail) -> Document {
 }
 
 impl MongoStore {
-    /// Returns the jobs with these ids, each if it exists and is readable.
+    /// Returns the job with each of these ids, or `None` if the job does not exist or is
+    /// unreadable.
     pub(crate) async fn read_jobs(
         &self,
         ids: &[JobId],
@@ -85,7 +86,7 @@ impl MongoStore {
         Ok(jobs)
     }
 
-    /// Returns the inputs of the claims that are still held.
+    /// Returns the inputs of the claims that are still held, and `None` for the others.
     pub(crate) async fn read_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
         let side = self.main();
         let jobs: Vec<JobId> = tokens.iter().map(|token| token.job).collect();
@@ -173,7 +174,7 @@ impl MongoStore {
         }
         for put in put.chunks(bulk::MOST) {
             match on.updates(&side.attempts, put.to_vec()).await {
-                // Another call is moving them too, and may not be done.
+                // Another call is moving the same attempts, and may not have finished.
                 Err(failure) if failure.is_duplicate() => return Ok(()),
                 put => drop(put?),
             }

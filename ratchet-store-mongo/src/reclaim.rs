@@ -19,17 +19,17 @@ use crate::pipelines;
 use crate::row;
 use crate::store::{MongoStore, pause};
 
-/// How often a pass tries to reclaim one claim.
+/// How often a pass tries to reclaim one claim in a transaction.
 const TRIES: u32 = 12;
 
 /// A claim to be reclaimed.
 struct Lost {
-    /// Matches the claim as it was judged.
+    /// Matches the claim as it was when it was judged.
     filter: Document,
     effect: ReclaimEffect,
-    /// Whether the claim still has an owner: no earlier pass has given it up.
+    /// Whether the claim still has a node: no earlier pass has removed it.
     has_owner: bool,
-    /// Whether the job ends with its claim, and other jobs wait for its end.
+    /// Whether the job ends with its claim, and other jobs or a batch wait for its end.
     followed: bool,
     reclaimed: Reclaimed,
 }
@@ -53,7 +53,8 @@ impl MongoStore {
     /// not changed since.
     pub(crate) async fn reclaim_jobs(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
         let side = self.main();
-        // Read before the nodes, so that no heartbeat after it makes a node look silent.
+        // The time is read before the nodes. Otherwise, a node that sends a heartbeat between the
+        // two reads could look silent.
         let now = self.millis(side).await?;
         let (nodes, _) = self.all_nodes(&mut side.plain(), side).await?;
         let nodes = NodeRegistry::new(&nodes);
@@ -85,8 +86,8 @@ impl MongoStore {
             .collect())
     }
 
-    /// Reclaims a claim that ends a job for which other jobs wait. If it keeps conflicting, it is
-    /// left to the next pass.
+    /// Reclaims a claim whose job ends with it and has other jobs or a batch waiting for its end.
+    /// If the transaction keeps conflicting, the claim is left to the next pass.
     async fn take_back_followed(&self, one: &Lost) -> Result<Option<JobId>> {
         for tries in 1..=TRIES {
             let mut tx = self.begin(self.main()).await?;
@@ -114,7 +115,8 @@ impl MongoStore {
         Ok(Some(job))
     }
 
-    /// Returns which of these claims this call reclaimed.
+    /// Reclaims these claims unless they have changed, and returns the jobs of those that this call
+    /// reclaimed.
     async fn take_back(&self, on: &mut Tx<'_>, lost: &[&Lost]) -> Result<HashSet<JobId>> {
         let side = self.main();
         let call = ObjectId::new();
@@ -134,7 +136,8 @@ impl MongoStore {
         Ok(row::job_ids(&rows).into_iter().collect())
     }
 
-    /// Reads each running job's fields that matter here. Index `running`.
+    /// Reads all running jobs, with the fields that decide whether a claim is lost. Uses index
+    /// `running`.
     async fn running_jobs(&self) -> Result<Vec<mongodb::bson::RawDocumentBuf>> {
         let side = self.main();
         let fields = doc! {
@@ -152,7 +155,7 @@ impl MongoStore {
     }
 }
 
-/// Decides what happens to the claim of a running job, if it is lost.
+/// Returns how to reclaim the claim of a running job, or `None` if the claim is not lost.
 fn judge(
     row: &RawDocument,
     nodes: &NodeRegistry<'_>,

@@ -18,8 +18,8 @@ use crate::pipelines::LONGEST;
 use crate::row;
 use crate::store::MongoStore;
 
-/// If the reply of a pause, a resumption or a deletion is lost, its repeat returns `Unchanged` for
-/// what the first try changed; the repeat of a firing returns `Stale`.
+/// If the reply to a pause, a resumption or a deletion is lost, the repeated call returns
+/// `Unchanged`, although the first try changed the definition. A repeated firing returns `Stale`.
 #[async_trait]
 impl RecurringStore for MongoStore {
     async fn put(&self, put: &PutRecurring) -> Result<PutOutcome> {
@@ -83,7 +83,7 @@ impl RecurringStore for MongoStore {
     }
 }
 
-/// The definitions that a claim takes, the unreadable ones included.
+/// The definitions that a call claims. `names` includes those that are unreadable.
 struct Due {
     names: Vec<Bson>,
     definitions: Vec<RecurringRecord>,
@@ -100,7 +100,7 @@ impl MongoStore {
         tx.finish(outcome).await
     }
 
-    /// [recurring.create] [recurring.edit]
+    /// Creates or changes a definition in a transaction. [recurring.create] [recurring.edit]
     async fn put_inside(&self, tx: &mut Tx<'_>, put: &PutRecurring, now: i64) -> Inner<PutOutcome> {
         let found = self.find_definition(tx, put.definition.name()).await?;
         let found = found.as_deref().map(record);
@@ -111,7 +111,7 @@ impl MongoStore {
         Ok(outcome)
     }
 
-    /// [recurring.pause] [recurring.resume]
+    /// Pauses or resumes a definition in a transaction. [recurring.pause] [recurring.resume]
     async fn pause_inside(
         &self,
         tx: &mut Tx<'_>,
@@ -143,7 +143,7 @@ impl MongoStore {
         tx.replace(&self.main().recurring, this, &row).await
     }
 
-    /// [recurring.list]
+    /// Returns one page of the definitions, in order of name. [recurring.list]
     async fn list_definitions(&self, after: Option<&Name>, limit: usize) -> Inner<RecurringPage> {
         let side = self.main();
         // No name is empty, so every name sorts after "".
@@ -179,7 +179,7 @@ impl MongoStore {
         tx.finish(claimed).await
     }
 
-    /// Finds due, unclaimed definitions. Index `due`. [recurring.due]
+    /// Returns due, unclaimed definitions. Uses index `due`. [recurring.due]
     async fn due_definitions(
         &self,
         on: &mut Tx<'_>,
@@ -202,7 +202,7 @@ impl MongoStore {
         on.find(&self.main().recurring, due, options).await
     }
 
-    /// [recurring.claim]
+    /// Claims due definitions for a node in a transaction. [recurring.claim]
     async fn claim_inside(
         &self,
         tx: &mut Tx<'_>,
@@ -216,7 +216,8 @@ impl MongoStore {
             definitions: Vec::with_capacity(rows.len()),
         };
         for row in &rows {
-            // Unreadable ones are taken too: otherwise they would block the others again and again.
+            // Unreadable definitions are claimed too. Otherwise they would be the first due ones in
+            // every call, and block the others.
             due.names
                 .extend(row.get("_id")?.map(Bson::try_from).transpose()?);
             let record = readable(row);
@@ -230,12 +231,15 @@ impl MongoStore {
         };
         let matched = tx.update_many(&self.main().recurring, these, claim).await?;
         if usize::try_from(matched) != Ok(due.names.len()) {
-            return Err(Failure::contention("a definition was changed meanwhile"));
+            return Err(Failure::contention(
+                "a concurrent call changed a definition",
+            ));
         }
         Ok(due)
     }
 
-    /// Returns the result of a claim that has just taken these. [recurring.clock] [recurring.hint]
+    /// Returns the result of a call that has just claimed the definitions in `due`.
+    /// [recurring.clock] [recurring.hint]
     async fn answer(&self, on: &mut Tx<'_>, now: i64, due: Due) -> Inner<DueRecurring> {
         let unreadable = due.names.len() - due.definitions.len();
         let next = self.next_definition(on, due.names).await?;
@@ -247,8 +251,8 @@ impl MongoStore {
         })
     }
 
-    /// Returns when the next definition that was not taken can be claimed: the first unclaimed one,
-    /// and all claimed ones. Indexes `due` and `claimed`.
+    /// Returns when the next definition that is not in `taken` can be claimed. Reads the first
+    /// unclaimed definition and all claimed ones, with the indexes `due` and `claimed`.
     async fn next_definition(&self, on: &mut Tx<'_>, taken: Vec<Bson>) -> Inner<Option<i64>> {
         let side = self.main();
         let options = |index: &str| {
@@ -273,7 +277,7 @@ impl MongoStore {
         rows.extend(on.find(&side.recurring, others(true), claimed).await?);
         let mut next = None;
         for row in rows {
-            // A definition with unreadable times wakes no node.
+            // A definition whose times are unreadable does not count.
             let (Ok(fires), Ok(until)) = (
                 row::int(&row, "next_fire"),
                 row::optional_int(&row, "claimed_until"),
@@ -306,7 +310,9 @@ impl MongoStore {
         tx.finish(fired).await
     }
 
-    /// [recurring.fire] [recurring.stale] [recurring.slot] [recurring.atomic]
+    /// Advances a definition to its next slot and stores the jobs of the firing, if the token is
+    /// still the current one. [recurring.fire] [recurring.stale] [recurring.slot]
+    /// [recurring.atomic]
     async fn fire_inside(
         &self,
         tx: &mut Tx<'_>,
@@ -325,6 +331,7 @@ impl MongoStore {
         Ok(Fired::Applied(enqueued))
     }
 
+    /// Deletes the declared definitions that the request retires, and returns their names.
     /// [recurring.retire]
     async fn retire_inside(&self, tx: &mut Tx<'_>, request: &RetireRecurring) -> Inner<Vec<Name>> {
         let side = self.main();
@@ -341,7 +348,7 @@ impl MongoStore {
         let mut retired = Vec::new();
         for row in tx.find(&side.recurring, old, options).await? {
             let created_at = from_millis(row::int(&row, "created_at")?);
-            // No declaration has an unreadable name.
+            // A definition with an unreadable name stays, because no program declared it.
             let name = name_of(&row);
             let goes = |name: &Name| request.retires(name, true, created_at, from_millis(began));
             retired.extend(name.filter(goes));
@@ -384,7 +391,7 @@ fn name_of(row: &RawDocument) -> Option<Name> {
     row::name(row, "_id").ok().flatten()
 }
 
-/// Reads the definition of a document; logs it and returns `None` if it is unreadable.
+/// Reads the definition of a document; if it is unreadable, logs the error and returns `None`.
 fn readable(row: &RawDocument) -> Option<RecurringRecord> {
     record(row)
         .inspect_err(|error| {

@@ -13,7 +13,8 @@ use crate::pipelines::{self, literal};
 use crate::row;
 use crate::store::MongoStore;
 
-/// Stores the reports on a claim. [report.life] [report.progress] [report.token]
+/// Returns the statement that stores the last reports on a claim. [report.life] [report.progress]
+/// [report.token]
 fn statement(token: ClaimToken, last: LastReport<'_>, now: Now) -> Statement {
     let mut set = doc! { "last_report": now.expression() };
     let mut bytes = 0;
@@ -32,7 +33,7 @@ fn statement(token: ClaimToken, last: LastReport<'_>, now: Now) -> Statement {
 impl MongoStore {
     pub(crate) async fn keep_reports(&self, reports: &[Report]) -> Result<Vec<Reported>> {
         let mut told = Report::last_of_each(reports);
-        // No claim has a number that the database cannot hold.
+        // A token whose number does not fit the database belongs to no claim.
         told.retain(|token, _| i64::try_from(token.seq).is_ok());
         let side = self.main();
         let now = self.now(side).await?;
@@ -40,7 +41,7 @@ impl MongoStore {
         let statements = statements.map(|(token, last)| statement(*token, *last, now));
         let mut on = side.plain();
         let matched = on.bulk(&side.jobs, statements.collect()).await?;
-        // If all matched, all are stored, even if claims have ended since.
+        // If all statements matched, all reports are stored, even if claims have ended since.
         let all = usize::try_from(matched) == Ok(told.len());
         let jobs: Vec<JobId> = told.keys().map(|token| token.job).collect();
         let filter = doc! { "_id": { "$in": pipelines::ids(&jobs) } };

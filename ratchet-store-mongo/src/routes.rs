@@ -1,9 +1,9 @@
-//! The cache of routes: a job only stores the number of its route.
+//! The cache of routes. The document of a job contains only the number of its route.
 //!
-//! A restored backup may lack routes, and their numbers are then given to others. So each route has
-//! a random stamp, and the cache is validated against the database where it is used: by claims in
-//! the statement that reads the gate, by all other calls after a lost connection, and at least once
-//! a second.
+//! A restored backup may lack routes, whose numbers are then given to other routes. So each route
+//! has a random stamp, and the cache is validated against the database before it is used: by every
+//! claim, in the statement that reads the gate, and by all other calls after a lost connection and
+//! once the cache is a second old.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
@@ -20,12 +20,13 @@ use crate::error::Result;
 use crate::outages::Outages;
 use crate::row;
 
-/// How long the cache is valid if no connection was lost.
+/// How long the cache is valid after a validation if no connection is lost.
 const TRUSTED: Duration = Duration::from_secs(1);
 
-/// A store's cache of the routes. Stored routes are never changed or deleted. Each gets the number
-/// after the last, and only once a majority has that one. So routes become visible in the order of
-/// their numbers, and the largest known number tells which routes are new.
+/// A store's cache of the routes. Stored routes are never changed or deleted. A new route gets the
+/// number after the last one, and only once a majority has stored the last one. So routes become
+/// visible in the order of their numbers, and all routes with a larger number than the largest
+/// known one are new.
 #[derive(Debug)]
 pub(crate) struct Routes {
     known: RwLock<Known>,
@@ -39,8 +40,8 @@ struct Known {
     last: Last,
 }
 
-/// The route with the largest number that was read. If unreadable, it is not among the known
-/// routes.
+/// The route with the largest number that was read. If that route is unreadable, it is not among
+/// the known routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Last {
     number: i32,
@@ -56,7 +57,7 @@ struct Checked {
 }
 
 impl Last {
-    /// Reads it from a document that has the route's number in this field.
+    /// Reads the last route from a document that has the route's number in this field.
     pub(crate) fn read(row: &RawDocument, number: &'static str) -> Result<Self> {
         Ok(Self {
             number: row::count(row, number)?,
@@ -86,7 +87,7 @@ impl Known {
 }
 
 impl Routes {
-    /// Creates an empty cache. The outages are those of the client that reads the routes.
+    /// Creates an empty cache. `outages` are those of the client that reads the routes.
     pub(crate) fn new(outages: &Outages) -> Self {
         Self {
             known: RwLock::default(),

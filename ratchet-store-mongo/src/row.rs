@@ -73,7 +73,7 @@ pub(crate) fn number(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(-1)
 }
 
-/// Returns a field; `None` if it is missing or null.
+/// Returns the value of a field; `None` if it is missing or null.
 fn field<'a>(row: &'a RawDocument, name: &'static str) -> Read<Option<RawBsonRef<'a>>> {
     match row.get(name) {
         Ok(None | Some(RawBsonRef::Null)) => Ok(None),
@@ -86,12 +86,12 @@ pub(crate) fn text<'a>(row: &'a RawDocument, name: &'static str) -> Read<Option<
     match field(row, name)? {
         None => Ok(None),
         Some(RawBsonRef::String(text)) => Ok(Some(text)),
-        Some(_) => Err(InvalidInput::new(name, "is not a text")),
+        Some(_) => Err(InvalidInput::new(name, "is not a string")),
     }
 }
 
-/// Reads an integer of any numeric type. The server treats them as equal, and `mongosh` writes
-/// doubles.
+/// Reads an integer of any numeric type. The server compares numbers of different types by value,
+/// and `mongosh` writes doubles.
 pub(crate) fn whole(value: RawBsonRef<'_>) -> Option<i64> {
     /// The largest number up to which doubles represent every integer.
     const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -199,7 +199,7 @@ pub(crate) fn json(row: &RawDocument, name: &'static str) -> Option<Json> {
     }
 }
 
-/// Reads a text for people.
+/// Reads a text that is only shown to people; returns `None` if it is missing or unreadable.
 fn message(row: &RawDocument, name: &'static str) -> Option<String> {
     text(row, name).ok().flatten().map(str::to_owned)
 }
@@ -212,7 +212,7 @@ pub(crate) fn name(row: &RawDocument, field: &'static str) -> Read<Option<Name>>
 
 /// Reads the tags of a job.
 fn tags(row: &RawDocument) -> Read<BTreeSet<Name>> {
-    let problem = || InvalidInput::new("tag", "is not a text");
+    let problem = || InvalidInput::new("tag", "is not a string");
     let Some(stored) = field(row, "tags")? else {
         return Ok(BTreeSet::new());
     };
@@ -232,7 +232,7 @@ pub(crate) fn payload_version(row: &RawDocument) -> Read<u32> {
     payload_version_from_stored(optional_int(row, "payload_version")?)
 }
 
-/// Reads the recurring definition that created a job, and the slot.
+/// Reads which recurring definition created a job, and for which slot.
 fn origin(row: &RawDocument) -> Read<Option<RecurringOrigin>> {
     let slot = optional_int(row, "slot")?.map(from_millis);
     let definition = name(row, "recurring")?;

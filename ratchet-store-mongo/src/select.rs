@@ -1,4 +1,4 @@
-//! Finding and counting jobs by filter, with the index that fits the filter.
+//! Finds and counts jobs by filter, with the index that fits the filter.
 
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::options::{FindOptions, Hint, ReadConcern};
@@ -73,7 +73,8 @@ impl MongoStore {
         Ok(row::job_ids(&found))
     }
 
-    /// Returns the matches among the next jobs of the page, whether these match or not.
+    /// Returns the matching jobs among a limited number of jobs after the last page. It may find
+    /// fewer jobs than the page needs.
     async fn front(&self, wanted: &Document, page: &PageRequest) -> Result<Vec<JobId>> {
         let side = self.main();
         let most = |count| i64::try_from(count).unwrap_or(i64::MAX);
@@ -91,7 +92,7 @@ impl MongoStore {
     }
 
     /// Returns the first ids of matching unfinished jobs. With transactions, all places are read in
-    /// one snapshot, so that a job that moves between them is found.
+    /// one snapshot, so that no job is missed because it moves between two places.
     async fn unfinished_ids(
         &self,
         wanted: &Document,
@@ -156,7 +157,8 @@ impl MongoStore {
         counted(&rows)
     }
 
-    /// Runs these stages on the jobs of each place that has some of these states.
+    /// Runs these stages once for each place that covers some of these states, and returns all
+    /// results.
     async fn in_places(
         &self,
         wanted: &Document,
@@ -216,7 +218,7 @@ pub(crate) fn order(page: &PageRequest) -> i32 {
     }
 }
 
-/// Matches the jobs after the last page. [errors.poison]
+/// Returns a filter for the jobs after the last page. [errors.poison]
 pub(crate) fn behind(page: &PageRequest) -> Document {
     let mut range = any_job_id();
     if let Some(after) = page.after {
@@ -237,7 +239,7 @@ fn counting(wanted: Document) -> Vec<Document> {
     ]
 }
 
-/// Reads the counts, without states and routes that this version cannot read.
+/// Reads the counts, and skips states and routes that are unreadable.
 fn counted(rows: &[RawDocumentBuf]) -> Result<Vec<Counted>> {
     let mut counted = Vec::with_capacity(rows.len());
     for row in rows {

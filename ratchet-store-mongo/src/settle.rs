@@ -1,4 +1,4 @@
-//! Ending claims.
+//! Ends claims.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -18,18 +18,20 @@ use crate::pipelines::{self, Ending};
 use crate::row;
 use crate::store::{MongoStore, pause};
 
-/// How often a settlement is retried when its conditions keep changing.
+/// How often a settlement is tried if concurrent calls keep changing its job.
 const ROUNDS: u32 = 20;
-/// The most claims that one statement ends, since the statement looks each job up among them.
+/// The maximum number of claims that one statement ends. It is low because the statement searches
+/// all of them for each job.
 const ALIKE: usize = 32;
-/// From this many claims on, two commands end them concurrently.
+/// Once this many claims are to end, two concurrent commands end them.
 const MANY: usize = 32;
-/// About how many bytes a claim adds to such a statement.
+/// The approximate number of bytes that a claim adds to a statement.
 const BYTES_EACH: usize = 128;
-/// How often followed jobs are tried together, in one transaction.
+/// How often all followed jobs are tried in one transaction, before each gets a transaction of its
+/// own.
 const TOGETHER: u32 = 8;
 
-/// A settlement whose claim has not ended yet, as far as known.
+/// A settlement that is not known to be applied or stale yet.
 #[derive(Clone, Copy)]
 struct Open<'a> {
     settlement: &'a Settlement,
@@ -37,12 +39,12 @@ struct Open<'a> {
     cancel: bool,
     /// Whether other jobs or a batch may wait for its end: in its lane, by a link or by membership.
     followed: bool,
-    /// The batch that is to count it, as far as known.
+    /// The batch that is to count the job, as far as known.
     batch: Option<BatchId>,
 }
 
 impl<'a> Open<'a> {
-    /// Assumes a job without a cancel request.
+    /// Creates a settlement to be written, which assumes that the job has no cancel request.
     const fn new(settlement: &'a Settlement, followed: bool) -> Self {
         Self {
             settlement,
@@ -68,7 +70,7 @@ impl Open<'_> {
         }
     }
 
-    /// Returns whether the end of the job is to be followed.
+    /// Returns whether the settlement ends the job, and other jobs or a batch may wait for the end.
     fn is_followed(&self) -> bool {
         self.followed && self.state().is_terminal()
     }
@@ -121,7 +123,8 @@ impl Alike<'_> {
     }
 }
 
-/// Returns the writes. Each applies only to jobs for which the assumptions hold.
+/// Returns the statements that end these claims. Each applies only to jobs for which the
+/// assumptions in [`Open`] hold.
 fn statements<'a>(
     open: impl IntoIterator<Item = &'a Open<'a>>,
     call: ObjectId,
@@ -133,7 +136,7 @@ fn statements<'a>(
         groups.entry(one.alike()).or_default().push(one);
     }
     let count: usize = groups.values().map(Vec::len).sum();
-    // Two commands need a statement each.
+    // Two commands need at least one statement each.
     let most = match count < MANY || in_transaction {
         true => ALIKE,
         false => ALIKE.min(count.div_ceil(2)),
@@ -145,10 +148,11 @@ fn statements<'a>(
     chunks.collect()
 }
 
-/// The claims that a transaction ended, each with whether anything waited for that.
+/// The claims that a transaction ended, each with whether other jobs or a batch waited for the end
+/// of its job.
 type Ended = HashMap<ClaimToken, bool>;
 
-/// What is known of a job after a write.
+/// What was read about a job after a write.
 struct Seen {
     /// The claims that this call ended.
     mine: HashSet<u64>,
@@ -162,8 +166,8 @@ struct Seen {
 }
 
 impl MongoStore {
-    /// Settles each claim that still holds. A job named more than once is settled as often, in this
-    /// order.
+    /// Settles each claim that is still valid. Settlements of the same job are applied one after
+    /// the other, in this order.
     pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
         let mut answers = vec![Fenced::Stale; settlements.len()];
         for places in Settlement::turns(settlements) {
@@ -178,10 +182,10 @@ impl MongoStore {
 
     /// Settles claims of different jobs.
     ///
-    /// The first write assumes jobs without a cancel request whose ends nothing waits for, or all
-    /// of whose ends are followed if most of the last settlement were, as in a large batch. Jobs
-    /// that did not match are read and written again with their actual conditions, until each
-    /// settlement is applied or stale.
+    /// The first write assumes that no job has a cancel request. It also assumes that nothing waits
+    /// for any of the jobs to end, or that something waits for each of them if that was so for most
+    /// jobs of the last settlement, as in a large batch. Jobs that did not match are read, and
+    /// written again with their actual conditions, until each settlement is applied or stale.
     async fn settle_turn(&self, settlements: &[&Settlement]) -> Result<Vec<Fenced>> {
         let side = self.main();
         let call = ObjectId::new();
@@ -189,7 +193,7 @@ impl MongoStore {
         let expects = self.expects_to_follow();
         let mut open: Vec<Open<'_>> = settlements
             .iter()
-            // No claim has a number that the database cannot hold.
+            // A token whose number does not fit the database belongs to no claim.
             .filter(|settlement| i64::try_from(settlement.token.seq).is_ok())
             .map(|settlement| Open::new(settlement, expects))
             .collect();
@@ -241,12 +245,15 @@ impl MongoStore {
                 tokio::time::sleep(pause(round)).await;
             }
         }
-        Err(Failure::contention("a job changed again and again"))
+        Err(Failure::contention("concurrent calls kept changing a job"))
     }
 
-    /// Ends jobs that other jobs wait for, or are assumed to, and returns the claims that it ended,
-    /// each with whether any did. It uses one transaction or, after repeated conflicts, one per
-    /// job, so that one job does not block the others.
+    /// Ends jobs that other jobs or a batch wait for or, if `assumed`, may wait for. Returns the
+    /// claims that it ended, each with whether anything waited.
+    ///
+    /// It uses one transaction or, after repeated conflicts, one per job, so that one job does not
+    /// block the others. If `assumed`, it ends no job after a conflict: the caller then reads the
+    /// jobs and tries again.
     async fn settle_followed(
         &self,
         followed: &[Open<'_>],
@@ -262,7 +269,7 @@ impl MongoStore {
         for tries in 1..=TOGETHER {
             let met = if turn.is_some() { Some(&batches) } else { None };
             match self.settle_together(followed, met, call, now).await {
-                // Once they are read, it is known in which batches they are.
+                // The caller reads the jobs next, and so learns their batches.
                 Err(failure) if assumed && failure.kind == StoreErrorKind::Contention => {
                     return Ok(Ended::new());
                 }
@@ -290,11 +297,12 @@ impl MongoStore {
                 done => ended.extend(done?),
             }
         }
-        // The retry of the call finds out which are done.
+        // The retry of the call finds out which claims have ended.
         held_up.map_or(Ok(ended), Err)
     }
 
-    /// Changes the batches `met` first, so that a conflict shows at once.
+    /// Ends jobs in one transaction. It changes the batches in `met` first, so that a conflict
+    /// occurs before its other writes.
     async fn settle_together(
         &self,
         followed: &[Open<'_>],
@@ -373,7 +381,7 @@ impl MongoStore {
         for row in rows {
             match Seen::read(&row) {
                 Ok((id, job)) => drop(seen.insert(id, job)),
-                // No claim of it can be proven, so its settlement is stale. [errors.poison]
+                // No claim of this job can be verified, so its settlement is stale. [errors.poison]
                 Err(error) => tracing::warn!(%error, "a settled job cannot be read"),
             }
         }
@@ -402,8 +410,8 @@ impl Seen {
     }
 }
 
-/// Returns whether a settlement is to be written again, and updates its conditions; records applied
-/// ones.
+/// Updates the conditions of a settlement with what was read, and returns whether to write it
+/// again. Adds the claim to `applied` if it was settled.
 fn still_open(
     one: &mut Open<'_>,
     seen: &HashMap<JobId, Seen>,

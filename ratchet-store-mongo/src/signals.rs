@@ -28,7 +28,7 @@ const CLOSED: i32 = 2;
 #[async_trait]
 impl SignalStore for MongoStore {
     async fn deliver(&self, signal: &Signal) -> Result<Delivered> {
-        // After a lost reply, a repeat could reach other jobs, or none.
+        // If the reply was lost, a repeat could reach other jobs, or none.
         self.call_once("deliver", || self.deliver_signal(signal))
             .await
     }
@@ -52,7 +52,8 @@ impl MongoStore {
         tx.finish(delivered).await
     }
 
-    /// Index `signal`. [signal.deliver] [signal.answer]
+    /// Delivers a signal to all jobs that wait for this key. Uses index `signal`. [signal.deliver]
+    /// [signal.answer]
     async fn signal_all(
         &self,
         tx: &mut Tx<'_>,
@@ -77,7 +78,8 @@ impl MongoStore {
         })
     }
 
-    /// [signal.deliver] [signal.once] [signal.late] [signal.answer]
+    /// Delivers a signal to this job, if the job waits for one. [signal.deliver] [signal.once]
+    /// [signal.late] [signal.answer]
     async fn signal_one(
         &self,
         tx: &mut Tx<'_>,
@@ -104,8 +106,8 @@ impl MongoStore {
         Ok(Delivered::NotWaiting(state))
     }
 
-    /// Delivers to waiting jobs. If one of their deadlines passes in between, the call is retried
-    /// as a whole.
+    /// Delivers the payload to these jobs, all of which wait for a signal. If a deadline of theirs
+    /// passes in between, the whole call is retried.
     async fn take_signals(
         &self,
         tx: &mut Tx<'_>,
@@ -135,7 +137,8 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Index `deadline`. [signal.expire] [signal.limit]
+    /// Fails up to `limit` jobs whose signals are overdue, and returns them. Uses index `deadline`.
+    /// [signal.expire] [signal.limit]
     async fn expire_signals(&self, limit: usize) -> Inner<Vec<JobId>> {
         let side = self.main();
         let now = self.millis(side).await?;
@@ -220,7 +223,7 @@ pub(crate) fn renewed(now: Now) -> Document {
     } }
 }
 
-/// Matches jobs whose signal can still arrive.
+/// Returns a filter for jobs whose signal can still arrive.
 fn in_time(now: Now) -> Document {
     let deadline = match now {
         Now::Fixed(now) => doc! { "signal.deadline": { "$gt": now } },
@@ -260,7 +263,7 @@ fn wait(row: &RawDocument) -> std::result::Result<SignalWait, InvalidInput> {
     Ok(SignalWait::new(key, timeout))
 }
 
-/// Adds the signal to a job that is shown.
+/// Reads the signal of a document into the record of its job.
 pub(crate) fn show(
     row: &RawDocument,
     job: &mut JobRecord,

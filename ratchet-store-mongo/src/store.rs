@@ -33,6 +33,15 @@ use crate::routes::Routes;
 /// of processes and hosts.
 ///
 /// Calls need a Tokio runtime with timers and I/O enabled.
+///
+/// ```no_run
+/// use ratchet_store_mongo::MongoStore;
+///
+/// # async fn example() -> Result<(), ratchet_core::StoreError> {
+/// let store = MongoStore::connect("mongodb://127.0.0.1/app?replicaSet=rs0").await?;
+/// # drop(store);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct MongoStore(Arc<Inside>);
 
@@ -48,7 +57,8 @@ struct Inside {
     wakeups: bool,
     closed: AtomicBool,
     coordinator: OnceLock<Option<Arc<MongoCoordinator>>>,
-    /// Held by a call that conflicted in a batch, so that such calls run one at a time.
+    /// Held by a settlement that conflicted in a batch or is expected to, so that such settlements
+    /// run one at a time.
     turn: Mutex<()>,
     /// Whether other jobs or batches waited for most jobs of the last settlement.
     follows: AtomicBool,
@@ -58,14 +68,14 @@ struct Inside {
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     pub(crate) version: String,
-    /// Whether it supports transactions and change streams.
+    /// Whether the server supports transactions and change streams.
     pub(crate) transactions: bool,
 }
 
-/// How often a call is retried after contention: transactions of MongoDB do not wait for each
-/// other. Usually the deadline comes first.
+/// How often a call is retried after contention. The number is large because transactions of
+/// MongoDB fail on a conflict instead of waiting; usually the deadline ends the retries.
 const RETRIES: u32 = 1_000;
-/// How often a call is repeated after losing the server.
+/// How often a call is repeated after a server or a connection was lost.
 const REPEATS: u32 = 5;
 
 impl MongoStore {
@@ -79,8 +89,9 @@ impl MongoStore {
         Self::builder(url).connect().await
     }
 
-    /// Uses a database of the application through its client, for heartbeats and locks too. The
-    /// handle's read and write concerns are ignored; each call sets its own.
+    /// Connects through a database handle of the application, and uses its client for everything,
+    /// including heartbeats and locks. The handle's read and write concerns are ignored; each call
+    /// sets its own.
     ///
     /// # Errors
     /// As for [`Builder::connect`].
@@ -99,20 +110,22 @@ impl MongoStore {
     }
 
     /// Returns the migrations that create the collections and indexes with this prefix in an empty
-    /// database, to read or run by hand. Then connect with [`Builder::create`] off.
+    /// database, to read or to run by hand. After running them by hand, connect with
+    /// [`Builder::create`] off.
     #[must_use]
     pub fn migrations(prefix: &str) -> Vec<Migration> {
         open::scripts(None, prefix)
     }
 
-    /// Returns whether the server has transactions, as part of a replica set. The documentation of
-    /// this crate lists what needs them.
+    /// Returns whether the server has transactions, which it has if it is in a replica set. The
+    /// documentation of this crate lists what needs them.
     #[must_use]
     pub fn has_transactions(&self) -> bool {
         self.0.server.transactions
     }
 
-    /// Closes the connections, unless the client is the application's.
+    /// Stops the wakeups, and closes the connections unless the client is the application's. Later
+    /// calls fail.
     async fn close_connections(&self) {
         self.0.closed.store(true, Ordering::SeqCst);
         if let Some(Some(coordinator)) = self.0.coordinator.get() {
@@ -163,12 +176,12 @@ impl MongoStore {
         self.0.plaintext_host.as_deref()
     }
 
-    /// Returns the collections through the pool of jobs.
+    /// Returns the collections, accessed through the client for jobs.
     pub(crate) fn main(&self) -> &Side {
         &self.0.clients.current().main
     }
 
-    /// Returns the collections through the client of heartbeats and locks.
+    /// Returns the collections, accessed through the client for heartbeats and locks.
     pub(crate) fn live(&self) -> &Side {
         &self.0.clients.current().live
     }
@@ -185,8 +198,8 @@ impl MongoStore {
         &self.0.lookahead
     }
 
-    /// Waits until no other call of this store that conflicted in a batch is running, and makes
-    /// later ones wait.
+    /// Waits for the turn and returns it. Settlements that conflicted in a batch, or are expected
+    /// to, hold the turn, so that this store runs one of them at a time.
     pub(crate) async fn turn_in_batches(&self) -> MutexGuard<'_, ()> {
         self.0.turn.lock().await
     }
@@ -196,23 +209,23 @@ impl MongoStore {
         self.0.follows.store(follows, Ordering::Relaxed);
     }
 
-    /// Returns whether other jobs or batches waited for most jobs of the last settlement: the next
-    /// settlement is expected to be similar.
+    /// Returns whether other jobs or batches waited for most jobs of the last settlement, because
+    /// the next settlement is probably similar.
     pub(crate) fn expects_to_follow(&self) -> bool {
         self.0.follows.load(Ordering::Relaxed)
     }
 
-    /// Returns the time for statements that can compute it.
+    /// Returns the time for a statement in which the server can evaluate expressions.
     pub(crate) async fn now(&self, side: &Side) -> Inner<Now> {
         self.0.clock.now(side).await
     }
 
-    /// Returns the time as a constant.
+    /// Reads the time, in milliseconds, for statements that need a constant.
     pub(crate) async fn millis(&self, side: &Side) -> Inner<i64> {
         self.0.clock.millis(side).await
     }
 
-    /// Begins a transaction, or returns calls without one on a server without transactions.
+    /// Begins a transaction; on a server without transactions, returns a handle without one.
     pub(crate) async fn begin<'a>(&self, side: &'a Side) -> Inner<Tx<'a>> {
         if self.0.server.transactions {
             side.begin().await
@@ -230,7 +243,7 @@ impl MongoStore {
             StoreErrorKind::Misconfigured,
             format!(
                 "{what} needs transactions, and this server is a standalone: make it a replica \
-                 set, of which one node is enough"
+                 set, for which one member is enough"
             ),
         ))
     }
@@ -246,8 +259,8 @@ impl MongoStore {
             .await
     }
 
-    /// Runs work as [`call`](Self::call) does, for work whose repetition would return another
-    /// answer. Repeats it only if the server reports that it had no effect.
+    /// Runs work as [`call`](Self::call) does, but repeats it only if the server reports that the
+    /// failed try had no effect. This is for work whose repetition would return another answer.
     pub(crate) async fn call_once<T, Work: Future<Output = Inner<T>>>(
         &self,
         operation: &'static str,
@@ -271,7 +284,8 @@ impl MongoStore {
             .await
     }
 
-    /// Retries after contention as `backoff` decides, and after a loss as `repeat` decides.
+    /// Runs work and retries it: after contention as `backoff` decides, after a loss as `repeat`
+    /// decides, and once with new clients if the user was dropped and created again.
     async fn repeat<T, Work: Future<Output = Inner<T>>>(
         &self,
         operation: &'static str,
@@ -315,7 +329,8 @@ impl MongoStore {
         done.map_err(|failure| failure.during(operation))
     }
 
-    /// Names the missing index if the server refused a statement because its hint does not exist.
+    /// Adds the missing indexes to the failure of a statement whose hint names an index that does
+    /// not exist.
     async fn name_missing_index(&self, failure: Failure) -> Failure {
         if failure.code != BAD_VALUE || !failure.is_altered() {
             return failure;
@@ -347,13 +362,13 @@ pub(crate) fn too_late(deadline: Duration) -> Failure {
     )
 }
 
-/// Returns how long to wait before this repetition, counted from 1.
+/// Returns how long to wait before the given repetition; the first is 1.
 pub(crate) fn pause(repetition: u32) -> Duration {
     ContentionBackoff::pause(repetition, fastrand::f64())
 }
 
 impl fmt::Debug for MongoStore {
-    /// Omits the clients' options: they contain the password.
+    /// Omits the clients' options, because they contain the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MongoStore")
             .field("database", &self.main().database.name())

@@ -18,7 +18,7 @@ use crate::store::MongoStore;
 #[async_trait]
 impl VersionStore for MongoStore {
     async fn bump(&self, namespace: &Name, guard: Option<&Guard>) -> Result<Guarded<u64>> {
-        // A repeat would increase the version twice.
+        // A repeat after a lost reply would increase the version twice.
         self.call_once("bump", || self.bump_version(namespace, guard))
             .await
     }

@@ -38,7 +38,7 @@ impl WorkflowStore for MongoStore {
             .await
     }
 
-    /// Index `ended`. [batch.purge]
+    /// Deletes batches that ended long enough ago. Uses index `ended`. [batch.purge]
     async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
         let (age, limit, guard) = (request.older_than, request.limit, request.guard.as_ref());
         self.call_once("purge_batches", || {
@@ -63,7 +63,7 @@ impl WorkflowStore for MongoStore {
 }
 
 impl MongoStore {
-    /// [batch.create]
+    /// Stores an open batch, unless it exists. [batch.create]
     async fn make_batch(&self, batch: BatchId) -> Inner<Changed> {
         let side = self.main();
         let row = doc! {
@@ -83,7 +83,7 @@ impl MongoStore {
         }
     }
 
-    /// [batch.close]
+    /// Closes an open batch, and applies the consequences. [batch.close]
     async fn shut(&self, batch: BatchId) -> Inner<BatchClosed> {
         let side = self.main();
         let mut tx = side.begin().await?;
@@ -121,7 +121,7 @@ impl MongoStore {
         Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
     }
 
-    /// [batch.list]
+    /// Returns the batches with ids less than `before`, newest first. [batch.list]
     async fn list_batches(&self, limit: usize, before: Option<BatchId>) -> Inner<Vec<BatchRecord>> {
         let side = self.main();
         let older = before.map_or_else(

@@ -22,8 +22,9 @@ const POWERS: &[Power] = &[
 ];
 
 fn main() -> ExitCode {
-    // Few histories, since each step waits for a majority and its journal. A parent is flagged
-    // before its child is stored.
+    // Few histories, because each step waits until a majority has it in the journal. The store may
+    // report that other jobs wait for a job although none does, because it flags a parent before it
+    // stores the child.
     let suite = Suite::new("mongodb", POWERS).histories(10);
     let suite = suite.may_say_awaited_of_others();
     suite.run(async { fixture::provision(server::SERVER) })

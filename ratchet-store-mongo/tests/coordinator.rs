@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Collections, and a proxy to the server for the wakeups' connection.
+/// Collections, and a proxy through which the stores connect to the server.
 struct Changes {
     space: Space,
     proxy: Proxy,
@@ -40,7 +40,8 @@ impl Changes {
 #[async_trait]
 impl CoordinatorFixture for Changes {
     async fn connect(&self) -> Result<Arc<dyn ClusterCoordinator>, BoxError> {
-        // A direct connection: otherwise the driver learns the server's own address from the set.
+        // The connection is direct. Otherwise the driver would learn the server's address from the
+        // replica set, and bypass the proxy.
         let proxy = format!("mongodb://{}/?directConnection=true", self.proxy.address());
         let space = Space {
             url: proxy,

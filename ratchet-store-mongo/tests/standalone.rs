@@ -1,6 +1,6 @@
-//! The conformance suite on a server without transactions. Cases that the store refuses there are
-//! exempted, as the report shows; all others must pass. Of the optional powers it has rates and
-//! diagnostics.
+//! The conformance suite on a server without transactions. Cases whose calls the store refuses
+//! there are exempted, which the report shows; all others must pass. Of the optional powers, the
+//! store has only rates and diagnostics there.
 
 mod fixture;
 mod server;
@@ -50,8 +50,9 @@ const WITHOUT: &[&str] = &[
     "version::a_bump_of_a_tenure_that_is_over_changes_nothing",
 ];
 
-/// Cases that do not run: each failing history would be shrunk, which takes long, and a dropped
-/// call may by chance have stored all of its jobs or none.
+/// Exempted cases that do not even run. Each failing history of `differential` would be shrunk,
+/// which takes long; and the dropped enqueue may by chance have stored all of its jobs or none, and
+/// so pass.
 const WITHOUT_RUNNING: &[&str] = &[
     "differential",
     "enqueue::a_dropped_enqueue_has_stored_all_of_its_jobs_or_none",

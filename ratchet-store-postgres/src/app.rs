@@ -33,33 +33,35 @@ impl TransactionStore for PostgresStore {
     /// with keys lose a race, the store rolls back to a savepoint and tries again.
     ///
     /// The lanes of jobs stay locked until the transaction ends. Other enqueues into these lanes
-    /// wait for it, and so do the ends of the lanes' heads. Keep such transactions short. If they
-    /// enqueue more than once, use the lanes in one order, or two of them may deadlock.
+    /// wait for the transaction, and so do settlements of the lanes' heads. Keep such transactions
+    /// short. If they enqueue more than once, they must use lanes in the same order, or two of them
+    /// may deadlock.
     ///
     /// The stored jobs and batches that new jobs wait for stay locked too, as do the batches that
-    /// new jobs join. The ends and reports (progress, checkpoints, signs of life) of these jobs and
-    /// the ends of other children of these batches wait for the transaction, along with what the
-    /// same node settles and reports at that time. So keep the transaction far shorter than the
-    /// store's deadline and the jobs' stall timeouts. A body that adds jobs which wait for itself
-    /// must not report anything before it commits, or it waits for itself.
+    /// new jobs join. Settlements and reports (progress, checkpoints, signs of life) of these jobs
+    /// wait for the transaction, and so do settlements of other children of these batches. What the
+    /// same node settles and reports at the same time is delayed with them. So keep the transaction
+    /// far shorter than the store's deadline and the jobs' stall timeouts. A body that enqueues
+    /// jobs that wait for its own job must not report anything before the transaction commits,
+    /// because the report would wait for the transaction.
     ///
     /// The commit sends `wakeups` for the new jobs that are due at once, unless wakeups are off
     /// ([`Builder::wakeups`](crate::Builder::wakeups)): PostgreSQL keeps the notifications until
     /// then. Commits that notify run one at a time in the whole server, which costs an application
-    /// with many small transactions most of its rate. With `Wakes::Never`
+    /// with many small transactions most of its throughput. With `Wakes::Never`
     /// ([`Client::with_wakes`](ratchet_core::Client::with_wakes)) there are no notifications.
     ///
     /// # Errors
     /// - `Invalid`, after which the transaction can continue.
     /// - `Contention` if the snapshot of a `REPEATABLE READ` transaction is older than the first
-    ///   job of a queue and kind, or if every try lost a race for a key: begin the transaction
+    ///   job of a queue and kind, or if every try lost a race for a key. Begin the transaction
     ///   again.
     /// - `Misconfigured` if there is no transaction but jobs have keys, lanes, links, batches or
     ///   signals.
     /// - `Unavailable` if the store is closed.
     /// - A failure of the database, after which the transaction can only be rolled back.
     /// - `Timeout` after the deadline, or after twice the deadline if the server does not answer:
-    ///   roll back then, too.
+    ///   roll back in this case, too.
     ///
     /// # Cancel safety
     /// If the future is dropped, it may have written part of the jobs into the transaction, which

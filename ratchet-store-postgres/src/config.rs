@@ -68,20 +68,20 @@ impl Builder {
         }
     }
 
-    /// Sets a URL that connects to the same database directly, past a pooler. The store uses it for
-    /// heartbeats and locks, migrations and wakeups. If the other URL or the pool leads to
-    /// PgBouncer in transaction mode, wakeups need it, since no session can listen through that.
-    /// Heartbeats and locks work either way, but without it wait in the pooler's queue. Connecting
-    /// fails if the two do not lead to the same tables, or if jobs cannot be worked on through the
-    /// pooler.
+    /// Sets a URL that connects to the same database directly, past a pooler. The store uses this
+    /// URL for heartbeats and locks, migrations and wakeups. If the main URL or the pool leads to
+    /// PgBouncer in transaction mode, wakeups need a direct URL, because a session cannot listen
+    /// through that mode. Heartbeats and locks also work through the pooler, but wait in its queue.
+    /// Connecting fails if the direct URL does not lead to the same tables as the pooler, or if the
+    /// pooler's connections have a role or an isolation level with which jobs cannot be processed.
     pub fn direct(mut self, url: impl Into<String>) -> Self {
         self.direct = Some(url.into());
         self
     }
 
     /// Sets whether the store carries wakeups
-    /// ([`PostgresCoordinator`](crate::PostgresCoordinator)); `true` by default. Turn it off where
-    /// no session can listen, as through PgBouncer in transaction mode without a
+    /// ([`PostgresCoordinator`](crate::PostgresCoordinator)); `true` by default. Turn wakeups off
+    /// where no session can listen, such as through PgBouncer in transaction mode without a
     /// [`direct`](Self::direct) URL. Nodes then find the jobs of other processes only by polling,
     /// up to one poll interval later.
     pub fn wakeups(mut self, wakeups: bool) -> Self {
@@ -91,31 +91,31 @@ impl Builder {
 
     /// Binds the locks that this store acquires or renews to the session of its connection for
     /// heartbeats and locks. The locks are then free as soon as the server notices that the
-    /// connection is gone, and not only when they expire. Another node follows a killed leader
+    /// connection is lost, not only when they expire. Another node takes over from a killed leader
     /// within one leader heartbeat. Off unless set here or in the URL, with `session_locks=true`;
     /// the value set here wins.
     ///
-    /// The holder's setting counts: the row of the lock names the session, and every store, even
-    /// one without this setting, takes over a lock whose session has ended. The fence grows as
-    /// always. If the stores' roles differ and the other role lacks `pg_read_all_stats`, that store
-    /// cannot see when a session began. It then takes over if there is no such process, and
-    /// otherwise when the lock expires.
+    /// Only the setting of the lock's holder matters: the row of the lock names the session, and
+    /// every store, even one without this setting, can take over a lock whose session has ended.
+    /// The fence increases as always. If the stores use different roles and the other store's role
+    /// lacks `pg_read_all_stats`, the other store cannot see when a session began. It then takes
+    /// over if no process with the session's id exists, and otherwise when the lock expires.
     ///
     /// # What it costs
     /// Without this setting, a leader stops trusting its tenure before another node can lead. With
     /// it, a healthy leader may lose its lock with its connection: through a short network failure,
-    /// a restart of the server, `pg_terminate_backend`, or a call on heartbeats or locks that was
-    /// dropped midway, since that closes the connection. If another node takes the lock before this
-    /// one reconnects, both believe that they lead until the old leader's next renewal is refused.
-    /// That takes one leader heartbeat, or, while it cannot reach the database, until its
-    /// `fence_timeout`. Guarded writes stay safe because of the fence. So use this for roles whose
-    /// effects are guarded writes, not for those that act on external systems.
+    /// a restart of the server, `pg_terminate_backend`, or a call for heartbeats or locks that was
+    /// dropped midway, which closes the connection. If another node acquires the lock before this
+    /// one reconnects, both believe that they lead until the old leader's next renewal fails. That
+    /// takes one leader heartbeat. If the old leader cannot reach the database, it stops leading
+    /// after its `fence_timeout`. Guarded writes stay safe because of the fence. So use this for
+    /// roles whose effects are guarded writes, not for those that act on external systems.
     ///
     /// A store that reconnects binds its locks to the new session at once, so it loses only locks
-    /// that another store took in between. When the store replaces the connection for its age
+    /// that another store acquired in between. When the store replaces the connection for its age
     /// ([`max_lifetime`](Self::max_lifetime)), it opens the new one before it closes the old one. A
-    /// host that loses power or network closes no connection: the server notices by TCP keepalive,
-    /// and usually the locks expire before.
+    /// host that loses power or network closes no connection: the server notices this by TCP
+    /// keepalive, and the locks usually expire earlier.
     ///
     /// # Poolers
     /// Through a pooler, the session is the pooler's. Connecting fails if the session of a new
@@ -141,7 +141,7 @@ impl Builder {
                 (_, Some(_)) => {
                     return Err(misconfigured(
                         "direct",
-                        format!("has {SESSION_LOCKS}, which belongs to the other URL"),
+                        format!("has {SESSION_LOCKS}; set it in the main URL"),
                     ));
                 }
             },
@@ -163,7 +163,7 @@ impl Builder {
             Target::Pool(_) if self.settings.max_connections.is_some() => {
                 return Err(misconfigured(
                     "max_connections",
-                    "is set, but the pool is the application's own",
+                    "cannot be set for the application's own pool",
                 ));
             }
             Target::Pool(pool) => return Ok((PoolSettings::Theirs(pool.clone()), None)),
@@ -173,14 +173,14 @@ impl Builder {
             .max_connections(self.settings.max_connections())
             .acquire_timeout(self.settings.acquire_timeout)
             .max_lifetime(self.settings.max_lifetime)
-            // The first call on a lost connection fails and is repeated.
+            // Needs no ping: the first call on a lost connection fails, and the store repeats it.
             .test_before_acquire(false);
         let (options, session_locks) = parse(url)?;
         let options = Box::new(self.named(options));
         Ok((PoolSettings::Own(pool, options), session_locks))
     }
 
-    /// Adds the name that the connections have in `pg_stat_activity`.
+    /// Sets the name that the connections have in `pg_stat_activity`.
     fn named(&self, options: PgConnectOptions) -> PgConnectOptions {
         match &self.settings.application_name {
             Some(name) => options.application_name(name),
@@ -192,20 +192,21 @@ impl Builder {
 
 ratchet_sql::builder! {
     PostgresStore;
-    /// Sets the most connections of the pool, beyond the one for heartbeats and locks and the one
-    /// for wakeups; 10 by default. Refused for a pool of the application.
+    /// Sets the maximum number of connections in the pool, in addition to the one for heartbeats
+    /// and locks and the one for wakeups; 10 by default. For a pool of the application, connecting
+    /// fails if this is set.
     max_connections;
     /// Sets how long a call waits for a connection; 5 s by default. A pool of the application keeps
     /// its own setting.
     acquire_timeout;
-    /// Sets how long a call may take in all before it fails with `Timeout`; 10 s by default, as
-    /// long as the engine waits for a store.
+    /// Sets how long a call may take in total before it fails with `Timeout`; 10 s by default,
+    /// which is as long as the engine waits for a store.
     ///
     /// It is also the `statement_timeout` of every connection that the store opens. The server
-    /// counts from the start of each statement, so a statement that no caller waits for continues
-    /// at most this long. A limit set by the URL's `options`, the role, the database or the server
-    /// stays in place. If a pooler does not accept the setting, there is no limit. A pool of the
-    /// application keeps its own setting.
+    /// measures it from the start of each statement, so a statement that no caller waits for any
+    /// more continues for at most this long. A limit set by the URL's `options`, the role, the
+    /// database or the server stays in place. If a pooler does not accept the setting, there is no
+    /// limit. A pool of the application keeps its own setting.
     deadline;
     /// Sets the connections' name in `pg_stat_activity`; `ratchet` unless set here or in the URL.
     /// Does not affect a pool of the application.
@@ -226,7 +227,7 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// Checked settings.
+/// The settings of a store, after they were checked.
 pub(crate) struct Config {
     pub(crate) pool: PoolSettings,
     /// Options of the connections outside the pool, if they differ from the pool's.
@@ -260,7 +261,7 @@ pub(crate) enum PoolSettings {
 /// The only URL parameter that is not the driver's.
 const SESSION_LOCKS: &str = "session_locks";
 
-/// Removes that parameter from a URL. Returns the rest, and its value.
+/// Removes `session_locks` from a URL. Returns the rest of the URL, and the value of the parameter.
 fn take_session_locks(url: &str) -> Result<(String, Option<bool>)> {
     let Some((place, query)) = url.split_once('?') else {
         return Ok((url.to_owned(), None));
@@ -283,8 +284,8 @@ fn take_session_locks(url: &str) -> Result<(String, Option<bool>)> {
     Ok((format!("{place}?{}", others.join("&")), value))
 }
 
-/// Refuses URLs of libpq with several hosts or session attributes, which the driver would
-/// misunderstand or ignore.
+/// Rejects a libpq URL with several hosts, which the driver would misread, or with
+/// `target_session_attrs`, which it would ignore.
 fn refuse_several_hosts(url: &str) -> Result<()> {
     const REMEDY: &str = "give one address that always leads to the writable server, such as a \
                           managed database's endpoint, HAProxy or a virtual address";
@@ -313,15 +314,15 @@ fn refuse_several_hosts(url: &str) -> Result<()> {
     }
 }
 
-/// The number of prepared statements that a connection keeps: all those in files, and the few
-/// written inline. A statement that is not kept costs one more round trip.
+/// The number of prepared statements that a connection caches: all statements in files, and the few
+/// written inline. A statement that is not cached costs one more round trip.
 const STATEMENTS: usize = Named::COUNT + 8;
 
 /// Parses a URL. Returns the driver's options, and the URL's `session_locks`.
 fn parse(url: &str) -> Result<(PgConnectOptions, Option<bool>)> {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     if !SCHEMES.contains(&scheme) {
-        // Show only the scheme: the rest may include a password.
+        // Shows only the scheme: the rest may include a password.
         let plain = !scheme.is_empty()
             && scheme
                 .chars()
@@ -342,7 +343,7 @@ fn parse(url: &str) -> Result<(PgConnectOptions, Option<bool>)> {
         .map(|options| {
             let options = options
                 .statement_cache_capacity(STATEMENTS)
-                // PgBouncer refuses it, and since PostgreSQL 12 it has no benefit.
+                // PgBouncer rejects this setting, which has had no benefit since PostgreSQL 12.
                 .extra_float_digits(None)
                 .disable_statement_logging();
             (options, session_locks)
@@ -384,7 +385,7 @@ mod tests {
 
     fn problem(builder: Builder) -> String {
         match builder.into_config() {
-            Ok(_) => panic!("it was not refused"),
+            Ok(_) => panic!("expected the settings to be rejected"),
             Err(error) => {
                 assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
                 error.to_string()
@@ -426,7 +427,7 @@ mod tests {
         let kept = config(on);
         assert!(kept.session_locks);
         let PoolSettings::Own(_, options) = kept.pool else {
-            panic!("a URL makes a pool")
+            panic!("expected the settings of an own pool")
         };
         assert_eq!(options.get_application_name(), Some("a"));
         let off = Builder::url(on).session_locks(false).into_config();
@@ -466,7 +467,7 @@ mod tests {
         let name = |builder: Builder| {
             let config = builder.into_config().unwrap();
             let PoolSettings::Own(_, options) = config.pool else {
-                panic!("a URL makes a pool")
+                panic!("expected the settings of an own pool")
             };
             options.get_application_name().map(str::to_owned)
         };

@@ -1,4 +1,4 @@
-//! Opens connections, with a limit on their statements if the server accepts one.
+//! Opens connections, with a timeout for their statements if the server accepts one.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use sqlx::{Connection, Executor, Row};
 
 use crate::error::{Classified, classify};
 
-/// Options with which the server ends long statements.
+/// The options of connections, with a timeout for their statements if the server accepts one.
 pub(crate) struct Limited {
     pub(crate) options: PgConnectOptions,
     /// A connection with these options, if one had to be opened to determine them.
     pub(crate) connection: Option<PgConnection>,
 }
 
-/// The longest that a transaction may stay idle. If its client vanishes between two statements, it
-/// keeps its row locks, perhaps on a leader's lock ([guard.write]) or on the nodes. This is well
-/// below the TTL of a lock.
+/// The longest time that a transaction may stay idle. A transaction whose client has vanished
+/// between two statements keeps its row locks, perhaps on the row of a leader's lock
+/// ([guard.write]) or on the nodes. This limit is well below the TTL of a lock.
 const IDLE: Duration = Duration::from_secs(5);
 const IDLE_SETTING: &str = "idle_in_transaction_session_timeout";
 
-/// The settings by which the server detects a vanished client. The driver has no such setting for
-/// the other direction, which the calls' deadlines cover. The probes also keep load balancers and
-/// NAT gateways from dropping the connection.
+/// The settings by which the server detects a vanished client. The driver has no such settings to
+/// detect a vanished server; the deadlines of calls limit the wait instead. The probes also keep
+/// load balancers and NAT gateways from dropping the connection.
 const PROBES: [(&str, i64); 4] = [
     ("tcp_keepalives_idle", 30),
     ("tcp_keepalives_interval", 10),
@@ -32,9 +32,9 @@ const PROBES: [(&str, i64); 4] = [
     ("tcp_user_timeout", 60_000),
 ];
 
-/// Adds this limit for each statement to the options. The server enforces it even after the caller
-/// has gone. A limit that the options, the role, the database or the server already sets stays in
-/// place. If the setting is refused, as by a pooler, there is no limit.
+/// Adds a `statement_timeout` of `limit` to the options. The server enforces the limit even if the
+/// caller no longer waits. A limit that the options, the role, the database or the server already
+/// sets stays in place. If a pooler or the server rejects the setting, there is no limit.
 pub(crate) async fn limited(
     options: PgConnectOptions,
     limit: Duration,
@@ -67,14 +67,14 @@ pub(crate) async fn limited(
     let limited = limited.options(probes);
     match within(patience, PgConnection::connect_with(&limited)).await? {
         Ok(connection) => {
-            // The server notices the end even if this fails.
+            // Even if this fails, the server notices that the connection was closed.
             let _ = plain.close().await;
             Ok(Limited {
                 options: limited,
                 connection: Some(connection),
             })
         }
-        // Poolers differ in the code with which they refuse an unknown setting.
+        // Poolers reject an unknown setting with different codes.
         Err(sqlx::Error::Database(error)) => {
             tracing::info!(
                 code = error.code().as_deref(),
@@ -106,13 +106,13 @@ async fn within<T>(patience: Duration, connecting: impl Future<Output = T>) -> R
         .map_err(|_| {
             Failure::new(
                 StoreErrorKind::Unavailable,
-                format!("no connection within {patience:?}"),
+                format!("could not connect within {patience:?}"),
             )
         })
 }
 
-/// Converts a limit to the server's milliseconds: at least 1, since 0 means no limit, and at most
-/// `i32::MAX`.
+/// Converts a limit to milliseconds for the server: at least 1, because 0 means no limit, and at
+/// most `i32::MAX`.
 fn setting(limit: Duration) -> i64 {
     time::duration_millis(limit).clamp(1, i32::MAX.into())
 }

@@ -17,8 +17,8 @@ use crate::dialect::{Postgres, Query, Row};
 use crate::error::{Classified, classify};
 use crate::session::{Binding, Session, Slot};
 
-/// A leased connection. The connection is closed and never used again if the lease is dropped in
-/// the middle of a statement or transaction, or if it is lost.
+/// A leased connection. If the lease is dropped during a statement or transaction, or if the
+/// connection was lost, the connection is closed instead of being used again.
 #[derive(Debug)]
 pub(crate) struct Lease {
     held: Held,
@@ -51,14 +51,14 @@ pub(crate) struct Pool {
 }
 
 /// Idle connections that the store keeps instead of returning them to the driver's pool. That pool
-/// pings each returned connection, one more round trip per call. Here the next call on a lost
-/// connection fails and is repeated.
+/// pings each returned connection, which costs one more round trip per call. Here, the next call on
+/// a lost connection fails, and the store repeats it.
 #[derive(Debug)]
 struct Keep {
     pool: PgPool,
     idle: std::sync::Mutex<Vec<Idle>>,
-    /// One permit per connection of the pool, so that no caller waits for a connection that is idle
-    /// here.
+    /// One permit for each connection that the pool may have, so that no caller waits in the
+    /// driver's pool for a connection that is idle here.
     permits: Arc<Semaphore>,
 }
 
@@ -101,7 +101,7 @@ impl Pool {
         let beside = match (&config.direct, probed) {
             (Some(direct), probed) => {
                 if let Some(connection) = probed.and_then(|probed| probed.connection) {
-                    // The server notices the end even if this fails.
+                    // Even if this fails, the server notices that the connection was closed.
                     let _ = connection.close().await;
                 }
                 limited(direct.clone()).await?
@@ -119,7 +119,7 @@ impl Pool {
         Ok((pool, liveness, options))
     }
 
-    /// Wraps a pool; `own` says that it belongs to the store.
+    /// Wraps a pool; `own` is whether it belongs to the store.
     fn new(pool: PgPool, own: bool, lifetime: Duration) -> Self {
         let connections = usize::try_from(pool.options().get_max_connections());
         let keep = own.then(|| {
@@ -173,8 +173,8 @@ impl Pool {
         self.pool.is_closed()
     }
 
-    /// Drops the idle connections without a message to the server. Sending one would wait on a
-    /// network that may be silent, and keep the connections' places in the pool taken.
+    /// Drops the idle connections without a message to the server. Sending one could wait for a
+    /// silent network, and meanwhile the connections would count towards the pool's maximum.
     pub(crate) fn drop_idle(&self) {
         if let Some(keep) = &self.keep {
             for idle in keep.idle().drain(..) {
@@ -211,7 +211,7 @@ impl Keep {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the most recently used connection that is still fresh.
+    /// Removes and returns the most recently used connection that may still be used.
     fn take(&self, now: Made) -> Option<Idle> {
         let mut idle = self.idle();
         close_worn(&mut idle, now);
@@ -219,7 +219,8 @@ impl Keep {
     }
 
     fn put_back(&self, connection: PoolConnection<sqlx::Postgres>, made: Made, now: Made) {
-        // Checked under the lock, so that nothing returns after a closing store has emptied it.
+        // Checked under the lock, so that no connection is put back after a closing store has
+        // emptied the list.
         let mut idle = self.idle();
         if !self.pool.is_closed() {
             idle.push(Idle {
@@ -231,7 +232,7 @@ impl Keep {
         }
     }
 
-    /// Closes idle connections, here and in the driver's pool.
+    /// Closes all idle connections, here and in the driver's pool.
     fn close_idle(&self) {
         for mut idle in self.idle().drain(..) {
             idle.connection.close_on_drop();
@@ -244,7 +245,7 @@ impl Keep {
 
 fn close_worn(idle: &mut Vec<Idle>, now: Made) {
     for worn in idle.extract_if(.., |idle| !idle.made.is_fresh(idle.since, now)) {
-        // Without a message, since the network may have dropped the connection.
+        // Sends no message to the server, because the network may have dropped the connection.
         drop(worn.connection.detach());
     }
 }
@@ -345,7 +346,7 @@ impl ratchet_sql::Lease<Postgres> for Lease {
                 Ok(value)
             }
             Err(failure) => {
-                // If this fails too, the connection is closed, which also rolls back.
+                // If the rollback fails too, the connection is closed, which also rolls back.
                 if !self.broken && self.run(fixed("ROLLBACK")).await.is_ok() {
                     self.in_transaction = false;
                 }
@@ -362,7 +363,8 @@ impl ratchet_sql::Lease<Postgres> for Lease {
     }
 }
 
-/// A connection of the application, in a transaction.
+/// A borrowed connection: one of the application, in a transaction, or a new one whose session is
+/// being determined.
 pub(crate) struct Caller<'c>(pub(crate) &'c mut PgConnection);
 
 impl Run<Postgres> for Caller<'_> {
@@ -436,12 +438,13 @@ impl Drop for Lease {
                         .put_back(connection, self.made, self.generation.made_now());
                     return;
                 }
-                // The network of an abandoned call may be silent, so send no message.
+                // Sends no message to the server, because the network of an abandoned call may be
+                // silent.
                 drop(connection.detach());
                 match self.loss {
                     Loss::No => {}
-                    // The others may be lost too: return them to the driver's pool, which pings
-                    // them.
+                    // The other idle connections may be lost too: returns them to the driver's
+                    // pool, which pings them.
                     Loss::Told | Loss::Silent => kept.keep.idle().clear(),
                     Loss::ReadOnly => kept.keep.close_idle(),
                 }
@@ -456,14 +459,14 @@ pub(crate) fn fixed(sql: &'static str) -> sqlx::SqlStr {
     sql.into_sql_str()
 }
 
-/// The connection reserved for heartbeats and locks. Opened when first needed, and again after it
-/// was lost.
+/// The connection reserved for heartbeats and locks. It is opened when first needed, and again
+/// after it was lost.
 #[derive(Debug)]
 pub(crate) struct Liveness {
     options: PgConnectOptions,
     patience: Duration,
     generation: Generation,
-    /// Not set while locks are not bound to its session.
+    /// Set only if locks are bound to the session of this connection.
     binding: OnceLock<Binding>,
     slot: Arc<Mutex<Slot>>,
     closed: AtomicBool,
@@ -483,7 +486,7 @@ impl Liveness {
         }
     }
 
-    /// Returns the connection, once no other call uses it.
+    /// Leases the connection, once no other call uses it.
     pub(crate) async fn lease(&self) -> Result<Lease> {
         let mut slot = Arc::clone(&self.slot).lock_owned().await;
         if self.closed.load(Ordering::SeqCst) {
@@ -531,7 +534,7 @@ impl Liveness {
 
     async fn hang_up(&self) {
         if let Some((connection, _)) = self.slot.lock().await.connection.take() {
-            // The server notices the end even if this fails.
+            // Even if this fails, the server notices that the connection was closed.
             let _ = connection.close().await;
         }
     }

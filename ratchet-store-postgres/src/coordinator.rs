@@ -21,10 +21,10 @@ use crate::error::{Classified, classify};
 /// Carries wakeups between the nodes and clients on one schema, through the database.
 ///
 /// Listens and sends on a separate connection. Sends at most one notification per queue, addressee
-/// and sender within a few milliseconds, since commits that notify run one at a time in the whole
-/// server.
-/// After losing the connection, reconnects with a backoff of 200 ms to 1 s, and then sends every
-/// subscription a wakeup for all queues. Regular pings detect a connection that died silently.
+/// and sender within a few milliseconds, because commits that notify run one at a time in the whole
+/// server. After losing the connection, reconnects with a backoff of 200 ms to 1 s, and then sends
+/// every subscription a wakeup for all queues. Regular pings detect a connection that died
+/// silently.
 ///
 /// Through a pooler that shares sessions between clients, no notification arrives, and no call
 /// fails. So each new connection is tested: another connection sends a notification, and a warning
@@ -46,17 +46,18 @@ pub struct PostgresCoordinator {
     options: PgConnectOptions,
     channel: String,
     outgoing: mpsc::Sender<Wakeup>,
-    /// Taken by the task when it starts.
+    /// Moved into the task when it starts.
     unsent: Mutex<Option<mpsc::Receiver<Wakeup>>>,
     incoming: broadcast::Sender<Wakeup>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The most hints that wait to be sent. Further ones are dropped.
+/// The maximum number of wakeups that wait to be sent. Further ones are dropped.
 const UNSENT: usize = 256;
-/// The most unread wakeups of a subscriber. Beyond that, one for all queues replaces them.
+/// The maximum number of unread wakeups of a subscriber. If there are more, one wakeup for all
+/// queues replaces them.
 const UNREAD: usize = 1_024;
-/// How long wakeups are collected after a send, to be sent together.
+/// How long wakeups are collected after a send, to be sent together in the next one.
 const WINDOW: Duration = Duration::from_millis(3);
 /// How often an idle connection is pinged.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
@@ -127,7 +128,8 @@ impl Drop for PostgresCoordinator {
 impl ClusterCoordinator for PostgresCoordinator {
     async fn notify(&self, wakeup: Wakeup) {
         self.start();
-        // If the queue is full or the store closed, the hint is lost and polling finds the work.
+        // If the queue is full or the store is closed, the wakeup is lost, and polling finds the
+        // jobs.
         let _ = self.outgoing.try_send(wakeup);
     }
 
@@ -147,7 +149,7 @@ pub(crate) fn payload(wakeup: &Wakeup) -> String {
     serde_json::to_string(wakeup).unwrap_or_default()
 }
 
-/// Returns the wakeup of a payload, or `None` if another program sent it.
+/// Parses a payload. Returns `None` if it is not a wakeup.
 fn wakeup(payload: &str) -> Option<Wakeup> {
     serde_json::from_str(payload).ok()
 }
@@ -169,7 +171,7 @@ impl Transport {
             match self.connect(&mut lost).await {
                 Ok(mut listener) => {
                     if failures > 0 {
-                        tracing::info!(failures, "reconnected for wakeups");
+                        tracing::info!(failures, "opened a new connection for wakeups");
                         failures = 0;
                     }
                     if lost.take().is_some() {
@@ -186,7 +188,7 @@ impl Transport {
                 }
                 Err(error) => {
                     if failures == 0 {
-                        tracing::warn!(%error, "no connection for wakeups");
+                        tracing::warn!(%error, "cannot connect for wakeups; will retry");
                     }
                     failures += 1;
                 }
@@ -218,9 +220,10 @@ impl Transport {
         }
     }
 
-    /// Closes the connection of a lost listener. When dropped, the driver's listener sends
-    /// `UNLISTEN` and waits for the answer: on a silent network forever, with a connection held. So
-    /// it gets another connection for that.
+    /// Closes the connection of a lost listener. When a listener of the driver is dropped, it sends
+    /// `UNLISTEN` and waits for the answer. On a silent network it would wait forever and keep its
+    /// connection open. So this gives the listener a new connection in place of the lost one, which
+    /// is then closed.
     async fn hang_up(&self, lost: &mut PgListener) -> Result<(), sqlx::Error> {
         let other = PgConnection::connect_with(&self.options).await?;
         let dead = std::mem::replace(lost.acquire().await?, other);
@@ -233,7 +236,7 @@ impl Transport {
         let mut waiting: HashSet<String> = HashSet::new();
         let mut sendable_from = ratchet_core::time::monotonic();
         let (mut called, mut heard, mut hear_until) = (false, false, None);
-        // Not a valid wakeup, so other nodes ignore it.
+        // This text is not a valid wakeup, so other nodes ignore it.
         let call = format!("trial {}", Uuid::new_v4());
         let calling = call_from_elsewhere(self.options.clone(), self.channel.clone(), &call);
         tokio::pin!(calling);
@@ -264,9 +267,9 @@ impl Transport {
                     match result {
                         Ok(()) if heard => {}
                         Ok(()) => hear_until = Some(ratchet_core::time::monotonic() + PATIENCE),
-                        // Without a second connection the test is skipped.
+                        // If no second connection can be opened, the test is skipped.
                         Err(error) => {
-                            tracing::debug!(%error, "the connection for wakeups was not tested");
+                            tracing::debug!(%error, "could not test whether the connection for wakeups receives notifications");
                         }
                     }
                 }
@@ -306,8 +309,9 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// Sends this from a separate connection. The listening one might receive its own notification even
-/// through a pooler, if both statements reach the same session.
+/// Sends the notification `call` from a separate connection, to test the listening one. The
+/// listening connection could receive its own notification even through a pooler, if both
+/// statements reach the same session.
 async fn call_from_elsewhere(
     options: PgConnectOptions,
     channel: String,

@@ -60,7 +60,7 @@ impl PostgresStore {
             .await
     }
 
-    /// Finds out whether the server is a standby, or sessions are read-only by default.
+    /// Returns a finding if the server is a standby, or if sessions are read-only by default.
     async fn read_only(&self) -> Inner<Vec<Finding>> {
         let state = self.shared().sql().own.server_state.query();
         let rows = self.shared().lease().await?.rows(state).await?;
@@ -69,7 +69,7 @@ impl PostgresStore {
         };
         let (summary, remedy) = match (row.try_get(0)?, row.try_get(1)?) {
             (true, _) => (
-                "the server is a standby: jobs can be read, and neither stored nor run",
+                "the server is a standby: jobs can be read, but neither stored nor run",
                 "give nodes and clients the address of the primary",
             ),
             (false, true) => (
@@ -93,7 +93,8 @@ impl PostgresStore {
         Ok(findings)
     }
 
-    /// Returns whether the server encrypts this connection, or `None` if the server does not tell.
+    /// Returns whether the server encrypts this connection, or `None` if the server does not report
+    /// this.
     async fn encrypts(&self, mut lease: Lease) -> Inner<Option<bool>> {
         let rows = lease
             .rows(self.shared().sql().own.own_encryption.query())
@@ -112,9 +113,9 @@ impl PostgresStore {
     }
 }
 
-/// Returns a finding if a connection is plaintext; `encrypted` is the server's answer. Through a
-/// pooler that answer concerns the pooler's own connection, so it counts only where the driver may
-/// choose either.
+/// Returns a finding if a connection is not encrypted. `encrypted` is what the server reports.
+/// Through a pooler the server reports on the pooler's own connection, so `encrypted` is used only
+/// if the SSL mode lets the driver choose.
 fn plaintext(options: &PgConnectOptions, encrypted: Option<bool>) -> Vec<Finding> {
     let plain = match options.get_ssl_mode() {
         // The driver never encrypts with `allow`.
@@ -161,7 +162,8 @@ enum Who {
 }
 
 impl Who {
-    /// Reads the holder of a row: name, details, age in milliseconds, and transactions since.
+    /// Reads a holder from a row: its name, details, age in milliseconds, and the number of
+    /// transactions since it began.
     fn holder(self, row: &Row) -> Inner<Holder> {
         let (name, words): (String, String) = (row.try_get(0)?, row.try_get(1)?);
         let (who, remedy) = match self {

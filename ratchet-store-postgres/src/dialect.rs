@@ -1,4 +1,4 @@
-//! PostgreSQL and its driver as a dialect of the shared store.
+//! Implements the dialect of PostgreSQL and its driver for the shared store.
 
 use std::sync::Arc;
 
@@ -24,7 +24,8 @@ impl Dialect for Postgres {
     const NAMES_BY_BYTES: bool = true;
     const DELETES_AT_ONCE: usize = usize::MAX;
     const ROUTES_MISSING: &'static str = "the transaction does not see the routes of its jobs: its \
-        snapshot is older than they are, or its connection leads to another database; begin it again";
+        snapshot is older than the routes, or its connection leads to another database; begin a \
+        new transaction";
 
     type Query = Query;
     type Row = Row;
@@ -40,7 +41,7 @@ impl Dialect for Postgres {
         quoted(name)
     }
 
-    /// The server truncates longer names.
+    /// Rejects names longer than 63 bytes, which the server would truncate.
     fn identifier_problem(name: &str) -> Option<&'static str> {
         (name.len() > 63).then_some("is longer than 63 bytes")
     }
@@ -55,7 +56,7 @@ pub(crate) struct Query {
 }
 
 impl Query {
-    /// Creates a query with nothing bound yet.
+    /// Creates a query with no parameters bound yet.
     pub(crate) fn new(text: sqlx::SqlStr) -> Self {
         Self {
             query: sqlx::query(text.clone()),
@@ -77,8 +78,9 @@ impl Query {
     }
 }
 
-/// Returns whether a text gives these names, in this order, to the lists that begin with this
-/// parameter: `unnest($3::uuid[], $4::bigint[]) AS token (job, seq)`.
+/// Returns whether a text names the lists that begin with the parameter `first` as `columns` does,
+/// in the same order. For example, `unnest($3::uuid[], $4::bigint[]) AS token (job, seq)` names the
+/// lists from the third parameter on.
 fn names_columns(text: &str, first: usize, columns: &[(&'static str, &dyn Column)]) -> bool {
     let lists = text.split_once(&format!("unnest(${first}::"));
     let named = lists.and_then(|(_, lists)| lists.split_once(" AS "));
@@ -87,7 +89,7 @@ fn names_columns(text: &str, first: usize, columns: &[(&'static str, &dyn Column
         return false;
     };
     let mut names = names.split(',').map(str::trim);
-    // `WITH ORDINALITY` adds a last name that is not one of the columns.
+    // `WITH ORDINALITY` adds a last name that is not in `columns`.
     columns
         .iter()
         .all(|(column, _)| names.next() == Some(*column))
@@ -122,12 +124,12 @@ impl ratchet_sql::Query for Query {
         self.with(codes)
     }
 
-    /// Binds the lists by position, so debug builds compare the names in the text with the
-    /// columns'.
+    /// Binds the lists by position. Debug builds therefore compare the names in the text with those
+    /// of `columns`.
     fn table(self, columns: &[(&'static str, &dyn Column)]) -> Self {
         debug_assert!(
             names_columns(self.text.as_str(), self.bound + 1, columns),
-            "the statement names other columns than {:?}: {}",
+            "expected the statement to name the columns {:?}: {}",
             columns.iter().map(|(name, _)| name).collect::<Vec<_>>(),
             self.text.as_str(),
         );

@@ -50,14 +50,14 @@ fn of_server(error: &PgDatabaseError) -> Failure {
             StoreErrorKind::Misconfigured,
             format!(
                 "the pooler refuses a setting of the connection: {} (SQLSTATE {code}); add it \
-                 to ignore_startup_parameters of PgBouncer, or make the pool without it \
+                 to ignore_startup_parameters of PgBouncer, or create the pool without it \
                  (`PgConnectOptions::extra_float_digits(None)`)",
                 error.message()
             ),
         );
     }
     let ended = matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic);
-    // After other errors, such as a pooler's, the outcome of the call is unknown.
+    // After other fatal errors, such as a pooler's, the outcome of the call is unknown.
     let by_server = code.starts_with("57P") || code.starts_with("53") || code == "25P03";
     let text = shown(code, error.routine(), error.message());
     let mut failure = Failure::new(kind_of(code), text);
@@ -74,11 +74,11 @@ fn of_server(error: &PgDatabaseError) -> Failure {
 }
 
 /// The message about a pooler that switches sessions but does not keep prepared statements.
-pub(crate) const LOSES_STATEMENTS: &str = "the pooler between here and the server does not keep prepared statements: use PgBouncer 1.21 or \
+pub(crate) const LOSES_STATEMENTS: &str = "the pooler in front of the server does not keep prepared statements: use PgBouncer 1.21 or \
      later with max_prepared_statements above 0, or pool_mode=session";
 
-/// Returns the text to show for an error of the server. Messages may quote stored values, so it
-/// shows only those that are known to name nothing but the server's own objects.
+/// Returns the text to show for an error of the server. Messages may quote stored values, so this
+/// shows only messages of codes that are known to name nothing but the server's own objects.
 fn shown(code: &str, routine: Option<&str>, message: &str) -> String {
     let class = code.get(..2).unwrap_or_default();
     let message = match (code, class) {
@@ -91,7 +91,7 @@ fn shown(code: &str, routine: Option<&str>, message: &str) -> String {
             "08" | "0A" | "23" | "25" | "28" | "3D" | "3F" | "40" | "42" | "53" | "54" | "55"
             | "57" | "58",
         ) => message,
-        (_, "22") => "a value was refused",
+        (_, "22") => "the server rejected a value",
         _ => "the server refused the call; its log has the text",
     };
     format!("{message} (SQLSTATE {code})")
@@ -100,8 +100,8 @@ fn shown(code: &str, routine: Option<&str>, message: &str) -> String {
 /// Returns the kind of error of a SQLSTATE.
 fn kind_of(code: &str) -> StoreErrorKind {
     match code {
-        // Serialization failure, deadlock, lock not available, and unique violation; the next try
-        // looks the key or id up first.
+        // Serialization failure, deadlock, lock not available, and unique violation. After a unique
+        // violation, the next try looks the key or id up first.
         "40001" | "40P01" | "55P03" | "23505" => StoreErrorKind::Contention,
         "57014" => StoreErrorKind::Timeout,
         "53100" => StoreErrorKind::Full,

@@ -9,20 +9,20 @@
 //! and locks use a separate connection, so that a pool exhausted by jobs cannot make a node look
 //! dead. Wakeups use another one, on which the store listens ([`PostgresCoordinator`]).
 //!
-//! Locks can be bound to the session of their connection, so that they are free as soon as it is
-//! gone; [`Builder::session_locks`] explains the cost.
+//! Locks can be bound to the session of their connection, so that they are free as soon as the
+//! session ends; [`Builder::session_locks`] explains the cost.
 //!
 //! # PgBouncer
-//! Transaction mode works, since no statement leaves state in its session. The whole suite was run
-//! through PgBouncer 1.25 in this mode.
+//! Transaction mode works, because no statement leaves state in its session. The whole suite was
+//! run through PgBouncer 1.25 in this mode.
 //!
 //! - PgBouncer must keep prepared statements (1.21 or later with `max_prepared_statements` above
 //!   0).
-//! - It carries no notifications. Set [`Builder::direct`] to the URL of the database itself, or
-//!   turn wakeups off ([`Builder::wakeups`]); nodes then find jobs of other processes only by
-//!   polling. With neither, they also only poll, and every process tries to listen and warns that
-//!   it receives no notifications.
-//! - It does not pass `statement_timeout` on: set it for the role (`ALTER ROLE … SET
+//! - PgBouncer delivers no notifications. Set [`Builder::direct`] to the URL of the database
+//!   itself, or turn wakeups off ([`Builder::wakeups`]); nodes then find jobs of other processes
+//!   only by polling. With neither, nodes also find them only by polling, and every process tries
+//!   to listen and logs a warning that it receives no notifications.
+//! - PgBouncer does not pass `statement_timeout` on. Set it for the role (`ALTER ROLE … SET
 //!   statement_timeout`).
 //! - An application's own pool needs `extra_float_digits(None)` or PgBouncer's
 //!   `ignore_startup_parameters`.

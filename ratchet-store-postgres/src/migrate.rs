@@ -49,7 +49,8 @@ pub(crate) fn scripts(schema: &str, steps: &[Step]) -> Vec<Migration> {
 }
 
 /// Checks the server and the schema, applies missing migrations, and returns the server's version.
-/// Concurrent starters wait for each other, and each looks again for missing migrations.
+/// Programs that start at the same time wait for each other, and each then looks again for missing
+/// migrations.
 pub(crate) async fn open(liveness: &Liveness, sql: &Statements, config: &Config) -> Result<String> {
     let mut lease = liveness.lease().await?;
     let version = server_version(&mut lease).await?;
@@ -117,7 +118,7 @@ async fn server_version(lease: &mut Lease) -> Result<String> {
     Ok(text)
 }
 
-/// Refuses a default isolation level under which the statements do not work.
+/// Returns an error for a default isolation level under which the statements do not work.
 pub(crate) fn check_isolation(isolation: &str) -> Result<()> {
     if isolation.starts_with("read ") {
         return Ok(());
@@ -132,7 +133,7 @@ pub(crate) fn check_isolation(isolation: &str) -> Result<()> {
     ))
 }
 
-/// Refuses a role that lacks privileges. The error says what a DBA must run.
+/// Returns an error if the role lacks privileges. The error contains what a DBA must run.
 async fn check_rights(schema: &Schema<'_>, lease: &mut Lease, migrate: bool) -> Result<()> {
     let find = schema.sql.own.find_schema.query().bind(schema.name);
     let rows = lease.rows(find).await?;

@@ -16,7 +16,7 @@ use crate::statements::{Statements, quoted};
 /// How long the check of prepared statements may take.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// The place that a connection leads to.
+/// The database that a connection leads to.
 #[derive(PartialEq, Eq)]
 struct Place {
     database: String,
@@ -26,8 +26,8 @@ struct Place {
     jobs: Option<i64>,
 }
 
-/// Refuses a pool that leads to another database than the direct connection. Runs before the
-/// migrations, and ignores the tables because other nodes may be creating them.
+/// Returns an error if the pool leads to another database than the direct connection. Runs before
+/// the migrations, and ignores the tables because other nodes may be creating them.
 pub(crate) async fn check_database(
     pool: &Pool,
     liveness: &Liveness,
@@ -46,7 +46,7 @@ fn same(pooled: &Place, direct: &Place) -> Result<()> {
         return Ok(());
     }
     Err(refused(format!(
-        "the connections for jobs lead to the database {}, and `direct` to {}{}",
+        "the connections for jobs lead to the database {}, but `direct` leads to {}{}",
         quoted(&pooled.database),
         quoted(&direct.database),
         if pooled.started == direct.started {
@@ -57,8 +57,8 @@ fn same(pooled: &Place, direct: &Place) -> Result<()> {
     )))
 }
 
-/// Refuses a pool that leads to other tables than the direct connection, or whose role or isolation
-/// level does not work for jobs. The migrations checked only the direct connection.
+/// Returns an error if the pool leads to other tables than the direct connection, or if its role or
+/// isolation level does not work for jobs. The migrations have checked only the direct connection.
 pub(crate) async fn check(
     pool: &Pool,
     liveness: &Liveness,
@@ -69,7 +69,7 @@ pub(crate) async fn check(
     let pooled = async {
         let mut lease = pool.lease().await?;
         let first = identify(&mut lease, sql, schema).await?;
-        // Twice, since a pooler may lose the prepared statement in between.
+        // Runs the statement twice, because a pooler may lose it in between.
         identify(&mut lease, sql, schema).await?;
         Ok::<_, Failure>(first)
     };
@@ -88,14 +88,15 @@ pub(crate) async fn check(
     Ok(())
 }
 
-/// Refuses a pooler that switches sessions between transactions and does not keep prepared
-/// statements. Through it a call would fail, or run another client's statement of the same name.
+/// Returns an error for a pooler that switches sessions between transactions and does not keep
+/// prepared statements. Through such a pooler a call would fail, or run another client's statement
+/// of the same name.
 ///
 /// Opens two transactions at once, so each connection has its own session. A pooler hands out the
-/// session that was freed last, so the first connection then gets the session of the second.
-/// Without a pooler, or with one session per client, each connection keeps its session and the
-/// check passes. If the check fails or takes too long, as with a pooler that has one free session,
-/// it proves nothing and refuses nothing.
+/// session that was freed last, so the first connection's next statement gets the session of the
+/// second. Without a pooler, or with one session per client, each connection keeps its session and
+/// the check passes. If the check itself fails or takes too long, as with a pooler that has only
+/// one free session, it proves nothing, and this returns `Ok`.
 pub(crate) async fn check_statements(pool: &Pool) -> Result<()> {
     if pool.max_connections() < 2 {
         return Ok(());
@@ -108,7 +109,7 @@ pub(crate) async fn check_statements(pool: &Pool) -> Result<()> {
             Ok(())
         }
         Err(_) => {
-            tracing::debug!("no time to check whether a pooler keeps prepared statements");
+            tracing::debug!("timed out checking whether a pooler keeps prepared statements");
             Ok(())
         }
     }
@@ -125,8 +126,8 @@ async fn loses_statements(pool: &Pool) -> Result<bool> {
     other.finish(unlike).await?;
     match echo(&mut one, 2).await {
         Ok(second) => Ok((first, second) != (1, 2)),
-        // The server refused it but the connection works: the session has another statement of this
-        // name, or none.
+        // The server rejected the statement, but the connection still works: the session has
+        // another statement of this name, or none.
         Err(failure) if failure.loss == Loss::No => Ok(true),
         Err(failure) => Err(failure),
     }
@@ -139,9 +140,9 @@ async fn echo(lease: &mut Lease, number: i64) -> Result<i64> {
     Ok(echoed.unwrap_or_default())
 }
 
-/// Binds locks to the session of the connection for heartbeats and locks. Refuses a pooler's
-/// session, which may outlive the connection or end before it. It is recognized because a new
-/// connection's own session cannot be older than the connection.
+/// Binds locks to the session of the connection for heartbeats and locks. Returns an error for the
+/// session of a pooler, which may outlive the connection or end before it. Such a session is
+/// recognized by its age: the own session of a new connection cannot be older than the connection.
 pub(crate) async fn bind_locks(liveness: &Liveness, sql: &Statements) -> Result<()> {
     let rows = liveness
         .lease()

@@ -1,8 +1,8 @@
-//! The server session that locks are bound to, so that they end with it.
+//! Binds locks to a session of the server, so that the locks end with the session.
 //!
 //! The row of a lock alone determines its holder, fence and expiry; a session only ends it sooner.
-//! An advisory lock beside the row would be a second source of truth, and each could be lost
-//! without the other.
+//! An advisory lock in addition to the row would be a second source of truth, and each of the two
+//! could be lost without the other.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ impl Binding {
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) connection: Option<(PgConnection, Made)>,
-    /// The session that locks are bound to. After a loss it remains the lost connection's session
+    /// The session that locks are bound to. If the connection is lost, this remains its session
     /// until the connection is replaced.
     pub(crate) session: Option<Session>,
 }
@@ -89,7 +89,8 @@ impl Slot {
             return Ok(());
         };
         // An old connection stays open until the locks are bound to the new session, so that they
-        // never name an ended one. If connecting fails, it is kept for another lifetime.
+        // never name an ended session. If connecting fails, the old connection is kept for another
+        // lifetime.
         match &mut self.connection {
             Some((_, made)) if made.is_same_generation(now) => *made = now,
             lost => *lost = None,
@@ -106,7 +107,7 @@ impl Slot {
                 Ok(())
             }
             Err(failure) if self.connection.is_some() => {
-                tracing::debug!(%failure, "the connection for heartbeats and locks is not replaced");
+                tracing::debug!(%failure, "could not replace the old connection for heartbeats and locks; keeping it");
                 Ok(())
             }
             Err(failure) => Err(failure),

@@ -1,5 +1,5 @@
-//! The text of every statement. Its comment names the contract clauses it implements and what it
-//! reads.
+//! Loads the text of every statement. The comment of a statement names the contract clauses that it
+//! implements, and the tables and indexes that it reads.
 
 use ratchet_sql::{OwnStatements, PATIENCE};
 
@@ -18,7 +18,7 @@ pub(crate) fn quoted(name: &str) -> String {
 pub(crate) const DATABASE_CLOCK: &str =
     "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
-/// Is true for a row `lock` that is bound to a session which has ended. A session whose start time
+/// The condition that a row `lock` is bound to a session that has ended. A session whose start time
 /// this role may not see counts as alive.
 const SESSION_GONE: &str = "(lock.session_pid IS NOT NULL AND NOT EXISTS (\
     SELECT FROM pg_catalog.pg_stat_activity AS session \
@@ -26,9 +26,9 @@ const SESSION_GONE: &str = "(lock.session_pid IS NOT NULL AND NOT EXISTS (\
       AND coalesce(floor(extract(epoch FROM session.backend_start) * 1000000)::bigint \
                    = lock.session_start, true)))";
 
-/// Fills in the placeholders of a file, and drops its comments because every call hashes the text.
-/// `{now}` is the clock, `{patience}` is [`PATIENCE`], `{schema}` the quoted schema,
-/// `{session_gone}` is [`SESSION_GONE`].
+/// Fills in the placeholders in the text of a statement, and drops its comments, because every call
+/// hashes the text. `{now}` is the clock, `{patience}` is [`PATIENCE`], `{schema}` the quoted
+/// schema, `{session_gone}` is [`SESSION_GONE`].
 pub(crate) fn render(file: &str, schema: &str, now: &str) -> String {
     let lines = file.lines().filter(|line| !line.starts_with("--"));
     let text = lines.collect::<Vec<_>>().join("\n");
@@ -90,8 +90,8 @@ pub(crate) const CREATE_MIGRATIONS: &str = TEXTS.create_migrations;
 mod tests {
     use super::*;
 
-    /// Both take the same parameters: `enqueue_job` must write each one to the column that
-    /// `enqueue_jobs` names its list after.
+    /// Both statements have the same parameters: `enqueue_job` must write each parameter to the
+    /// column whose name `enqueue_jobs` gives to the list.
     #[test]
     fn one_job_is_stored_in_the_columns_of_many() {
         let (_, names) = TEXTS.enqueue_jobs.split_once("AS new (").unwrap();

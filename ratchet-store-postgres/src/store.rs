@@ -1,4 +1,4 @@
-//! The store that applications use: how it is opened, and what is specific to PostgreSQL.
+//! The store that applications use: opens it, and implements what is specific to PostgreSQL.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -49,7 +49,7 @@ struct Inside {
 
 impl PostgresStore {
     /// Connects to the database of a URL, `postgres://user:password@host:5432/database`, and
-    /// creates or upgrades the tables in its schema `ratchet`. The URL takes the driver's query
+    /// creates or upgrades the tables in its schema `ratchet`. The URL accepts the driver's query
     /// parameters (`sslmode`, `sslrootcert`, `application_name`, `options`, …) and `session_locks`,
     /// `true` or `false`, as in [`Builder::session_locks`].
     ///
@@ -59,10 +59,10 @@ impl PostgresStore {
         Self::builder(url).connect().await
     }
 
-    /// Uses the application's pool, with the tables in the schema `ratchet`. Heartbeats, locks and
-    /// wakeups still use connections outside it, opened with the pool's options.
-    /// [`Store::close`](ratchet_core::Store::close) also closes the pool, and waits until the
-    /// application has returned its connections.
+    /// Opens a store on the application's pool, with the tables in the schema `ratchet`.
+    /// Heartbeats, locks and wakeups still use connections outside the pool, opened with the pool's
+    /// options. [`Store::close`](ratchet_core::Store::close) also closes the pool, and waits until
+    /// the application has returned its connections.
     ///
     /// # Errors
     /// As for [`Builder::connect`].
@@ -96,7 +96,7 @@ impl PostgresStore {
             coordinator.close();
         }
         let connections = self.shared().pools();
-        // Both count as closed from the first poll on.
+        // The pool and the connection count as closed from the first poll on.
         tokio::join!(connections.pool.close(), connections.liveness.close());
     }
 
@@ -138,7 +138,7 @@ impl PostgresStore {
         })))
     }
 
-    /// Returns the store that PostgreSQL shares with other SQL servers.
+    /// Returns the store that all SQL dialects share.
     pub(crate) fn shared(&self) -> &SqlStore<Postgres> {
         &self.0.store
     }
@@ -148,7 +148,7 @@ impl PostgresStore {
         [&self.0.pooled, &self.0.beside]
     }
 
-    /// Returns whether the store carries wakeups through the database.
+    /// Returns whether the store sends and receives wakeups through the database.
     pub(crate) fn has_wakeups(&self) -> bool {
         self.0.wakeups
     }

@@ -13,7 +13,7 @@ use crate::error::Classified;
 use crate::store::PostgresStore;
 
 impl Savepoint<Postgres> for Caller<'_> {
-    /// If a single insert fails, the transaction has failed too.
+    /// A single insert needs no savepoint: if it fails, the whole transaction has failed.
     const ALWAYS: bool = false;
 
     fn survives(failure: &Failure) -> bool {

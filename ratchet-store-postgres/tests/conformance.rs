@@ -13,7 +13,7 @@ use crate::server::Schema;
 
 fn main() -> ExitCode {
     let name = server::pooler().map_or("postgres", |_| "pgbouncer");
-    // A history takes three times as long as on SQLite.
+    // Fewer histories than by default, because a history takes three times as long as on SQLite.
     let suite = Suite::new(name, Power::STORE).histories(40);
     suite.run(async {
         server::SERVER

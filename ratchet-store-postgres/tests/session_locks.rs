@@ -1,6 +1,6 @@
 //! The conformance suite on PostgreSQL with locks that end with their session: the groups on locks,
-//! or all with `RATCHET_TEST_ALL_GROUPS` set. The cases do not know of sessions, so a dropped
-//! handle keeps its connections until the case ends.
+//! or all with `RATCHET_TEST_ALL_GROUPS` set. The cases take no account of sessions, so the
+//! connections of a dropped handle stay open until the case ends.
 
 mod server;
 

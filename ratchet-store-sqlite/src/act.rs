@@ -1,4 +1,4 @@
-//! Actions of operators, and the deletion of old jobs.
+//! Applies the actions of operators to jobs, and deletes old jobs.
 
 use ratchet_core::model::{Acted, ActionOutcome, Guarded, JobFlags, PurgeRequest};
 use ratchet_core::state::Response;
@@ -86,7 +86,7 @@ fn act_on(
     Ok(ActionOutcome::Became(to))
 }
 
-/// Applies an action that changes a value of the job.
+/// Applies an action that changes a value of the job, not its state.
 fn change(work: &Work<'_>, id: JobId, action: JobAction) -> Result<()> {
     let (sql, value) = match action {
         JobAction::Reschedule(due) => (&SQL.reschedule_job, due.resolve(work.now)),
@@ -130,7 +130,7 @@ fn requeue(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) -> Result<Act
     Ok(ActionOutcome::Became(to))
 }
 
-/// Deletes old finished jobs.
+/// Deletes old finished jobs, and returns how many.
 pub(crate) fn purge(work: &Work<'_>, request: &PurgeRequest) -> Result<Guarded<u64>> {
     if !is_tenure(work, request.guard.as_ref())? {
         return Ok(Guarded::Stale);
@@ -140,8 +140,8 @@ pub(crate) fn purge(work: &Work<'_>, request: &PurgeRequest) -> Result<Guarded<u
     Ok(Guarded::Done(old.len() as u64))
 }
 
-/// Deletes finished jobs with all their data, except their idempotency keys. Each is given with the
-/// place of its data and its flags.
+/// Deletes finished jobs with all their data, except their idempotency keys. Each job is given with
+/// the id of its row in `ratchet_job_data` and its flags.
 pub(crate) fn forget(work: &Work<'_>, jobs: &[(JobId, i64, JobFlags)]) -> Result<()> {
     let mut job = work.conn.prepare_cached(&SQL.purge_job)?;
     let mut notes = work.conn.prepare_cached(&SQL.purge_notes)?;
@@ -173,7 +173,7 @@ pub(crate) fn nothing_to_purge(
     Ok(nothing.then_some(Guarded::Done(0)))
 }
 
-/// Returns the ids of old jobs, the places of their data, and their flags.
+/// Returns the ids of old jobs, each with the id of its row in `ratchet_job_data` and its flags.
 fn old_jobs(
     work: &Work<'_>,
     request: &PurgeRequest,

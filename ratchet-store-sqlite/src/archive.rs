@@ -66,8 +66,8 @@ struct Old {
     finished_at: i64,
 }
 
-/// Moves old finished jobs into the archive. Unreadable jobs stay, and the search continues after
-/// them.
+/// Moves old finished jobs into the archive, and returns how many. Unreadable jobs stay, and the
+/// search continues after them.
 fn archive(work: &mut Work<'_>, request: &PurgeRequest) -> Inner<Guarded<u64>> {
     if !is_tenure(work, request.guard.as_ref())? {
         return Ok(Guarded::Stale);

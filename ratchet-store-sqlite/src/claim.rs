@@ -19,7 +19,7 @@ use crate::row;
 use crate::settle::{Ended, end_claim};
 use crate::statements::{Connection, SQL};
 
-/// Returns whether a claim would find nothing. Only reads, so it needs no write lock.
+/// Returns whether a claim would find no job. Only reads, so it needs no write lock.
 pub(crate) fn is_idle(work: &mut Work<'_>, request: &ClaimRequest) -> Result<bool> {
     let Some(wanted) = Wanted::of(work, request)? else {
         return Ok(true);
@@ -31,8 +31,8 @@ pub(crate) fn is_idle(work: &mut Work<'_>, request: &ClaimRequest) -> Result<boo
 /// Claims due jobs, in claim order.
 pub(crate) fn claim(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
     let mut claimed = Vec::new();
-    // There is more than one round only if jobs were unreadable; these have been failed, and so
-    // left the index.
+    // There is more than one round only if jobs were unreadable. Those jobs are failed, and so are
+    // not found again.
     while claimed.len() < request.limit {
         let chosen = choose(work, request, request.limit - claimed.len())?;
         if chosen.is_empty() {
@@ -55,13 +55,13 @@ struct Wanted {
     ids: String,
     /// The routes whose jobs need a permit.
     permitted: HashMap<i64, Route>,
-    /// The free permits of these routes.
+    /// The free permits that the jobs of these routes need.
     budget: Budget,
 }
 
 impl Wanted {
-    /// Returns the routes that match, without those whose permits are used up; `None` if no route
-    /// remains.
+    /// Returns the routes that match, except those of a resource without a free permit; `None` if
+    /// no route remains.
     fn of(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Option<Self>> {
         let matching = work
             .routes
@@ -221,7 +221,7 @@ fn take(
     Ok(moved)
 }
 
-/// Reads the claim of a row of `claim_read`; the inner error says what is unreadable.
+/// Reads the claim of a row of `claim_read`; the inner error names the unreadable column.
 fn decode(
     work: &mut Work<'_>,
     row: &Row<'_>,

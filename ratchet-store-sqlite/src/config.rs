@@ -97,9 +97,9 @@ impl Builder {
         self
     }
 
-    /// Sets the most pages to which this store may grow the file; no limit by default. Writes that
-    /// need more fail with `Full`. A page has 4 KiB, unless the file was created with another page
-    /// size.
+    /// Sets the maximum size of the file in pages, to which this store may grow it; unlimited by
+    /// default. Writes that need more fail with `Full`. A page has 4 KiB, unless the file was
+    /// created with another page size.
     pub fn max_pages(mut self, pages: u32) -> Self {
         self.max_pages = Some(pages);
         self
@@ -107,13 +107,13 @@ impl Builder {
 
     /// Sets whether to create the file and apply missing migrations; `true` by default. If `false`,
     /// connecting fails with `SchemaMismatch` unless all migrations of [`SqliteStore::migrations`]
-    /// are applied, and is refused for a database in memory.
+    /// are applied, and with `Misconfigured` for a database in memory.
     pub fn migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
         self
     }
 
-    /// Takes the time from this clock instead of the database's. For tests.
+    /// For tests: reads the time from this clock instead of the database's.
     pub fn manual_clock(mut self, clock: ManualClock) -> Self {
         self.clock = Clock::Manual(clock);
         self
@@ -125,7 +125,7 @@ impl Builder {
     /// # Errors
     /// `Misconfigured` if a setting, the URL or the path is invalid; `ReadOnly`, `Corrupt`,
     /// `Contention`, `Full` or `Unavailable`, depending on the state of the file; `SchemaMismatch`
-    /// if its Ratchet tables are of a newer version, were changed, or are incomplete.
+    /// if Ratchet's tables in the file have a newer version, were changed, or are incomplete.
     ///
     /// # Cancel safety
     /// Dropping the future stops the threads that were started. Each migration is applied as a
@@ -252,7 +252,7 @@ fn strip_scheme(text: &str) -> Option<&str> {
     Some(rest.strip_prefix("//").unwrap_or(rest))
 }
 
-/// Refuses a text that is not a URL of this backend.
+/// Fails if the text is not a URL of this backend.
 pub(crate) fn require_scheme(url: &str) -> Result<()> {
     if strip_scheme(url).is_some() {
         return Ok(());
@@ -264,7 +264,7 @@ pub(crate) fn require_scheme(url: &str) -> Result<()> {
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || c == '+') =>
         {
-            format!("has the scheme `{scheme}`, not `{SCHEME}`")
+            format!("has the scheme `{scheme}`; expected `{SCHEME}`")
         }
         _ => format!("has no scheme; expected `{SCHEME}://<path>`"),
     };
@@ -299,7 +299,7 @@ fn parse(target: &OsStr) -> Result<(Location, Option<Synchronous>)> {
 }
 
 /// Accepts settings of SQLite's own URIs and of other drivers if the store behaves that way anyway,
-/// since one URL may serve both. An error says what to do.
+/// because an application may use the same URL elsewhere. The error says what to do instead.
 fn accept_of_others(key: &str, value: &str) -> std::result::Result<(), &'static str> {
     match (key, value) {
         // The store creates the file with its tables, unless migrations are off.
@@ -321,7 +321,7 @@ fn location(path: PathBuf) -> Result<Location> {
         b"" => Err(misconfigured("the path", "is empty")),
         b":memory:" => Ok(Location::Memory),
         _ if bytes.contains(&0) => Err(misconfigured("the path", "has a NUL")),
-        // SQLite would parse the path as a URI that may contain settings.
+        // Without the prefix, SQLite would parse the path as a URI, which may contain settings.
         _ if bytes.starts_with(b"file:") => Ok(Location::File(Path::new(".").join(path))),
         _ => Ok(Location::File(path)),
     }

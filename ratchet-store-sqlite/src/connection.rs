@@ -1,4 +1,4 @@
-//! Connections: opens and tunes them, waits for locks, and reads the clock.
+//! Opens and configures connections, waits for locks, and reads the clock.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -67,8 +67,8 @@ pub(crate) fn open_writer(config: &Config) -> Result<Connection> {
     Ok(conn)
 }
 
-/// Opens a reader's connection. It may write the files beside the database, as every reader of a
-/// write-ahead log must, but no statement on it can change the database.
+/// Opens a reader's connection. The connection may write the log's files beside the database, as
+/// every reader of a write-ahead log must, but no statement on it can change the database.
 pub(crate) fn open_reader(config: &Config) -> Result<Connection> {
     let conn = open(config)?;
     conn.execute_batch(
@@ -87,7 +87,8 @@ pub(crate) fn open_existing(config: &Config) -> Result<Option<Connection>> {
         _ => return Ok(None),
     }
     wait_until(time::monotonic() + config.busy_timeout);
-    // Opened for writing, since a reader of a write-ahead log writes the files beside the database.
+    // The file is opened for writing, because a reader of a write-ahead log writes the log's files
+    // beside the database.
     let conn = connect(config, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     conn.execute_batch("PRAGMA query_only = ON")?;
     Ok(Some(conn))
@@ -107,7 +108,7 @@ fn connect(config: &Config, access: OpenFlags) -> Result<Connection> {
     let conn = Connection::open_with_flags(path, flags).map_err(|error| {
         let mut failure = Failure::from(error);
         if failure.kind == StoreErrorKind::Unavailable {
-            // The file was never open, so the path is wrong, not the disk.
+            // The file was not open before, so the cause is a wrong path, not a failing disk.
             failure.kind = StoreErrorKind::Misconfigured;
         }
         failure
@@ -146,7 +147,7 @@ fn use_wal(conn: &Connection) -> Result<()> {
 }
 
 thread_local! {
-    /// Until when the connections of this thread wait for a lock.
+    /// The time until which the connections of this thread wait for a lock.
     static PATIENCE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 

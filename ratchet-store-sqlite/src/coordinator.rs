@@ -2,9 +2,9 @@
 //! into the same file.
 //!
 //! SQLite does not announce commits. While there is a subscriber, a thread reads `data_version`,
-//! which changes when another connection commits. It then looks for new jobs that the store's own
-//! writer did not append. Only polling finds what other processes do to stored jobs: a requeue, a
-//! signal, the end of a parent.
+//! which changes when another connection commits. The thread then looks for new jobs that the
+//! store's own writer did not append. Only polling finds what other processes do to stored jobs: a
+//! requeue, a signal, the end of a parent.
 
 use std::mem;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -25,7 +25,7 @@ use crate::writer::{end_of, spawn};
 
 /// How often the thread looks for commits.
 const INTERVAL: Duration = Duration::from_millis(5);
-/// How long the thread waits after a failure.
+/// How long the thread waits after a failed look.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// The store's coordinator. Clones share all state.
@@ -62,12 +62,12 @@ impl SqliteCoordinator {
         }
     }
 
-    /// Tells the thread to end.
+    /// Makes the thread end.
     pub(crate) fn stop(&self) {
         *lock(&self.watcher) = Watcher::Off;
     }
 
-    /// Tells the thread to end, and waits until it has.
+    /// Makes the thread end, and waits until it has ended.
     pub(crate) async fn close(&self) {
         let watcher = mem::replace(&mut *lock(&self.watcher), Watcher::Off);
         if let Watcher::Running(running, ended) = watcher {
@@ -105,7 +105,8 @@ impl SqliteCoordinator {
             pause = INTERVAL;
             if !self.in_process.has_subscribers() {
                 let mut watcher = lock(&self.watcher);
-                // A subscriber that came since has found the thread running, so it must go on.
+                // A subscriber that was added after the first check has found the thread running,
+                // so the thread must continue.
                 if !self.in_process.has_subscribers() {
                     if matches!(*watcher, Watcher::Running(..)) {
                         *watcher = Watcher::Wanted;
@@ -116,7 +117,7 @@ impl SqliteCoordinator {
             let looked = match &mut seen {
                 None => Seen::open(self).map(|opened| {
                     seen = Some(opened);
-                    // Jobs that came before the file was opened may have been missed.
+                    // Jobs that were stored before the file was opened may have been missed.
                     true
                 }),
                 Some(seen) => seen.look(&self.own),
@@ -174,7 +175,8 @@ impl Seen {
             data_version: 0,
             of_others: 0,
         };
-        // In this order, so that a job stored between the two reads is looked for again.
+        // The order matters: a job that is stored between the two reads changes the version, so the
+        // next look reads again.
         seen.data_version = seen.number(&SQL.data_version)?;
         seen.of_others = seen.number(&SQL.last_data)? - coordinator.own.load(Ordering::SeqCst);
         Ok(seen)

@@ -19,7 +19,7 @@ impl DiagnosticStore for SqliteStore {
     }
 }
 
-/// A check of one part of the database.
+/// A function that checks one part of the database.
 type Look = fn(&Work<'_>) -> Inner<Vec<Finding>>;
 
 fn look(work: &Work<'_>) -> Inner<Vec<Finding>> {
@@ -64,8 +64,9 @@ fn lost_routes(work: &Work<'_>) -> Inner<Vec<Finding>> {
     Ok(found.into_iter().collect())
 }
 
-/// Reports a journal mode other than `wal`, in which readers and the writer block each other. A
-/// database in memory has only one connection.
+/// Returns a finding if the journal mode is not `wal`, because readers and the writer then block
+/// each other. For a database in memory, which has only one connection, the finding says that it is
+/// not durable.
 fn journal(work: &Work<'_>) -> Inner<Vec<Finding>> {
     let mode: String = work
         .conn
@@ -74,11 +75,11 @@ fn journal(work: &Work<'_>) -> Inner<Vec<Finding>> {
     Ok(match &*mode {
         "wal" => Vec::new(),
         "memory" => {
-            let summary = "what is stored is gone when the process ends";
+            let summary = "the database is in memory, and is lost when the process ends";
             vec![Finding::new("volatile", Severity::Info, summary)]
         }
         other => {
-            let summary = format!("the journal mode is {other}, and should be wal");
+            let summary = format!("the journal mode is {other}; expected wal");
             let remedy = "run `PRAGMA journal_mode = WAL` while no other process has the file open";
             vec![Finding::new("journal_mode", Severity::Warning, summary).remedy(remedy)]
         }

@@ -48,8 +48,8 @@ struct Insert<'a> {
     next_data: i64,
 }
 
-/// Stores a job, unless it or its keys exist. Returns the answer, and whether this call stored the
-/// job.
+/// Stores a job, unless it is stored already or one of its keys is taken. Returns the answer, and
+/// whether this call stored the job.
 fn enqueue_one(
     work: &mut Work<'_>,
     insert: &mut Insert<'_>,
@@ -123,7 +123,7 @@ fn enqueue_one(
     Ok((Enqueued::Created(id), true))
 }
 
-/// Returns the earlier job that holds a key of this one.
+/// Returns the earlier job that holds a key of this job, if any.
 fn holder_of_keys(conn: Connection<'_>, spec: &JobSpec) -> Result<Option<JobId>> {
     if let Some(key) = &spec.idempotency_key
         && let Some(first) = find_key(conn, &SQL.find_idempotency_key, key)?

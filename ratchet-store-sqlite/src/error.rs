@@ -6,16 +6,16 @@ use rusqlite::ffi;
 /// A result inside the store, before the operation is known.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// A failure without the operation that failed.
+/// A failure inside the store, without the name of the operation.
 ///
-/// It can be cloned, since one failed commit fails every call of its group. The text never contains
-/// stored or bound values.
+/// It can be cloned, because one failed commit fails every call of its group. The text never
+/// contains stored or bound values.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
 pub(crate) struct Failure {
     pub(crate) kind: StoreErrorKind,
     text: String,
-    /// The part of the input that was refused.
+    /// The problem with the caller's input, for kind `Invalid`.
     refused: Option<InvalidInput>,
 }
 
@@ -28,7 +28,7 @@ impl Failure {
         }
     }
 
-    /// Creates a failure for input that only the database could show to be wrong.
+    /// Creates a failure of kind `Invalid`, for input that the store refuses.
     pub(crate) fn refused(problem: InvalidInput) -> Self {
         Self {
             text: problem.to_string(),
@@ -60,7 +60,8 @@ impl From<rusqlite::Error> for Failure {
                 let text = message.clone().unwrap_or_else(|| code.to_string());
                 let kind = kind_of(code.extended_code, &text);
                 // Messages may quote values, such as those of a trigger. The messages of recognized
-                // errors and of constraints name only tables and columns, so only these are shown.
+                // errors and of constraints name only tables and columns, so only these messages
+                // are shown.
                 let constraint = code.extended_code & 0xff == ffi::SQLITE_CONSTRAINT
                     && code.extended_code != ffi::SQLITE_CONSTRAINT_TRIGGER;
                 match kind {
@@ -76,7 +77,7 @@ impl From<rusqlite::Error> for Failure {
             | rusqlite::Error::InvalidColumnType(..)
             | rusqlite::Error::IntegralValueOutOfRange(..)
             | rusqlite::Error::Utf8Error(..) => {
-                Self::new(StoreErrorKind::Corrupt, "a stored value cannot be read")
+                Self::new(StoreErrorKind::Corrupt, "a stored value cannot be decoded")
             }
             rusqlite::Error::NulError(_) | rusqlite::Error::InvalidPath(_) => {
                 Self::new(StoreErrorKind::Misconfigured, "the path cannot be opened")
@@ -87,13 +88,13 @@ impl From<rusqlite::Error> for Failure {
 }
 
 impl From<InvalidInput> for Failure {
-    /// For stored values that the model rejects.
+    /// Creates a failure for a stored value that the model rejects.
     fn from(problem: InvalidInput) -> Self {
         Self::new(StoreErrorKind::Corrupt, problem.to_string())
     }
 }
 
-/// Maps an extended result code to a kind of error.
+/// Maps an extended result code of SQLite to the kind of error that the caller gets.
 fn kind_of(extended: i32, message: &str) -> StoreErrorKind {
     // The file was moved or deleted while it was open: the database is gone, not read-only.
     if extended == ffi::SQLITE_READONLY_DBMOVED {

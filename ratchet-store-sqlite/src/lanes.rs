@@ -1,6 +1,6 @@
 //! Lanes: the order in which jobs wait for each other. A lane changes in the same transaction as
-//! its job. There is one writer, so nothing changes between a read and the write that depends on
-//! it.
+//! its job. There is only one writer, so nothing changes between a read and the write that depends
+//! on it.
 
 use ratchet_core::{JobId, JobState};
 use rusqlite::{OptionalExtension, params};
@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, params};
 use crate::error::Result;
 use crate::statements::{Connection, SQL};
 
-/// Returns the state of the next job that enters a lane.
+/// Returns the state that the next job to enter a lane gets.
 pub(crate) fn state_of_next(conn: Connection<'_>, queue: &str, lane: &str) -> Result<JobState> {
     let exists: bool = conn
         .prepare_cached(&SQL.lane_exists)?

@@ -1,6 +1,6 @@
 //! Links, batches and signals: what jobs wait for, and what the ends of jobs change in other jobs.
-//! Every change is in the transaction of the ends, and there is one writer, so nothing changes in
-//! between.
+//! All changes are made in the transaction that ends the jobs. There is only one writer, so nothing
+//! changes between a read and the write that depends on it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -27,8 +27,8 @@ pub(crate) struct Come {
 }
 
 impl Come {
-    /// Records a job with children or in a batch that ends, or a job that a new job waits for and
-    /// that may have ended before.
+    /// Records that a job with children or in a batch has ended. Also called for the parent of a
+    /// new job, because the parent may have ended before.
     pub(crate) fn ended(&mut self, job: JobId) {
         self.ended.insert(job);
     }
@@ -65,7 +65,7 @@ pub(crate) fn link(
     Ok(())
 }
 
-/// Refuses parents that are not stored, and batches that are missing or closed.
+/// Fails if a parent is not stored, or a batch is missing or closed.
 fn check_parents(conn: Connection<'_>, links: &NewLinks<'_>, answers: &[Enqueued]) -> Result<()> {
     let mut exists = conn.prepare_cached(&SQL.job_exists)?;
     for parent in links.stored_parents() {
@@ -100,7 +100,7 @@ fn add_links(work: &Work<'_>, links: &NewLinks<'_>) -> Result<()> {
                 Parent::Batch(batch) => work.come.borrow_mut().batch(batch),
                 Parent::Job(parent) => {
                     flag.execute([parent.as_bytes()])?;
-                    // The parent may have ended before.
+                    // The parent may have ended already.
                     work.come.borrow_mut().ended(parent);
                 }
             }
@@ -299,7 +299,7 @@ pub(crate) fn read_batch(conn: Connection<'_>, batch: BatchId) -> Result<Option<
     rows.next()?.map(row::batch_record).transpose()
 }
 
-/// A stored link; an unreadable part does not hide the rest.
+/// A stored link. If only the condition is unreadable, `after` is an error and the rest is there.
 pub(crate) struct StoredLink {
     place: u32,
     parent: Parent,
@@ -331,7 +331,7 @@ pub(crate) fn links_of(conn: Connection<'_>, child: JobId) -> Result<Vec<StoredL
     Ok(links)
 }
 
-/// Returns the links to a parent, of the children after `after`.
+/// Returns up to `limit` links to a parent, of the children after `after`.
 pub(crate) fn children_of(
     conn: Connection<'_>,
     parent: Parent,
@@ -357,7 +357,7 @@ pub(crate) fn children_of(
     Ok(links)
 }
 
-/// The signal of a job, as stored.
+/// The stored signal of a job. If the key or the timeout is unreadable, only `wait` is an error.
 pub(crate) struct StoredSignal {
     pub(crate) wait: Result<SignalWait, InvalidInput>,
     pub(crate) deadline: i64,
@@ -396,7 +396,8 @@ pub(crate) fn signal_of(conn: Connection<'_>, job: JobId) -> Result<Option<Store
     }))
 }
 
-/// Adds its links, batch and signal to a job that is shown.
+/// Adds the links, the batch and the signal to the record of a job. If a part is unreadable, the
+/// job's last error says so, unless it has another text.
 pub(crate) fn show(conn: Connection<'_>, job: &mut JobRecord) -> Result<()> {
     let mut problem = None;
     for link in links_of(conn, job.id)? {

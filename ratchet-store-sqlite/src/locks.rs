@@ -109,7 +109,7 @@ fn list(work: &Work<'_>, after: Option<&Name>, limit: usize) -> Inner<Vec<(Name,
     Ok(page.into_locks())
 }
 
-/// Returns whether the tenure of the guard still holds, or there is no guard. [guard.write]
+/// Returns whether the guard's tenure still lasts; true if there is no guard. [guard.write]
 pub(crate) fn is_tenure(work: &Work<'_>, guard: Option<&Guard>) -> Inner<bool> {
     let Some(guard) = guard else {
         return Ok(true);
@@ -133,7 +133,7 @@ fn acquire(work: &Work<'_>, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquir
     Ok(acquired)
 }
 
-/// Clamps the expiry of an unexpired tenure to this range.
+/// Clamps the expiry of a tenure to this range; returns `Stale` if the tenure has ended.
 fn move_expiry(
     work: &Work<'_>,
     name: &Name,

@@ -26,8 +26,8 @@ pub(crate) fn scripts(steps: &[Step]) -> Vec<Migration> {
     steps.iter().map(printed).collect()
 }
 
-/// Applies missing migrations. Concurrent starters wait for each other at the write lock, and each
-/// looks again for missing migrations once it has the lock.
+/// Applies missing migrations. Processes that start at the same time wait for each other at the
+/// write lock, and each looks again for missing migrations once it has the lock.
 pub(crate) fn bring_up_to_date(conn: &mut Connection, now: i64) -> Result<()> {
     migrate(conn, STEPS, now)
 }
@@ -41,13 +41,13 @@ pub(crate) fn pending(conn: &Connection) -> Result<Vec<Migration>> {
     Ok(scripts(STEPS).split_off(applied))
 }
 
-/// Refuses a missing file, `None`, and a schema that lacks anything.
+/// Fails if the file is missing (`None`), or if the schema lacks a migration, a table or an index.
 pub(crate) fn require_up_to_date(conn: Option<&Connection>) -> Result<()> {
     match conn {
         None => {
             return Err(mismatch((
                 SchemaProblem::NoFile,
-                "there is no such file, and this program may not create it".to_owned(),
+                "the file does not exist, and the program may not create it".to_owned(),
             )));
         }
         Some(conn) if pending(conn)?.is_empty() => return Ok(()),
@@ -88,7 +88,7 @@ fn apply(tx: &Transaction<'_>, step: &Step, now: i64) -> Result<()> {
 /// Returns how many of the migrations are applied.
 ///
 /// # Errors
-/// `SchemaMismatch` if the database has other migrations, or tables of Ratchet's without a record
+/// `SchemaMismatch` if the database has other migrations, or has Ratchet's tables without the table
 /// of migrations.
 fn applied(conn: &Connection, migrations: &[Step]) -> Result<usize> {
     let own = own_objects(conn)?;
@@ -135,7 +135,7 @@ fn missing(conn: &Connection, migrations: &[Step]) -> Result<Vec<String>> {
     Ok(own_objects(&model)?.difference(&own).cloned().collect())
 }
 
-/// Refuses a schema that lacks tables or indexes which its migrations created.
+/// Fails if the schema lacks a table or an index that the applied migrations created.
 fn check_objects(conn: &Connection, migrations: &[Step]) -> Result<()> {
     let missing = missing(conn, migrations)?;
     if missing.is_empty() {

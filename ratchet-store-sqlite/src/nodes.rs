@@ -67,7 +67,7 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
         .query_map([heartbeat.node.as_bytes()], |row| Ok(row::node_record(row)))?
         .next()
         .transpose()?
-        // An unreadable row is replaced by what the node reports.
+        // If the row is unreadable, the node's report replaces it.
         .and_then(Inner::ok);
     if stored.is_none() && heartbeat.status == NodeStatus::Joining {
         conn.prepare_cached(&SQL.displace_label)?

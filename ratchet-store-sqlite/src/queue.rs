@@ -6,9 +6,9 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 /// The urgency of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
-    /// Heartbeats and locks: job traffic must not make a node look dead.
+    /// For heartbeats and locks, because a long queue of job calls must not make a node look dead.
     Urgent,
-    /// Everything else.
+    /// For all other calls.
     Normal,
 }
 

@@ -15,7 +15,7 @@ use crate::routes::json_of;
 use crate::row;
 use crate::statements::SQL;
 
-/// Returns the jobs with these ids, each if it exists and is readable.
+/// Returns the job with each of these ids, or `None` if the job does not exist or is unreadable.
 pub(crate) fn get(
     work: &mut Work<'_>,
     ids: &[JobId],
@@ -128,7 +128,7 @@ pub(crate) fn count(work: &mut Work<'_>, filter: &JobFilter) -> Result<StateCoun
     Ok(counts)
 }
 
-/// A filter as arguments of statements, without its tag.
+/// The states and routes of a filter, as arguments of statements.
 struct Narrowed {
     /// A bit for each wanted state.
     mask: i64,
@@ -154,13 +154,14 @@ impl Narrowed {
     }
 }
 
-/// Returns a bit for each of these states.
+/// Returns a bit mask of these states: bit n stands for the state with code n.
 pub(crate) fn mask_of(states: &[JobState]) -> i64 {
     let bit = |mask, state: &JobState| mask | 1 << state.code();
     states.iter().fold(0, bit)
 }
 
-/// Returns the id after which the page begins.
+/// Returns the id after which the page begins. For the first page, this is a value before or after
+/// every id, depending on the order.
 pub(crate) fn beginning(page: &PageRequest) -> &[u8] {
     match (&page.after, page.order) {
         (Some(after), _) => after.as_bytes(),
@@ -169,10 +170,10 @@ pub(crate) fn beginning(page: &PageRequest) -> &[u8] {
     }
 }
 
-/// Sorts after all ids.
+/// A value that sorts after every id.
 const PAST_EVERY_ID: [u8; 17] = [0xff; 17];
 
-/// Returns the inputs of the claims that are still held.
+/// Returns the inputs of the claims that are still held, and `None` for the others.
 pub(crate) fn load_inputs(work: &Work<'_>, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
     let mut statement = work.conn.prepare_cached(&SQL.load_input)?;
     tokens

@@ -1,4 +1,4 @@
-//! The threads that only read: gets, listings, histories, the clock.
+//! The threads for calls that only read, such as gets, listings and histories.
 //!
 //! With a write-ahead log, a reader never waits for the writer, and sees every commit that was
 //! reported before its call.
@@ -64,12 +64,12 @@ impl Readers {
         self.queue.push(Urgency::Normal, request);
     }
 
-    /// Tells the threads to finish the queued requests and end.
+    /// Makes the threads finish the queued requests and end.
     pub(crate) fn stop(&self) {
         self.queue.close();
     }
 
-    /// Tells the threads to finish the queued requests and end, and waits until they have.
+    /// Makes the threads finish the queued requests and end, and waits until they have ended.
     pub(crate) async fn close(&self) {
         self.queue.close();
         end_of(&self.ended).await;
@@ -88,7 +88,7 @@ fn serve(mut session: Session, queue: &RequestQueue<Box<dyn Request>>) {
             continue;
         }
         wait_until(request.patience());
-        // One transaction, so that all statements of the request see the same state.
+        // The request runs in one transaction, so that all its statements see the same state.
         let ran = session
             .conn
             .execute_batch("BEGIN")

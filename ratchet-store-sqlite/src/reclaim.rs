@@ -59,7 +59,7 @@ impl Running {
     }
 }
 
-/// A claim to reclaim, and the effect on its job.
+/// A lost claim, and what reclaiming it does to the job.
 type Lost = (Running, ReclaimEffect);
 
 fn find_lost(work: &Work<'_>, request: &ReclaimRequest, limit: usize) -> Result<Vec<Lost>> {

@@ -141,7 +141,8 @@ fn list(work: &Work<'_>, after: Option<&Name>, limit: usize) -> Inner<RecurringP
     Ok(RecurringPage::of(rows, limit, |row| row))
 }
 
-/// Returns the names of the definitions to claim, each with the definition if it is readable.
+/// Returns the names of up to `limit` due, unclaimed definitions, each with the definition if it is
+/// readable.
 fn due(work: &Work<'_>, limit: usize) -> Inner<Vec<(String, Option<RecurringRecord>)>> {
     let mut statement = work.conn.prepare_cached(&SQL.due_recurring)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -158,7 +159,8 @@ fn claim(work: &Work<'_>, request: &RecurringClaimRequest) -> Inner<DueRecurring
     let mut claim = work.conn.prepare_cached(&SQL.claim_recurring)?;
     let (mut names, mut definitions) = (Vec::new(), Vec::new());
     for (name, record) in due(work, request.limit)? {
-        // Unreadable ones are claimed too: otherwise they would block the others again and again.
+        // Unreadable definitions are claimed too. Otherwise they would be the first due ones in
+        // every call, and block the others.
         claim.execute(params![name, request.node.as_bytes(), to_millis(until)])?;
         definitions.extend(record.map(|record| record.claimed(request.node, until)));
         names.push(name);
@@ -166,7 +168,7 @@ fn claim(work: &Work<'_>, request: &RecurringClaimRequest) -> Inner<DueRecurring
     answer(work, definitions, &names)
 }
 
-/// Returns the result of a claim that has just taken the definitions of these names.
+/// Returns the result of a call that has just claimed the definitions with these names.
 fn answer(
     work: &Work<'_>,
     definitions: Vec<RecurringRecord>,
@@ -222,7 +224,7 @@ fn retire(work: &Work<'_>, request: &RetireRecurring) -> Inner<Guarded<Vec<Name>
     let mut retired = Vec::new();
     while let Some(row) = rows.next()? {
         let (created_at, began) = (from_millis(row.get(1)?), from_millis(row.get(2)?));
-        // No program declared an unreadable name.
+        // A definition with an unreadable name stays, because no program declared it.
         let name = row::name(row, 0, "name").ok().flatten();
         retired.extend(name.filter(|name| request.retires(name, true, created_at, began)));
     }
@@ -237,7 +239,7 @@ fn name_of(row: &Row<'_>) -> Option<Name> {
     row::name(row, 0, "name").ok().flatten()
 }
 
-/// Reads the definition of a row; logs it and returns `None` if it is unreadable.
+/// Reads the definition of a row; if it is unreadable, logs the error and returns `None`.
 fn readable(row: &Row<'_>) -> Option<RecurringRecord> {
     record(row)
         .inspect_err(|error| {

@@ -15,7 +15,7 @@ use crate::links::{self, Come};
 use crate::routes::Routes;
 use crate::statements::Connection;
 
-/// One thread's connection, and its state between requests.
+/// The connection of one thread, and what it keeps between requests.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) conn: rusqlite::Connection,
@@ -62,15 +62,15 @@ impl Session {
     }
 
     /// Runs `step` at the current time, and then applies its events to the jobs that wait for them.
-    /// A panic in it becomes a failure.
+    /// A panic in `step` becomes a failure.
     pub(crate) fn run<T>(&mut self, step: impl FnOnce(&mut Work<'_>) -> Result<T>) -> Result<T> {
         let now = self.clock.now(&self.conn)?;
         let mut work = Work::new(Connection::new(&self.conn), &mut self.routes, now);
         let step = || {
             let answer = step(&mut work)?;
             links::follow(&work)?;
-            // Counted before the commit: otherwise the coordinator could take own jobs for those of
-            // other processes.
+            // The jobs are counted before the commit. Otherwise the coordinator could mistake this
+            // store's own jobs for those of other processes.
             self.appended.fetch_add(work.appended, Ordering::SeqCst);
             Ok(answer)
         };
@@ -108,17 +108,17 @@ impl Session {
 
 /// A call, independent of the type of its answer.
 pub(crate) trait Request: Send {
-    /// Returns whether no caller waits for the answer any more.
+    /// Returns whether the caller no longer waits for the answer.
     fn is_abandoned(&self) -> bool;
 
     /// Returns until when the request may wait for the write lock.
     fn patience(&self) -> Instant;
 
-    /// Answers the caller without writing, if possible. Returns whether it did; the request is over
-    /// then.
+    /// Answers the caller without writing, if possible. If it returns true, the request is
+    /// complete.
     fn try_reading(&mut self, session: &mut Session) -> bool;
 
-    /// Does the work, and keeps its answer until the commit.
+    /// Runs the work of the call, and keeps the answer until the commit.
     fn run(&mut self, session: &mut Session) -> Result<()>;
 
     /// Sends the caller the answer of [`run`](Self::run), which is now committed.
@@ -157,7 +157,8 @@ where
         (call, answer)
     }
 
-    /// Adds `look`, which only reads, and returns the answer if there is nothing to write.
+    /// Adds `look`, which only reads and runs first. If `look` returns an answer, the call ends
+    /// with it and writes nothing.
     pub(crate) fn after_look(
         mut self,
         look: impl FnOnce(&mut Work<'_>) -> Result<Option<T>> + Send + 'static,
@@ -168,7 +169,7 @@ where
 
     fn tell(&mut self, answer: Result<T>) {
         if let Some(reply) = self.reply.take() {
-            // Fails if the caller is gone, which is fine.
+            // Fails if the caller no longer waits for the answer.
             let _ = reply.send(answer);
         }
     }

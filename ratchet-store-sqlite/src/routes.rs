@@ -1,4 +1,4 @@
-//! The cache of routes: the row of a job has only the id of its route.
+//! The cache of routes. The row of a job contains only the id of its route.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,8 +19,8 @@ use crate::statements::{Connection, SQL};
 pub(crate) struct Routes {
     known: BTreeMap<i64, Route>,
     ids: HashMap<Route, i64>,
-    /// The id and the stamp of the last route that was read. If unreadable, the route is not among
-    /// the known ones.
+    /// The id and the stamp of the last route that was read. If that route is unreadable, it is not
+    /// among the known ones.
     last: Mark,
     /// Whether this request has already compared the last route.
     compared: bool,
@@ -46,8 +46,8 @@ impl Routes {
         self.compared = false;
     }
 
-    /// Adds the routes that were stored since, or reads all of them if the last known one is
-    /// missing.
+    /// Adds the routes that were stored since the last refresh. If the last known route is no
+    /// longer stored, clears the cache and reads all routes.
     fn refresh(&mut self, conn: Connection<'_>) -> Result<()> {
         if self.compared {
             return Ok(());
@@ -64,7 +64,8 @@ impl Routes {
         Ok(())
     }
 
-    /// Reads the routes from the last known one on. Returns whether that one is still stored.
+    /// Reads the routes from the last known one on. Returns whether the last known one is still
+    /// stored.
     fn load(&mut self, conn: Connection<'_>) -> Result<bool> {
         let mut goes_on = self.last == Mark::default();
         let mut statement = conn.prepare_cached(&SQL.load_routes)?;

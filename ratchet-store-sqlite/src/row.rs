@@ -28,7 +28,7 @@ pub(crate) fn text<'a>(
         Ok(ValueRef::Text(bytes)) => std::str::from_utf8(bytes)
             .map(Some)
             .map_err(|_| InvalidInput::new(field, "is not UTF-8")),
-        _ => Err(InvalidInput::new(field, "is not a text")),
+        _ => Err(InvalidInput::new(field, "is not text")),
     }
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn json(row: &Row<'_>, column: usize) -> Option<Json> {
     }
 }
 
-/// Reads a text for people, as much of it as is readable.
+/// Reads a text that is only shown to people. Replaces bytes that are not UTF-8.
 fn message(row: &Row<'_>, column: usize) -> Option<String> {
     match row.get_ref(column) {
         Ok(ValueRef::Text(bytes)) => Some(String::from_utf8_lossy(bytes).into_owned()),

@@ -1,4 +1,4 @@
-//! Settles claims, and stores the reports of running ones.
+//! Settles claims, and stores the reports of running claims.
 
 use ratchet_core::model::{
     AttemptOutcome, Fenced, JobFlags, NextRun, Report, ReportKind, Reported, Settlement,
@@ -13,7 +13,7 @@ use crate::request::Work;
 use crate::row;
 use crate::statements::SQL;
 
-/// Ends the claims of one call.
+/// Settles the claims of one call.
 pub(crate) fn settle(work: &Work<'_>, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
     let mut read = work.conn.prepare_cached(&SQL.read_claim)?;
     let mut update = work.conn.prepare_cached(&SQL.settle_job)?;
@@ -94,9 +94,9 @@ pub(crate) struct Ended {
     pub(crate) terminal: bool,
 }
 
-/// Applies the common consequences of the end of a claim. Adds it to the history, unless it
-/// succeeded: then the job's own row is the record. If the job ends, releases its keys and other
-/// holdings.
+/// Writes what the end of every claim requires. Adds the claim to the history, unless it succeeded:
+/// a successful claim is recorded in the job's own row. If the job ends, releases its unique key
+/// and its place in a lane.
 pub(crate) fn end_claim(
     work: &Work<'_>,
     ended: &Ended,
@@ -146,7 +146,7 @@ pub(crate) fn give_up(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) ->
     Ok(())
 }
 
-/// Stores the reports of running bodies.
+/// Stores reports on running claims.
 pub(crate) fn report(work: &Work<'_>, reports: &[Report]) -> Result<Vec<Reported>> {
     let mut read = work.conn.prepare_cached(&SQL.read_claim)?;
     let mut update = work.conn.prepare_cached(&SQL.report_life)?;
@@ -179,13 +179,13 @@ fn keep_report(work: &Work<'_>, job: JobId, kind: &ReportKind) -> Result<()> {
                 .prepare_cached(&SQL.keep_checkpoint)?
                 .execute(params![job.as_bytes(), checkpoint.as_str()])?;
         }
-        // A report of a kind that this version does not know still shows that the body lives.
+        // A report of a kind that this version does not know still restarts the stall timeout.
         _ => {}
     }
     Ok(())
 }
 
-/// The columns of a job's row that concern its claim.
+/// The columns of a job's row that describe its claim.
 struct Held {
     running: bool,
     seq: i64,
@@ -202,7 +202,7 @@ impl Held {
         self.running && self.token(token.job) == Some(token)
     }
 
-    /// Returns the token of the current or last claim of this row, which is that of `job`.
+    /// Returns the token of the current or last claim in this row, which is the row of `job`.
     fn token(&self, job: JobId) -> Option<ClaimToken> {
         let seq = u64::try_from(self.seq).ok()?;
         let node = self.node.map(NodeId::from_bytes);
@@ -211,7 +211,7 @@ impl Held {
     }
 }
 
-/// Returns the token of the claim that settled the job, if it has the number of `token`. A
+/// Returns the token of the claim that was settled last, which has the same number as `token`. A
 /// successful claim is not in the history: its token is still in the job's row.
 fn settled(work: &Work<'_>, held: &Held, token: ClaimToken) -> Result<Option<ClaimToken>> {
     let found = work

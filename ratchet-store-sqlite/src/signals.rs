@@ -83,7 +83,8 @@ fn deliver_to(work: &Work<'_>, job: JobId, payload: &Json) -> Inner<Delivered> {
     }
 }
 
-/// Delivers a signal to a waiting job.
+/// Delivers a signal to a job that waits for it, and makes the job claimable unless it has open
+/// links.
 fn take(work: &Work<'_>, job: JobId, payload: &Json) -> Inner<()> {
     work.conn
         .prepare_cached(&SQL.take_signal)?
@@ -119,8 +120,8 @@ fn expire(work: &Work<'_>, limit: usize) -> Inner<Vec<JobId>> {
             })
             .optional()?;
         let Some((data, flags)) = found else {
-            // The job of this signal is missing. Deleted, the signal is not found again and blocks
-            // no other.
+            // The job of this signal is missing. The signal is deleted, so that it is not found
+            // again and does not block others.
             work.conn
                 .prepare_cached(&SQL.purge_signal)?
                 .execute([id.as_bytes()])?;

@@ -1,5 +1,5 @@
-//! The text of every statement, and the type that prepares it. Its comment names the contract
-//! clauses it implements and what it reads.
+//! The texts of all statements, and the type that prepares them. The comment of each statement
+//! names the contract clauses that it implements, and the indexes or tables that it reads.
 
 use std::sync::LazyLock;
 
@@ -32,7 +32,7 @@ impl<'a> Connection<'a> {
 pub(crate) struct Statement(String);
 
 impl Statement {
-    /// Creates a statement without its comments, since every call hashes the text.
+    /// Creates a statement from its text without the comments, because every call hashes the text.
     fn new(name: &str, text: &str) -> Self {
         #[cfg(feature = "mutants")]
         let text = ratchet_mutant::text(name, text);
@@ -42,7 +42,7 @@ impl Statement {
     }
 }
 
-/// Every statement.
+/// All statements, ready to be prepared.
 pub(crate) static SQL: LazyLock<Named<Statement>> = LazyLock::new(|| TEXTS.map(Statement::new));
 
 ratchet_sql::statements! {

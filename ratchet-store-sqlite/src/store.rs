@@ -1,4 +1,4 @@
-//! The store that applications use, and which of its threads serves which call.
+//! The store that applications use. It passes each call to its writing thread or to a reading one.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -43,11 +43,21 @@ use crate::writer::Writer;
 /// [`close`](Store::close) also waits for them.
 ///
 /// Calls need a Tokio runtime with timers enabled.
+///
+/// ```no_run
+/// use ratchet_store_sqlite::SqliteStore;
+///
+/// # async fn example() -> Result<(), ratchet_core::StoreError> {
+/// let store = SqliteStore::connect("sqlite://jobs.db").await?;
+/// # drop(store);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct SqliteStore(Arc<Inside>);
 
 struct Inside {
-    // Dropped first, so that the writer's connection is the last one and can truncate the log.
+    // The coordinator and the readers are dropped before the writer, so that the writer's
+    // connection is the last one and can truncate the log.
     coordinator: Arc<SqliteCoordinator>,
     readers: Option<Readers>,
     writer: Writer,
@@ -96,8 +106,8 @@ impl SqliteStore {
     }
 
     /// Stores jobs inside the caller's transaction, on the caller's own connection to the same
-    /// file. The jobs exist once the transaction commits; if it rolls back, no trace of them
-    /// remains. After an error the changes of this call are undone, and the transaction can
+    /// file. The jobs exist once the transaction commits; if it rolls back, none of them are
+    /// stored. After an error, the changes of this call are undone, and the transaction can
     /// continue.
     ///
     /// The transaction should be `IMMEDIATE`, on a connection with a busy timeout. A deferred
@@ -111,8 +121,8 @@ impl SqliteStore {
     /// connection applies, not the store's.
     ///
     /// # Errors
-    /// `Invalid`, `Misconfigured` if the connection leads to another database, or a failure of the
-    /// database.
+    /// `Invalid` for bad input, `Misconfigured` if the connection belongs to another database, or a
+    /// failure of the database.
     pub fn enqueue_in_blocking(
         &self,
         tx: &Transaction<'_>,
@@ -252,7 +262,7 @@ impl SqliteStore {
     }
 }
 
-/// Waits for the answer of a thread, at most until the deadline.
+/// Waits for the answer of a thread, and fails with `Timeout` after the deadline.
 async fn wait<T>(config: &Config, answer: oneshot::Receiver<Inner<T>>) -> Inner<T> {
     let late = |_| {
         let text = format!("no answer within {:?}", config.deadline);
@@ -262,13 +272,13 @@ async fn wait<T>(config: &Config, answer: oneshot::Receiver<Inner<T>>) -> Inner<
     answer.await.map_err(late)?
 }
 
-/// Waits for the answer of a thread.
+/// Waits for the answer of a thread, and fails if the thread has ended.
 async fn answered<T>(answer: oneshot::Receiver<Inner<T>>) -> Inner<T> {
     let closed = |_| Failure::new(StoreErrorKind::Unavailable, "the store is closed");
     answer.await.map_err(closed)?
 }
 
-/// Tells the threads to end when dropped, even if the caller that waits for them is cancelled.
+/// Makes the threads end when it is dropped, even if the caller that waits for them is cancelled.
 struct Stopped<'a>(&'a Inside);
 
 impl Drop for Stopped<'_> {
@@ -283,7 +293,7 @@ impl Drop for Stopped<'_> {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        // Nodes and clients may still hold the coordinator.
+        // Nodes and clients may still hold the coordinator, so its thread is ended here.
         self.coordinator.stop();
     }
 }

@@ -60,7 +60,7 @@ impl WorkflowStore for SqliteStore {
         limit: usize,
         before: Option<BatchId>,
     ) -> Result<Vec<BatchRecord>> {
-        /// Sorts after all ids.
+        /// A value that sorts after every id.
         const PAST_EVERY_ID: [u8; 17] = [0xff; 17];
         self.read("recent_batches", move |work| {
             let before = before

@@ -1,4 +1,4 @@
-//! The only writing thread, with group commit across callers.
+//! The only writing thread. It commits the writes of several callers as a group.
 //!
 //! Every commit costs a flush to the disk, however much it contains. So the thread begins a
 //! transaction for the first request in the queue, and runs the other waiting requests in the same
@@ -19,9 +19,10 @@ use crate::migrate;
 use crate::queue::{RequestQueue, Urgency};
 use crate::request::{Request, Session};
 
-/// The most requests in one transaction.
+/// The maximum number of requests in one transaction.
 const GROUP_REQUESTS: usize = 256;
-/// How long a transaction accepts further requests. All of them wait for the last one.
+/// How long a transaction accepts further requests. Each request of a transaction waits for its
+/// last one.
 const GROUP_TIME: Duration = Duration::from_millis(4);
 
 type Queue = RequestQueue<Box<dyn Request>>;
@@ -73,12 +74,12 @@ impl Writer {
         self.queue.push(urgency, request);
     }
 
-    /// Tells the thread to finish the queued requests and end.
+    /// Makes the thread finish the queued requests and end.
     pub(crate) fn stop(&self) {
         self.queue.close();
     }
 
-    /// Tells the thread to finish the queued requests and end, and waits until it has.
+    /// Makes the thread finish the queued requests and end, and waits until it has ended.
     pub(crate) async fn close(&self) {
         self.queue.close();
         end_of(&self.ended).await;
@@ -119,7 +120,7 @@ impl Drop for CloseOnExit<'_> {
 
 fn open_session(config: Config, appended: Arc<AtomicI64>) -> Result<(Session, String)> {
     if !config.migrate {
-        // Checked before anything in the file is changed, including its journal mode.
+        // The schema is checked before anything in the file is changed, including its journal mode.
         migrate::require_up_to_date(open_existing(&config)?.as_ref())?;
     }
     let mut conn = open_writer(&config)?;
@@ -133,8 +134,9 @@ fn serve(mut session: Session, queue: &Queue) {
     while let Some(first) = queue.wait() {
         serve_group(&mut session, first, queue);
     }
-    // Truncates the log, so that the next process to open the file need not read it. If other
-    // processes still use the file, this does only as much as is possible without waiting for them.
+    // Truncates the log, so that the next process to open the file need not read the log. If other
+    // processes still use the file, the checkpoint does only as much as is possible without waiting
+    // for them.
     wait_until(time::monotonic());
     if let Err(error) = session
         .conn
@@ -167,8 +169,8 @@ fn serve_group(session: &mut Session, first: Box<dyn Request>, queue: &Queue) {
     }
 }
 
-/// Begins a transaction with the first request that needs one, and runs it. Returns `None` if the
-/// queue was empty before that.
+/// Begins a transaction for the first request that needs one, runs the request, and returns it.
+/// Returns `None` if the queue becomes empty without such a request.
 fn begin(
     session: &mut Session,
     first: Box<dyn Request>,

@@ -1,5 +1,5 @@
-//! Several processes on one file, and processes that are killed: this program starts itself in
-//! other roles.
+//! Several processes on one file, and processes that are killed. The test program starts itself
+//! again as the other processes, each with a role.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
 
 use std::collections::HashSet;
@@ -47,7 +47,7 @@ async fn open(file: &Path) -> Checked<SqliteStore> {
     SqliteStore::builder(file).connect().await.unwrap()
 }
 
-/// The role of a child process.
+/// Runs a child process in this role.
 async fn play(role: &str, file: &Path) {
     let store = open(file).await;
     match role {
@@ -117,7 +117,8 @@ fn ids_until_killed(mut child: Child, enough: usize) -> Vec<JobId> {
     // SIGKILL: no code of the process runs after it.
     child.kill().unwrap();
     child.wait().unwrap();
-    // What the child printed before it was killed counts too, except for an incomplete line.
+    // The lines that the child printed before it was killed count too, except for an incomplete
+    // one.
     let told_before = lines.map_while(Result::ok);
     ids.extend(told_before.filter_map(|id| id.parse::<JobId>().ok()));
     ids
@@ -174,7 +175,7 @@ fn claims_of_a_killed_process_go_back() -> Result<(), Failed> {
     let hoarded = ids_until_killed(start("hoarder", &file), 30);
     let unique: HashSet<JobId> = hoarded.iter().copied().collect();
     assert_eq!(unique.len(), hoarded.len());
-    // The node has no row, so its claims are lost as soon as they are older than this.
+    // The node has no row, so its claims are lost once they are older than `dead_after`.
     let request = ReclaimRequest::new().dead_after(std::time::Duration::from_millis(1));
     std::thread::sleep(std::time::Duration::from_millis(20));
     let reclaimed = block_on(store.reclaim(&request.limit(JOBS)))?;

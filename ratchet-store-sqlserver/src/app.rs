@@ -22,14 +22,15 @@ impl TransactionStore for SqlServerStore {
     ///
     /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold, except
     /// that a lost race for a key is an error of kind `Contention` here. So is a deadlock. In both
-    /// cases the server rolls back the whole transaction, and the caller begins it again.
+    /// cases the server rolls back the whole transaction, and the caller must begin it again.
     ///
     /// The lanes of jobs stay locked until the transaction ends. Other enqueues into these lanes
-    /// wait for it, and so do the ends of the lanes' heads. The stored jobs and batches that new
-    /// jobs wait for stay locked too, as do the batches that new jobs join. So keep the transaction
-    /// far shorter than the store's deadline and the jobs' stall timeouts. If it enqueues more than
-    /// once, use the lanes in one order. A body that adds jobs which wait for itself must not
-    /// report anything before it commits, or it waits for itself.
+    /// wait for the transaction, and so do settlements of the lanes' heads. The stored jobs and
+    /// batches that new jobs wait for stay locked too, as do the batches that new jobs join. So
+    /// keep the transaction far shorter than the store's deadline and the jobs' stall timeouts. If
+    /// transactions enqueue more than once, they must use lanes in the same order, or two of them
+    /// may deadlock. A body that enqueues jobs that wait for its own job must not report anything
+    /// before the transaction commits, because the report would wait for the transaction.
     ///
     /// The store first resets the session settings that it depends on and that an earlier statement
     /// of the application may have changed, such as `ROWCOUNT` and the isolation level. The commit

@@ -93,8 +93,8 @@ impl Builder {
     }
 
     /// Sets whether to accept a database whose `READ_COMMITTED_SNAPSHOT` is off; `false` by
-    /// default, and connecting to such a database fails. Do not set it for a database where that
-    /// option is on.
+    /// default, so that connecting to such a database fails. Do not set it for a database where
+    /// that option is on.
     ///
     /// The results stay correct in such a database, but readers of a row wait for its writers, and
     /// writers for readers. Claims, heartbeats, sweeps and purges skip the jobs that another
@@ -106,17 +106,18 @@ impl Builder {
     /// - A transaction of the application that enqueues a child of a stored job locks that job. A
     ///   call that settles this job together with others then fails as a whole, with `Timeout`
     ///   after the deadline, although the others are already settled. The engine repeats the call,
-    ///   and learns this once the transaction has ended.
-    /// - Claims of jobs that need permits wait for the ends of claims that hold the same permits.
+    ///   and learns that they are settled once the transaction has ended.
+    /// - Claims of jobs that need permits wait for settlements in progress of jobs that hold the
+    ///   same permits.
     /// - Heartbeats wait for other writes to the table of nodes, which are short.
     pub fn locking_reads(mut self, allowed: bool) -> Self {
         self.locking_reads = allowed;
         self
     }
 
-    /// Opens a driver connection to the same database, which belongs to no store. It is for
-    /// statements that cannot run in a [`Transaction`](crate::Transaction), such as `ALTER
-    /// DATABASE`. Its session has the settings of a store's session.
+    /// Opens a driver connection to the same database, for statements that cannot run in a
+    /// [`Transaction`](crate::Transaction), such as `ALTER DATABASE`. The connection belongs to no
+    /// store, but its session has the settings of a store's session.
     ///
     /// # Errors
     /// `Misconfigured` and `Unavailable` as for [`connect`](Self::connect). The tables are not
@@ -148,7 +149,7 @@ impl Builder {
         }
         let encryption = self.encryption.unwrap_or(target.encryption);
         driver.encryption(level(encryption));
-        // Never both, since the driver would panic.
+        // Sets only one of them, because the driver panics if both are set.
         match self.trust.or(target.trust) {
             Some(Trust::Any) => driver.trust_cert(),
             Some(Trust::Authority(path)) => driver.trust_cert_ca(path),
@@ -157,7 +158,7 @@ impl Builder {
         // The store has its own deadlines for calls and for connecting.
         driver.command_timeout(None);
         driver.handshake_timeout(None);
-        // The server can store unpaired surrogates, and one must not make a whole answer
+        // The server can store unpaired surrogates, and one of them must not make a whole answer
         // unreadable.
         driver.lossy_utf16_decoding(true);
         let plain = matches!(encryption, Encryption::Login | Encryption::Off);
@@ -174,15 +175,15 @@ impl Builder {
 
 ratchet_sql::builder! {
     SqlServerStore;
-    /// Sets the most connections of the pool, beyond the one for heartbeats and locks; 10 by
-    /// default.
+    /// Sets the maximum number of connections in the pool, in addition to the one for heartbeats
+    /// and locks; 10 by default.
     max_connections;
     /// Sets how long a call waits for a connection; 5 s by default.
     acquire_timeout;
-    /// Sets how long a call may take in all before it fails with `Timeout`; 10 s by default, as
-    /// long as the engine waits for a store. It is also the longest that the server waits for a
-    /// lock (`LOCK_TIMEOUT`), so that a statement that no caller waits for does not continue for
-    /// long.
+    /// Sets how long a call may take in total before it fails with `Timeout`; 10 s by default,
+    /// which is as long as the engine waits for a store. It is also the longest time that the
+    /// server waits for a lock (`LOCK_TIMEOUT`), so that a statement that no caller waits for any
+    /// more does not continue for long.
     deadline;
     /// Sets the connections' name in `sys.dm_exec_sessions`; `ratchet` unless set here or in the
     /// URL.
@@ -202,7 +203,7 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// Checked settings.
+/// The settings of a store, after they were checked.
 pub(crate) struct Config {
     pub(crate) driver: tiberius::Config,
     /// The host, if only the login or nothing is encrypted.
@@ -216,7 +217,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Returns the placeholders' values in the statements for this server.
+    /// Returns the values of the placeholders in statements, for this server.
     pub(crate) fn words(&self, server: &Server) -> Words {
         let settings = &self.settings;
         Words::new(&settings.schema, &self.clock, settings.deadline, server)
@@ -249,7 +250,7 @@ mod tests {
 
     fn problem(builder: Builder) -> String {
         match builder.into_config() {
-            Ok(_) => panic!("it was not refused"),
+            Ok(_) => panic!("expected the settings to be rejected"),
             Err(error) => {
                 assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
                 error.to_string()

@@ -34,7 +34,7 @@ pub(crate) struct Connector {
     patience: Duration,
 }
 
-/// How many redirects of a server to follow.
+/// The maximum number of redirects by the server that a connection follows.
 const REDIRECTIONS: usize = 3;
 
 impl Connector {
@@ -49,7 +49,7 @@ impl Connector {
 
     /// Opens a connection; fails if that takes longer than `patience`.
     pub(crate) async fn connect(&self) -> Result<Client> {
-        // Boxed, since the futures of a handshake are large.
+        // Boxed, because the futures of a handshake are large.
         let connecting = Box::pin(async {
             let mut client = Box::pin(self.log_in()).await?;
             let setup = client.simple_query(self.session.setup.as_str()).await;
@@ -60,7 +60,7 @@ impl Connector {
             Ok(connected) => connected,
             Err(_) => Err(Failure::new(
                 StoreErrorKind::Unavailable,
-                format!("no connection within {:?}", self.patience),
+                format!("could not connect within {:?}", self.patience),
             )),
         }
     }
@@ -105,12 +105,12 @@ impl Connector {
 }
 
 /// Runs work of the driver without its log. The driver logs every error of the server with the
-/// values in it, even those that the store expects: a taken key, or a locked row.
+/// values in it, even errors that the store expects: a duplicate key, or a locked row.
 pub(crate) async fn quietly<T>(work: impl Future<Output = T>) -> T {
     work.with_subscriber(Dispatch::none()).await
 }
 
-/// Returns the first success of these, or else the last failure.
+/// Runs all tries at once. Returns the first success, or the last failure if none succeeds.
 async fn first_ok<T>(mut tries: Vec<Try<T>>) -> io::Result<T> {
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     poll_fn(|context| {
@@ -136,9 +136,9 @@ async fn first_ok<T>(mut tries: Vec<Try<T>>) -> io::Result<T> {
 
 type Try<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
 
-/// Classifies an error before the login is complete. At that stage, a protocol error usually
-/// concerns the negotiation of encryption, and invalid data means that the server does not encrypt
-/// as requested.
+/// Classifies an error that occurred before the login was complete. At that stage, a protocol error
+/// usually concerns the negotiation of encryption, and invalid data means that the server does not
+/// encrypt as requested.
 fn refused(error: tiberius::error::Error) -> Failure {
     use tiberius::error::Error;
     let text = match error {

@@ -20,22 +20,22 @@ use crate::query::Query;
 use crate::row::{self, Row};
 use crate::session::{self, CHARACTER, Session, lock_timeout};
 
-/// Begins a transaction in which each statement sees all earlier commits, whatever isolation level
-/// an application has set before.
+/// Begins a transaction in which each statement sees everything committed before that statement,
+/// whatever isolation level an application has set before.
 pub(crate) const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN TRANSACTION";
 pub(crate) const COMMIT: &str = "COMMIT TRANSACTION";
 /// Commits, unless statements of the application have ended the transaction or begun another.
-/// Returns how many transactions are open afterwards, since a session that was told to execute
-/// nothing would not report an error.
+/// Returns how many transactions are open afterwards: a session in which the application has
+/// disabled execution (`SET NOEXEC ON`) reports no error, but returns no number either.
 pub(crate) const COMMIT_OWN: &str = "IF @@TRANCOUNT <> 1 THROW 50002, \
      N'statements of the application have ended the transaction, or begun another inside', 1; \
      COMMIT TRANSACTION; SELECT @@TRANCOUNT";
 /// Rolls back, unless an error has already done so.
 pub(crate) const ROLL_BACK: &str = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION";
 
-/// A leased connection. The connection is closed and never used again if the lease is dropped in
-/// the middle of a statement or transaction, or if it is lost: after a dropped call, the driver
-/// does not know how much of the answer it has read.
+/// A leased connection. If the lease is dropped during a statement or transaction, or if the
+/// connection was lost, the connection is closed instead of being used again: after a dropped call,
+/// the driver does not know how much of the answer it has read.
 pub(crate) struct Lease {
     held: Held,
     /// Whether a statement is running, or failed in a way that leaves the connection's state
@@ -62,7 +62,7 @@ enum Held {
 pub(crate) struct Kept {
     client: Box<Client>,
     made: Made,
-    /// The state of its session before an application used it.
+    /// The state of the connection's session before an application used it.
     character: Option<String>,
 }
 
@@ -91,14 +91,14 @@ impl managed::Manager for Maker {
         self.connector.open(made).await
     }
 
-    /// Checks only the age and the generation of a connection. A call on a lost connection fails
-    /// and is repeated; a ping would cost every call one more round trip.
+    /// Checks only the age and the generation of a connection. The first call on a lost connection
+    /// fails, and the store repeats it; a ping would cost every call one more round trip.
     async fn recycle(&self, kept: &mut Kept, _: &Metrics) -> RecycleResult<Failure> {
         if kept.made.is_good(self.generation.made_now()) {
             Ok(())
         } else {
             Err(RecycleError::message(
-                "the connection is too old, or its generation has ended",
+                "the connection is older than max_lifetime, or the server has rejected all writes since",
             ))
         }
     }
@@ -160,7 +160,10 @@ impl Pool {
                 ));
             }
             Err(PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_)) => {
-                return Err(Failure::new(StoreErrorKind::Other, "the pool is broken"));
+                return Err(Failure::new(
+                    StoreErrorKind::Other,
+                    "the connection pool has failed",
+                ));
             }
         };
         let made = object.made;
@@ -182,7 +185,7 @@ impl Pool {
         self.max_connections
     }
 
-    /// Closes the idle connections, since they may be lost too.
+    /// Closes the idle connections, because they may be lost too.
     pub(crate) fn drop_idle(&self) {
         self.pool.retain(|_, _| false);
     }
@@ -216,9 +219,9 @@ impl Lease {
 
     /// Runs statements of an application. Returns how many rows the last statement changed.
     ///
-    /// With parameters they run inside a procedure of the server, at whose end the server undoes
-    /// changes of the session's settings. Without parameters they are a separate batch, whose row
-    /// counts the driver does not return.
+    /// With parameters, the statements run inside a procedure of the server, at whose end the
+    /// server undoes changes of the session's settings. Without parameters, they are a separate
+    /// batch, whose row counts the driver does not return.
     pub(crate) async fn execute_text(
         &mut self,
         sql: &str,
@@ -287,12 +290,12 @@ impl Lease {
         if before == Some(&now) {
             return Ok(());
         }
-        let text = format!("the session was left as {now}");
+        let text = format!("the application left the session in another state: {now}");
         Err(Failure::new(StoreErrorKind::Other, text))
     }
 
     /// Resets the session's settings, which an application may have changed, and then runs a
-    /// statement.
+    /// statement in the same batch.
     pub(crate) async fn batch_anew(&mut self, sql: &str) -> Result<()> {
         let anew = format!("{}\n{sql}", self.session.setup);
         self.batch(&anew).await.map(drop)
@@ -362,8 +365,8 @@ impl Lease {
             .err()
             .map_or(Loss::No, |failure| failure.loss);
         self.broken = self.loss != Loss::No;
-        // A statement that shortens the lock timeout restores it at its end, which it does not
-        // reach if it fails.
+        // A statement that shortens the lock timeout restores it at its end. A statement that fails
+        // does not reach that end.
         let given_up = |failure: &Failure| failure.held || failure.raced();
         self.impatient |= result.as_ref().is_err_and(given_up);
         result
@@ -376,7 +379,8 @@ impl Run<SqlServer> for Lease {
         self.after(rows)
     }
 
-    /// Returns how many rows the last part of the statement that changes any rows changed.
+    /// Returns the number of rows that were changed by the last part of the statement that changes
+    /// rows.
     async fn execute(&mut self, query: Query) -> Result<u64> {
         let done = query.execute(self.begin_call()?).await;
         self.after(done)
@@ -384,8 +388,8 @@ impl Run<SqlServer> for Lease {
 }
 
 impl ratchet_sql::Lease<SqlServer> for Lease {
-    /// Returns the count that the statement selects, since the driver returns one count for each
-    /// part.
+    /// Returns the count that the statement selects, because the driver returns one count for each
+    /// part of it.
     async fn changed(&mut self, query: Query) -> Result<u64> {
         let rows = self.rows(query).await?;
         let row = rows.first().ok_or_else(Failure::unreadable)?;
@@ -415,8 +419,9 @@ impl ratchet_sql::Lease<SqlServer> for Lease {
                 Ok(value)
             }
             Err(failure) => {
-                // An error has already rolled back, unless the server only refused to begin. If
-                // this fails too, the connection is closed, which also rolls back.
+                // An error of the server has already rolled back the transaction; another failure
+                // has not. If the rollback fails too, the connection is closed, which also rolls
+                // back.
                 if !self.broken {
                     // The caller gets the earlier error.
                     let _ = self.end_with(ROLL_BACK).await;
@@ -475,7 +480,7 @@ impl ratchet_sql::Connections<SqlServer> for Connections {
 
 impl fmt::Debug for Connections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Omits the fields: their settings include the password.
+        // Omits the fields, whose settings include the password.
         f.write_str("Connections")
     }
 }
@@ -508,8 +513,8 @@ impl Drop for Lease {
     }
 }
 
-/// The connection reserved for heartbeats and locks. Opened when first needed, and again after it
-/// was lost.
+/// The connection reserved for heartbeats and locks. It is opened when first needed, and again
+/// after it was lost.
 pub(crate) struct Liveness {
     connector: Connector,
     generation: Generation,
@@ -518,7 +523,7 @@ pub(crate) struct Liveness {
 }
 
 impl Liveness {
-    /// Returns the connection, once no other call uses it.
+    /// Leases the connection, once no other call uses it.
     pub(crate) async fn lease(&self) -> Result<Lease> {
         let mut slot = Arc::clone(&self.slot).lock_owned().await;
         if self.closed.load(Ordering::SeqCst) {

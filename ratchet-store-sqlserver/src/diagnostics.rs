@@ -66,7 +66,7 @@ impl SqlServerStore {
     }
 }
 
-/// Reads a row of `database_settings`: reports readers that wait for writers.
+/// Reads a row of `database_settings`. Returns a finding if readers wait for writers.
 fn reads(row: &Row) -> Inner<Vec<Finding>> {
     let database: String = row.try_get(0)?;
     if row.try_get::<i32>(1)? != 0 {
@@ -81,7 +81,8 @@ fn reads(row: &Row) -> Inner<Vec<Finding>> {
     Ok(vec![finding.detail(database).remedy(remedy)])
 }
 
-/// Reads a row of `held_by_sessions`: reports a session that keeps row versions.
+/// Reads a row of `held_by_sessions`. Returns a finding for a session that has kept row versions
+/// for long.
 fn held(row: &Row) -> Inner<Vec<Finding>> {
     let (session, words): (String, String) = (row.try_get(0)?, row.try_get(1)?);
     let mut holder = Holder::new(

@@ -1,4 +1,4 @@
-//! SQL Server and its driver as a dialect of the shared store.
+//! Implements the dialect of SQL Server and its driver for the shared store.
 
 use std::sync::Arc;
 
@@ -18,11 +18,12 @@ impl Dialect for SqlServer {
     const BACKEND: &'static str = "sqlserver";
     const PARAMETER: &'static str = "@P";
     const CLOCK: &'static str = DATABASE_CLOCK;
-    /// Babelfish gives indexes other names than those in the statements that create them.
+    /// `false`, because Babelfish gives indexes other names than those in the statements that
+    /// create them.
     const LISTS_INDEXES: bool = false;
     const NAMES_BY_BYTES: bool = false;
-    /// Keeps one statement below 5,000 locks on a table and its indexes. From then on the server
-    /// would lock the whole table, which is disabled only for some of the tables of jobs.
+    /// Keeps one statement below 5,000 locks on a table and its indexes. From that number on the
+    /// server would lock the whole table, unless that is disabled for the table.
     const DELETES_AT_ONCE: usize = 1_000;
     const ROUTES_MISSING: &'static str = "the routes of the jobs are missing in the database: the \
         connections of the store lead to different servers";

@@ -6,7 +6,7 @@ use tiberius::error::TokenError;
 
 /// Classifies the errors of the driver.
 pub(crate) trait Classified<T> {
-    /// Returns the same result with the classified error.
+    /// Converts the error to a [`Failure`].
     fn classified(self) -> Result<T>;
 }
 
@@ -49,13 +49,13 @@ fn of_server(error: &TokenError) -> Failure {
     failure
 }
 
-/// Returns the shown text of a server error. Messages may quote stored values, so this shows only
-/// messages of codes that are known here, which name nothing but the server's own objects.
+/// Returns the text to show for an error of the server. Messages may quote stored values, so this
+/// shows only messages of codes that are known to name nothing but the server's own objects.
 fn told(code: u32, message: &str) -> String {
     let meaning = Meaning::of(code, message);
     let message = match code {
         // The messages of these codes quote the key.
-        2601 | 2627 => "a key is taken",
+        2601 | 2627 => "duplicate key",
         // Syntax errors, missing values, constraints.
         102 | 156 | 515 | 547 => message,
         _ if meaning != Meaning::Other(StoreErrorKind::Other) => message,
@@ -84,9 +84,9 @@ fn loss_of(code: u32, class: u8) -> Loss {
 /// The meaning of an error of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
-    /// The call lost to a concurrent one; retry it.
+    /// The call lost a race with a concurrent one; the caller may retry it.
     Raced,
-    /// A key or an id exists already; the next try finds it before it writes.
+    /// A key or an id exists already. The next try finds it before it writes.
     Taken,
     /// A lock was not available in time.
     Held,
@@ -95,13 +95,14 @@ enum Meaning {
     Other(StoreErrorKind),
 }
 
-/// Thrown by the store's own statements: an application lock was not available in time.
+/// The error that the store's statements throw if an application lock is not available in time.
 pub(crate) const GATE: u32 = 50_001;
 
-/// Thrown by the store's own statements: an application has ended a transaction by a statement.
+/// The error that the store's statements throw if an application's statement has ended the
+/// transaction or begun another.
 pub(crate) const NOT_ONE: u32 = 50_002;
 
-/// The code with which Babelfish reports errors that have no code of SQL Server.
+/// The code with which Babelfish reports errors that have no SQL Server code.
 const UNNUMBERED: u32 = 33_557_097;
 
 impl Meaning {
@@ -289,7 +290,8 @@ mod tests {
         assert_eq!(Meaning::of(1205, ""), Meaning::Raced);
         assert_eq!(Meaning::of(3960, ""), Meaning::Raced);
         assert_eq!(Meaning::of(1222, ""), Meaning::Held);
-        // A timeout too, but of an application lock, and not of a row that the caller could skip.
+        // This is also a timeout, but of an application lock, not of a row that the caller could
+        // skip.
         assert_eq!(Meaning::of(GATE, "").kind(), StoreErrorKind::Timeout);
         assert_ne!(Meaning::of(GATE, ""), Meaning::Held);
     }

@@ -1,4 +1,4 @@
-//! Detects texts of an application that may change their session in a way that the store cannot
+//! Detects SQL texts of an application that may change the session in a way that the store cannot
 //! detect afterwards.
 
 /// The words that begin a statement. A text that begins with another word calls a procedure.
@@ -27,7 +27,8 @@ const STATEMENTS: [&str; 22] = [
     "WITH",
 ];
 
-/// Calls, and settings that the server does not list, so that they cannot be reset.
+/// The words of calls, and of settings that the store cannot reset because the server does not list
+/// them.
 const LINGERING: [&str; 9] = [
     "EXEC",
     "EXECUTE",

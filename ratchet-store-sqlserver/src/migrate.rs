@@ -24,7 +24,7 @@ fn script(step: &Step, schema: &str) -> String {
             .replace("{schema}", &quoted(schema))
     };
     let create = format!("CREATE SCHEMA {}", quoted(schema));
-    // Through EXEC, since CREATE SCHEMA must be the only statement of its batch.
+    // Uses EXEC, because CREATE SCHEMA must be the only statement of its batch.
     let first = format!(
         "IF SCHEMA_ID({}) IS NULL EXEC({});\n{};\n",
         literal(schema),
@@ -36,14 +36,14 @@ fn script(step: &Step, schema: &str) -> String {
 
 /// Returns the scripts of the steps, for display.
 pub(crate) fn scripts(schema: &str, steps: &[Step]) -> Vec<Migration> {
-    // The script includes the session settings that the indexes need, since a DBA's tools may begin
-    // sessions with others.
+    // The script includes the session settings that the indexes need, because a DBA's tools may use
+    // other settings.
     let printed = |step: &Step| step.printed(format!("{INDEXABLE}{}", script(step, schema)));
     steps.iter().map(printed).collect()
 }
 
-/// Checks the schema and applies missing migrations. Concurrent starters wait for each other, and
-/// each looks again for missing migrations.
+/// Checks the schema and applies missing migrations. Programs that start at the same time wait for
+/// each other, and each then looks again for missing migrations.
 pub(crate) async fn open(
     liveness: &Liveness,
     sql: &Statements,
@@ -68,7 +68,7 @@ pub(crate) async fn open(
     if got < 0 {
         return Err(Failure::new(
             StoreErrorKind::Timeout,
-            "another process is still creating the tables",
+            "timed out waiting for another process to create the tables",
         ));
     }
     let applied = schema.apply_all(&mut lease).await;
@@ -94,8 +94,8 @@ pub(crate) async fn pending(config: &Config) -> Result<Vec<Migration>> {
     Ok(scripts(schema.schema.name, schema.schema.steps).split_off(applied))
 }
 
-/// Returns the batch that takes the application lock of this name for the session. It selects a
-/// negative number if the lock is not available in time.
+/// Returns the batch that acquires the application lock of this name for the session. The batch
+/// selects a negative number if the lock is not available in time.
 pub(crate) fn take_lock(name: &str, patience: i64) -> String {
     format!(
         "DECLARE @got int; EXEC @got = sp_getapplock @Resource = {name}, \
@@ -123,7 +123,7 @@ impl<'a> Schema<'a> {
         Self { schema, user }
     }
 
-    /// Adds what a DBA must run to a failure, if privileges to create the tables are missing.
+    /// Adds to a failure what a DBA must run, if privileges to create the tables are missing.
     async fn advise(&self, lease: &mut Lease, failure: Failure) -> Failure {
         if !failure.forbidden {
             return failure;
@@ -137,7 +137,7 @@ impl<'a> Schema<'a> {
         let get_schema = if is_there {
             format!("GRANT ALTER, SELECT, INSERT, UPDATE, DELETE ON SCHEMA::{schema} TO {user}")
         } else {
-            // Through EXEC, since CREATE SCHEMA must be the only statement of its batch.
+            // Uses EXEC, because CREATE SCHEMA must be the only statement of its batch.
             let create = format!("CREATE SCHEMA {schema} AUTHORIZATION {user}");
             format!("EXEC({})", literal(&create))
         };
@@ -146,8 +146,8 @@ impl<'a> Schema<'a> {
         ))
     }
 
-    /// Refuses tables on which this user has no privilege. Such a user does not even see that they
-    /// exist.
+    /// Returns an error if the tables exist but the user has no privilege on them. Such a user does
+    /// not even see that they exist.
     async fn check_rights(&self, lease: &mut Lease) -> Result<()> {
         match lease.rows(self.schema.sql.applied_migrations.query()).await {
             Err(failure) if failure.forbidden => {

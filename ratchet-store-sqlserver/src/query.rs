@@ -1,4 +1,4 @@
-//! The arguments of statements: single values, and lists as JSON for `OPENJSON`.
+//! Binds the arguments of statements: single values, and lists as JSON for `OPENJSON`.
 //!
 //! A list is always one parameter. The driver has no table-valued parameters. One parameter per
 //! value would need another statement text for each length, and a statement has at most 2,100
@@ -40,8 +40,8 @@ impl Query {
         self
     }
 
-    /// Binds the arguments. Checks their number, since the server silently ignores a surplus
-    /// argument.
+    /// Binds the arguments. Debug builds check their number, because the server silently ignores a
+    /// surplus argument.
     fn prepared(&self) -> tiberius::Query<'_> {
         debug_assert_eq!(self.arguments.len(), self.parameters, "{}", self.sql);
         let mut query = tiberius::Query::new(&*self.sql);
@@ -60,7 +60,8 @@ impl Query {
         .await
     }
 
-    /// Runs the statement. Returns how many rows the last part of it that changes any rows changed.
+    /// Runs the statement. Returns the number of rows that were changed by the last part of it that
+    /// changes rows.
     pub(crate) async fn execute(self, client: &mut Client) -> tiberius::Result<u64> {
         let done = quietly(self.prepared().execute(client)).await?;
         Ok(done.rows_affected().last().copied().unwrap_or_default())
@@ -159,8 +160,9 @@ impl Cell for Uuid {
     }
 }
 
-/// Replaces the characters that JSON would escape, except for rare control characters. Statements
-/// undo this (`{text x}`, words.rs). Babelfish does not undo the escapes of JSON itself.
+/// Replaces the characters that JSON would escape, except for rare control characters, with escapes
+/// of its own. Statements undo these (`{text x}`, words.rs), because Babelfish does not undo the
+/// escapes of JSON.
 impl Cell for &str {
     fn write(&self, out: &mut String) {
         let mut text = String::with_capacity(self.len() + 2);

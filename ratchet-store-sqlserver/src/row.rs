@@ -10,7 +10,7 @@ use uuid::Uuid;
 pub(crate) struct Row(tiberius::Row);
 
 /// Returns the rows of all results of a batch, one after the other. A statement returns one result
-/// with rows; results before it are empty.
+/// with rows; the results before that one are empty.
 pub(crate) fn all(results: Vec<Vec<tiberius::Row>>) -> Vec<Row> {
     results.into_iter().flatten().map(Row).collect()
 }
@@ -56,7 +56,7 @@ impl ratchet_sql::Row for Row {
     }
 }
 
-/// Reads an integer of any width, since the server gives an expression the narrowest type that
+/// Reads an integer of any width, because the server gives an expression the narrowest type that
 /// fits.
 fn integer(data: &ColumnData<'static>) -> Option<Option<i64>> {
     Some(match data {

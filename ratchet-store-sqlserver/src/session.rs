@@ -11,7 +11,7 @@ use crate::words::quoted;
 
 /// The settings of sessions.
 pub(crate) struct Session {
-    /// The batch that begins a session.
+    /// The batch that applies the settings at the beginning of a session.
     pub(crate) setup: String,
     /// How long statements wait for a lock, in milliseconds.
     pub(crate) lock_timeout: i64,
@@ -28,8 +28,8 @@ impl Session {
     /// login, the database or the server.
     ///
     /// The server does not notice a dropped connection, so it continues with a statement that no
-    /// caller waits for. So no wait for a lock is longer than the deadline of a call, and every
-    /// error ends the transaction.
+    /// caller waits for any more. The settings therefore limit each wait for a lock to the deadline
+    /// of a call, and make every error end the transaction.
     pub(crate) fn new(deadline: Duration) -> Self {
         let lock_timeout = lock_timeout(deadline);
         let setup = format!(
@@ -67,8 +67,8 @@ pub(crate) fn character(rows: &[Row]) -> Result<String> {
     row.try_get(0)
 }
 
-/// Converts a timeout to the server's milliseconds, at least 1: the server would not wait at all
-/// with 0.
+/// Converts a timeout to milliseconds for the server: at least 1, because with 0 the server would
+/// not wait at all, and at most `i32::MAX`.
 pub(crate) fn lock_timeout(patience: Duration) -> i64 {
     time::duration_millis(patience).clamp(1, i32::MAX.into())
 }
@@ -82,7 +82,8 @@ pub(crate) struct Server {
     pub(crate) is_babelfish: bool,
 }
 
-/// Casts the properties: they have the type sql_variant, which the driver cannot read.
+/// Returns the version of the server, the name and the setting of the database, and the user. Casts
+/// the properties, because they have the type sql_variant, which the driver cannot read.
 const WHO_AND_WHERE: &str = "SELECT CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128)), \
      CAST(CASE WHEN is_read_committed_snapshot_on = 1 THEN 1 ELSE 0 END AS int), \
      CAST(name AS nvarchar(128)), \
@@ -96,7 +97,8 @@ const HAS_JSON: &str = "SELECT COUNT(*) FROM OPENJSON(N'[1]')";
 #[cfg(test)]
 pub(crate) const QUESTIONS: [&str; 3] = [WHO_AND_WHERE, HAS_JSON, CHARACTER];
 
-/// Refuses an unsuitable server or database. The error says what a DBA must run.
+/// Returns an error if the server or the database is unsuitable. The error contains what a DBA must
+/// run.
 ///
 /// `locking_reads` accepts a database where readers wait for writers.
 pub(crate) async fn check(lease: &mut Lease, locking_reads: bool) -> Result<Server> {
@@ -141,7 +143,7 @@ fn without_json(database: &str, failure: Failure) -> Failure {
     }
     misconfigured(format!(
         "there is no OPENJSON: the server is older than SQL Server 2016, or the compatibility level \
-         of the database is below 130; then a DBA must run: ALTER DATABASE {database} SET \
+         of the database is below 130; in the latter case, a DBA must run: ALTER DATABASE {database} SET \
          COMPATIBILITY_LEVEL = 130"
     ))
 }
@@ -175,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_compatibility_level_without_lists_is_refused_with_what_a_dba_must_run() {
-        // What the store makes of error 208.
+        // The failure that error 208 becomes.
         let missing = Failure::new(
             StoreErrorKind::SchemaMismatch(SchemaProblem::Altered),
             "Invalid object name",

@@ -1,4 +1,4 @@
-//! The statements, loaded from their files.
+//! Loads the statements from their files.
 
 use ratchet_sql::OwnStatements;
 
@@ -44,7 +44,7 @@ ratchet_sql::dialect_statements! { SqlServer;
     schema: own_indexes database_settings;
 }
 
-/// The statement that creates the table of the migrations, for their scripts.
+/// The statement that creates the table `migrations`, for the migrations' scripts.
 pub(crate) const CREATE_MIGRATIONS: &str = TEXTS.create_migrations;
 
 /// Returns the name of every statement, and its text as it is in its file.

@@ -1,4 +1,4 @@
-//! The store that applications use: how it is opened, and what is specific to SQL Server.
+//! The store that applications use: opens it, and implements what is specific to SQL Server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl SqlServerStore {
     /// same. A connection string of ADO.NET works too: `Server=tcp:host,1433;Database=…;User
     /// Id=…;…`.
     ///
-    /// A URL takes these parameters. [`Builder`] has a method for each but `host_in_certificate`
+    /// A URL accepts these parameters. [`Builder`] has a method for each but `host_in_certificate`
     /// and `multi_subnet_failover`.
     /// - `encrypt`: `strict`, `required` (the default), `login` or `off`
     /// - `trust_any_certificate`: `true` or `false`

@@ -33,7 +33,7 @@ pub(crate) enum Trust {
 pub(crate) fn parse(text: &str) -> Result<Target> {
     match text.split_once("://").map(|(scheme, _)| scheme) {
         Some(scheme) if SCHEMES.contains(&scheme) => parse_url(text),
-        // Shows only the scheme: the rest may contain a password.
+        // Shows only the scheme: the rest may include a password.
         Some(scheme)
             if scheme
                 .chars()
@@ -144,9 +144,9 @@ fn parse_ado(text: &str) -> Result<Target> {
     settings.target()
 }
 
-/// The settings that were given, under any of their names.
+/// The settings in a URL or a connection string, under any of their names.
 struct Settings {
-    /// What was parsed, for messages: the URL or the connection string.
+    /// The name of the parsed text in messages: the URL or the connection string.
     from: &'static str,
     host: String,
     port: Option<u16>,
@@ -217,7 +217,7 @@ impl Settings {
         };
         self.port = match port.map(|port| port.trim().parse()) {
             Some(Ok(port)) => Some(port),
-            Some(Err(_)) => return Err(refused("has a Server whose port is no number")),
+            Some(Err(_)) => return Err(refused("has a Server whose port is not a number")),
             None => None,
         };
         let host = match host.split_once('\\') {
@@ -356,14 +356,14 @@ mod tests {
         }
     }
 
-    /// Returns what the driver was given, without the password.
+    /// Returns the settings that the driver gets, without the password.
     fn shown(text: &str) -> String {
         format!("{:?}", read(text).driver)
     }
 
     fn refusal(text: &str) -> String {
         match parse(text) {
-            Ok(_) => panic!("{text} was not refused"),
+            Ok(_) => panic!("expected {text} to be rejected"),
             Err(error) => {
                 assert_eq!(error.kind(), ratchet_core::StoreErrorKind::Misconfigured);
                 error.to_string()
@@ -497,8 +497,14 @@ mod tests {
                 "after the closing quote",
             ),
             ("Server=host\\secret;User Id=me".into(), "instance"),
-            ("Server=host,secret;User Id=me".into(), "port is no number"),
-            ("Server=host,70000;User Id=me".into(), "port is no number"),
+            (
+                "Server=host,secret;User Id=me".into(),
+                "port is not a number",
+            ),
+            (
+                "Server=host,70000;User Id=me".into(),
+                "port is not a number",
+            ),
             ("Server=np:secret;User Id=me".into(), "`tcp:`"),
             ("Server=NP:secret;User Id=me".into(), "`tcp:`"),
             ("Server=db:1433;User Id=me".into(), "a comma"),

@@ -14,7 +14,7 @@ use crate::store::SqlServerStore;
 
 /// A transaction of the application on a store's connection, begun by [`SqlServerStore::begin`].
 ///
-/// It ends with [`commit`](Self::commit) or [`rollback`](Self::rollback). If it is dropped before,
+/// It ends with [`commit`](Self::commit) or [`rollback`](Self::rollback). If it is dropped earlier,
 /// or if a call on it is dropped or times out, its connection is closed and never used again, and
 /// the server rolls back.
 ///
@@ -117,7 +117,8 @@ impl Transaction {
     pub async fn rollback(mut self) -> Result<()> {
         if !self.lease.is_broken() {
             let undone: Inner<()> = Err(Failure::new(StoreErrorKind::Other, "rolled back"));
-            // Returns the failure it was given. If it cannot roll back, the connection is closed.
+            // `finish` returns the failure that it was given. If it cannot roll back, the
+            // connection is closed.
             let _ = self.store.shared().within(self.lease.finish(undone)).await;
             self.give_back().await;
         }
@@ -129,7 +130,7 @@ impl Transaction {
         if self.lingers {
             self.lease.discard();
         } else if let Err(error) = self.store.shared().within(self.lease.restore()).await {
-            tracing::debug!(%error, "the connection of a transaction is closed");
+            tracing::debug!(%error, "could not reset the session after a transaction; closing the connection");
             self.lease.discard();
         }
     }
@@ -150,7 +151,7 @@ impl Transaction {
         self.start(OPERATION)?;
         // Boxed, to keep the callers' futures small.
         let done = Box::pin(store.shared().enqueue_within(&mut self.lease, jobs)).await;
-        // After refused input, the transaction is unchanged.
+        // If the input was invalid, the transaction is unchanged.
         let refused = matches!(&done, Err(failure) if failure.kind == StoreErrorKind::Invalid);
         let done = self.stop(OPERATION, done);
         self.failed &= !refused;
@@ -168,7 +169,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Ends a call.
+    /// Ends a call: records whether it failed, and names the operation in the error.
     fn stop<T>(&mut self, operation: &'static str, done: Inner<T>) -> Result<T> {
         self.failed = done.is_err();
         done.map_err(|failure| failure.during(operation))
@@ -176,10 +177,12 @@ impl Transaction {
 }
 
 impl Savepoint<SqlServer> for Lease {
-    /// The application may have changed the session, and setting the savepoint resets it.
+    /// Always sets a savepoint, because that also resets the session, which the application may
+    /// have changed.
     const ALWAYS: bool = true;
 
-    /// Returns whether the transaction survives a failure: errors of the server end it.
+    /// Returns whether the transaction survives a failure. Errors of the server end the
+    /// transaction.
     fn survives(failure: &Failure) -> bool {
         failure.refuted || failure.kind == StoreErrorKind::Invalid
     }

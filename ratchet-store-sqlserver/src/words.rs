@@ -6,7 +6,7 @@ use ratchet_sql::PATIENCE;
 
 use crate::session::{Server, lock_timeout};
 
-/// Quotes any name for use in a statement.
+/// Quotes a name for use in a statement, whatever characters it has.
 pub(crate) fn quoted(name: &str) -> String {
     format!("[{}]", name.replace(']', "]]"))
 }
@@ -16,14 +16,14 @@ pub(crate) fn literal(text: &str) -> String {
     format!("N'{}'", text.replace('\'', "''"))
 }
 
-/// The database's clock in milliseconds since 1970. It advances inside a transaction, and rounds
-/// down, since DATEDIFF_BIG counts the boundaries of milliseconds. All statements use this bigint
-/// and never the server's types for times: their functions overflow (DATEDIFF and DATEADD after 24
-/// days of milliseconds), and they have zones and formats.
+/// The database's clock in milliseconds since 1970. It advances within a transaction, and is
+/// rounded down, because DATEDIFF_BIG counts the boundaries of milliseconds. All statements use
+/// this bigint and never the server's types for times. The functions on these types overflow
+/// (DATEDIFF and DATEADD after 24 days of milliseconds), and the types have zones and formats.
 pub(crate) const DATABASE_CLOCK: &str =
     "DATEDIFF_BIG(millisecond, CAST('1970-01-01T00:00:00' AS datetime2(7)), SYSUTCDATETIME())";
 
-/// The values of the placeholders in braces in the text of a file.
+/// The values of the placeholders in the texts of statements.
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
     schema: String,
@@ -31,7 +31,7 @@ pub(crate) struct Words {
     lock_timeout: i64,
     /// The type of long texts in a list.
     long: &'static str,
-    /// The mode in which each claim takes the application lock of claims.
+    /// The mode in which each claim acquires the application lock of claims.
     together: &'static str,
     /// The text after a table variable that makes the server find the rows to write by seeks of
     /// their key; see [`seeking`].
@@ -57,8 +57,8 @@ impl Words {
                 "nvarchar(max)"
             },
             // Babelfish does not skip locked rows, so concurrent claims would choose the same jobs,
-            // and all but the first would wait and then get nothing. There, claims run one after
-            // the other.
+            // and all but the first would wait and then get nothing. On Babelfish, claims therefore
+            // run one after the other.
             together: if server.is_babelfish {
                 "Exclusive"
             } else {
@@ -71,7 +71,8 @@ impl Words {
             } else {
                 ", {schema}.{table} WITH (FORCESEEK, ROWLOCK)"
             },
-            // SQL Server skips locked rows only in a range; Babelfish would scan the table for one.
+            // SQL Server skips locked rows only in a range. Babelfish would scan the table for a
+            // range.
             range: if server.is_babelfish {
                 "{one} = {other}"
             } else {
@@ -97,8 +98,8 @@ impl Words {
         self.lock_timeout
     }
 
-    /// Replaces the placeholders in the text of a file, and drops its comments, since the server
-    /// hashes the text of every call.
+    /// Fills in the placeholders in the text of a statement, and drops its comments, because every
+    /// call hashes the text.
     pub(crate) fn render(&self, file: &str) -> String {
         let lines = file.lines().filter(|line| !line.starts_with("--"));
         let text = unescaping(&lines.collect::<Vec<_>>().join("\n"));
@@ -198,8 +199,8 @@ fn next_word(text: &str) -> Option<(&str, bool, &str)> {
     found.min_by_key(|(before, ..)| before.len())
 }
 
-/// Returns the name of an application lock for something in this schema. Such locks belong to the
-/// database, and other applications have their own.
+/// Returns the name of the application lock for `what` in this schema. Names of such locks are
+/// shared by all schemas and applications in the database.
 pub(crate) fn application_lock(what: &str, schema: &str) -> String {
     format!("ratchet {what} of {}", schema.to_lowercase())
 }
@@ -272,8 +273,9 @@ mod tests {
         assert_eq!(render(true), "ON locked.id = due.id AND a.b = c.d");
     }
 
-    /// Readers must skip written rows only in databases where they would wait for them. In others
-    /// they see the row as it was, and a hint would make them take locks.
+    /// Readers must skip rows that are being written only in databases where they would wait for
+    /// these rows. In other databases they see the row as it was, and the hint would make them
+    /// acquire locks.
     #[test]
     fn readers_pass_over_what_is_written_only_where_they_would_wait() {
         let words = |locking| {

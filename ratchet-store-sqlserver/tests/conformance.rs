@@ -1,7 +1,7 @@
 //! The conformance suite on SQL Server, or on Babelfish in its place: one schema per case, with
-//! several handles on it. Both run every case. Results on Babelfish do not show how SQL Server
-//! locks: Babelfish has no locks on ranges and indexes, no lock escalation and no hints, so no call
-//! skips a locked row, and claims run one after the other (`Words`).
+//! several handles on it. Every case runs on either server. Results on Babelfish do not show how
+//! SQL Server locks: Babelfish has no locks on ranges and indexes, no lock escalation and no hints,
+//! so no call skips a locked row, and claims run one after the other (`Words`).
 
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
 mod server;
@@ -16,8 +16,8 @@ use ratchet_core::SharedStore;
 use crate::server::Schema;
 
 fn main() -> ExitCode {
-    // Few histories, since each of their steps takes many round trips, and Babelfish parses the
-    // text of each again.
+    // Fewer histories than by default, because each of their steps takes many round trips, and
+    // Babelfish parses each statement again.
     let suite = Suite::new("sqlserver", Power::STORE).histories(30);
     suite.run(async {
         server::SERVER

@@ -1,6 +1,9 @@
-//! Checks in the texts of the statements how they take their locks. Tests on Babelfish cannot show
-//! this, since it ignores hints.
-#![expect(clippy::unwrap_used, reason = "what cannot be read fails its test")]
+//! Checks by the texts of the statements how they acquire locks. Tests on Babelfish cannot show
+//! this, because it ignores hints.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a file that cannot be read fails the test"
+)]
 
 use std::fs;
 use std::path::Path;
@@ -21,9 +24,9 @@ struct Source {
     alias: String,
     /// The hints in parentheses after the table.
     hints: String,
-    /// Whether it is joined by a loop from the tables before it.
+    /// Whether a loop join connects the table to the tables before it.
     is_looped: bool,
-    /// Whether the statement writes it.
+    /// Whether the statement writes the table.
     is_target: bool,
 }
 
@@ -168,7 +171,8 @@ impl Part {
 }
 
 /// Statements lock a job only by its primary key. Otherwise two transactions could deadlock: one
-/// holds the row and waits for the index, and the other holds the index and waits for the row.
+/// has locked the row and waits for the index, and the other has locked the index and waits for the
+/// row.
 #[test]
 fn a_job_has_one_key_to_lock() {
     let mut clustered = 0;
@@ -212,7 +216,7 @@ fn what_locks_jobs_names_no_state_that_a_filtered_index_has() {
     assert!(seen > 12, "{seen}");
 }
 
-/// With row versioning, the server refuses READPAST unless the statement requests locks.
+/// With row versioning, the server rejects READPAST unless the statement requests locks.
 #[test]
 fn what_is_passed_over_is_read_with_locks() {
     let mut seen = 0;
@@ -230,13 +234,13 @@ fn what_is_passed_over_is_read_with_locks() {
                     part.statement
                 );
             }
-            // The server waits for a locked row that is sought by a whole key.
+            // The server does not skip a locked row that it seeks by the whole key.
             let alias = &source.alias;
             let key = word_after(&part.text, &format!(" {alias}.id >= "))
                 .or_else(|| word_after(&part.text, &format!(" {alias}.name >= ")))
                 .or_else(|| word_after(&part.text, &format!(" {alias}.lane >= ")))
                 .or_else(|| word_after(&part.text, &format!(" {alias}.[key] >= ")));
-            let key = key.unwrap_or_else(|| panic!("{} seeks no range", part.statement));
+            let key = key.unwrap_or_else(|| panic!("expected {} to seek a range", part.statement));
             assert!(
                 part.text.contains(&format!(" <= {key}")),
                 "{}",
@@ -249,15 +253,16 @@ fn what_is_passed_over_is_read_with_locks() {
 }
 
 /// Statements lock the rows that a table variable names, in the order of its key, and no other
-/// rows. They loop over the variable and seek each row. Otherwise the server may begin with the
-/// table if it is small, and wait for rows that the statement does not need.
+/// rows. The statements loop over the variable and seek each row. Otherwise the server may begin
+/// with the table if it is small, and wait for rows that the statement does not need.
 #[test]
 fn locks_are_taken_by_seeks_in_the_order_of_a_key() {
     let mut seen = 0;
     for part in parts() {
         let text = format!("{}: {}", part.statement, part.text);
         if let Some(target) = part.target().filter(|name| name.starts_with("{schema}.")) {
-            // One row, or a small table. Every join must have a hint.
+            // Without a hint, the part must write one row or a small table: every join must have a
+            // hint.
             let is_joined = part.text.contains(" FROM @") || part.text.contains("IN (SELECT");
             let is_sought = part.sources().iter().any(|source| source.is_target);
             assert!(!is_joined || is_sought, "{target} in {text}");
@@ -333,7 +338,7 @@ fn every_index_that_is_named_can_be_used() {
 }
 
 /// A statement with several writes must be atomic: it runs in its own transaction, or in the
-/// caller's, and its comment then says so.
+/// caller's, which its comment then mentions.
 #[test]
 fn what_writes_twice_is_in_a_transaction() {
     let mut seen = 0;

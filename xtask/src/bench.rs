@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// Runs briefly, to check that everything works; the figures mean little.
     #[arg(long)]
     quick: bool,
-    /// How many times everything is measured [default: 3, with --quick 1].
+    /// How many times each scenario is measured [default: 3, with --quick 1].
     #[arg(long)]
     rounds: Option<u64>,
     /// The backends to measure [default: all].
@@ -44,7 +44,8 @@ struct Subject {
     heading: String,
     peer: &'static str,
     backend: &'static str,
-    /// Whether it is the engine, which runs every scenario; the floor is only a loop.
+    /// Whether the subject is Ratchet's engine, which runs every scenario. The floor is only a
+    /// loop.
     engine: bool,
 }
 
@@ -84,9 +85,9 @@ fn ratios() -> impl Iterator<Item = (usize, usize)> {
 struct Scenario {
     heading: String,
     args: Vec<String>,
-    /// Whether only engines run it.
+    /// Whether only the engine runs the scenario, and not the floor.
     engine: bool,
-    /// Whether only backends with a server run it.
+    /// Whether only backends with a server run the scenario.
     server: bool,
     /// The fields of the result to show, with their units.
     fields: Fields,
@@ -156,7 +157,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         chosen(subject.backend) && present
     };
 
-    // results[scenario][subject] = one JSON object a round
+    // `results[scenario][subject]` has one outcome per round.
     let mut results = vec![vec![Vec::new(); SUBJECTS.len()]; scenarios.len()];
     for round in 1..=rounds {
         for (scenario, results) in scenarios.iter().zip(&mut results) {
@@ -175,7 +176,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
     println!("\n{}", machine());
     for (name, server) in &servers {
-        println!("{name}: {}; durable as the store makes it", server.origin);
+        println!(
+            "{name}: {}; with the store's default durability",
+            server.origin
+        );
     }
     print!("\n{}", table(&scenarios, &results));
     let wrong = wrong_runs(&scenarios, &results);
@@ -214,8 +218,8 @@ fn scenarios(args: &Args) -> Vec<Scenario> {
         let line = format!("drain --jobs {jobs} --concurrency 32 {more}");
         scenario(heading, RATE, line)
     };
-    // There are more jobs, so that the one-time work of each node (connections, plans) matters
-    // little.
+    // These scenarios have more jobs, so that the one-time work of each node (connections, plans)
+    // matters little.
     let together = |nodes: usize| Scenario {
         engine: true,
         server: nodes > 1,
@@ -314,8 +318,8 @@ impl Scenario {
     }
 }
 
-/// Runs one measurement on a fresh database. Its files are beside the build, which is usually on a
-/// real disk, unlike the system's temporary directory.
+/// Runs one measurement on a fresh database. Its files are in the target directory, which is
+/// usually on a real disk, unlike the system's temporary directory.
 fn measure(
     target: &Path,
     servers: &Servers,
@@ -343,7 +347,8 @@ fn measure(
     fs::remove_dir_all(&dir)?;
     let line = output.lines().rev().find(|line| line.starts_with('{'));
     let line = line.context("ratchet-bench printed no result")?;
-    serde_json::from_str(line).with_context(|| format!("not a result: {line}"))
+    serde_json::from_str(line)
+        .with_context(|| format!("ratchet-bench printed an invalid result: {line}"))
 }
 
 fn table(scenarios: &[Scenario], results: &[Vec<Vec<Outcome>>]) -> String {

@@ -69,11 +69,11 @@ pub(crate) fn run() -> Result<()> {
         problems.push(format!("{ENGINE}: {files} files use each other: {chain}"));
     }
     if !problems.is_empty() {
-        bail!("boundaries are broken\n{}", problems.join("\n"));
+        bail!("boundaries are violated:\n{}", problems.join("\n"));
     }
     println!(
-        "{} know no backend, the traits are small, the SQL stores have the same files, and the \
-         {} modules of the engine have layers.",
+        "{} name no backend, the traits are small, the SQL stores have the same files, and the \
+         {} modules of the engine form no cycle.",
         NEUTRAL.join(", "),
         engine.count()
     );
@@ -95,7 +95,7 @@ fn statement_problems() -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Returns the names that more than one type of the core has, as problems.
+/// Returns a problem for each name that more than one type of the core has.
 fn types_of_one_name() -> Result<Vec<String>> {
     let mut sources = Vec::new();
     for file in rust_files(&process::root().join(CORE))? {
@@ -126,8 +126,8 @@ fn rust_files(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Returns every line of code that contains a backend's name. Comments may contain one. The unit
-/// tests at the end of the file are not searched.
+/// Returns every line of code that contains a backend's name. Does not search comments, nor the
+/// unit tests at the end of the file.
 fn names_in(source: &str) -> Vec<(usize, &'static str)> {
     let code = source
         .lines()

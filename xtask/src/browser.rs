@@ -29,7 +29,7 @@ pub(crate) fn find() -> Option<PathBuf> {
     places.find(|place| place.is_file())
 }
 
-/// Returns what the summary says about the browser.
+/// Returns the part of the summary about the browser.
 pub(crate) fn summary(browser: Option<&Path>) -> String {
     match browser {
         Some(browser) => format!("in {}", browser.display()),

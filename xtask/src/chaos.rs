@@ -48,7 +48,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(rounds) = args.rounds {
         test.env("RATCHET_CHAOS_TOPOLOGY_ROUNDS", rounds.to_string());
     }
-    // The tests of other servers would stop and start this one.
+    // Without their variables, the tests of other servers are skipped. They would stop and start
+    // this one.
     for other in BACKENDS.iter().filter_map(|one| one.server.as_ref()) {
         test.env_remove(other.url);
     }

@@ -1,4 +1,4 @@
-//! Runs the failover tests with real timings, several times, and prints their figures as a table.
+//! Runs the failover tests several times with real timings, and shows the figures that they print.
 
 use anyhow::{Context, Result};
 
@@ -19,8 +19,8 @@ pub(crate) struct Args {
     tests: Vec<String>,
 }
 
-/// Runs the failover tests so that their times are required as well, and no other test runs at the
-/// same time. They are otherwise ordinary tests.
+/// Runs the failover tests, which are otherwise ordinary tests, one at a time, and fails if a
+/// recovery takes too long.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let server: Server =
         db::postgres::provide().context("the cases on PostgreSQL need a server")?;

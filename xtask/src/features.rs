@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::process;
 
-/// What to do with the features.
+/// Whether to check the features or to count crates.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Print instead how many crates the facade depends on with each feature
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             features.join(", ")
         );
     }
-    // These tests are about the errors that name a missing feature.
+    // These tests check the errors that name a missing feature.
     let tests = [
         "test",
         "--package",
@@ -81,8 +81,8 @@ fn crates(features: &[&str]) -> Result<usize> {
     Ok(unique(&listed))
 }
 
-/// Returns the number of different lines. `cargo tree` marks lines whose dependencies it does not
-/// repeat.
+/// Returns the number of different lines, ignoring the mark ` (*)` of lines whose dependencies
+/// `cargo tree` does not repeat.
 fn unique(tree: &str) -> usize {
     let lines = tree.lines().map(|line| line.trim_end_matches(" (*)"));
     let lines: BTreeSet<&str> = lines.filter(|line| !line.is_empty()).collect();

@@ -51,7 +51,7 @@ enum Command {
     /// Checks the wording of comments and documents.
     Prose(prose::Args),
     /// Checks that the core and the conformance suite mention no backend, that traits stay small,
-    /// that the modules of the engine form no cycle, and that the SQL stores have the same
+    /// that the modules of the engine form no cycle, and that the SQL stores have the same files of
     /// statements.
     Boundaries,
 }

@@ -1,7 +1,7 @@
 //! The conformance reports of the last test run, and their table.
 //!
-//! The suite's modules that read reports and `RATCHET_REQUIRE` are compiled into this program. It
-//! does not depend on the suite itself, so it still builds when the core does not.
+//! The suite's modules that read reports and `RATCHET_REQUIRE` are compiled into this program. The
+//! program does not depend on the suite itself, so it still builds when the core does not.
 
 #[path = "../../ratchet-conformance/src/report.rs"]
 #[allow(

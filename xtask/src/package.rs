@@ -36,13 +36,14 @@ pub(crate) fn run() -> Result<()> {
     let (_, version) = packages
         .iter()
         .find(|(name, _)| name == FACADE)
-        .context("the facade is not published")?;
+        .context("the facade is not among the packages that may be published")?;
     run_quickstart(&archives.join(format!("{FACADE}-{version}")), &patches)?;
     println!("\n{} crates can be published.", packages.len());
     Ok(())
 }
 
-/// Runs the quickstart in the unpacked facade; the other archives replace the registry.
+/// Runs the quickstart in the unpacked facade. The other crates come from their archives instead of
+/// the registry.
 fn run_quickstart(facade: &Path, patches: &str) -> Result<()> {
     let manifest = facade.join("Cargo.toml");
     let itself = format!("{FACADE} =");

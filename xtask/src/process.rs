@@ -19,8 +19,9 @@ pub(crate) fn root() -> PathBuf {
 
 /// Returns a command for the cargo that runs this program, with these first arguments.
 ///
-/// The command does not inherit the variables that the outer cargo set for this package: crates
-/// whose builds depend on these would be rebuilt, and half of the workspace with them.
+/// The command does not inherit the variables that the outer cargo set for this package. Otherwise
+/// cargo would rebuild the crates whose builds depend on these variables, and half of the workspace
+/// with them.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = program(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args);
@@ -83,7 +84,7 @@ pub(crate) fn works(command: &mut Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Runs a command and passes its output on as it comes. Returns whether it succeeded, and all its
+/// Runs a command and forwards its output as it arrives. Returns whether it succeeded, and all its
 /// output, without colours.
 pub(crate) fn tee(command: &mut Command) -> Result<(bool, String)> {
     announce(command);

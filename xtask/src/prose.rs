@@ -1,8 +1,8 @@
 //! Checks the wording of comments and documents: words that slow readers down, and comments that
 //! are too wide.
 //!
-//! `xtask/prose.txt` lists the files in which some are left, each with their number. A number may
-//! only fall.
+//! `xtask/prose.txt` lists the files in which such places are left, each with their number. A
+//! number may only decrease.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -37,16 +37,16 @@ const WORDS: [&str; 20] = [
 ];
 /// The widest comment that is allowed, in columns, including its indentation.
 const WIDTH: usize = 100;
-/// The file that lists how many places each file has left.
+/// The list of files with flagged places, each with their number.
 const LEFT: &str = "xtask/prose.txt";
 
 /// How to report the places that were found.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Write to the list how many places each file has left
+    /// Write the current number of places in each file to the list
     #[arg(long)]
     write: bool,
-    /// Print each place, including those in files that have no more than the list allows
+    /// Print every place, also in files that have no more places than the list allows
     #[arg(long)]
     all: bool,
 }
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut listed = process::program("git");
     let listed = process::read(listed.args(["ls-files", "*.rs", "*.sql", "*.md"]))?;
     let mut found = BTreeMap::new();
-    // A file may have been removed without git knowing yet.
+    // `git ls-files` also lists a file whose removal is not staged yet.
     let files = listed.lines().filter(|file| !is_exempt(file));
     for file in files.filter(|file| process::root().join(file).exists()) {
         let text = fs::read_to_string(process::root().join(file))?;
@@ -95,15 +95,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
     }
     if problems > 0 {
-        bail!("{problems} files differ from {LEFT}; `cargo xtask prose --write` writes it");
+        bail!("{problems} files differ from {LEFT}; `cargo xtask prose --write` updates it");
     }
     let count: usize = found.values().map(Vec::len).sum();
     println!("{count} places are left in {} files.", found.len());
     Ok(())
 }
 
-/// Returns whether a file may contain the words: they are its subject, or it is a historical
-/// record.
+/// Returns whether a file may contain the words: this file, which lists them, and the ADRs, which
+/// are historical records.
 fn is_exempt(file: &str) -> bool {
     file == "xtask/src/prose.rs" || file.starts_with("docs/adr/")
 }
@@ -111,7 +111,7 @@ fn is_exempt(file: &str) -> bool {
 fn allowed(line: &str) -> Result<(&str, usize)> {
     let (file, count) = line
         .rsplit_once(' ')
-        .context("a line is a file and a number")?;
+        .context("expected a file and a number in each line")?;
     Ok((file, count.parse()?))
 }
 

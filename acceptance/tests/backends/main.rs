@@ -1,4 +1,4 @@
-//! Tests of the stores through the facade, as a program sees them, with every feature of the build.
+//! Tests of the stores through the facade, as a program uses them, with all features enabled.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod mongodb;

@@ -31,7 +31,7 @@ async fn a_node_runs_jobs(url: &str) {
     take_away(url, &prefix).await;
 }
 
-/// Connects with a URL that is the only configuration, and names the database.
+/// Connects with a URL that names the database, without any other setting.
 async fn a_url_is_enough(url: &str) {
     let name = format!("ratchet_test_{}", ratchet::JobId::new());
     let (scheme, rest) = url.split_once("://").unwrap();

@@ -1,4 +1,4 @@
-//! The cases: which disturbances the cluster must survive.
+//! The cases: the disturbances that the cluster must survive.
 
 use std::env;
 use std::process::Command;
@@ -184,7 +184,8 @@ pub(crate) const CASES: &[Case] = &[
 pub(crate) fn run(case: &Case, url: &str) {
     let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        // After a step back the last jobs are due late, so there is only one round.
+        // After a step back, the jobs that were enqueued before it become due late, so there is
+        // only one round.
         let usual = if case.steps_clock() { 1 } else { 3 };
         let rounds = env::var("RATCHET_CHAOS_ROUNDS").map_or(usual, |text| text.parse().unwrap());
         let mut field = Field::new(url, case, WORKERS).await;
@@ -241,8 +242,8 @@ async fn terminate_connections(field: &Field) {
     assert!(terminated > 0, "there was nothing to terminate");
 }
 
-/// Takes all available connections, up to 300. The workers' own connections are terminated, so that
-/// these are taken too.
+/// Takes all available connections, up to 300. Terminates the workers' own connections, and takes
+/// these too.
 async fn take(field: &Field) {
     let mut admin = admin(&field.order.url).await;
     let (pool, mut taken) = take_connections(&field.order.url, 300).await;
@@ -297,8 +298,8 @@ async fn step_down(field: &Field) {
     );
 }
 
-/// Steps the clock forward by an hour, and then back, by less than the case waits for jobs that are
-/// already due.
+/// Steps the clock forward by an hour, and then back by 20 s, which is less than the case waits for
+/// jobs that are already due.
 async fn step_clock(field: &Field) {
     for by_ms in [3_600_000, -20_000] {
         sleep(2 * DEAD_AFTER).await;

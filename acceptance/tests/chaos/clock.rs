@@ -48,7 +48,7 @@ pub(crate) async fn step(order: &Order, by_ms: i64) {
     println!("    the clock of the database stepped by {by_ms} ms");
 }
 
-/// Checks that no node counts as dead and no job as crashed, since every node lived throughout.
+/// Checks that no node counts as dead and no job as crashed, because no node died during the case.
 pub(crate) async fn check_no_node_was_buried(field: &Field) {
     for node in field.client.nodes().await.unwrap() {
         assert_ne!(node.status, NodeStatus::Dead, "{node:?}");
@@ -61,5 +61,5 @@ pub(crate) async fn check_no_node_was_buried(field: &Field) {
             "{job:?}"
         );
     }
-    println!("    no node was taken for dead, no crash was counted");
+    println!("    no node was counted as dead, and no crash was counted");
 }

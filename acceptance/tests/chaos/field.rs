@@ -103,7 +103,10 @@ impl Field {
     pub(crate) fn check_workers(&mut self) {
         for worker in &mut self.workers {
             let ended = worker.try_wait().unwrap();
-            assert!(ended.is_none(), "a worker ended by itself: {ended:?}");
+            assert!(
+                ended.is_none(),
+                "a worker ended without being asked: {ended:?}"
+            );
         }
     }
 
@@ -215,7 +218,8 @@ impl Drop for Field {
     }
 }
 
-/// Enqueues until it is stopped. Jobs of failed calls may be stored or not, and are not expected.
+/// Enqueues until it is stopped. The jobs of a failed call may or may not be stored, so they are
+/// not expected.
 async fn produce(client: Client, produced: Arc<Produced>) -> Vec<JobId> {
     let mut acknowledged = Vec::new();
     let mut size = 0;
@@ -231,7 +235,10 @@ async fn produce(client: Client, produced: Arc<Produced>) -> Vec<JobId> {
                 produced.acknowledged.store(count, Ordering::Relaxed);
             }
             Err(error) => {
-                assert!(error.is_transient(), "not a passing failure: {error:?}");
+                assert!(
+                    error.is_transient(),
+                    "expected a transient error, found {error:?}"
+                );
                 produced.refused.fetch_add(1, Ordering::Relaxed);
             }
         }

@@ -12,12 +12,14 @@ pub(crate) async fn judge(field: &Field, acknowledged: &[JobId]) {
     for id in acknowledged {
         let job = stored
             .get(id)
-            .unwrap_or_else(|| panic!("{id} was acknowledged and is lost"));
+            .unwrap_or_else(|| panic!("job {id} was acknowledged and is lost"));
         match job.state {
             JobState::Succeeded => {}
             JobState::Failed => failed += 1,
             JobState::Pending => {}
-            other => panic!("{id} is {other}: {job:?}"),
+            other => panic!(
+                "expected job {id} to be succeeded, failed or pending, found {other}: {job:?}"
+            ),
         }
         let begun = begun.get(&id.to_string()).copied().unwrap_or_default();
         again += begun.saturating_sub(1);
@@ -34,7 +36,11 @@ pub(crate) async fn judge(field: &Field, acknowledged: &[JobId]) {
 /// body began again only after its claim was lost. Returns how many claims were lost.
 async fn check_history(client: &Client, job: &JobRecord, begun: usize) -> usize {
     if job.claim_seq == 1 {
-        assert!(begun <= 1, "{} began {begun} times under one claim", job.id);
+        assert!(
+            begun <= 1,
+            "the body of job {} began {begun} times under one claim",
+            job.id
+        );
         return 0;
     }
     let history = client.history(job.id).await.unwrap();
@@ -64,11 +70,11 @@ async fn check_history(client: &Client, job: &JobRecord, begun: usize) -> usize 
     assert_eq!(
         known,
         history.len(),
-        "a body failed that cannot: {history:?}"
+        "a body failed that cannot fail: {history:?}"
     );
     assert!(
         begun <= lost + 1,
-        "{} began {begun} times, with {lost} claims lost: {history:?}",
+        "the body of job {} began {begun} times, with {lost} claims lost: {history:?}",
         job.id
     );
     lost

@@ -57,7 +57,7 @@ pub(crate) async fn kill_sessions(order: &Order) {
             order.schema
         );
         for session in numbers(&mut admin, theirs).await {
-            // The session may have ended by now.
+            // The kill fails if the session has already ended.
             if admin.simple_query(format!("KILL {session}")).await.is_ok() {
                 killed += 1;
             }

@@ -37,12 +37,12 @@ fn tables(script: &str, prefix: &str) -> Tables {
             made = None;
         }
         let (table, column) = match line.split_once(" ADD ") {
-            // Not all databases write the word `COLUMN`.
+            // SQL Server adds a column without the word `COLUMN`.
             Some((_, column)) => (&altered, column.trim_start_matches("COLUMN ")),
             None => (&made, line),
         };
         let column = column.split_whitespace().next().unwrap_or_default();
-        // SQL Server reserves some words, which are in brackets.
+        // On SQL Server, names that are reserved words are in brackets.
         let column = column.trim_start_matches('[').trim_end_matches(']');
         if let Some(name) = table
             && column.starts_with(|first: char| first.is_ascii_lowercase())
@@ -67,18 +67,19 @@ fn every_column_is_in_every_sql_store() {
     let mut sqlite = tables(&sqlite, "ratchet_");
     let mut postgres = tables(&postgres, "\"s\".");
     assert!(sqlite.len() >= 10, "{sqlite:?}");
-    // The first difference: the data of a job has its own number where that number is the row's
-    // position, and the job's id where a number would need a sequence.
+    // The first difference: SQLite stores the data of a job under a number, which is also the row's
+    // position. The others would need a sequence for such a number, so they use the job's id.
     let jobs = sqlite.get_mut("jobs").map(|columns| columns.remove("data"));
     assert_eq!(jobs, Some(true));
-    // The second difference: locks may end with a session of the server, which a file does not
-    // have.
+    // The second difference: PostgreSQL can bind locks to sessions of the server, and a file has no
+    // sessions.
     for column in ["session_pid", "session_start"] {
         let locks = postgres.get_mut("locks");
         assert_eq!(locks.map(|columns| columns.remove(column)), Some(true));
     }
     assert!(sqlite["job_data"].contains("payload_version"));
-    // The third difference: a statement that takes a rate has no other way to return that it did.
+    // The third difference: on PostgreSQL, the statement that takes a start of a rate can return
+    // only by a column whether it did.
     let rates = postgres.get_mut("rates");
     assert_eq!(rates.map(|columns| columns.remove("granted")), Some(true));
     // Each store creates its table of migrations separately.

@@ -23,7 +23,7 @@ fn rows() -> BTreeMap<String, Vec<String>> {
             let name = test
                 .strip_prefix('`')
                 .and_then(|test| test.strip_suffix('`'));
-            name.unwrap_or_else(|| panic!("{test} is no name"))
+            name.unwrap_or_else(|| panic!("{test} is not the name of a test"))
                 .to_owned()
         });
         (cells[1].clone(), tests.collect())

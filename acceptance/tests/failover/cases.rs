@@ -1,4 +1,4 @@
-//! The cases: what happens to the leader.
+//! The cases, each of which disturbs the leader in a different way.
 
 use std::env;
 use std::pin::Pin;
@@ -38,7 +38,7 @@ pub(crate) struct Case {
     disturb: Disturb,
 }
 
-/// The factor for the TTL of locks that end with their session.
+/// The factor by which the TTL is longer for locks that end with their session.
 const FAR_LONGER: u32 = 40;
 
 /// Every case.
@@ -91,8 +91,9 @@ async fn kill(cluster: &mut Cluster) -> Seen {
     seen
 }
 
-/// Kills the leader at a random point between two turns of the candidates. The time before is as
-/// long as several turns, so the kill would otherwise always come at the same point.
+/// Kills the leader at a random point between two turns of the candidates. Without the random
+/// delay, the kill would always come at the same point, because the time before it is a multiple of
+/// the turn.
 async fn kill_at_any_time(cluster: &mut Cluster, ttl: Duration) -> Seen {
     let turn = i64::try_from((ttl / 4).as_millis()).unwrap();
     sleep(Duration::from_millis((now() % turn).cast_unsigned())).await;
@@ -108,14 +109,16 @@ async fn stop(cluster: &mut Cluster, ttl: Duration) -> Seen {
             break (leader, since);
         }
         // A leader stopped within a write keeps the SQLite file locked, so that no other process
-        // can take over or write at all. Try again at another moment.
+        // can take over or write at all. Then the leader is continued, and stopped again a little
+        // later.
         cluster.processes[leader].signal("-CONT");
         sleep(Duration::from_millis(20)).await;
     };
     let seen = watch(cluster, since).await;
     sleep(ttl).await;
     cluster.processes[leader].signal("-CONT");
-    // The continued process needs time to find out that it no longer leads, before it is judged.
+    // Before its samples are judged, the continued process gets time to find out that it no longer
+    // leads.
     sleep(ttl).await;
     Seen {
         stopped: Some(cluster.processes[leader].child.id()),
@@ -173,7 +176,7 @@ async fn watch(cluster: &Cluster, since: i64) -> Seen {
 }
 
 impl Case {
-    /// Returns whether the case needs a database with connections.
+    /// Returns whether the case needs a database server, to which processes have connections.
     pub(crate) const fn needs_server(&self) -> bool {
         self.needs_network || self.session_locks
     }
@@ -216,7 +219,7 @@ impl Case {
         }
         let times = Times { ttl, lock };
         let mut cluster = Cluster::new(&url, times, self.size, self.needs_network).await;
-        // Lets the cluster run for a while first.
+        // The cluster runs for a while before the disturbance.
         sleep(ttl).await;
         let seen = (self.disturb)(&mut cluster, ttl).await;
         let acknowledged = cluster.finish().await;
@@ -237,7 +240,7 @@ impl Case {
         );
         assert!(
             inversions.is_empty(),
-            "a lane was overtaken: {inversions:?}"
+            "steps of a lane began out of order: {inversions:?}"
         );
         assert!(
             seen.may_repeat || again == 0,
@@ -247,7 +250,7 @@ impl Case {
         if self.session_locks {
             assert!(
                 seen.promotion < lock / 2,
-                "time ended the lock, after {:?}",
+                "the lock ended by its TTL, after {:?}",
                 seen.promotion
             );
         }
@@ -272,7 +275,7 @@ impl Case {
     }
 }
 
-/// A separate database on a server, or none for a file, which is deleted with its folder.
+/// A separate database on a server. For SQLite there is none: the file is deleted with its folder.
 struct Database {
     server: String,
     name: String,

@@ -39,14 +39,17 @@ impl Process {
         let sent = Command::new("kill")
             .args([signal, &self.child.id().to_string()])
             .status();
-        assert!(sent.unwrap().success(), "no {signal} to a worker");
+        assert!(
+            sent.unwrap().success(),
+            "{signal} could not be sent to a worker"
+        );
     }
 }
 
 /// The time settings of a cluster.
 #[derive(Clone, Copy)]
 pub(crate) struct Times {
-    /// The time of which every other time is a fraction.
+    /// The time from which all other times, except `lock`, are derived.
     pub(crate) ttl: Duration,
     /// The TTL of a leader's lock.
     pub(crate) lock: Duration,
@@ -195,7 +198,9 @@ impl Cluster {
                 }
             }
         });
-        ended.await.expect("the jobs of the dead are taken over");
+        ended
+            .await
+            .expect("the jobs of dead processes are taken over");
         Duration::from_millis((now() - since).max(0).cast_unsigned())
     }
 
@@ -208,7 +213,10 @@ impl Cluster {
         self.recovered(now()).await;
         for process in &mut self.processes {
             let early = process.child.try_wait().unwrap();
-            assert!(early.is_none(), "a worker ended by itself: {early:?}");
+            assert!(
+                early.is_none(),
+                "a worker ended without being asked: {early:?}"
+            );
             drop(process.child.stdin.take());
         }
         for process in &mut self.processes {
@@ -247,7 +255,10 @@ async fn produce(client: Client, stop: Arc<AtomicBool>, acknowledged: Arc<Mutex<
         };
         let job = job.into_job().lane(&lane);
         while let Err(error) = client.enqueue(job.clone()).await {
-            assert!(error.is_transient(), "not a passing failure: {error:?}");
+            assert!(
+                error.is_transient(),
+                "expected a transient error, found {error:?}"
+            );
             sleep(Duration::from_millis(10)).await;
         }
         acknowledged.lock().await.push(job.id());

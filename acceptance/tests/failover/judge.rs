@@ -59,7 +59,9 @@ pub(crate) fn judge_leaders(samples: &[Sample]) -> Result<Reign, String> {
     for (term, last) in ends(samples) {
         let mut later = samples.iter().filter(|sample| sample.term > term);
         if let Some(successor) = later.find(|later| later.to < last.from) {
-            return Err(format!("{last:?} came after {successor:?}"));
+            return Err(format!(
+                "{last:?} still led after {successor:?} had begun to lead"
+            ));
         }
     }
     if leaders.is_empty() {
@@ -95,9 +97,8 @@ pub(crate) fn promotion(samples: &[Sample], since: i64) -> Option<Duration> {
 }
 
 /// Returns the lines of steps that began after a later step of their lane had begun, except the
-/// lines of the process `stopped`. That process may be stopped after it last checked the time and
-/// before a body writes its first line. It writes the line when it continues, although its claim
-/// has been reclaimed by then.
+/// lines of the process `stopped`. That process may have been stopped just before a body wrote its
+/// line. It writes the line when it continues, although the claim has been reclaimed by then.
 pub(crate) fn inversions(bodies: &str, stopped: Option<u32>) -> Vec<&str> {
     let stopped = stopped.map(|process| process.to_string());
     let mut last: BTreeMap<&str, u64> = BTreeMap::new();
@@ -111,7 +112,7 @@ pub(crate) fn inversions(bodies: &str, stopped: Option<u32>) -> Vec<&str> {
             continue;
         };
         let last = last.entry(lane).or_insert(number);
-        // The same step again is a run after a crash.
+        // If the same step began again, it ran again after a crash.
         if number < *last && (process != stopped.as_deref() || stopped.is_none()) {
             inversions.push(line);
         }
@@ -132,13 +133,13 @@ pub(crate) async fn judge_jobs(client: &Client, acknowledged: &[JobId], bodies: 
     let mut again = 0;
     for id in acknowledged {
         let job = client.job(*id).await.unwrap();
-        let job = job.unwrap_or_else(|| panic!("{id} was acknowledged and is lost"));
+        let job = job.unwrap_or_else(|| panic!("job {id} was acknowledged and is lost"));
         assert_eq!(job.state, JobState::Succeeded, "{job:?}");
         let begun = begun
             .get(id.to_string().as_str())
             .copied()
             .unwrap_or_default();
-        assert!(begun > 0, "{id} succeeded and never began");
+        assert!(begun > 0, "job {id} succeeded without a body");
         if begun > 1 {
             again += begun - 1;
             let history = client.history(*id).await.unwrap();
@@ -147,7 +148,7 @@ pub(crate) async fn judge_jobs(client: &Client, acknowledged: &[JobId], bodies: 
                 .filter(|attempt| attempt.outcome == AttemptOutcome::Lost);
             assert!(
                 begun <= 1 + lost.count(),
-                "{id} began {begun} times: {history:?}"
+                "the body of job {id} began {begun} times: {history:?}"
             );
             assert!(job.claim_seq >= begun as u64, "{job:?}");
         }

@@ -47,7 +47,7 @@ async fn forward(mut client: TcpStream, host: String, mut is_cut: watch::Receive
             _ = is_cut.wait_for(|cut| *cut) => {}
         }
     }
-    // The connection stays open and silent until the proxy is restored. What was sent in the
-    // meantime is lost.
+    // The connection stays open and silent until the proxy is restored. Data sent before then is
+    // lost.
     let _ = is_cut.wait_for(|cut| !*cut).await;
 }

@@ -1,5 +1,5 @@
-//! Tests of ending a process by signals: `Node::run` drains at the first signal, and the second one
-//! ends the process at once.
+//! Tests that end a process by signals: `Node::run` drains at the first signal, and the second
+//! signal ends the process at once.
 #![cfg_attr(not(unix), allow(dead_code, reason = "signals are those of Unix"))]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -36,7 +36,8 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Checks that a job survives more deploys than it may have crashes; each deploy drops its body.
+/// Checks that a job survives more deploys than it may have crashes, although each deploy drops its
+/// body.
 #[tokio::main]
 async fn deploys_cost_a_long_job_nothing() {
     let scene = Scene::new(Duration::ZERO).await;
@@ -72,7 +73,11 @@ async fn a_second_signal_ends_the_process() {
         }
     };
     timeout(PATIENCE, draining).await.unwrap();
-    assert_eq!(process.try_wait().unwrap(), None, "it waits for the body");
+    assert_eq!(
+        process.try_wait().unwrap(),
+        None,
+        "the process waits for the body"
+    );
     send("-TERM", &process);
     assert_eq!(ended(&mut process).await.code(), Some(128 + 15));
 }
@@ -121,7 +126,7 @@ fn send(signal: &str, process: &Child) {
     let sent = kill.args([signal, &process.id().to_string()]);
     assert!(
         sent.status().unwrap().success(),
-        "no {signal} to the process"
+        "{signal} could not be sent to the process"
     );
 }
 

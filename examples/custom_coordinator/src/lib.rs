@@ -1,4 +1,4 @@
-//! Wakeups over Redis: a coordinator of your own.
+//! A custom coordinator, which carries wakeups over Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 /// Carries wakeups through a channel of a Redis server.
 ///
 /// `notify` only passes the hint to a task that publishes it. A second task receives the hints of
-/// all publishers. Each task has a connection, and opens a new one when it breaks.
+/// all publishers. Each task has a connection, and opens a new one when the connection breaks.
 #[derive(Clone, Debug)]
 pub struct RedisCoordinator {
     outgoing: mpsc::Sender<Wakeup>,
@@ -36,10 +36,10 @@ impl RedisCoordinator {
     /// If the URL is not a Redis URL, or the server cannot be reached.
     pub async fn connect(url: &str, channel: &str) -> Result<Self> {
         let redis = redis::Client::open(url)?;
-        // A node could start without Redis, since nothing depends on it. This example reports the
-        // problem, because its user wants to see wakeups.
+        // A node could start without Redis, because wakeups are only hints. This example fails
+        // instead, because it exists to show wakeups.
         let asked = timeout(Duration::from_secs(3), subscribe(&redis, channel));
-        let subscription = asked.await.context("no answer in 3 s")??;
+        let subscription = asked.await.context("Redis did not answer within 3 s")??;
         let (outgoing, hints) = mpsc::channel(Self::CAPACITY);
         let incoming = broadcast::Sender::new(Self::CAPACITY);
         let channel = channel.to_owned();
@@ -99,7 +99,7 @@ async fn subscribe(redis: &redis::Client, channel: &str) -> redis::RedisResult<r
     Ok(subscription)
 }
 
-/// Passes on what is published.
+/// Forwards published hints to the subscribers of this process.
 async fn receive(
     redis: redis::Client,
     channel: String,
@@ -123,7 +123,7 @@ async fn receive(
                 break subscription;
             }
         };
-        // Hints published in the meantime are lost, so tell the node to check everything.
+        // Hints published during the outage are lost, so wake the node for every queue.
         let _ = incoming.send(Wakeup::any());
     }
 }

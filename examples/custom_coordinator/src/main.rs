@@ -85,13 +85,14 @@ async fn node(database: &str, redis: &str) -> Result<()> {
     Ok(node.run_until(input_ends).await?)
 }
 
-/// Runs the first process: enqueues jobs, and measures how long the other one takes.
+/// Runs the first process: enqueues jobs, and measures how long the other process takes to run
+/// them.
 async fn show(redis: &str) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let database = format!("sqlite://{}", folder.path().join("jobs.db").display());
     let coordinator = RedisCoordinator::connect(redis, &channel(&database)).await;
     let coordinator = coordinator.with_context(|| {
-        format!("no Redis answers at {redis}: start one with `redis-server`, or name one")
+        format!("no Redis answers at {redis}: start one with `redis-server`, or pass another URL")
     })?;
     let silent = Ratchet::client(ratchet::connect(&database).await?);
     let waking = silent.with_coordinator(coordinator);
@@ -134,7 +135,7 @@ async fn start_node(database: &str, redis: &str) -> Result<Child> {
 }
 
 async fn enqueue_and_wait(client: &Client) -> Result<()> {
-    // By then the node's first poll is over, and the next one is far away.
+    // After this pause, the node's first poll is over, and the next one is seconds away.
     sleep(Duration::from_millis(500)).await;
     let id = client.enqueue(Hello.into_job()).await?.id();
     loop {

@@ -139,7 +139,7 @@ impl JobStore for MapStore {
 impl Tables {
     fn enqueue(&mut self, job: &NewJob, now: i64) -> Enqueued {
         let (id, spec) = (job.id(), job.spec());
-        // A call whose answer was lost is repeated with the same ids.
+        // The caller repeats a call whose answer was lost, with the same ids.
         if self.jobs.contains_key(&id) {
             return Enqueued::Created(id);
         }
@@ -240,7 +240,7 @@ impl Tables {
                 });
             }
             ReportKind::Checkpoint(checkpoint) => row.job.checkpoint = Some(checkpoint.clone()),
-            // Every report is a sign of life, and `Alive` is nothing more.
+            // Every report shows that the body is alive. `Alive` has no other content.
             _ => {}
         }
         Reported::Applied {
@@ -271,7 +271,7 @@ impl Tables {
             let token = row.token();
             row.job.crash_count = effect.crash_count;
             if effect.is_exhausted() {
-                // The engine decides how the job ends; until then it has no owner.
+                // The engine decides how the job ends. Until then, the job has no owner.
                 row.job.node = None;
             } else {
                 self.end_claim(id, effect.state, AttemptOutcome::Lost, now);

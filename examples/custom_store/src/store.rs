@@ -15,7 +15,8 @@ use crate::tables::Tables;
 ///
 /// Clones share the data, as the connections of several nodes share a database. A node wraps every
 /// store in the core's checks ([`Checked`](ratchet_core::store::Checked)), unless it already has
-/// them. They refuse invalid input, end calls at their deadline, and repeat calls after contention.
+/// them. The checks refuse invalid input, end calls at their deadline, and repeat calls after
+/// contention.
 #[derive(Clone)]
 pub struct MapStore {
     tables: Arc<Mutex<Tables>>,

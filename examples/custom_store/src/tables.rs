@@ -1,7 +1,7 @@
 //! The stored data, and the changes that several calls make.
 //!
-//! Every question is answered by reading all rows. A store for a real load has indexes for pending
-//! jobs by route, priority and time, for running jobs, for keys and for lanes.
+//! Every query reads all rows. A store for a real load has indexes for pending jobs by route,
+//! priority and time, for running jobs, for keys and for lanes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -24,10 +24,10 @@ pub(crate) struct Tables {
     last_place: u64,
 }
 
-/// A job, and what the store needs to know about it beyond what callers see.
+/// A job, with the data that only the store needs.
 pub(crate) struct Row {
     pub(crate) job: JobRecord,
-    /// When the claim last reported. `None` if its body was not seen to begin.
+    /// The time of the claim's last report. `None` if no report showed that its body began.
     pub(crate) last_report: Option<i64>,
     /// The claim that was settled last. Settling it again returns `Applied`.
     pub(crate) settled: Option<ClaimToken>,

@@ -1,4 +1,4 @@
-//! Tests what the suite cannot know: that the coordinator filters wakeups.
+//! Tests that the coordinator filters wakeups, which the suite does not require.
 
 use custom_store_example::FilteredCoordinator;
 use ratchet_core::cluster::{ClusterCoordinator, Wakeup};

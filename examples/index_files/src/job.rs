@@ -14,7 +14,7 @@ pub(crate) struct IndexFile {
     path: AnyPath,
 }
 
-/// A path that need not be UTF-8.
+/// A path, which may not be UTF-8.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum AnyPath {
@@ -82,7 +82,7 @@ impl Job for IndexFile {
         }
     }
 
-    /// Creates the only job that a path ever gets.
+    /// Creates the job of a path. Its idempotency key allows only one job per path.
     fn into_job(self) -> NewJob {
         let key = hex(&Sha256::digest(self.path().as_os_str().as_encoded_bytes()));
         NewJob::new(Self::KIND, &self)

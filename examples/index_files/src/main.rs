@@ -1,11 +1,12 @@
-//! Indexes a folder: one durable job per file, which notes its SHA-256, size and lines.
+//! Indexes a folder: one durable job per file records its SHA-256, its size and its number of
+//! lines.
 //!
 //! ```sh
 //! cargo run --release -p index-files-example -- DIR [--db FILE] [--workers N]
 //! ```
 //!
-//! Kill the program at any point, even with `kill -9`, and run it again: it finishes the rest.
-//! Every file has exactly one recorded result.
+//! You can kill the program at any point, even with `kill -9`, and run it again: it indexes the
+//! remaining files. In the end, every file has exactly one recorded result.
 #![expect(clippy::print_stdout, reason = "a command line tool")]
 
 mod files;
@@ -83,15 +84,15 @@ async fn build(cli: &Cli) -> Result<Node> {
         .to_str()
         .context("the name of the database is not UTF-8")?;
     let store = ratchet::sqlite::SqliteStore::builder(db).connect().await?;
-    // A node counts as dead after a short silence here, so that claims of a killed run return in a
-    // second.
+    // A node counts as dead after a second of silence, so that the claims of a killed run are
+    // reclaimed soon.
     let node = Ratchet::builder(std::sync::Arc::new(store))
         .register::<IndexFile>()
         .concurrency(cli.workers.into())
         .heartbeat_interval(Duration::from_millis(300))
         .dead_after(Duration::from_secs(1))
         .reclaim_interval(Duration::from_millis(300))
-        // The files being read are not to blame if this process is killed.
+        // If this process is killed, the files that it was reading are not the cause.
         .max_crashes(1_000_000)
         .build()?;
     Ok(node)

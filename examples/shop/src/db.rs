@@ -13,8 +13,8 @@ use ratchet::sqlite::rusqlite::{
 };
 use ratchet::{Checked, Client, NewJob, SharedStore};
 
-/// Both databases understand this text. Every statement uses its parameters in ascending order,
-/// because SQLite treats `$1` as a name and numbers the names as they appear.
+/// The tables, in SQL that both databases accept. Every statement uses its parameters in ascending
+/// order, because SQLite treats `$1` as a name and numbers the names as they appear.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS orders (
         id TEXT PRIMARY KEY, customer TEXT NOT NULL, cents BIGINT NOT NULL, status TEXT NOT NULL,
@@ -199,7 +199,7 @@ impl Db {
     }
 }
 
-/// Uses the connection on a thread that may block.
+/// Runs `work` with the connection on a thread that may block.
 async fn blocking<T: Send + 'static>(
     own: &Arc<Mutex<Connection>>,
     work: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,

@@ -32,7 +32,7 @@ pub struct Import {
     pub orders: Vec<Order>,
 }
 
-/// The routes of the shop.
+/// Returns the routes of the shop.
 pub fn router(db: Db, client: Client, ops: &Api) -> Router {
     Router::new()
         .route("/orders", post(place))

@@ -1,4 +1,4 @@
-//! The shop's background jobs. Every body may safely run again.
+//! The shop's background jobs. Every body may safely run more than once.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::db::Db;
 use crate::orders::{APPROVAL, Order, approval, fulfilment};
 
-/// A simulated card gateway: it is slow, and is busy at first for some amounts.
+/// A simulated card gateway. It is slow, and for some amounts busy at the first attempt.
 #[derive(Debug, Clone, Copy)]
 pub struct Gateway {
     /// How long the gateway takes to answer.
@@ -30,7 +30,7 @@ impl Gateway {
 /// Charges the customer's card. A customer's orders are charged, and later packed, one after the
 /// other.
 ///
-/// Version 1 had the amount as text in whole units, `"12.50"`.
+/// Version 1 of the payload had the amount as a text, such as `"12.50"`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Charge {
     /// The order, whose id is also the gateway's id of the charge.
@@ -48,7 +48,9 @@ impl Job for Charge {
 
     fn upcast(version: u32, mut payload: Value) -> Result<Value, BoxError> {
         if version < 2 {
-            let amount = payload["amount"].as_str().ok_or("there is no amount")?;
+            let amount = payload["amount"]
+                .as_str()
+                .ok_or("the payload has no amount")?;
             let (whole, cents) = amount
                 .split_once('.')
                 .filter(|(_, c)| c.len() == 2)
@@ -187,7 +189,7 @@ pub(crate) async fn import_order(order: Order, db: &Db, ctx: &JobContext) -> Job
 #[ratchet::job(kind = "record_import")]
 pub(crate) async fn record_import(db: &Db, ctx: &JobContext) -> JobResult {
     for batch in ctx.batches().await? {
-        let record = batch.record.ok_or("the batch is gone")?;
+        let record = batch.record.ok_or("the batch was purged")?;
         let (total, succeeded) = (
             i64::try_from(record.total)?,
             i64::try_from(record.succeeded)?,

@@ -21,7 +21,7 @@ async fn main() -> Result<()> {
         .init();
     let metrics = prometheus::install()?;
     let url = env::var("SHOP_DATABASE_URL")
-        .context("SHOP_DATABASE_URL is a path of SQLite or a URL of PostgreSQL")?;
+        .context("set SHOP_DATABASE_URL to a SQLite path or a PostgreSQL URL")?;
     let listen = env::var("SHOP_LISTEN").unwrap_or_else(|_| "127.0.0.1:0".into());
     let latency = env::var("SHOP_GATEWAY_MS")
         .ok()
@@ -47,7 +47,7 @@ async fn main() -> Result<()> {
     let listener = tokio::net::TcpListener::bind(&listen).await?;
     writeln!(stdout(), "listening on {}", listener.local_addr()?)?;
 
-    // The node runs until the last request is answered, because it closes the store when it leaves.
+    // The node runs until the last request is answered, because it closes the store when it stops.
     let mut served = Ok(());
     let signal = ratchet::shutdown_signal();
     let stop = async move {

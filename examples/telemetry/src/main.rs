@@ -1,5 +1,5 @@
-//! What operators see: metrics as Prometheus reads them, and the span of a job in the trace of the
-//! request that enqueued it.
+//! Shows what operators see: metrics as Prometheus reads them, and the span of a job in the trace
+//! of the request that enqueued it.
 //!
 //! ```sh
 //! cargo run --release -p telemetry-example
@@ -30,7 +30,11 @@ impl Job for Charge {
 
     async fn run(self, ctx: JobContext) -> JobResult<()> {
         if ctx.attempt() == 1 {
-            return Err(format!("the bank does not answer about {} cents", self.cents).into());
+            return Err(format!(
+                "the bank did not confirm the charge of {} cents",
+                self.cents
+            )
+            .into());
         }
         Ok(())
     }
@@ -44,7 +48,7 @@ fn metrics() -> anyhow::Result<PrometheusHandle> {
     Ok(builder.install_recorder()?)
 }
 
-/// Installs an OpenTelemetry exporter that prints. A service would have one that sends.
+/// Installs an OpenTelemetry exporter that prints spans. A service would send them to a collector.
 fn traces() -> SdkTracerProvider {
     let provider = SdkTracerProvider::builder()
         .with_simple_exporter(opentelemetry_stdout::SpanExporter::default())
@@ -56,7 +60,7 @@ fn traces() -> SdkTracerProvider {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    // Both are installed before the node runs.
+    // The exporters must be installed before the node runs.
     let metrics = metrics()?;
     let traces = traces();
     let folder = tempfile::tempdir()?;
@@ -65,7 +69,7 @@ async fn main() -> anyhow::Result<()> {
     let node = Ratchet::builder(store).register::<Charge>().build()?;
     let client = node.client().clone();
 
-    // An HTTP handler would do this, in the span of its framework.
+    // An HTTP handler would enqueue the job like this, in the span of its framework.
     let retry = RetryPolicy::fixed(3, Duration::from_millis(100));
     let enqueue = async {
         let job = Charge { cents: 1_200 }.into_job().retry(retry);
@@ -86,7 +90,7 @@ async fn main() -> anyhow::Result<()> {
     node.run_until(ended).await?;
     traces.shutdown()?;
 
-    println!("\nMetrics of jobs, of many more:");
+    println!("\nSome of the metrics:");
     let text = metrics.render();
     let shown = [
         "ratchet_jobs_enqueued_total",

@@ -8,7 +8,7 @@ use ratchet::{BoxError, Job, JobContext, JobError, JobResult, NewJob, Requires, 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// How long after signing up a customer without a confirmation is reminded.
+/// How long after the sign-up a customer is reminded to confirm the address.
 pub const REMIND_AFTER: Duration = Duration::from_secs(3 * 24 * 3_600);
 
 /// Represents the mail server and the table of readers.
@@ -47,7 +47,7 @@ impl Job for SignUp {
     async fn run(self, ctx: JobContext) -> JobResult<()> {
         let Self { address } = self;
         if !address.contains('@') {
-            return Err(JobError::discard(format!("{address} is no address")));
+            return Err(JobError::discard(format!("{address} is not an address")));
         }
         ctx.progress(50, "the letter is written");
         let letter = Letter {
@@ -69,8 +69,8 @@ impl Job for SignUp {
 
 /// Sends a letter.
 ///
-/// In the first release this job was called `send_mail`, and its payload had the field `to` and no
-/// subject, since all letters were welcomes.
+/// In the first release this job was called `send_mail`. Its payload had the field `to` and no
+/// subject, because all letters were welcomes.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
 pub struct Letter {
     /// The address of the recipient.

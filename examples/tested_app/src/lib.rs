@@ -16,7 +16,7 @@ use crate::jobs::{Letter, Office, Remind, SignUp};
 pub struct DeadLetters(Arc<AtomicU64>);
 
 impl DeadLetters {
-    /// Returns how many dead letters there were on this node.
+    /// Returns how many jobs became dead letters on this node.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

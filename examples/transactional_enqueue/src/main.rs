@@ -114,7 +114,7 @@ async fn main() -> Result<()> {
         .with_writer(std::io::stderr)
         .init();
     let Ok(url) = std::env::var("RATCHET_TEST_POSTGRES_URL") else {
-        bail!("RATCHET_TEST_POSTGRES_URL names no server; `cargo xtask db up` starts one");
+        bail!("RATCHET_TEST_POSTGRES_URL is not set; `cargo xtask db up` starts a server");
     };
     let shop = Shop {
         pool: PgPool::connect(&url)
@@ -157,7 +157,7 @@ async fn show(url: &str, shop: &Shop) -> Result<()> {
     transaction.commit().await?;
     shop.report(&client).await?;
 
-    println!("\nA node runs what was committed, and nothing else:");
+    println!("\nA node runs the committed jobs only:");
     node.run_until(all_succeeded(&client)).await?;
     Ok(())
 }

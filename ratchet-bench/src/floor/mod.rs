@@ -1,8 +1,8 @@
 //! The floor: a job queue written by hand with the driver and no library.
 //!
-//! It uses batches of 100, keeps finished rows, and has the default durability. It has no tokens,
-//! no history, no keys and no other nodes: a program that needs these pays for them, here or in a
-//! library.
+//! It uses batches of 100, keeps finished rows, and has the default durability. It has no claim
+//! tokens, no history, no unique keys and only one node. A program that needs these pays for them,
+//! with or without a library.
 
 mod postgres;
 mod sqlite;
@@ -24,7 +24,7 @@ pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Out
     let mut outcome = match options.url.split_once("://") {
         Some(("sqlite", path)) => sqlite::run(scenario, options, path)?,
         Some(("postgres" | "postgresql", _)) => postgres::run(scenario, options).await?,
-        _ => bail!("the floor is written for sqlite://FILE and postgres://… only"),
+        _ => bail!("the floor supports only sqlite://FILE and postgres://… URLs"),
     };
     outcome.peer = "floor".to_owned();
     outcome.scenario = scenario.to_owned();

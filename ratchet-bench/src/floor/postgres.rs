@@ -1,7 +1,7 @@
 //! The floor on PostgreSQL, with sqlx.
 //!
-//! There is one connection per producer and eight for the workers, since more of them slow each
-//! other down. A claim is one UPDATE with SKIP LOCKED, and a completion is another.
+//! Each producer has a connection. The workers have eight, because more workers slow each other
+//! down. A claim is one UPDATE with SKIP LOCKED, and a completion is another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -129,7 +129,8 @@ async fn drain(mut connection: PgConnection, options: &Options) -> Result<Outcom
     for first in (0..options.jobs).step_by(LOAD) {
         insert(&mut connection, first, LOAD.min(options.jobs - first)).await?;
     }
-    // Autovacuum would do this within a minute; until then the plan of the claim is a guess.
+    // Autovacuum would do this within a minute. Until then, PostgreSQL plans the claim without
+    // statistics.
     sqlx::raw_sql("ANALYZE floor_jobs")
         .execute(&mut connection)
         .await?;
@@ -196,7 +197,10 @@ async fn latency(options: &Options) -> Result<Outcome> {
     let mut done = 0;
     while done < total {
         let woken = tokio::time::timeout(Duration::from_secs(10), wake.notified()).await;
-        ensure!(woken.is_ok(), "the producer is gone at {done} of {total}");
+        ensure!(
+            woken.is_ok(),
+            "no wakeup in 10 s, with {done} of {total} jobs done"
+        );
         done += work(&mut worker, &ledger).await?;
     }
     sending.await??;

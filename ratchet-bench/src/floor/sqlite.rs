@@ -1,8 +1,9 @@
 //! The floor on SQLite, with rusqlite.
 //!
 //! It uses one writer connection on one thread, WAL, `synchronous = FULL`, batches of 100, and
-//! group commit for single inserts, and keeps finished rows. It has no tokens, no history, no keys
-//! and no other nodes: a program that needs these pays for them, here or in a library.
+//! group commit for single inserts, and keeps finished rows. It has no claim tokens, no history, no
+//! unique keys and only one node. A program that needs these pays for them, with or without a
+//! library.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -185,7 +186,7 @@ fn latency(mut connection: Connection, options: &Options) -> Result<Outcome> {
     while done < total {
         let insert = inserts
             .recv_timeout(Duration::from_secs(10))
-            .with_context(|| format!("the producer is gone at {done} of {total}"))?;
+            .with_context(|| format!("the producer stopped with {done} of {total} jobs done"))?;
         let transaction = begin(&mut connection)?;
         insert_rows(&transaction, &insert.payloads)?;
         transaction.commit()?;

@@ -25,10 +25,10 @@ pub(crate) enum JobsCommand {
         /// The maximum number of jobs to list; 50 by default, or all with --stream
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         limit: Option<u64>,
-        /// Only jobs after this one, in the order of the list
+        /// Only jobs that come after this one in the order of the list
         #[arg(long, value_name = "ID")]
         after: Option<JobId>,
-        /// The order
+        /// The order of the list
         #[arg(long, value_enum, default_value_t)]
         order: Order,
         /// With --json: write one line for each job as it is read
@@ -37,7 +37,7 @@ pub(crate) enum JobsCommand {
     },
     /// Show one job with its attempts
     Show {
-        /// The job
+        /// The id of the job
         id: JobId,
         /// Show payload, result and checkpoint, which may be confidential
         #[arg(long)]
@@ -45,44 +45,44 @@ pub(crate) enum JobsCommand {
     },
     /// Make dead letters pending again, with a fresh count of attempts
     Retry {
-        /// The jobs
+        /// The ids of the jobs
         #[arg(required = true)]
         ids: Vec<JobId>,
     },
     /// Cancel jobs: at once if they wait; running jobs get the request within a heartbeat
     Cancel {
-        /// The jobs; or give a filter, or --all
+        /// The ids of the jobs; alternatively, give a filter or --all
         ids: Vec<JobId>,
         #[command(flatten)]
         bulk: Bulk,
     },
     /// Pause pending jobs until they are resumed
     Pause {
-        /// The jobs
+        /// The ids of the jobs
         #[arg(required = true)]
         ids: Vec<JobId>,
     },
     /// Make paused jobs pending again
     Resume {
-        /// The jobs
+        /// The ids of the jobs
         #[arg(required = true)]
         ids: Vec<JobId>,
     },
     /// Delete ended jobs with their history
     Delete {
-        /// The jobs
+        /// The ids of the jobs
         #[arg(required = true)]
         ids: Vec<JobId>,
         /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },
-    /// Make all dead letters that match pending again
+    /// Make all matching dead letters pending again
     Requeue {
         #[command(flatten)]
         bulk: Bulk,
     },
-    /// Delete jobs that ended longer ago than a given time
+    /// Delete jobs that ended more than a given time ago
     Purge(Purge),
 }
 
@@ -163,12 +163,12 @@ impl Order {
     }
 }
 
-/// An action on all jobs that match.
+/// The jobs that an action applies to: those that match a filter, or all.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Bulk {
     #[command(flatten)]
     pub(crate) filter: Filter,
-    /// Every job; required if there is no filter
+    /// Act on every job; required if there is no filter
     #[arg(long)]
     pub(crate) all: bool,
     /// The maximum number of jobs to act on
@@ -179,10 +179,10 @@ pub(crate) struct Bulk {
     pub(crate) yes: bool,
 }
 
-/// Which ended jobs to delete.
+/// The ended jobs to delete.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Purge {
-    /// Only jobs that ended longer ago than this: 30d, 12h
+    /// Only jobs that ended more than this time ago, such as 30d or 12h
     #[arg(long, value_parser = parse::duration, value_name = "DURATION")]
     pub(crate) older_than: Duration,
     /// Only jobs in this state; may be repeated; by default succeeded, failed and cancelled
@@ -199,7 +199,7 @@ pub(crate) struct Purge {
 /// The job to enqueue.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Enqueue {
-    /// The kind
+    /// The kind of the job
     pub(crate) kind: String,
     /// The payload as JSON, or `-` to read it from stdin
     pub(crate) payload: String,
@@ -209,10 +209,10 @@ pub(crate) struct Enqueue {
     /// The priority
     #[arg(long, value_enum)]
     pub(crate) priority: Option<Priority>,
-    /// The delay until the job is due: 30s, 2h
+    /// The delay until the job is due, such as 30s or 2h
     #[arg(long, value_parser = parse::duration, value_name = "DURATION")]
     pub(crate) delay: Option<Duration>,
-    /// The time at which the job is due: 2030-12-31T23:59:00Z
+    /// The time at which the job is due, such as 2030-12-31T23:59:00Z
     #[arg(long, value_parser = parse::time, value_name = "TIME", conflicts_with = "delay")]
     pub(crate) at: Option<DateTime<Utc>>,
     /// A tag to find the job by; may be repeated
@@ -227,13 +227,13 @@ pub(crate) struct Enqueue {
     /// The capability that a node needs to run the job
     #[arg(long)]
     pub(crate) capability: Option<String>,
-    /// The lane of the queue, whose jobs run one after the other
+    /// The lane inside the queue; jobs of one lane run one after the other
     #[arg(long)]
     pub(crate) lane: Option<String>,
     /// The resource of which the job needs a permit to run
     #[arg(long, value_name = "RESOURCE")]
     pub(crate) permit: Option<String>,
-    /// The timeout of one attempt: 30s, 5m
+    /// The timeout of one attempt, such as 30s or 5m
     #[arg(long, value_parser = parse::duration, value_name = "DURATION")]
     pub(crate) timeout: Option<Duration>,
     /// The version of the payload's format

@@ -1,4 +1,4 @@
-//! The command line.
+//! The arguments of the command line, and the parser.
 
 mod jobs;
 mod parse;
@@ -14,7 +14,7 @@ pub(crate) use tools::{Bench, Completions, ConfigCommand, Doctor, Man, Serve, To
 
 use crate::exit::{CODES, Failure};
 
-/// Operates the jobs, queues and nodes of Ratchet.
+/// Operates the jobs, queues and nodes of a Ratchet database.
 #[derive(Debug, Parser)]
 #[command(name = "ratchet", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -89,7 +89,7 @@ pub(crate) enum Command {
     Recurring(Recurring),
     /// Show the locks and their owners
     Locks,
-    /// Look for problems of the database and the cluster
+    /// Look for problems with the database and the cluster
     Doctor(Doctor),
     /// Measure enqueue, drain and start latency against this database
     Bench(Bench),
@@ -116,7 +116,7 @@ pub(crate) struct Migrate {
     /// Print the commands that this database lacks, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Check whether this database lacks migrations: exit code 0 if not, 6 if it does
+    /// Check whether this database lacks migrations: exit code 6 if it does, 0 if not
     #[arg(long)]
     pub(crate) check: bool,
 }
@@ -149,15 +149,15 @@ pub(crate) enum QueuesCommand {
     List,
     /// Pause a queue: no more of its jobs are claimed; running jobs continue
     Pause {
-        /// The queue
+        /// The name of the queue
         queue: String,
-        /// Also if the queue is unknown because it has no jobs yet
+        /// Pause the queue even if it is unknown, because it has no jobs yet
         #[arg(long)]
         new: bool,
     },
     /// Resume a queue: its jobs are claimed again
     Resume {
-        /// The queue
+        /// The name of the queue
         queue: String,
     },
 }
@@ -177,7 +177,7 @@ pub(crate) enum RecurringCommand {
     Show {
         /// The name of the definition
         name: String,
-        /// Show the payload of its jobs
+        /// Show the payload of the definition's jobs
         #[arg(long)]
         payload: bool,
     },
@@ -224,7 +224,7 @@ pub(crate) fn read() -> Result<Cli, Failure> {
     })
 }
 
-/// Returns the value of `--color`, for the output of the parser itself.
+/// Returns the value of `--color`, for the help and the errors that the parser itself prints.
 fn color(args: &[OsString]) -> clap::ColorChoice {
     let mut options = args.iter().take_while(|arg| *arg != "--");
     let mut last = None;

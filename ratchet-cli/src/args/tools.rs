@@ -18,7 +18,7 @@ pub(crate) struct Doctor {
     /// How long a job may be due before its queue counts as overdue
     #[arg(long, value_parser = parse::duration, default_value = "5m", value_name = "DURATION")]
     pub(crate) overdue: Duration,
-    /// How much the clocks of this host and of the database may differ
+    /// How much the clocks of this host and of the database may differ before this is reported
     #[arg(long, value_parser = parse::duration, default_value = "1s", value_name = "DURATION")]
     pub(crate) skew: Duration,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Bench {
     /// The maximum number of bodies that run at once
     #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_096))]
     pub(crate) handlers: u32,
-    /// The number of jobs for the measurement of the start latency, 50 per second
+    /// The number of jobs to enqueue, 50 per second, to measure the start latency
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) latency: u32,
     /// Do not ask for confirmation
@@ -49,7 +49,7 @@ pub(crate) struct Serve {
     /// The address to listen on, instead of the configured one; 127.0.0.1:8080 by default
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
-    /// Allow writes of clients that send the token
+    /// Allow writes by clients that send the token
     #[arg(long)]
     pub(crate) allow_writes: bool,
     /// Require the token for reads too; the default unless the address is on loopback
@@ -87,7 +87,7 @@ pub(crate) enum ConfigCommand {
 /// The arguments of `ratchet completions`.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Completions {
-    /// The shell
+    /// The shell to print the script for
     pub(crate) shell: Shell,
 }
 

@@ -1,4 +1,4 @@
-//! Actions of `ratchet jobs` on named jobs, and on all jobs that match.
+//! Actions of `ratchet jobs` on jobs given by id, and on all jobs that match a filter.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,11 +20,11 @@ use crate::exit::{Failure, Verdict};
 use crate::interruptible;
 use crate::output::{Table, number, since};
 
-/// How many jobs are counted, at most, for the question before an action.
+/// The maximum number of jobs that are counted for the question before an action.
 const LOOK: usize = 1_000;
 /// How many jobs one call reads or deletes.
 const PAGE: usize = 200;
-/// How many ids one call takes.
+/// The maximum number of ids in one call.
 const IDS: usize = 500;
 
 #[derive(Serialize)]
@@ -48,7 +48,7 @@ struct Purged {
     complete: bool,
 }
 
-/// Deletes named jobs after a confirmation, because this cannot be undone.
+/// Deletes the jobs with these ids after a confirmation, because this cannot be undone.
 pub(super) async fn delete_named(app: &mut App, ids: &[JobId], yes: bool) -> Result<(), Failure> {
     let noun = if ids.len() == 1 { "job" } else { "jobs" };
     confirm(&format!("delete {} {noun}", ids.len()), yes).await?;
@@ -59,7 +59,7 @@ pub(super) async fn cancel(app: &mut App, ids: &[JobId], bulk: Bulk) -> Result<(
     let selects = bulk.all || bulk.filter.read()? != JobFilter::all();
     if !ids.is_empty() && bulk.limit.is_some() {
         return Err(Failure::usage("--limit cannot be combined with ids")
-            .remedy("Leave out --limit: exactly the named jobs are acted on."));
+            .remedy("Leave out --limit: the action applies to exactly the given ids."));
     }
     match (ids.is_empty(), selects) {
         (false, true) => Err(
@@ -75,8 +75,8 @@ pub(super) async fn requeue(app: &mut App, bulk: Bulk) -> Result<(), Failure> {
     act_on_all(app, &bulk, JobAction::Requeue, "requeue").await
 }
 
-/// Acts on named jobs, and lists the outcome of each. After a failure or Ctrl-C, the outcomes until
-/// then are listed.
+/// Acts on the jobs with these ids, and lists the outcome of each. After a failure or Ctrl-C, lists
+/// the outcomes so far.
 pub(super) async fn act_on(app: &mut App, ids: &[JobId], action: JobAction) -> Result<(), Failure> {
     let client = interruptible(app.client()).await?;
     let mut acted = Vec::with_capacity(ids.len());
@@ -89,7 +89,7 @@ pub(super) async fn act_on(app: &mut App, ids: &[JobId], action: JobAction) -> R
     let ended = tokio::select! {
         biased;
         _ = tokio::signal::ctrl_c() => Err(Failure::interrupted(
-            "interrupted; finished actions stay in effect, and the one under way may take effect",
+            "interrupted; finished actions stay in effect, and the one in progress may take effect",
         )),
         ended = work => ended,
     };
@@ -147,7 +147,7 @@ fn tell(id: JobId, outcome: ActionOutcome) -> (One, Option<Failure>) {
     (one, failure)
 }
 
-/// Acts on all jobs that match, after a confirmation.
+/// Acts on all jobs that match the filter, after a confirmation.
 async fn act_on_all(
     app: &mut App,
     bulk: &Bulk,
@@ -156,10 +156,10 @@ async fn act_on_all(
 ) -> Result<(), Failure> {
     let mut filter = bulk.filter.read()?;
     if filter == JobFilter::all() && !bulk.all {
-        return Err(
-            Failure::usage(format!("no filter selects the jobs to {verb}"))
-                .remedy("Give --state, --queue, --kind, --tag or --batch, or --all for every job."),
-        );
+        return Err(Failure::usage(format!(
+            "neither a filter nor --all selects the jobs to {verb}"
+        ))
+        .remedy("Give --state, --queue, --kind, --tag or --batch, or --all for every job."));
     }
     filter.states = filter.wanted_states();
     filter
@@ -167,7 +167,7 @@ async fn act_on_all(
         .retain(|state| state.respond(action) != Response::Refuse);
     if filter.states.is_empty() {
         return Err(Failure::refused(format!(
-            "the action {verb} does not apply to jobs in these states"
+            "the action {verb} does not apply to jobs in the states given with --state"
         ))
         .remedy("Leave out --state: only jobs whose state allows the action are changed."));
     }
@@ -240,8 +240,8 @@ impl Found {
         self.count == 0 && !self.more
     }
 
-    /// Returns how many jobs may be changed: the requested limit, and no more than the exact count
-    /// that the user has confirmed.
+    /// Returns how many jobs may be changed: the requested limit, and if the user has confirmed an
+    /// exact count, at most that count.
     fn agreed(&self, limit: Option<u64>, yes: bool) -> u64 {
         let limit = limit.unwrap_or(u64::MAX);
         match yes || self.more {
@@ -281,8 +281,8 @@ impl Found {
     }
 }
 
-/// Counts the jobs that match, oldest first, until about [`LOOK`] jobs were read. `also` is a
-/// condition in addition to the filter.
+/// Counts the jobs that match the filter and the condition `also`, oldest first, until about
+/// [`LOOK`] jobs were read.
 async fn look(
     client: &Client,
     filter: &JobFilter,
@@ -316,7 +316,7 @@ async fn look(
     }
 }
 
-/// Deletes ended jobs of a certain age, after a confirmation.
+/// Deletes jobs that ended more than a given time ago, after a confirmation.
 pub(super) async fn purge(app: &mut App, purge: Purge) -> Result<(), Failure> {
     let states = ended_states(&purge)?;
     let client = app.client().await?;
@@ -360,11 +360,12 @@ fn tell_purged(app: &mut App, purged: &Purged) -> Result<(), Failure> {
 fn ended_states(purge: &Purge) -> Result<Vec<JobState>, Failure> {
     let states: Vec<JobState> = purge.state.iter().map(|state| state.read()).collect();
     match states.iter().find(|state| !state.is_terminal()) {
-        Some(state) => Err(
-            Failure::usage(format!("jobs that are {state} have not ended")).remedy(
-                "Only jobs that are succeeded, failed or cancelled have ended. Cancel others first.",
-            ),
-        ),
+        Some(state) => Err(Failure::usage(format!(
+            "cannot purge jobs that are {state}: they have not ended"
+        ))
+        .remedy(
+            "Give --state succeeded, failed or cancelled. Unfinished jobs must be cancelled first.",
+        )),
         None if states.is_empty() => {
             let ended = JobState::ALL
                 .into_iter()

@@ -92,7 +92,8 @@ fn show(app: &mut App) -> Result<(), Failure> {
 mod tests {
     use ratchet_config::HttpConfig;
 
-    /// The table of keys repeats these defaults, since its crate does not depend on `ratchet-http`.
+    /// The table of keys repeats the default limits, because `ratchet-config` does not depend on
+    /// `ratchet-http`.
     #[test]
     fn the_limits_of_the_sample_are_those_that_hold_anyway() {
         let limits = ratchet_http::Limits::default();

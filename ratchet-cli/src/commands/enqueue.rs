@@ -31,14 +31,15 @@ pub(super) async fn run(app: &mut App, job: Enqueue) -> Result<(), Failure> {
     }
     app.out.line(job)?;
     if !created {
-        // Scripts read the id from stdout, so this goes to stderr. If it fails, no reader is left.
+        // Scripts read the id from stdout, so the remark goes to stderr. If writing fails, stderr
+        // has no reader.
         let remark = "nothing was enqueued: an earlier job has the key";
         drop(writeln!(anstream::stderr(), "{remark}"));
     }
     Ok(())
 }
 
-/// Reads stdin to its end. If the future is dropped, a background thread continues to read.
+/// Reads stdin to its end. If this future is dropped, a background thread continues to read.
 async fn from_stdin() -> Result<String, Failure> {
     let read = tokio::task::spawn_blocking(|| std::io::read_to_string(std::io::stdin()));
     let read = read.await;

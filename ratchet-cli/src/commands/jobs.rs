@@ -53,7 +53,7 @@ pub(super) async fn run(app: &mut App, command: JobsCommand) -> Result<(), Failu
             }
         }
         JobsCommand::Show { id, payload } => interruptible(show(app, id, payload)).await,
-        // These handle Ctrl-C themselves, to list what was done until then.
+        // The actions handle Ctrl-C themselves, to list what was done before it.
         JobsCommand::Retry { ids } => bulk::act_on(app, &ids, JobAction::Requeue).await,
         JobsCommand::Pause { ids } => bulk::act_on(app, &ids, JobAction::Pause).await,
         JobsCommand::Resume { ids } => bulk::act_on(app, &ids, JobAction::Resume).await,
@@ -199,7 +199,7 @@ async fn show(app: &mut App, id: JobId, payload: bool) -> Result<(), Failure> {
     app.out.table(&attempts(&history, told, &labels, now), "")
 }
 
-/// Returns the labels of the nodes by id. The store forgets nodes that ended a day ago.
+/// Returns the labels of the nodes by id. Nodes that ended more than a day ago are missing.
 async fn labels(client: &Client) -> Result<BTreeMap<String, String>, Failure> {
     let nodes = client.nodes().await?;
     let label = |node: &NodeRecord| (node.node.to_string(), node.label.to_string());
@@ -279,14 +279,14 @@ fn fields(
     set.chain(error).collect()
 }
 
-/// Returns the word that JSON output has for a value.
+/// Returns the text that the JSON output contains for an enum value, such as `normal`.
 fn word(value: &impl Serialize) -> Cell {
     let json = serde_json::to_value(value).unwrap_or_default();
     json.as_str().unwrap_or_default().into()
 }
 
-/// Returns the table of attempts. Errors are shown in full, except for the error `told`, which is
-/// shown above the table and shortened here.
+/// Returns the table of attempts. Errors are shown in full, except for the error `told`: it is
+/// shown in full above the table, and shortened here.
 fn attempts(
     history: &[view::Attempt],
     told: Option<&str>,

@@ -14,7 +14,7 @@ struct Report<'a> {
     /// Which migrations are listed: `applied`, `pending` or `all`.
     listed: &'static str,
     up_to_date: bool,
-    /// The commands for the database's tool to run before the scripts; missing without scripts.
+    /// The commands that the database's tool must run before the scripts; missing if `script` is.
     #[serde(skip_serializing_if = "Option::is_none")]
     prelude: Option<&'static str>,
     migrations: Vec<Step<'a>>,
@@ -45,7 +45,7 @@ pub(super) async fn run(app: &mut App, how: Migrate) -> Result<(), Failure> {
             false => Err(Failure::found()),
         };
         if lacks_file(&store).await && !app.out.is_json() {
-            let line = "There is no file at this path; `ratchet migrate` would create it.";
+            let line = "The database file does not exist; `ratchet migrate` would create it.";
             app.out.line(paint(WARN, line))?;
         }
         return verdict.told(tell(app, &pending, "pending", up_to_date));

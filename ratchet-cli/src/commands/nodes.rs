@@ -120,7 +120,7 @@ async fn drain(app: &mut App, name: &str) -> Result<(), Failure> {
         return app.out.document(&view::Changed::from(changed));
     }
     app.out.line(match changed {
-        Changed::Changed => "The node will drain; it obeys at its next heartbeat.",
+        Changed::Changed => "The node will drain from its next heartbeat on.",
         Changed::Unchanged => "The node is draining already.",
     })
 }

@@ -52,7 +52,7 @@ pub(super) async fn run(app: &mut App, command: Option<RecurringCommand>) -> Res
 
 fn absent(name: &str) -> Failure {
     Failure::not_found(format!("there is no recurring definition `{name}`"))
-        .remedy("`ratchet recurring list` lists them.")
+        .remedy("`ratchet recurring list` lists the definitions.")
 }
 
 async fn get(recurring: &RecurringClient, name: &str) -> Result<RecurringRecord, Failure> {
@@ -166,8 +166,8 @@ async fn trigger(app: &mut App, recurring: &RecurringClient, name: &str) -> Resu
     }
     match created {
         true => app.out.line(format_args!("Enqueued {job}.")),
-        false => app
-            .out
-            .line(format_args!("Nothing was enqueued: {job} has not ended.")),
+        false => app.out.line(format_args!(
+            "Nothing was enqueued: the earlier job {job} has not ended."
+        )),
     }
 }

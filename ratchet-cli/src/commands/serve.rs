@@ -59,7 +59,8 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
     for exposed in access.exposed(&config.http, address) {
         warn(&exposed, app.out.is_json());
     }
-    // Handle signals before the address is printed: a program that reads it may stop this one.
+    // Handle signals before printing the address, because a program that reads the address may stop
+    // this one at once.
     let stopped = ratchet::shutdown_signal();
     if app.out.is_json() {
         app.out.record(&Listening {
@@ -81,7 +82,7 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
     served.map_err(|error: ServeError| Failure::failed(error.to_string()))
 }
 
-/// The access rules.
+/// The access rules of the server: the token, and what needs it.
 struct Access {
     token: Option<Secret<String>>,
     protected: bool,
@@ -150,8 +151,8 @@ impl Access {
         }
     }
 
-    /// Returns warnings about data that clients can read without a token, or that others on the
-    /// network can read.
+    /// Returns warnings about data that clients can read without a token, or that is sent
+    /// unencrypted.
     fn exposed(&self, http: &HttpConfig, address: SocketAddr) -> Vec<String> {
         const READS: &str = "job, error message, queue, node and metric";
         let mut exposed = Vec::new();
@@ -183,7 +184,7 @@ fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// Returns the trusted proxies. The configuration has checked that they are addresses.
+/// Returns the trusted proxies. The configuration has already checked that these are addresses.
 fn proxies(http: &HttpConfig) -> Vec<IpAddr> {
     let proxies = http.proxies.iter().flatten();
     proxies.filter_map(|proxy| proxy.parse().ok()).collect()

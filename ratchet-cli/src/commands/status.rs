@@ -22,7 +22,7 @@ struct Status {
     cluster: view::Cluster,
     #[serde(flatten)]
     queues: view::Queues,
-    /// How long the longest-overdue job has been due, paused queues aside.
+    /// How long the longest-overdue job has been due, without jobs in paused queues.
     oldest_due_ms: Option<u64>,
     stranded: Vec<view::StrandedRoute>,
 }
@@ -121,7 +121,7 @@ fn leaders(leaders: &[view::Leader]) -> String {
         format!("{}: {}", leader.role, who.unwrap_or("none"))
     };
     match leaders.is_empty() {
-        true => "no role was ever led".to_owned(),
+        true => "no role has had a leader".to_owned(),
         false => leaders.iter().map(one).collect::<Vec<_>>().join(", "),
     }
 }

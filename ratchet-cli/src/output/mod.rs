@@ -41,7 +41,7 @@ impl Output {
         self.json
     }
 
-    /// Writes one JSON document, the whole output of a command with `--json`.
+    /// Writes one JSON document: the whole output of a command with `--json`.
     pub(crate) fn document(&mut self, document: &impl Serialize) -> Result<(), Failure> {
         let text = match self.pretty {
             true => serde_json::to_string_pretty(document),
@@ -101,8 +101,8 @@ impl Output {
     }
 }
 
-/// Escapes the control characters that JSON does not escape itself (U+007F to U+009F), because a
-/// terminal would interpret them. They occur only in strings.
+/// Escapes the control characters U+007F to U+009F, which JSON allows in strings but a terminal
+/// would interpret.
 fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for char in json.chars() {
@@ -133,7 +133,8 @@ pub(crate) const BUSY: Style = anstyle::AnsiColor::Cyan.on_default();
 pub(crate) const WARN: Style = anstyle::AnsiColor::Yellow.on_default();
 pub(crate) const BAD: Style = anstyle::AnsiColor::Red.on_default();
 
-/// Returns text in a style. Text that may come from outside must be passed through [`clean`] first.
+/// Returns the text with the escape codes of a style. Pass text that may come from outside through
+/// [`clean`] first.
 pub(crate) fn paint(style: Style, text: impl Display) -> String {
     format!("{}{text}{}", style.render(), style.render_reset())
 }

@@ -7,8 +7,8 @@ use chrono::{DateTime, SecondsFormat, Utc};
 /// Replaces characters that a terminal would interpret or hide.
 ///
 /// Line ends and tabs become spaces. Other control characters, characters that change the direction
-/// of text, zero-width characters and tags become U+FFFD. A visible replacement keeps two names
-/// apart that differ only in such a character.
+/// of text, zero-width characters and tags become U+FFFD. This visible replacement shows that two
+/// names differ if they differ only in such a character.
 pub(crate) fn clean(text: &str) -> String {
     let one = |c: char| match c {
         '\n' | '\r' | '\t' => ' ',
@@ -43,7 +43,7 @@ pub(crate) fn short(text: &str, most: usize) -> String {
     kept + "…"
 }
 
-/// Formats a duration in its two largest units.
+/// Formats a duration in its two largest units, such as `2 h 5 min`.
 pub(crate) fn since(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (large, small) = match seconds {
@@ -59,7 +59,7 @@ pub(crate) fn since(duration: Duration) -> String {
     }
 }
 
-/// Formats how long ago a time was, or [`until`] if it is in the future.
+/// Formats how long ago a time was, such as `5 s ago`. A future time is formatted by [`until`].
 pub(crate) fn ago(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     match (now - at).to_std() {
         Ok(past) => format!("{} ago", since(past)),
@@ -67,7 +67,7 @@ pub(crate) fn ago(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     }
 }
 
-/// Formats the time until `at`, or [`ago`] if it is in the past.
+/// Formats the time until `at`, such as `in 5 s`. A past time is formatted by [`ago`].
 pub(crate) fn until(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     match (at - now).to_std() {
         Ok(left) => format!("in {}", since(left)),

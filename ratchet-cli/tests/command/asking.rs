@@ -22,7 +22,7 @@ fn without_a_terminal_and_a_yes_nothing_is_cancelled() {
         .exits(5)
         .complains("cancel 3 jobs (mail 3)")
         .complains("--yes");
-    // A `y` from a pipe is no confirmation: only a terminal can be asked.
+    // A `y` from a pipe does not confirm: the command asks only on a terminal.
     place.run_with(&cancel, "y\n").exits(5);
     assert_eq!(pending(&place), 4);
 

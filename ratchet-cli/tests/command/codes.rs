@@ -11,11 +11,11 @@ const NOBODY: &str = "01890000-0000-7000-8000-000000000000";
 fn failures_have_codes() {
     let place = Place::migrated();
     let id = place.enqueue(&["greet", "\"hello\""]);
-    // 1: the database.
+    // Exit code 1: the database cannot be opened.
     Place::of("sqlite:///nowhere/at/all/jobs.db")
         .run(&["status"])
         .exits(1);
-    // 2: the command line.
+    // Exit code 2: the command line is invalid.
     place.run(&["jobs", "show", "no id"]).exits(2);
     place.run(&["frobnicate"]).exits(2);
     place.run(&["enqueue", "", "1"]).exits(2).complains("kind");
@@ -25,7 +25,7 @@ fn failures_have_codes() {
         .complains("not JSON");
     place.run(&["jobs", "requeue"]).exits(2).complains("--all");
     place.run(&["jobs", "list", "--stream"]).exits(2);
-    // 3: the named item does not exist.
+    // Exit code 3: the named item does not exist.
     place
         .run(&["jobs", "show", NOBODY])
         .exits(3)
@@ -38,12 +38,12 @@ fn failures_have_codes() {
     place.run(&["recurring", "show", "nothing"]).exits(3);
     place.run(&["recurring", "trigger", "nothing"]).exits(3);
     place.run(&["recurring", "pause", "nothing"]).exits(3);
-    // 4: the action does not apply.
+    // Exit code 4: the state of the job does not allow the action.
     place
         .run(&["jobs", "retry", &id])
         .exits(4)
         .complains("pending");
-    // 7: the configuration.
+    // Exit code 7: the configuration is invalid.
     Place::of("mysql://host/db").run(&["status"]).exits(7);
     finish(place.command().arg("status"), None)
         .exits(7)
@@ -89,7 +89,7 @@ fn with_json_a_command_line_that_makes_no_sense_is_told_in_json_too() {
     for nothing in [&["--json"][..], &["--json", "jobs"]] {
         assert_eq!(told(nothing).0, "no command is given");
     }
-    // Requested help is no error, and a payload is no option.
+    // Requested help is not an error. After `--`, `--json` is an argument, not the option.
     run(&["--json", "--help"]).exits(0).says("Usage:");
     let payload = run(&["enqueue", "mail", "--", "--json", "more"]).exits(2);
     assert!(payload.stderr.starts_with("error:"), "{payload:?}");
@@ -115,7 +115,7 @@ fn a_bound_that_means_nothing_is_refused() {
         let none = [command, &["--limit", "0"]].concat();
         place.run(&none).exits(2).complains("--limit");
     }
-    // These commands always take ids.
+    // `retry` accepts only ids, so it has no --limit.
     place.run(&["jobs", "retry", &id, "--limit", "1"]).exits(2);
 }
 

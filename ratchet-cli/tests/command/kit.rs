@@ -1,4 +1,4 @@
-//! Runs the built command.
+//! Helpers of the tests, which run the built command.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -63,7 +63,7 @@ impl Place {
         place
     }
 
-    /// Uses another database.
+    /// Creates an empty directory whose commands use the database of this URL.
     pub(crate) fn of(url: &str) -> Self {
         let mut place = Self::empty();
         url.clone_into(&mut place.url);
@@ -117,7 +117,7 @@ impl Place {
         self.json(&with)["job"].as_str().unwrap().to_owned()
     }
 
-    /// Opens the database, for states that the command cannot create.
+    /// Runs code on a client of the database, to create states that the command cannot create.
     pub(crate) fn with_client<T, F: Future<Output = T>>(
         &self,
         work: impl FnOnce(Client) -> F,

@@ -1,4 +1,4 @@
-//! The built command against real databases.
+//! Tests of the built command on real databases.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod asking;

@@ -1,4 +1,5 @@
-//! Jobs, queues, nodes, locks and recurring definitions: for people and as JSON.
+//! The commands for jobs, queues, nodes, locks and recurring definitions, with output as text and
+//! JSON.
 
 use std::time::Duration;
 
@@ -240,7 +241,7 @@ fn named_jobs_are_cancelled_one_by_one() {
     let done = place.json(&["jobs", "cancel", &a, &b]);
     assert_eq!(done["jobs"][0]["outcome"], "became");
     assert_eq!(done["jobs"][1]["state"], "cancelled");
-    // The action is applied where possible, and other jobs are reported.
+    // The action is applied to the jobs that allow it, and the other jobs are reported.
     let c = place.enqueue(&["mail", "3"]);
     let ran = place
         .run(&["jobs", "cancel", &a, &c])
@@ -256,7 +257,8 @@ fn named_jobs_are_cancelled_one_by_one() {
 #[test]
 fn what_was_done_before_a_failure_is_said_with_it() {
     let place = Place::migrated();
-    // As many ids as one call takes, and one more, for which the database fails.
+    // As many ids as one call of the store takes, and one more. The database fails for the last
+    // one.
     let ids = place.with_client(|client| async move {
         let mut jobs: Vec<_> = (0..500).map(|n| NewJob::new("mail", &n)).collect();
         jobs.push(NewJob::new("mail", &500).priority(Priority::Critical));
@@ -277,7 +279,7 @@ fn what_was_done_before_a_failure_is_said_with_it() {
     let done = &ran.json()["jobs"];
     assert_eq!(done.as_array().unwrap().len(), 500);
     assert_eq!(done[499]["outcome"], "became");
-    // These jobs are now refused, but the reported failure is that of the last call.
+    // The first 500 jobs are now refused, but the reported failure is that of the last call.
     let ran = cancel(&[]).exits(1).complains("act: ");
     assert_eq!(ran.stdout.lines().count(), 500);
     assert!(ran.stdout.contains("refused"), "{ran:?}");

@@ -36,7 +36,7 @@ fn a_reader_that_goes_away_is_no_error() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The reader takes far less than the whole output.
+    // The reader reads far less than the whole output.
     let mut pipe = child.stdout.take().unwrap();
     let mut some = [0; 16];
     pipe.read_exact(&mut some).unwrap();
@@ -58,7 +58,7 @@ fn an_interrupt_ends_it_cleanly() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The command has begun once there is output.
+    // The first line of output shows that the command is running.
     let mut pipe = std::io::BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     std::io::BufRead::read_line(&mut pipe, &mut line).unwrap();
@@ -88,7 +88,8 @@ fn an_interrupt_ends_the_reading_of_a_payload() {
         .spawn()
         .unwrap();
     let mut pipe = child.stdin.take().unwrap();
-    // The output is longer than the pipe's buffer, and only a part of it was read.
+    // The text is longer than the pipe's buffer, so the command has begun to read once it is
+    // written.
     pipe.write_all(&[b' '; 1 << 20]).unwrap();
     let pid = child.id().to_string();
     let killed = std::process::Command::new("kill")
@@ -99,7 +100,7 @@ fn an_interrupt_ends_the_reading_of_a_payload() {
     while child.try_wait().unwrap().is_none() {
         if ratchet::store_api::time::monotonic() > deadline {
             child.kill().unwrap();
-            panic!("it goes on reading");
+            panic!("the command still reads stdin after Ctrl-C");
         }
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -9,7 +9,10 @@ fn the_schema_is_made_and_looked_at() {
     let Ok(url) = std::env::var("RATCHET_TEST_POSTGRES_URL") else {
         return;
     };
-    #[expect(clippy::disallowed_methods, reason = "a name that no other test has")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the time makes the name of the schema unique"
+    )]
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap()
@@ -46,7 +49,7 @@ fn the_schema_is_made_and_looked_at() {
     let here = run(&["doctor"]).exits(0);
     assert!(!here.stdout.contains("not encrypted"), "{here:?}");
 
-    // The same machine counts as another host under an address that is not on loopback.
+    // Under an address that is not on loopback, the same machine counts as another host.
     let remote = url
         .replace("127.0.0.1", "0.0.0.0")
         .replace("localhost", "0.0.0.0");

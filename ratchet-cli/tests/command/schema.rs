@@ -33,7 +33,8 @@ fn what_is_printed_makes_a_database_that_is_up_to_date() {
     let place = Place::empty();
     let printed = place.run(&["migrate", "--print"]).exits(0);
     assert!(!place.path("jobs.db").exists());
-    // A tool that continued after an error would commit the statements after it.
+    // The script makes the tool stop at an error; otherwise it would commit the statements after
+    // it.
     let sql = printed.stdout.strip_prefix(".bail on\n.timeout 30000\n");
     let sql = sql.unwrap_or_else(|| panic!("{printed:?}"));
     let database = rusqlite::Connection::open(place.path("jobs.db")).unwrap();
@@ -75,7 +76,7 @@ fn only_migrate_changes_the_schema() {
     assert_eq!(std::fs::metadata(place.path("jobs.db")).unwrap().len(), 0);
 }
 
-/// Creates a database that records a migration of another program.
+/// Creates a migrated database, and changes the record of its migrations with this statement.
 fn altered(sql: &str) -> Place {
     let place = Place::migrated();
     let database = rusqlite::Connection::open(place.path("jobs.db")).unwrap();
@@ -123,11 +124,11 @@ fn each_problem_of_a_schema_gets_the_remedy_that_solves_it() {
         assert!(doctor.stderr.is_empty(), "{doctor:?}");
     }
     assert!(!mistyped.path("jobs.db").exists());
-    // The check reports that there is no file, and the migration reports that it created one.
+    // `--check` reports that there is no file, and the migration reports that it created one.
     mistyped
         .run(&["migrate", "--check"])
         .exits(6)
-        .says("There is no file");
+        .says("The database file does not exist");
     mistyped
         .run(&["migrate"])
         .exits(0)

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::kit::Place;
 
-/// A running server, which is stopped with the test.
+/// A running `ratchet serve`, which is stopped when this is dropped.
 struct Server {
     child: Child,
     address: String,
@@ -21,7 +21,8 @@ impl Server {
         Self::started(place, place.command(), &[&listen, args].concat())
     }
 
-    /// Starts the command, directly or through a wrapper, on the database of the place.
+    /// Starts `ratchet serve` on the database of the place. `command` is the program, or a wrapper
+    /// that runs it.
     fn started(place: &Place, mut command: Command, args: &[&str]) -> Self {
         let url = format!("sqlite://{}", place.path("jobs.db").display());
         let log = place.path("log");
@@ -187,7 +188,7 @@ fn another_address_than_loopback_needs_a_token_or_insecure() {
         log.contains("unencrypted") && !log.contains("can read every job"),
         "{log}"
     );
-    // Reads that the operator opened are open, and a warning says so.
+    // With `protect_reads = false`, reads need no token, and a warning says so.
     std::fs::write(
         place.path("ratchet.toml"),
         "[http]\nprotect_reads = false\n",
@@ -301,7 +302,7 @@ fn writes_are_logged_and_logs_have_no_colours_in_a_file() {
     }
 }
 
-/// Connections beyond the file descriptors of the process take the place of idle ones.
+/// When the process has no more file descriptors, new connections replace idle ones.
 #[cfg(unix)]
 #[test]
 fn it_answers_when_there_are_no_more_file_descriptors() {
@@ -327,7 +328,7 @@ fn it_answers_when_there_are_no_more_file_descriptors() {
         "{}",
         server.log()
     );
-    // The server logs this once a minute.
+    // The server logs the failure to accept at most once a minute.
     let most = 1 + usize::try_from(began.elapsed().as_secs() / 60).unwrap();
     let log = server.log();
     assert!(log.lines().count() <= most, "{log}");

@@ -103,7 +103,7 @@ fn a_measurement_that_is_interrupted_leaves_nothing_behind() {
     while jobs() == 0 {
         assert!(
             ratchet::store_api::time::monotonic() < deadline,
-            "it did not begin"
+            "the measurement did not begin in time"
         );
     }
     let pid = child.id().to_string();

@@ -22,57 +22,58 @@ pub enum Payloads {
 section! {
     /// How `ratchet serve` serves over HTTP.
     pub struct HttpConfig in "http" {
-        /// Where to listen. An address that is not of the loopback needs a token, or
-        /// `ratchet serve --insecure`.
+        /// The address to listen on. An address other than loopback needs a token, or `ratchet
+        /// serve --insecure`.
         listen: SocketAddr, default "127.0.0.1:8080", initially SocketAddr::from(([127, 0, 0, 1], 8080));
 
-        /// The token for payloads, for reads with `protect_reads`, and for writes with
-        /// `ratchet serve --allow-writes`. Programs send it as `Authorization: Bearer …`, browsers
-        /// as the password of HTTP Basic, with any name.
+        /// The token that clients send to read payloads, for all reads if `protect_reads` is true,
+        /// and for writes with `ratchet serve --allow-writes`. Programs send it as `Authorization:
+        /// Bearer …`, browsers as the password of HTTP Basic, with any user name.
         token: Option<Secret<String>>, example "\"…\"";
 
-        /// A file with the token in its first line. Not together with `token`.
+        /// A file with the token in its first line. It cannot be set together with `token`.
         token_file: Option<PathBuf>, example "\"/run/secrets/ratchet-token\"";
 
-        /// Whether all reads except the probes need the token. By default they do unless `listen`
-        /// is a loopback address.
+        /// Whether all reads except the probes need the token. If unset, they need it unless
+        /// `listen` is a loopback address.
         protect_reads: Option<bool>, example "true";
 
-        /// Answers requests for these hosts, names or addresses without a port, an IPv6 address in
-        /// brackets, besides the loopback: the names under which a proxy serves. Unset, a loopback
-        /// address answers for the loopback only, another address for any host.
+        /// The accepted values of the `Host` header besides loopback names, such as the name under
+        /// which a proxy serves: names or addresses without a port, IPv6 addresses in brackets. If
+        /// unset, a loopback `listen` address accepts loopback names only, and any other address
+        /// accepts every host.
         hosts: Option<Vec<String>>, example "[\"ops.example.com\"]";
 
-        /// The single addresses, not networks, of proxies whose `X-Forwarded-For` names the client.
-        /// Clients share reads fairly, and each is throttled for its own wrong tokens. All clients
-        /// of another proxy count as one.
+        /// The addresses of proxies whose `X-Forwarded-For` header is trusted to name the client;
+        /// single addresses, not networks. Limits on reads and on wrong tokens apply to each
+        /// client. All clients of any other proxy count as one client.
         proxies: Option<Vec<String>>, example "[\"127.0.0.1\"]";
 
         /// Whether payloads, results and checkpoints of jobs are shown to clients that send the
         /// token.
         payloads: Payloads, default "hidden", initially Payloads::Hidden;
 
-        /// The largest body of a request, in bytes.
+        /// The maximum size of a request body, in bytes.
         max_body: Option<usize>, default 65536;
 
-        /// The most entries of a page.
+        /// The maximum number of entries on a page.
         max_page: Option<u32>, default 200;
 
-        /// How many clients may have live updates at once.
+        /// The maximum number of clients that receive live updates at the same time.
         max_clients: Option<usize>, default 200;
 
-        /// How many connections are open at once. The next one closes the connection that has been
-        /// without a request for longest.
+        /// The maximum number of open connections. One more closes the connection that has been
+        /// idle longest.
         max_connections: Option<usize>, default 1024;
 
-        /// How many connections of one peer are open at once, `proxies` aside. The next one closes
-        /// the peer's own connection that has been without a request for longest.
+        /// The maximum number of open connections of one peer. One more closes that peer's
+        /// connection that has been idle longest. It does not apply to `proxies`.
         max_connections_per_peer: Option<usize>, default 256;
 
-        /// How many changes are taken in one second, of all clients together.
+        /// The maximum number of writes per second, of all clients together.
         writes_per_second: Option<u32>, default 20;
 
-        /// How long a request may take.
+        /// The timeout of a request.
         request_timeout: Option<Duration> as "duration", default "15s";
     }
 }

@@ -7,32 +7,34 @@ use crate::value::duration;
 section! {
     /// The identity of the node and its part in the cluster.
     pub struct NodeConfig in "node" {
-        /// What people call the node. It must be unique among live nodes: a node that starts with
-        /// the label of another takes over from it. Unset, it is made from the node's random id.
+        /// The name of the node for operators. It must be unique among live nodes, because a node
+        /// that starts with the label of another one displaces that node. If unset, the label is
+        /// made from the node's random id.
         label: Option<String>, example "\"media-1\"";
 
-        /// The node also runs jobs that require one of these capabilities.
+        /// The capabilities of the node. It also runs jobs that require one of them.
         capabilities: Option<Vec<String>>, example "[\"gpu\", \"ffmpeg\"]", setting "capability";
 
-        /// A file with the capabilities, separated by commas or new lines; `#` begins a comment.
-        /// Not together with `capabilities`.
+        /// A file with the capabilities, separated by commas or line breaks; `#` begins a comment.
+        /// It cannot be set together with `capabilities`.
         capabilities_file: Option<PathBuf>, example "\"/etc/ratchet/capabilities\"";
 
-        /// Takes part in these roles only: `worker` runs jobs, `maintenance` looks after the
-        /// cluster, the others are those of the program. Unset, in all.
+        /// The only roles in which the node takes part: `worker` runs jobs, `maintenance` maintains
+        /// the cluster, and the others are defined by the program. If unset, the node takes part in
+        /// all roles.
         roles: Option<Vec<String>>, example "[\"worker\"]", setting "role";
 
-        /// Whether the node may lead at all. A cluster needs one node that may.
+        /// Whether the node may lead in any role. A cluster needs at least one node that may lead.
         promotable: Option<bool>, default true;
 
-        /// Claims jobs only while the node leads in this role: one node of the cluster works, the
-        /// others stand by.
+        /// A role. The node claims jobs only while it leads in this role, so one node of the
+        /// cluster works and the others are on standby.
         active_passive: Option<String>, example "\"primary\"";
 
-        /// How long a drain waits for the bodies that run.
+        /// How long a drain waits for running bodies.
         drain_grace: Option<Duration> as "duration", default "30s";
 
-        /// How long the engine waits for one call of the store.
+        /// The timeout of one store call by the engine.
         store_deadline: Option<Duration> as "duration", default "10s";
     }
 }

@@ -3,14 +3,14 @@ use crate::value::Setting;
 
 /// Describes `[permits]`, whose keys are the resources that the configuration names.
 pub(crate) const ABOUT: &[&str] = &[
-    " How many jobs with the permit of a resource may run at once in the cluster. A resource that is known",
-    " keeps its number: an operator changes it.",
+    " How many jobs that need a permit of a resource may run at once in the cluster. If the",
+    " database already has a limit for the resource, it stays until an operator changes it.",
 ];
 
 pub(crate) const KEYS: &[Key] = &[Key {
     section: "permits",
     name: ANY,
-    doc: &[" How many jobs; 0 lets none run."],
+    doc: &[" The maximum number of running jobs. With 0, none run."],
     default: None,
     example: Some("4"),
     setting: "permit",

@@ -8,27 +8,29 @@ use crate::section::{Key, section};
 use crate::value::{DatabaseUrl, duration};
 
 section! {
-    /// The database and how it is used.
+    /// The database, and how the store uses it.
     pub struct StoreConfig in "store" {
-        /// The database; its scheme chooses the backend: `sqlite://jobs.db`,
+        /// The URL of the database, whose scheme chooses the backend: `sqlite://jobs.db`,
         /// `postgres://user:password@host/database`, `sqlserver://…`, `mongodb://…` or `memory:`.
         url: Option<DatabaseUrl>, example "\"postgres://ratchet@localhost/jobs\"", setting "the URL";
 
-        /// A file with the URL in its first line. Not together with `url`.
+        /// A file with the URL in its first line. It cannot be set together with `url`.
         url_file: Option<PathBuf>, example "\"/run/secrets/ratchet-url\"";
 
-        /// Whether to create and upgrade the tables. If not, connecting is refused unless another
-        /// program else has.
+        /// Whether to create and upgrade the tables. If `false`, connecting fails until another
+        /// program has done so.
         migrate: bool, default true, initially true;
 
-        /// How many connections the pool may have, but for the few for heartbeats, locks and
-        /// wakeups. Unset, 10. SQLite has no pool.
+        /// The maximum number of connections in the pool, which does not include the few for
+        /// heartbeats, locks and wakeups. 10 if unset. SQLite has no pool.
         max_connections: Option<u32>, example "10";
 
-        /// How long a call may take in all. Unset, 10 s; SQLite 30 s, MongoDB 20 s.
+        /// The deadline of a store call, after which the call fails. If unset, 10 s; for SQLite 30
+        /// s, for MongoDB 20 s.
         deadline: Option<Duration> as "duration", example "\"10s\"";
 
-        /// How the connections are called on the server; unset, `ratchet` or what the URL says.
+        /// The application name that the connections show to the server. If unset, the name in the
+        /// URL, or else `ratchet`.
         application_name: Option<String>, example "\"ratchet\"";
     }
     with {
@@ -44,7 +46,8 @@ section! {
 }
 
 impl StoreConfig {
-    /// Returns the key of the setting that a backend refuses under the name `setting`.
+    /// Returns the key of a setting. `setting` is the name by which the backend's error refers to
+    /// it.
     #[must_use]
     pub fn key_of(&self, setting: &str) -> Option<String> {
         let scheme = self.url.as_ref().and_then(DatabaseUrl::scheme);
@@ -67,21 +70,21 @@ impl StoreConfig {
 pub enum Synchronous {
     /// Before the call returns.
     Full,
-    /// Soon after the call: a power failure may undo the last transactions.
+    /// Soon after the call returns. A power failure may undo the last transactions.
     Normal,
 }
 
 section! {
     /// For SQLite only.
     pub struct SqliteConfig in "store.sqlite" {
-        /// When a commit is safe: `"full"`, when the call returns, or `"normal"`, soon after.
+        /// When a commit is durable: `"full"`, before the call returns, or `"normal"`, soon after
+        /// it.
         synchronous: Option<Synchronous>, default "full";
 
-        /// How long a call waits for other processes that write.
+        /// How long a call waits while other processes write to the file.
         busy_timeout: Option<Duration> as "duration", default "5s";
 
-        /// Grows the file to this many pages (of 4 KiB by default) and no
-        /// further. Unset, without bounds.
+        /// The maximum size of the file in pages, of 4 KiB by default. Unlimited if unset.
         max_pages: Option<u32>, example "262144";
     }
 }
@@ -95,21 +98,22 @@ section! {
         /// How long a call waits for a connection.
         acquire_timeout: Option<Duration> as "duration", default "5s";
 
-        /// How long a connection is used before another takes its place.
+        /// How long a connection is used before the pool replaces it.
         max_lifetime: Option<Duration> as "duration", default "30m";
 
-        /// Whether the store carries wakeups, by LISTEN and NOTIFY.
+        /// Whether the store sends and receives wakeups, by LISTEN and NOTIFY.
         wakeups: Option<bool>, default true;
 
-        /// Whether locks are free as soon as the server notices that the connection of their holder
-        /// is gone. Unset, what the URL says, and no.
+        /// Whether a lock is released as soon as the server notices that the connection of its
+        /// holder is closed. If unset, the value in the URL, or else `false`.
         session_locks: Option<bool>, example "true";
 
-        /// A URL that leads past a pooler to the same database, for heartbeats, locks, migrations
-        /// and wakeups.
+        /// A URL that connects to the same database directly, past a pooler, for heartbeats, locks,
+        /// migrations and wakeups.
         direct_url: Option<DatabaseUrl>, example "\"postgres://ratchet@localhost:5432/jobs\"", setting "direct";
 
-        /// A file with that URL in its first line. Not together with `direct_url`.
+        /// A file with the direct URL in its first line. It cannot be set together with
+        /// `direct_url`.
         direct_url_file: Option<PathBuf>, example "\"/run/secrets/ratchet-direct-url\"";
     }
 }
@@ -119,7 +123,7 @@ section! {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Encryption {
-    /// Everything is encrypted from the first byte on (TDS 8.0).
+    /// The whole connection is encrypted, from its first byte (TDS 8.0).
     Strict,
     /// The login and everything after it are encrypted.
     Required,
@@ -138,22 +142,23 @@ section! {
         /// How long a call waits for a connection.
         acquire_timeout: Option<Duration> as "duration", default "5s";
 
-        /// How long a connection is used before another takes its place.
+        /// How long a connection is used before the pool replaces it.
         max_lifetime: Option<Duration> as "duration", default "30m";
 
-        /// What is encrypted: `"strict"`, `"required"`, `"login"` or `"off"`. Unset, what the URL
-        /// says, and `"required"`.
+        /// The encryption of the connection: `"strict"` (all of it, TDS 8.0), `"required"` (from
+        /// the login on), `"login"` (the login only) or `"off"`. If unset, the value in the URL, or
+        /// else `"required"`.
         encryption: Option<Encryption>, example "\"strict\"";
 
-        /// Takes whatever certificate the server shows: a host that can answer in its place then
-        /// reads everything.
+        /// Whether to accept any certificate of the server. A host that impersonates the server can
+        /// then read everything, including the password.
         trust_any_certificate: Option<bool>, default false;
 
-        /// Takes certificates of this authority, a `.pem`, `.crt` or `.der` file, beside those that
-        /// the platform trusts.
+        /// The file of a certificate authority (`.pem`, `.crt` or `.der`) to trust besides those of
+        /// the platform.
         trust_authority: Option<PathBuf>, example "\"/etc/ssl/sqlserver.pem\"";
 
-        /// Whether a database will do whose READ_COMMITTED_SNAPSHOT is off.
+        /// Whether to accept a database in which READ_COMMITTED_SNAPSHOT is off.
         locking_reads: Option<bool>, default false;
     }
 }
@@ -161,16 +166,17 @@ section! {
 section! {
     /// For MongoDB only.
     pub struct MongoConfig in "store.mongo" {
-        /// The database. Unset, what the URL says, and `ratchet`.
+        /// The name of the database. If unset, the name in the URL, or else `ratchet`.
         database: Option<String>, example "\"jobs\"";
 
         /// The prefix of the names of the collections.
         prefix: Option<String>, default "ratchet_";
 
-        /// Whether a write waits until it is in the journals of a majority.
+        /// Whether a write waits until a majority of the replica set has it in its journals.
         journaled: Option<bool>, default true;
 
-        /// Whether the store carries wakeups, by change streams. A standalone server cannot.
+        /// Whether the store sends and receives wakeups, by change streams. A standalone server has
+        /// none.
         wakeups: Option<bool>, default true;
     }
 }

@@ -7,32 +7,35 @@ use crate::value::duration;
 section! {
     /// Which jobs the node runs, and how many at once.
     pub struct WorkerConfig in "worker" {
-        /// Polls only these queues; unset, all. `system` is always among them.
+        /// The queues that the node polls. If unset, it polls all queues. It always polls `system`,
+        /// unless `system_concurrency` is 0.
         queues: Option<Vec<String>>, example "[\"images\", \"mail\"]", setting "queue";
 
-        /// How many bodies run at once, those of pools not counted.
+        /// The maximum number of bodies that run at once, not counting those of pools.
         concurrency: Option<usize>, default 32;
 
-        /// How many slots are reserved for the jobs of the queue `system`; 0 reserves none.
+        /// The number of slots that are reserved for the jobs of the queue `system`. With 0, none
+        /// are.
         system_concurrency: Option<usize>, default 2;
 
-        /// Whether jobs that require no capability are taken. `false` keeps a node with rare
-        /// hardware free for the jobs that require it.
+        /// Whether the node also runs jobs that require no capability. `false` keeps a node with
+        /// rare hardware free for the jobs that require it.
         untagged: Option<bool>, default true;
 
-        /// How many claims are held beyond the running ones while jobs are very short; 0 claims
-        /// only for free slots.
+        /// The maximum number of claims that the node holds beyond the running ones, while jobs are
+        /// very short. With 0, the node claims only for free slots.
         prefetch: Option<usize>, default 960;
 
-        /// How long a prefetched claim may wait for a slot; at most half of
-        /// `cluster.start_timeout`.
+        /// How long a prefetched claim may wait for a slot before the node hands it back; at most
+        /// half of `cluster.start_timeout`.
         prefetch_ttl: Option<Duration> as "duration", default "5s";
 
-        /// Whether payloads are read when bodies are about to begin and not with the claim: for
-        /// large payloads.
+        /// Whether the node reads a payload when its body is about to begin, instead of with the
+        /// claim. Useful for large payloads.
         lazy_payloads: Option<bool>, default false;
 
-        /// How long a job waits until it counts as one priority higher; `"0s"`: never.
+        /// How long a job waits until its priority counts as one level higher. With `"0s"`, waiting
+        /// raises no priority.
         aging: Option<Duration> as "duration", default "15m";
     }
     with {
@@ -42,27 +45,27 @@ section! {
 }
 
 section! {
-    /// Slots of their own for some of the node's jobs. A pool selects by `queues`, by `kinds` or by
-    /// `capabilities`.
+    /// A pool: slots that are reserved for some of the node's jobs. It selects them by `queues`, by
+    /// `kinds` or by `capabilities`.
     pub struct PoolConfig in "worker.pools.NAME" {
-        /// How many bodies run at once. It must be set.
+        /// The maximum number of bodies that run at once. It must be set.
         concurrency: Option<usize>, example "4";
 
-        /// Takes the jobs of these queues.
+        /// The queues whose jobs the pool runs.
         queues: Option<Vec<String>>, example "[\"media\"]";
 
-        /// Takes the jobs of these kinds.
+        /// The kinds of the jobs that the pool runs.
         kinds: Option<Vec<String>>, example "[\"resize\"]";
 
-        /// Takes the jobs that require one of these capabilities.
+        /// The capabilities of the pool. It runs the jobs that require one of them.
         capabilities: Option<Vec<String>>, example "[\"gpu\"]";
 
-        /// Whether the pool takes jobs that require no capability; unset, yes. With `false` the
-        /// node leaves those of the pool's queues or kinds to other nodes.
+        /// Whether the pool runs jobs that require no capability; `true` if unset. With `false`,
+        /// the node leaves such jobs of the pool's queues or kinds to other nodes.
         untagged: Option<bool>, example "false";
 
-        /// How many claims are held beyond the running ones. Unset, 30 for each slot, but no more
-        /// than 960.
+        /// The maximum number of claims that the pool holds beyond the running ones. If unset, 30
+        /// for each slot, at most 960.
         prefetch: Option<usize>, example "0";
     }
 }

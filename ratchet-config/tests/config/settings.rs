@@ -543,13 +543,13 @@ fn a_url_that_wins_leaves_what_is_of_another_database_aside() {
         .load()
         .unwrap();
     assert_eq!(config.store.postgres.schema.as_deref(), Some("a"));
-    // Settings of the same origin belong together.
+    // The URL and a setting of the same origin must be for the same backend.
     let error = refused(file().variables([
         ("RATCHET_STORE__URL", "memory:"),
         ("RATCHET_STORE__SQLITE__MAX_PAGES", "1"),
     ]));
     assert!(
-        error.to_string().contains("is for sqlite URLs only"),
+        error.to_string().contains("applies to sqlite URLs only"),
         "{error}"
     );
 }
@@ -653,7 +653,7 @@ fn another_url_is_another_database_in_all_that_leads_to_one() {
         .load()
         .unwrap();
     assert!(config.store.mongo.database.is_none());
-    // Values of the same origin belong together.
+    // A direct URL of the same origin as the URL is kept.
     let config = text(production).load().unwrap();
     assert!(config.store.postgres.direct_url.is_some());
     let config = text(production)

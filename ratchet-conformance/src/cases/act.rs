@@ -130,7 +130,8 @@ cases! {
     async fn a_filter_takes_the_oldest_that_can(cx: &Cx) {
         let node = cx.node().await;
         let all = node.add_all(&jobs(6)).await;
-        // Jobs to which the action does not apply neither count against the limit nor are returned.
+        // Jobs to which the action does not apply do not count against the limit and are not
+        // returned.
         node.act(all[0], JobAction::Pause).await;
         node.act(all[2], JobAction::Cancel).await;
         let selector = JobSelector::matching(JobFilter::all(), 2);

@@ -159,7 +159,8 @@ cases! {
         let parent = node.add(job()).await;
         let child = node.add(job().after(parent, Condition::Ended)).await;
         node.end(parent, Outcome::Succeeded { result: None }).await;
-        // Each pass also has a plain old job: a store may check beforehand whether there is any.
+        // Each pass also has an old job without links, because a store may check beforehand whether
+        // there is any old job.
         let pass = async || {
             let plain = node.add(job()).await;
             node.end(plain, Outcome::Succeeded { result: None }).await;
@@ -474,11 +475,11 @@ cases! {
                 let mut moved = 0;
                 loop {
                     if racer == 3 {
-                        // This reader looks first among the jobs, then in the archive.
+                        // This reader searches the jobs first, and then the archive.
                         let stored = node.get_all(&all).await;
                         let archived = ok(archive(&node).archived(&all).await);
                         for (stored, archived) in stored.iter().zip(&archived) {
-                            assert!(stored.is_some() || archived.is_some(), "one is missed");
+                            assert!(stored.is_some() || archived.is_some(), "a job is neither among the jobs nor in the archive");
                         }
                         if stored.iter().all(Option::is_none) {
                             return moved;

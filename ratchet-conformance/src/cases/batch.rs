@@ -140,7 +140,7 @@ cases! {
         cx.proving(["enqueue.atomic"]);
         node.add(job().unique_key("v")).await;
         cx.proving(["enqueue.repeat"]);
-        // Jobs that are already in the closed batch may be enqueued again.
+        // A repeated enqueue of jobs that are already in the closed batch succeeds.
         assert_eq!(node.enqueue(&jobs).await.len(), 2);
         assert_eq!(node.counts(batch).await, [2, 0, 0, 0]);
     }
@@ -479,7 +479,7 @@ cases! {
                         1 => Outcome::Cancelled,
                         _ => succeeded(),
                     };
-                    // The racer settles twice, as a caller does that lost the first reply.
+                    // The racer settles twice, like a caller that lost the first reply.
                     for _ in 0..2 {
                         assert_eq!(node.settle(token, outcome.clone()).await, Fenced::Applied);
                     }

@@ -327,7 +327,7 @@ cases! {
                 async move {
                     if racer == 0 {
                         node.pause_queue(&queue).await;
-                        assert!(node.claim(10).await.is_empty(), "claimed after the pause");
+                        assert!(node.claim(10).await.is_empty(), "a job was claimed after the pause");
                     } else {
                         while !node.claim(3).await.is_empty() {}
                     }
@@ -357,7 +357,7 @@ cases! {
                 }
             })
             .await;
-            assert_ne!(answers[0], answers[1], "exactly one of the two has the job");
+            assert_ne!(answers[0], answers[1], "exactly one of the settlement and the reclaim takes effect");
             let state = nodes[1].state(id).await;
             assert_eq!(state == JobState::Succeeded, answers[0]);
             assert_eq!(nodes[1].history(id).await.len(), 1);
@@ -399,7 +399,7 @@ cases! {
             *given.entry(token).or_default() += 1;
         }
         let twice = given.iter().find(|(_, count)| **count > 1);
-        assert_eq!(twice, None, "a token was given twice");
+        assert_eq!(twice, None, "a token was returned twice");
     }
 
     #[proves("act.respond", "requeue.key", "cancel.waiting")]
@@ -483,7 +483,7 @@ cases! {
                 }
             })
             .await;
-            assert_eq!(won, [early, !early], "exactly one wins, as the clock decides");
+            assert_eq!(won, [early, !early], "the renewal wins before the expiry, and the other node from then on");
         }
     }
 }

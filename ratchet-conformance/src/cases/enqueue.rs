@@ -96,7 +96,7 @@ cases! {
         let batches: Vec<Vec<NewJob>> = (0..20).map(|_| jobs(10)).collect();
         for (polls, batch) in batches.iter().enumerate() {
             let mut call = node.jobs().enqueue(batch);
-            // The call is polled `polls` times and then dropped, at whatever point it has reached.
+            // The call is polled `polls` times and then dropped, whatever it was doing.
             for _ in 0..polls {
                 if (&mut call).now_or_never().is_some() {
                     break;
@@ -230,7 +230,7 @@ cases! {
     #[proves("enqueue.validate", "limits.batch")]
     async fn a_payload_is_taken_up_to_its_limit_and_not_beyond(cx: &Cx) {
         let node = cx.node().await;
-        // The quotes take two more bytes.
+        // The quotes of the JSON string take two more bytes.
         let largest = "ä".repeat(MAX_PAYLOAD_BYTES / 2 - 1);
         let id = node.add(NewJob::new("kind", &largest)).await;
         let stored = node.get(id).await.spec.payload;

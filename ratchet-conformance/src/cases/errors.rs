@@ -119,7 +119,7 @@ cases! {
         let bad = all[4];
         ok_vandal(cx.vandal().spoil(bad).await);
         let mut claimed = Vec::new();
-        // In whatever way the store skips the row, a few claims must return all other jobs.
+        // However the store skips the unreadable row, a few claims must return all other jobs.
         for _ in 0..4 {
             claimed.extend(ids(&node.claim(5).await));
         }

@@ -159,7 +159,7 @@ cases! {
                 _ => None,
             });
             let (leader, term) = leaders.next().expect("one node is elected");
-            assert_eq!(leaders.next(), None, "two are elected");
+            assert_eq!(leaders.next(), None, "two nodes are elected");
             terms.push(term);
             let mut last = None;
             for (outcome, id, mut election) in turns {
@@ -188,8 +188,8 @@ cases! {
         let ElectionOutcome::Elected(first) = ok(sleeper.turn(old.id).await) else {
             panic!("the only candidate is not elected");
         };
-        // The old leader's local clock stood still, so that node considers itself the leader until
-        // it asks.
+        // The old leader's local clock stood still, so the old leader considers itself the leader
+        // until it calls the store.
         cx.advance(HOUR).await;
         let ElectionOutcome::Elected(second) = ok(successor.turn(new.id).await) else {
             panic!("the successor is not elected");
@@ -249,8 +249,8 @@ cases! {
         let guard = leader.leadership().guard().expect("it leads");
         assert_eq!(purge(&a, &guard).await, Guarded::Done(0));
         cx.proving(["lock.renew"]);
-        // A renewal shortens the lock only if it lasts longer than two TTLs from now, and then to
-        // two TTLs.
+        // A renewal shortens the lock only if the lock would last longer than two TTLs from now,
+        // and then to two TTLs.
         let renewed = ok(leader.turn(a.id).await);
         assert_eq!(renewed, ElectionOutcome::AlreadyLeader(term));
         assert_eq!(held(ok(other.turn(b.id).await)), 90 * MINUTE);
@@ -259,8 +259,8 @@ cases! {
         assert_eq!(renewed, ElectionOutcome::AlreadyLeader(term));
         assert_eq!(held(ok(other.turn(b.id).await)), 2 * HOUR);
         cx.proving(["lock.held", "time.clock"]);
-        // The leader is gone when the clock steps back, so its lock lasts longer by the size of the
-        // step.
+        // The leader does not renew the lock after the clock steps back, so the lock lasts longer
+        // by the size of the step.
         cx.set_back(30 * MINUTE).await;
         cx.advance(150 * MINUTE - MILLI).await;
         assert_eq!(held(ok(other.turn(b.id).await)), MILLI);

@@ -78,7 +78,7 @@ cases! {
         let token = node.take().await;
         assert_eq!(node.offer(&unique("k")).await, taken, "running");
         node.act(first, JobAction::Cancel).await;
-        assert_eq!(node.offer(&unique("k")).await, taken, "asked to cancel");
+        assert_eq!(node.offer(&unique("k")).await, taken, "running, with a cancel request");
         node.succeed(token).await;
         node.add(unique("k")).await;
     }
@@ -143,7 +143,7 @@ cases! {
         let token = node.take().await;
         node.succeed(token).await;
         let second = node.add(unique("k")).await;
-        // The first job is settled again and then cancelled, when the second job already has the
+        // Settles the first job again, and tries to cancel it, after the second job has taken the
         // key.
         node.succeed(token).await;
         let acted = node.act(token.job, JobAction::Cancel).await;
@@ -260,8 +260,8 @@ cases! {
         let answers = race(8, |racer| {
             let node = nodes[racer % nodes.len()].clone();
             async move {
-                // Every racer has the same keys in a different order, so that careless locking
-                // deadlocks.
+                // Every racer has the same keys in a different order, so that a store deadlocks
+                // unless it locks them in one order.
                 let key = |number: usize| format!("key {}", (number * (2 * racer + 1)) % 16);
                 let batch: Vec<NewJob> = (0..16).map(|number| unique(&key(number))).collect();
                 node.enqueue(&batch).await

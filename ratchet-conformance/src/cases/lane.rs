@@ -51,7 +51,7 @@ cases! {
         let mut all = Vec::new();
         for (number, job) in lane_jobs("l", 5).into_iter().enumerate() {
             all.push(nodes[number % 2].add(job).await);
-            // Jobs come in pairs with equal times, each pair an hour before the last.
+            // Each pair of jobs has equal times, an hour before those of the previous pair.
             if number % 2 == 1 {
                 cx.set_back(HOUR).await;
             }
@@ -207,7 +207,7 @@ cases! {
                 node.act(first, JobAction::Cancel).await;
             }
             assert_eq!(node.state(second).await, Pending, "{how}");
-            // A lane that has become empty starts again.
+            // In a lane that has become empty, the next job is the head.
             node.act(second, JobAction::Cancel).await;
             let third = node.add(job().lane(how)).await;
             assert_eq!(node.state(third).await, Pending, "{how}");
@@ -458,7 +458,8 @@ cases! {
             node.succeed(claimed[0].claim.token).await;
         }
         cx.proving(["enqueue.repeat"]);
-        // A repeated enqueue after the job's end takes no place either, and the lanes are free.
+        // A repeated enqueue after the job's end takes no place in a lane either, so the lanes are
+        // free.
         assert_eq!(node.offer(&second).await, repeated);
         cx.proving(["lane.sequence"]);
         for lane in ["l", "empty"] {
@@ -556,13 +557,14 @@ cases! {
                         if ends && lane == Some(name("l")) {
                             had.push((job.claim.token.job, input(&job).payload.clone()));
                         }
-                        // The racer settles twice, as a caller does that lost the first reply.
+                        // The racer settles twice, like a caller that lost the first reply.
                         let both = [
                             Settlement::new(job.claim.token, end.clone()),
                             Settlement::new(job.claim.token, end),
                         ];
                         let answers = node.settle_all(&both).await;
-                        // After a retry, another node may have settled the job between the two.
+                        // After a retry, another node may claim and settle the job between the two
+                        // settlements.
                         let expected = if ends { 2 } else { 1 };
                         let applied = [Fenced::Applied; 2];
                         assert_eq!(answers[..expected], applied[..expected]);
@@ -575,7 +577,7 @@ cases! {
         assert_one_head_each(&nodes[0]).await;
         let left: Vec<JobRecord> = nodes[0].everything().await;
         let left: Vec<&JobRecord> = left.iter().filter(|job| !job.state.is_terminal()).collect();
-        assert_eq!(left, Vec::<&JobRecord>::new(), "a lane is stuck");
+        assert_eq!(left, Vec::<&JobRecord>::new(), "jobs of a lane have not ended");
         assert_eq!(order.iter().map(Vec::len).sum::<usize>(), 3 * EACH);
         // Each racer ended the lane's jobs in the order in which each producer enqueued them.
         for had in order {

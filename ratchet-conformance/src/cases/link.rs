@@ -119,7 +119,7 @@ cases! {
         cx.advance(MINUTE).await;
         assert_eq!(node.claim_ids(10).await, [parent]);
         let token = node.token(parent, 1).await;
-        // A retry or a release decides no link: only an end does.
+        // Only the end of a job decides its links: a retry or a release does not.
         node.settle(token, retry(Duration::ZERO)).await;
         assert_eq!(node.states([early, late]).await, [Blocked, Blocked]);
         let token = node.take().await;
@@ -222,7 +222,7 @@ cases! {
         let second = node.add(follower(first)).await;
         let unnamed = node.add(child(second)).await;
         let freed = node.add(follower(second)).await;
-        // All named jobs end before links are decided, so none of them is released in between.
+        // The call ends all named jobs before it decides links, so it releases none of them.
         let named = JobSelector::Ids(vec![root, second, first, root]);
         let acted = node.act_on(&named, JobAction::Cancel).await;
         let outcomes: Vec<ActionOutcome> = acted.iter().map(|one| one.outcome).collect();
@@ -232,7 +232,7 @@ cases! {
         let all = [root, first, second, unnamed, freed];
         let expected = [Cancelled, Cancelled, Cancelled, Cancelled, Pending];
         assert_eq!(node.states(all).await, expected);
-        // The same with a filter.
+        // The same holds for an action with a filter.
         let (a, b) = (node.add(job().queue("x")).await, job().queue("x"));
         let b = node.add(b.after(a, Condition::Ended)).await;
         let filter = JobFilter::all().queue(name("x"));
@@ -300,7 +300,7 @@ cases! {
         let (first, second) = (a.id(), b.id());
         let circle = [a.after(second, Condition::Ended), b.after(first, Condition::Ended)];
         assert_refused(node.jobs().enqueue(&circle).await, "parent");
-        // The cycle may also run through a duplicate: the twin resolves to the child itself.
+        // A duplicate can also close a cycle: here the twin stands for the child itself.
         let own = job().unique_key("u");
         let twin = job().unique_key("u");
         let own = own.after(twin.id(), Condition::Ended);
@@ -367,7 +367,7 @@ cases! {
         let waits = follower(step.id());
         let refused = node.jobs().enqueue(&[step.clone(), waits]).await;
         let text = refused.as_ref().err().map(ToString::to_string).unwrap_or_default();
-        assert!(text.contains(&earlier.to_string()) && text.contains("is gone"), "{text}");
+        assert!(text.contains(&earlier.to_string()) && text.contains("was purged"), "{text}");
         assert_refused(refused, "parent");
         assert_eq!(node.everything().await.len(), 0);
         // Enqueued alone, the step is a duplicate again.

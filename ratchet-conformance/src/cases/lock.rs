@@ -137,7 +137,7 @@ cases! {
     async fn a_call_that_takes_effect_late_does_not_end_the_lock_sooner(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
         let held = take(&a, 20 * SECOND).await;
-        // These locks are like those of calls that began four seconds ago.
+        // A call that began four seconds ago with a TTL of 20 s locks for 16 s.
         assert_eq!(take(&a, 16 * SECOND).await, held);
         assert_eq!(renew(&a, held, 16 * SECOND).await, Fenced::Applied);
         cx.advance(20 * SECOND - MILLI).await;
@@ -150,7 +150,7 @@ cases! {
     #[needs(Clock)]
     async fn a_lock_ends_two_times_its_new_ttl_from_now_at_the_latest(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
-        // The expiry is as far in the future as if the clock had stepped back since.
+        // The lock expires far in the future, as it would after the clock stepped back.
         for again in [false, true] {
             let held = take(&a, HOUR).await;
             if again {
@@ -379,7 +379,7 @@ cases! {
                         continue;
                     };
                     let others = holders.fetch_add(1, Ordering::SeqCst);
-                    assert_eq!(others, 0, "two hold the lock at once");
+                    assert_eq!(others, 0, "two nodes hold the lock at once");
                     tokio::task::yield_now().await;
                     holders.fetch_sub(1, Ordering::SeqCst);
                     assert_eq!(release(&node, fence).await, Fenced::Applied);
@@ -395,7 +395,7 @@ cases! {
         let mut all: Vec<Fence> = tenures.into_iter().flatten().collect();
         all.sort();
         all.dedup();
-        assert_eq!(all.len(), 40, "a fence was given twice");
+        assert_eq!(all.len(), 40, "a fence was returned twice");
     }
     #[proves("lock.list")]
     #[needs(Clock)]

@@ -97,7 +97,7 @@ cases! {
     #[needs(Clock)]
     async fn a_job_gains_one_level_with_every_whole_interval(cx: &Cx) {
         // Each row: how long the lower job has waited, and whether it is then claimed before a
-        // fresh job two levels up. At equal levels the job due earlier comes first.
+        // fresh job two levels up. At equal levels, the job that is due earlier is claimed first.
         let table = [
             (Duration::ZERO, false),
             (MINUTE - MILLI, false),

@@ -100,7 +100,7 @@ cases! {
         // permit.
         let token = a.take().await;
         a.act(token.job, JobAction::Cancel).await;
-        assert_eq!(b.claim_ids(10).await, [], "it still runs");
+        assert_eq!(b.claim_ids(10).await, [], "the job with the permit still runs");
         a.succeed(token).await;
         let token = a.take().await;
         a.release(token).await;
@@ -137,7 +137,7 @@ cases! {
         killed.alive(held_by_killed[0].claim.token).await;
         cx.advance(MINUTE).await;
         other.beat().await;
-        assert_eq!(other.claim_ids(10).await, [], "it is not known to be dead");
+        assert_eq!(other.claim_ids(10).await, [], "the killed node's claims are not reclaimed yet");
         assert_eq!(other.reclaim(&reclaim()).await.len(), 2);
         let claimed = other.claim(10).await;
         assert_eq!(ids(&claimed), all[..2]);
@@ -348,8 +348,8 @@ cases! {
     async fn a_job_for_which_there_was_no_permit_was_not_claimed(cx: &Cx) {
         let node = cx.node().await;
         set(&node, "api", 1).await;
-        // The jobs are in separate queues, so that a permit is free for each when the store looks
-        // for candidates.
+        // The jobs are in separate queues, so that the permit is free for each of them when the
+        // store searches for candidates.
         let first = node.add(job().permit("api")).await;
         let second = node.add(job().queue("other").permit("api")).await;
         let claimed = node.claim(2).await;

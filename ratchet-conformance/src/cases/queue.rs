@@ -273,7 +273,7 @@ cases! {
         };
         assert_eq!(kinds().await, ["head"]);
         let token = node.take().await;
-        assert_eq!(kinds().await, [""; 0], "its head runs");
+        assert_eq!(kinds().await, [""; 0], "the lane's head runs");
         node.succeed(token).await;
         assert_eq!(kinds().await, ["blocked"]);
         node.act(paused, JobAction::Resume).await;
@@ -317,7 +317,7 @@ cases! {
             .await;
         assert_eq!(node.count_due("q", 10).await, 1);
         let token = node.take().await;
-        assert_eq!(node.count_due("q", 10).await, 0, "its head runs");
+        assert_eq!(node.count_due("q", 10).await, 0, "the lane's head runs");
         node.succeed(token).await;
         assert_eq!(node.count_due("q", 10).await, 1);
         node.act(paused, JobAction::Resume).await;

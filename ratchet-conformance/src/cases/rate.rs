@@ -127,7 +127,8 @@ cases! {
         assert_eq!(take(&node, "k", ten(1)).await, wait(1));
         cx.advance(MILLI).await;
         assert_eq!(take(&node, "k", ten(1)).await, Granted);
-        // A larger burst applies at once; a smaller one waits for earlier starts.
+        // A larger burst applies at once. With a smaller burst, a request waits until earlier
+        // starts no longer count.
         assert_eq!(take_all(&node, &[("k", ten(3)); 3]).await, [Granted, Granted, wait(100)]);
         assert_eq!(take(&node, "k", ten(1)).await, wait(100));
     }

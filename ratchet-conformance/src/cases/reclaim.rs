@@ -1,4 +1,4 @@
-//! Reclaiming: which claims, when, and at what cost.
+//! Reclaiming: which claims are reclaimed, when, and how each counts against its job.
 
 use super::prelude::*;
 
@@ -58,7 +58,7 @@ cases! {
         assert_eq!(
             known.reclaim(&outage).await,
             [lost(gone, ReclaimReason::OwnerLeft, 0)],
-            "the claim of a node that left is reclaimed all the same"
+            "the claim of a node that left is reclaimed during an outage too"
         );
         known.beat().await;
         assert_eq!(known.reclaim(&outage).await, []);
@@ -107,7 +107,7 @@ cases! {
             .start_timeout(MINUTE)
             .overdue_after(MINUTE)
             .clock(clock);
-        // A job stored after the step ages as usual.
+        // A claim made after the clock stepped ages as usual.
         let late = cx.node().await;
         let after = begun_on(&late, job()).await;
         let passes: [(Duration, &[Reclaimed]); 4] = [
@@ -287,7 +287,7 @@ cases! {
             tokens.push(token);
         }
         cx.advance(HOUR).await;
-        // This is the first node that has a row again.
+        // This node is the first one that has a row again.
         other.beat().await;
         assert_eq!(other.reclaim(&reclaim()).await, []);
         cx.advance(DEAD_AFTER).await;

@@ -241,7 +241,7 @@ cases! {
         assert_eq!(node.delete_definition("n").await, Changed::Changed);
         assert_eq!(node.delete_definition("n").await, Changed::Unchanged);
         assert_eq!(ok(node.recurring().find(&name("n")).await), None);
-        // The same slot comes again, after the clock was set back.
+        // The clock is set back, so that the same slot is due again.
         cx.set_back(MINUTE).await;
         let second = node.define(minutely().named("n")).await;
         assert_ne!(second.incarnation, first.incarnation);
@@ -273,7 +273,7 @@ cases! {
         let retire = |node: NodeId| {
             RetireRecurring::new(names(["known"]).to_vec(), node, guard.clone())
         };
-        // A node without a row has no start time, so it retires nothing.
+        // A node without a row has no start time, so it retires no definition.
         let nothing = retire(other.id);
         assert!(landed(ok(other.recurring().retire(&nothing).await)).is_empty());
         let retired = landed(ok(node.recurring().retire(&retire(node.id)).await));
@@ -315,7 +315,7 @@ cases! {
         cx.advance(MINUTE).await;
         cx.proving(["recurring.unreadable"]);
         let (mut claimed, mut unreadable) = (Vec::new(), 0);
-        // The bad definition may take the place of another in one claim, but not in the next.
+        // The unreadable definition may count against the limit of one claim, but not of the next.
         for _ in 0..4 {
             let due = node.claim_due(1).await;
             unreadable += due.unreadable;

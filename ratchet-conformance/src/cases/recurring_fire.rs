@@ -40,7 +40,8 @@ cases! {
         node.define(minutely().named("n")).await;
         cx.proving(["recurring.due", "recurring.hint"]);
         cx.advance(MINUTE - 140 * MILLI).await;
-        // A timer fired too early: nothing is due, and the reply says when the next slot comes.
+        // If a caller's timer fires too early, no definition is due, and the reply has the time to
+        // the next slot.
         let early = node.claim_due(1).await;
         assert_eq!((early.definitions, early.next_in), (vec![], Some(140 * MILLI)));
         cx.advance(139 * MILLI).await;
@@ -199,7 +200,7 @@ cases! {
         assert_nothing(&a, &deleted).await;
         b.define(minutely().named("n")).await;
         assert_nothing(&a, &deleted).await;
-        // The old token is also stale if the new definition has the same revision.
+        // The old token is stale even if the new definition has the same revision.
         cx.advance(MINUTE).await;
         let fresh = b.plan_one().await;
         let mut ghost = deleted;

@@ -83,7 +83,7 @@ cases! {
     async fn a_claim_of_the_same_number_by_another_node_is_stale(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
         let id = a.add(job()).await;
-        // This is the state if the database had lost an earlier claim by node a.
+        // Such a token exists if the database has lost an earlier claim by node `a`.
         let of_a = |token: ClaimToken| ClaimToken {
             node: Some(a.id),
             ..token
@@ -108,7 +108,7 @@ cases! {
     async fn a_claim_of_the_same_number_and_node_from_another_time_is_stale(cx: &Cx) {
         let node = cx.node().await;
         let id = node.add(job()).await;
-        // This is the state if the database had lost an earlier claim by the same node.
+        // Such a token exists if the database has lost an earlier claim by the same node.
         let earlier = |token: ClaimToken| ClaimToken {
             claimed_at: token.claimed_at - MINUTE,
             ..token

@@ -40,7 +40,8 @@ pub(crate) async fn reach(from: &dyn ClusterCoordinator, wakeup: &Wakeup, to: &m
     }
 }
 
-/// Sends repeatedly until the stream yields a wakeup that `is_meant` accepts, and returns it.
+/// Calls `send` repeatedly until the stream yields a wakeup that `is_meant` accepts, and returns
+/// that wakeup.
 async fn until<F: Future<Output = ()>>(
     stream: &mut WakeupStream,
     send: impl Fn() -> F,
@@ -60,7 +61,7 @@ async fn until<F: Future<Output = ()>>(
             return came;
         }
     }
-    panic!("a subscription never got its wakeup");
+    panic!("a subscription received none of the repeated wakeups");
 }
 
 /// Sends a few wakeups. The calls must not block or fail, whether or not the wakeups arrive.
@@ -307,12 +308,12 @@ cases! {
                 }
             })
             .await;
-            assert!(ended.is_ok(), "{} tasks go on", tasks() - before);
+            assert!(ended.is_ok(), "{} tasks still run", tasks() - before);
             if let Some(stream) = &mut orphan {
                 // The stream still yields the wakeups that had arrived, and then stays pending.
                 let left = async { while stream.next().now_or_never().is_some() {} };
                 let waits = timeout(NEVER, left).await;
-                assert!(waits.is_ok(), "a stream without a coordinator never rests");
+                assert!(waits.is_ok(), "a stream without a coordinator yields wakeups without end");
             }
         }
         // Other coordinators are not affected.

@@ -43,15 +43,15 @@ pub trait CoordinatorFixture: Send + Sync + 'static {
 /// Interrupts a transport for all its current and future connections, and restores it.
 #[async_trait]
 pub trait Outage: Send + Sync {
-    /// Interrupts the transport: it carries nothing and accepts no connections. The coordinators
-    /// notice.
+    /// Interrupts the transport, so that it carries nothing and accepts no connections. The
+    /// coordinators can detect this.
     async fn cut(&self);
 
     /// Restores the transport: coordinators can connect again.
     async fn mend(&self);
 }
 
-/// Makes a coordinator whose clones share the transport its own fixture.
+/// A coordinator whose clones share its transport is its own fixture.
 #[async_trait]
 impl<C: ClusterCoordinator + Clone> CoordinatorFixture for C {
     async fn connect(&self) -> Result<Arc<dyn ClusterCoordinator>, BoxError> {
@@ -169,11 +169,11 @@ pub struct Transport {
 
 impl Transport {
     async fn new(fixture: Box<dyn CoordinatorFixture>, powers: &[Power]) -> Result<Self, BoxError> {
-        // If the suite's list lacked the power, its cases would be skipped. If the fixture lacked
-        // it, they would fail.
+        // If only the fixture had the power, the cases that need it would be ignored. If only the
+        // suite listed it, they would fail.
         if fixture.outage().is_some() != powers.contains(&Power::Outage) {
             fixture.teardown().await;
-            return Err("the suite and its fixture disagree about Outage".into());
+            return Err("the powers of the suite and of the fixture differ in Outage".into());
         }
         Ok(Self {
             fixture,

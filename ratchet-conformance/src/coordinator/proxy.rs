@@ -86,8 +86,9 @@ impl Proxy {
         self.network.send_modify(|network| network.silences += 1);
     }
 
-    /// Closes the next connection on which a client sends these bytes, after the server has
-    /// answered and before the client receives the answer. The bytes must arrive in one piece.
+    /// Closes the next connection on which a client sends these bytes. The connection is closed
+    /// after the server has answered and before the client receives the answer. The bytes must
+    /// arrive in one piece.
     pub fn lose_answer(&self, request: impl Into<Vec<u8>>) {
         *lock(&self.faults.lost) = Some(request.into());
     }
@@ -211,7 +212,7 @@ impl Connection {
         let mut network = self.network.clone();
         let began = self.began;
         let end = tokio::select! {
-            // The network comes first, so that nothing is carried after a change.
+            // Polls the state of the network first, so that nothing is carried after a change.
             biased;
             changed = network.wait_for(|network| end_of(began, *network).is_some()) => {
                 changed.ok().and_then(|network| end_of(began, *network)).unwrap_or(End::Closed)
@@ -238,8 +239,8 @@ impl Connection {
                     if request.is_empty() {
                         return Ok(End::Closed);
                     }
-                    // The client may have sent this after the network changed, while this task,
-                    // awake for another reason, has not yet seen the change.
+                    // The client may have sent this after the network changed. This task may have
+                    // been woken for another reason, and may not have seen the change yet.
                     if let Some(end) = end_of(self.began, *self.network.borrow()) {
                         return Ok(end);
                     }
@@ -296,7 +297,8 @@ impl Connection {
     }
 }
 
-/// Returns how a connection made when the network was in the state `began` ends, if it does.
+/// Returns how a connection ends that was made when the network was in the state `began`, or `None`
+/// if it stays open.
 fn end_of(began: Network, network: Network) -> Option<End> {
     if network.cuts > began.cuts {
         Some(End::Closed)

@@ -136,7 +136,7 @@ impl Sabotaged {
         Ok((some.len() == limit).then_some(some))
     }
 
-    /// Returns what the sabotaged pass reports for lost claims.
+    /// Returns the report of a sabotaged pass about lost claims.
     pub(crate) async fn recounted(
         &self,
         request: &ReclaimRequest,
@@ -164,7 +164,7 @@ impl Sabotaged {
         Ok(told)
     }
 
-    /// Changes a history in the way that the sabotage shows it.
+    /// Changes the attempts of a history as the sabotage does.
     pub(crate) fn named(&self, history: &mut [Attempt]) {
         if self.is(Sabotage::NamesSomeNode) {
             for attempt in history {
@@ -173,7 +173,8 @@ impl Sabotaged {
         }
     }
 
-    /// Acts on jobs and answers wrongly, if the sabotage does that.
+    /// Acts on jobs and returns wrong answers, or `None` if the sabotage does not affect this
+    /// action.
     pub(crate) async fn misanswered(
         &self,
         jobs: &JobSelector,
@@ -198,7 +199,7 @@ impl Sabotaged {
         }
     }
 
-    /// Sweeps the nodes, as the sabotage does it.
+    /// Sweeps the nodes, with the defect of the sabotage.
     pub(crate) async fn sweep(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
         if self.is(Sabotage::KeepsTheNewlyDead) {
             let mut marks = sweep.clone();

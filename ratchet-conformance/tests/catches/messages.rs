@@ -1,4 +1,4 @@
-//! Tests of what the message of a failure says about the store.
+//! Tests of the failure messages.
 
 use ratchet_conformance::{Failure, Power, Suite};
 

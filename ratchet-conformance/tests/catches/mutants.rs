@@ -115,7 +115,7 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
     ),
 ];
 
-/// How many jobs of a stream the defective claim sorts.
+/// How many jobs of a stream the defective claim puts in order.
 const CHUNK: usize = 50;
 
 impl Sabotaged {
@@ -158,7 +158,8 @@ impl Sabotaged {
         first.into_iter().chain(rest).collect()
     }
 
-    /// Acts wrongly, if the sabotage gets this action wrong, and returns the answer.
+    /// Acts wrongly and returns the answer, or returns `None` if the sabotage does not affect this
+    /// action.
     pub(crate) async fn act_wrongly(
         &self,
         jobs: &JobSelector,
@@ -203,7 +204,7 @@ impl Sabotaged {
         )
     }
 
-    /// Returns all jobs, if the sabotage keeps something of deleted jobs, and otherwise none.
+    /// Returns all jobs if the sabotage keeps data of deleted jobs, and otherwise none.
     pub(crate) async fn mortal(&self) -> Result<Vec<JobRecord>> {
         if self.leaves_something() {
             return self.everything().await;
@@ -211,7 +212,7 @@ impl Sabotaged {
         Ok(Vec::new())
     }
 
-    /// Remembers those of the jobs that are no longer stored.
+    /// Remembers the jobs of `there` that are no longer stored.
     pub(crate) async fn bury(&self, there: Vec<JobRecord>) -> Result<()> {
         for job in there {
             if self.find(job.id).await?.is_none() {
@@ -221,7 +222,7 @@ impl Sabotaged {
         Ok(())
     }
 
-    /// Adds to a job what the sabotage kept of an earlier job with the same id.
+    /// Adds to a job the data that the sabotage kept of an earlier job with the same id.
     pub(crate) fn haunt(&self, job: &mut JobRecord) {
         let memory = self.memory();
         let Some(former) = memory.former.get(&job.id) else {
@@ -300,7 +301,7 @@ impl Sabotaged {
         Ok(running.filter(|job| wanted(job)).count() as u64)
     }
 
-    /// Shows each link in the state of the child's first link to the same parent.
+    /// Gives each link the state of the child's first link to the same parent.
     pub(crate) fn decide_once(links: &mut [Link]) {
         for place in 1..links.len() {
             let (before, rest) = links.split_at_mut(place);
@@ -311,8 +312,8 @@ impl Sabotaged {
         }
     }
 
-    /// Puts a definition over an unreadable one; a correct store replaces it, the sabotaged one
-    /// does not.
+    /// Puts a definition over an unreadable one. A correct store replaces the unreadable one; the
+    /// sabotage edits it.
     pub(crate) async fn put_over_spoiled(&self, put: &PutRecurring) -> Result<PutOutcome> {
         let name = put.definition.name();
         self.memory().spoiled_definitions.remove(name);

@@ -21,7 +21,7 @@ impl PermitStore for Sabotaged {
                     .set_permits(resource, u32::MAX, IfKnown::Change)
                     .await?;
             }
-            // The current holders finish before the number is lowered.
+            // A lower number takes effect only after the current holders have ended.
             Sabotage::ChangesPermitsLate if before.is_some_and(|before| before > max) => {}
             _ => return self.inner.set_permits(resource, max, IfKnown::Change).await,
         }
@@ -47,7 +47,7 @@ impl PermitStore for Sabotaged {
 }
 
 impl Sabotaged {
-    /// Refuses the whole batch because of unknown resources, or accepts them, as the sabotage does.
+    /// Refuses a batch with unknown resources, or creates the resources, depending on the sabotage.
     pub(crate) async fn look_at_permits(&self, jobs: &[NewJob]) -> Result<()> {
         let known = self.inner.permits().await?;
         let is_unknown = |resource: &&Name| known.iter().all(|info| info.resource != **resource);
@@ -106,7 +106,7 @@ impl Sabotaged {
         Ok(jobs.iter().any(waits))
     }
 
-    /// Loses returned permits, or counts them twice, as the sabotage does.
+    /// Loses returned permits or counts them twice, depending on the sabotage.
     pub(crate) async fn miscount_permits(&self, settlements: &[Settlement]) -> Result<()> {
         let by = match self.how {
             Sabotage::HoldsPermitsForEver => -1,

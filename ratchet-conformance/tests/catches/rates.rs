@@ -67,7 +67,7 @@ impl Sabotaged {
         taken.answer()
     }
 
-    /// Decides by the state that it read before a concurrent call took a start.
+    /// Decides by a state of the rate that was read before a concurrent call took a start.
     async fn look_and_take(&self, request: &RateRequest) -> Result<RateAnswer> {
         let now = time::to_millis(self.inner.database_time().await?);
         let known = self.memory().rates.get(&request.key).copied();

@@ -51,7 +51,7 @@ impl RecurringStore for Sabotaged {
         }
         let mut due = self.inner.claim_due_recurring(&request).await?;
         if self.is(Sabotage::ClaimsDefinitionsEarly) && due.definitions.is_empty() {
-            // This is what a store does that takes the time from its caller.
+            // A store that uses its caller's clock behaves like this.
             let soon = |left: &Duration| *left <= Duration::from_millis(200);
             let left = due.next_in.filter(soon);
             let page = self.inner.definitions(None, request.limit).await?;

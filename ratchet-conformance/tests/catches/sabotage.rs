@@ -231,7 +231,7 @@ pub(crate) struct Memory {
     pub(crate) extra: HashMap<Name, i64>,
     /// How many times idle rates were forgotten.
     pub(crate) generation: usize,
-    /// The rates of a store that reads them before it takes a start.
+    /// The rates of a store that reads a rate and only then takes a start.
     pub(crate) rates: HashMap<Name, i64>,
     /// The lock that the vandal has spoiled.
     pub(crate) spoiled_lock: Option<Name>,
@@ -289,13 +289,12 @@ impl Sabotaged {
 }
 
 impl Sabotaged {
-    /// Signals that a call has arrived.
+    /// Wakes a call that waits in `another_comes`.
     pub(crate) fn come(&self) {
         self.second.notify_waiters();
     }
 
-    /// Returns whether another call arrives soon. The timeout is for a caller that remains the only
-    /// one.
+    /// Returns whether another call arrives within half a second.
     pub(crate) async fn another_comes(&self) -> bool {
         let second = self.second.notified();
         let soon = Duration::from_millis(500);

@@ -42,11 +42,13 @@ impl Client {
 
 /// An action on many jobs, from the oldest to the newest, in passes of a bounded size.
 ///
-/// The whole is *not* one transaction: each pass is one, and each job is changed completely or not
-/// at all. The changes of a pass stay, even if the next pass fails. A job that is enqueued, or
-/// begins to match, during the run is found if its place is after the last one reached. Jobs that
-/// cannot take the action, such as those that another caller has changed in the meantime, are
-/// skipped and not counted.
+/// The run as a whole is *not* a transaction. Each pass is one, and changes each job completely or
+/// not at all. The changes of a pass stay, even if the next pass fails. A job that is enqueued or
+/// begins to match during the run is processed if its id is greater than that of the last job
+/// reached. Jobs to which the action does not apply, such as jobs that another caller has changed
+/// in the meantime, are skipped and not counted.
+///
+/// [`Client::bulk`] has an example.
 #[derive(Debug)]
 pub struct Bulk {
     client: Client,
@@ -70,8 +72,8 @@ impl Bulk {
         self
     }
 
-    /// Takes only jobs after this one. To continue an earlier, unfinished run, pass the job that it
-    /// has [reached](Self::reached).
+    /// Restricts the run to jobs after this one. To continue an earlier, unfinished run, pass the
+    /// job that it has [reached](Self::reached).
     #[must_use]
     pub const fn after(mut self, job: Option<JobId>) -> Self {
         self.after = job;
@@ -82,9 +84,9 @@ impl Bulk {
     /// passes.
     ///
     /// # Errors
-    /// `Invalid`, or a failure of the store. A failure ends this call only: another call continues
-    /// after the last pass that is known to have succeeded. The failed pass may have taken effect;
-    /// then it is not counted, and its jobs may be changed once more.
+    /// As for [`Client::act`]. A failure ends this call only: another call continues after the last
+    /// pass that is known to have succeeded. The failed pass may have taken effect; then it is not
+    /// counted, and its jobs may be changed once more.
     ///
     /// # Cancel safety
     /// If the future is dropped, the current pass may or may not have taken effect, as after an
@@ -98,9 +100,9 @@ impl Bulk {
 
     /// Makes passes as [`run`](Self::run) does, but begins none after `time` has passed.
     ///
-    /// For callers that cannot wait for the end. A pass that has begun is completed. Unless the
-    /// action [is over](Self::is_over), at least one pass is made. The next call continues where
-    /// this one stopped; the returned counts are those of all passes so far.
+    /// Use it if the caller cannot wait for the whole run. A pass that has begun is completed.
+    /// Unless the action [is over](Self::is_over), at least one pass is made. The next call
+    /// continues where this one stopped; the returned counts are those of all passes so far.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -149,7 +151,8 @@ impl Bulk {
         self.counts
     }
 
-    /// Returns the last job that was processed; the next pass begins after it.
+    /// Returns the last job that was processed, after which the next pass begins. `None` if no job
+    /// was.
     #[must_use]
     pub const fn reached(&self) -> Option<JobId> {
         self.after

@@ -11,7 +11,7 @@ use crate::outage::Outage;
 use crate::store::{Checked, SharedStore, Store};
 use crate::time;
 
-/// A store whose calls get the client's own deadline and are counted.
+/// Wraps a store: gives each call a deadline in addition to the store's own, and counts the calls.
 #[derive(Debug)]
 pub(crate) struct Calls {
     store: SharedStore,
@@ -20,8 +20,8 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// How much longer than the store a client without a node waits, so that the store's own error
-    /// arrives first.
+    /// How much longer the deadline of a client without a node is than the store's own, so that the
+    /// store's error arrives first.
     const LAST_WORDS: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(store: SharedStore, deadline: Duration) -> Self {
@@ -32,7 +32,7 @@ impl Calls {
         }
     }
 
-    /// Builds the calls of a client without a node. Their deadline is that of the store, plus a
+    /// Creates the calls of a client without a node. Their deadline is the store's own plus a
     /// margin.
     pub(crate) fn of_client(store: SharedStore) -> Self {
         let deadline = store.call_policy().deadline;
@@ -60,8 +60,8 @@ impl Calls {
         self.call_within(self.deadline, operation, call).await
     }
 
-    /// Makes one call with this deadline, or the usual one if that is shorter. A panic of the store
-    /// counts as a failed call and does not end the engine's loop.
+    /// Makes one call with `deadline` or the usual deadline, whichever is shorter. A panic of the
+    /// store counts as a failed call and does not end the engine's loop.
     pub(crate) async fn call_within<'a, T, F>(
         &'a self,
         deadline: Duration,
@@ -80,7 +80,7 @@ impl Calls {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => failed(StoreErrorKind::Other, "the store panicked".to_owned()),
             Err(_) => {
-                // A timeout after a much shorter deadline says nothing about the network.
+                // A timeout after a shorter deadline does not show that the network fails.
                 if deadline == self.deadline {
                     self.store.call_timed_out();
                 }
@@ -95,12 +95,12 @@ impl Calls {
     }
 }
 
-/// The delays between tries while the store fails. They double from 50 ms to 5 s, and each is cut
-/// at random by up to half so that nodes do not retry together. Also logs the outage.
+/// The backoff between retries while the store fails. The delays double from 50 ms to 5 s, and each
+/// is shortened at random by up to half, so that nodes do not retry together. The outage is logged.
 #[derive(Debug, Default)]
 pub(crate) struct RetryDelays {
     tries: u32,
-    /// The outage of the store. `None` if the wait is not for the store.
+    /// Logs the outage of the store. `None` if the delays do not wait for the store.
     outage: Option<Outage>,
 }
 
@@ -108,7 +108,7 @@ impl RetryDelays {
     const FIRST: Duration = Duration::from_millis(50);
     const LONGEST: Duration = Duration::from_secs(5);
 
-    /// Builds the delays of the loop with this name, which waits for the store.
+    /// Creates the backoff of the loop with this name, which retries store calls.
     pub(crate) const fn of(task: &'static str) -> Self {
         Self {
             tries: 0,
@@ -142,7 +142,7 @@ impl RetryDelays {
         delay
     }
 
-    /// Starts again with the shortest delay, because the store works.
+    /// Resets the backoff to its shortest delay after a successful call, and ends the outage.
     pub(crate) fn reset(&mut self) {
         self.tries = 0;
         if let Some(outage) = &mut self.outage {

@@ -9,7 +9,7 @@ use crate::stranded;
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// How many locks one call reads when the client looks for the locks of roles.
+/// The number of locks that [`Client::leaders`] reads in one call.
 const ROLES: usize = 100;
 
 impl Client {
@@ -28,9 +28,9 @@ impl Client {
 
     /// Lists the roles that have ever had a leader, ordered by role, with their present leaders.
     ///
-    /// The holder of a role's lock is its leader, unless `nodes` shows that it has ended
-    /// ([`Leader::unless_ended`]). Pass the node records as they were read just before; with an
-    /// empty list every holder counts as a leader.
+    /// The holder of a role's lock is its leader, unless `nodes` shows that this node has ended
+    /// ([`Leader::unless_ended`]). Pass node records that were read just before. With an empty
+    /// list, every holder counts as a leader.
     ///
     /// # Errors
     /// A failure of the store.
@@ -49,7 +49,7 @@ impl Client {
             locks.retain(|(name, _)| name.as_str().starts_with(LEADER_PREFIX));
             let among = Leader::among(&locks).into_iter();
             leaders.extend(among.map(|leader| leader.unless_ended(nodes)));
-            // The locks after those of roles have other purposes.
+            // Locks whose names do not begin with the prefix are not locks of roles.
             match locks.pop() {
                 Some((last, _)) if full && locks.len() + 1 == ROLES => after = last,
                 _ => return Ok(leaders),
@@ -70,7 +70,7 @@ impl Client {
         list.await
     }
 
-    /// Returns the due routes whose jobs no live node can take; see
+    /// Returns the due routes whose jobs no live node can run; see
     /// [`stranded`](stranded::stranded).
     ///
     /// # Errors

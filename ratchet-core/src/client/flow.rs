@@ -6,12 +6,12 @@ use crate::error::Result;
 use crate::id::{BatchId, JobId};
 use crate::model::{BatchCondition, Condition, Enqueued, NewJob};
 
-/// A set of jobs that wait for each other and are submitted together, such as a chain, a tree or a
-/// diamond.
+/// A set of linked jobs that are submitted together, such as a chain, a tree or a diamond.
 ///
 /// All jobs are stored at once. Each becomes due when the jobs before it have ended as its
-/// conditions require. If a job fails, the jobs that wait for its success are cancelled, and so are
-/// the jobs that wait for theirs. Jobs that wait for its failure, or for its end in any way, run.
+/// conditions require. If a job fails, the jobs that wait for its success are cancelled, and so in
+/// turn are the jobs that wait for the success of a cancelled job. Jobs that wait for the failure
+/// of the job, or for its end in any way, run.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -174,8 +174,8 @@ impl Client {
     /// # Errors
     /// As for [`enqueue_all`](Self::enqueue_all). A workflow is `Invalid`, naming `parent`, if its
     /// steps wait for each other in a cycle, if more than
-    /// [`MAX_GENERATIONS`](crate::limits::MAX_GENERATIONS) of them wait one after the other, or if
-    /// a step waits for a step of another workflow that is not submitted.
+    /// [`MAX_GENERATIONS`](crate::limits::MAX_GENERATIONS) steps form a chain, or if a step waits
+    /// for a step of another workflow that was not submitted.
     ///
     /// # Cancel safety
     /// If the future is dropped, the jobs may or may not have been enqueued.

@@ -82,12 +82,12 @@ struct Inner {
 pub(crate) struct OwnNode {
     /// The id under which the node sends its wakeups.
     pub(crate) source: NodeId,
-    /// Wakes its pollers.
+    /// Wakes the pollers of the node.
     pub(crate) wake_queue: Arc<WakeQueue>,
 }
 
 impl Client {
-    /// How often an enqueue is tried before a transient failure is returned.
+    /// The maximum number of tries of an enqueue. After the last, a transient failure is returned.
     const ENQUEUE_TRIES: u32 = 3;
 
     pub(crate) fn new(store: SharedStore) -> Self {
@@ -240,9 +240,9 @@ impl Client {
     ///
     /// # Errors
     /// `Invalid`, naming what is wrong with the first bad job, or naming `transaction` if the
-    /// transaction belongs to another backend than the store; `Misconfigured` if the store takes no
-    /// transactions, as [`MemoryStore`](crate::MemoryStore) does not; otherwise as the store
-    /// documents.
+    /// transaction belongs to another backend than the store; `Misconfigured` if the store does not
+    /// support transactions of the application, as [`MemoryStore`](crate::MemoryStore) does not;
+    /// otherwise as the store documents.
     ///
     /// # Cancel safety
     /// If the future is dropped, some of the jobs may be in the transaction, which must be rolled
@@ -265,7 +265,7 @@ impl Client {
             }
             None => async {
                 Err(StoreError::new(StoreErrorKind::Misconfigured, "enqueue_in")
-                    .with_source("the store takes no transactions of the application"))
+                    .with_source("the store cannot enqueue in a transaction of the application"))
             }
             .boxed(),
         }
@@ -347,7 +347,7 @@ impl Client {
         self.act_on(job, JobAction::Resume).await
     }
 
-    /// Makes a waiting job due at another time.
+    /// Changes the time at which a waiting job is due.
     ///
     /// # Errors
     /// `Invalid` for a time that cannot be stored, or a failure of the store.
@@ -460,7 +460,7 @@ impl Client {
             .await
     }
 
-    /// Asks a node to drain; the node obeys at its next heartbeat.
+    /// Asks a node to drain. The node begins to drain at its next heartbeat.
     ///
     /// # Errors
     /// A failure of the store.
@@ -474,9 +474,10 @@ impl Client {
     }
 }
 
-/// Returns the answer for one job.
+/// Returns the only answer. Fails if the store returned none.
 fn only(answers: Result<Vec<Enqueued>>) -> Result<Enqueued> {
     answers?.first().copied().ok_or_else(|| {
-        StoreError::new(StoreErrorKind::Other, "enqueue").with_source("the store gave no answer")
+        StoreError::new(StoreErrorKind::Other, "enqueue")
+            .with_source("the store returned no answer for the job")
     })
 }

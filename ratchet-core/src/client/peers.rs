@@ -10,15 +10,16 @@ use crate::model::{NodeProfile, NodeRecord, NodeStatus, PoolProfile};
 use crate::route::Route;
 use crate::time;
 
-/// The age from which the nodes are read again.
+/// The age at which the list of nodes is read again.
 const OLD: Duration = Duration::from_secs(10);
-/// The age from which the first read is repeated, since nodes may have started in the meantime. It
-/// doubles with each later read, up to [`OLD`], and becomes [`OLD`] once a node was chosen.
+/// The age at which the first list of nodes is read again, since nodes may have started in the
+/// meantime. The age doubles with each later read, up to [`OLD`], and becomes [`OLD`] once a node
+/// was chosen.
 const YOUNG: Duration = Duration::from_secs(1);
-/// The age from which the nodes that were read are no longer used.
+/// The age at which the list of nodes is too old to choose a node from it.
 const TOO_OLD: Duration = Duration::from_secs(60);
 
-/// The nodes to which new jobs may be offered.
+/// The nodes that a client may wake for new jobs, as they were last read.
 #[derive(Debug, Default)]
 pub(crate) struct Peers(Mutex<State>);
 
@@ -29,7 +30,7 @@ struct State {
     read: Option<Instant>,
     /// When a read was last requested.
     asked: Option<Instant>,
-    /// The age from which the next read is requested.
+    /// The age at which the next read is requested.
     old: Duration,
     /// The peer to consider next, so that the peers take turns.
     next: usize,
@@ -64,12 +65,13 @@ struct Peer {
 #[derive(Debug)]
 struct PeerPool {
     pool: PoolProfile,
-    /// The free slots of the pool to which no job was offered since the read.
+    /// The free slots of the pool, minus the jobs for which its node was chosen since the read.
     unoffered: u32,
 }
 
 impl Peer {
-    /// Returns the index of the pool that takes jobs of a route.
+    /// Returns the index of the pool that runs jobs of a route. `None` if the node does not run
+    /// them.
     fn pool(&self, route: &Route) -> Option<usize> {
         let takes = |one: &PeerPool| one.pool.takes(route);
         let place = self.pools.iter().position(takes);
@@ -82,8 +84,8 @@ impl Peers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the caller must now read the nodes. One caller gets `true`, and later ones
-    /// `false` until the nodes are old again.
+    /// Returns whether the caller must now read the nodes. One caller gets `true`; later callers
+    /// get `false` until the list is old again.
     pub(crate) fn begin_read_if_old(&self) -> bool {
         let now = time::monotonic();
         let mut state = self.state();
@@ -125,9 +127,10 @@ impl Peers {
 
     /// Chooses a node other than `own` for this many jobs of a route.
     ///
-    /// Prefers a node that seems to have room for them, then one that had room when it was read,
-    /// since bodies may have ended in the meantime, then any that has enough slots; among equals
-    /// the next in turn. Returns `None` if no known node has enough slots.
+    /// Prefers a node that probably still has enough free slots. The second choice is a node that
+    /// had enough free slots when the nodes were read, since bodies may have ended in the meantime.
+    /// The third is a node with enough slots in total. Equal nodes take turns. Returns `None` if no
+    /// known node has enough slots.
     pub(crate) fn choose(&self, route: &Route, jobs: usize, own: Option<NodeId>) -> Option<NodeId> {
         let jobs = u32::try_from(jobs).unwrap_or(u32::MAX);
         let mut state = self.state();

@@ -32,7 +32,8 @@ impl Client {
         Ok(changed)
     }
 
-    /// Creates the resources that the node's program declares, once.
+    /// Creates the resources that the node's program declares. Does nothing after the first
+    /// success.
     pub(crate) async fn declare_permits(&self) -> Result<()> {
         let DeclaredPermits { permits, known } = &*self.0.permits;
         if permits.is_empty() {
@@ -52,7 +53,7 @@ impl Client {
                 Some(info) => tracing::info!(
                     target: "ratchet::node",
                     %resource, known = info.max, declared = max,
-                    "the resource keeps its stored permits; Client::set_permits changes them"
+                    "the stored number of permits differs from the declared one and is kept; Client::set_permits changes it"
                 ),
                 None => {
                     let declared = self.0.calls.call("set_permits", |store| async move {
@@ -89,7 +90,7 @@ fn no_permits() -> InvalidInput {
 #[derive(Debug, Default)]
 pub(super) struct DeclaredPermits {
     permits: BTreeMap<Name, u32>,
-    /// Set once the store has all of them.
+    /// Set once the store has all declared resources.
     known: OnceCell<()>,
 }
 

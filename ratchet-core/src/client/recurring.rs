@@ -160,7 +160,7 @@ impl RecurringClient {
             .await
     }
 
-    /// Wakes the nodes, so that they read again when the next slot is.
+    /// Wakes the nodes, so that they read the time of the next slot again.
     async fn slots_changed(&self) {
         if let Some(own) = &self.0.0.node {
             own.wake_queue.wake_recurring();
@@ -169,7 +169,7 @@ impl RecurringClient {
     }
 }
 
-/// Returns the part of the store for recurring definitions.
+/// Returns the store's interface for recurring definitions. Fails if the store has none.
 pub(crate) fn recurring<'a>(
     store: &'a dyn Store,
     operation: &'static str,

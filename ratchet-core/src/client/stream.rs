@@ -8,10 +8,10 @@ use crate::model::{Enqueued, NewJob};
 
 /// The most jobs in one call. A larger batch would save little per job.
 const BATCH: usize = 1_000;
-/// The most bytes of payloads in one call. The last job of the call may exceed it.
+/// The most bytes of payloads in one call. The last job of a call may exceed this limit.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// The number of jobs that were enqueued from a stream.
+/// The counts of the jobs that were enqueued from a stream.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -60,7 +60,7 @@ pub struct StreamError {
 }
 
 impl Client {
-    /// Enqueues any number of jobs, as fast as the store takes them.
+    /// Enqueues any number of jobs, as fast as the store accepts them.
     ///
     /// The jobs are sent in calls of up to 1,000 jobs and about 4 MiB of payloads, one call after
     /// the other, so that only the jobs of one call are in memory.

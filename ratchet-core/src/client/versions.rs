@@ -12,7 +12,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 impl Client {
     /// Raises the version of a namespace, and returns the new version.
     ///
-    /// Call it after the data that the namespace stands for has changed. Every
+    /// Call it after the data that the namespace represents has changed. Every
     /// [`watch`](Self::watch) of the namespace sees the new version.
     ///
     /// # Errors
@@ -22,12 +22,12 @@ impl Client {
         match self.bump_guarded(namespace, None).await? {
             Guarded::Done(version) => Ok(version),
             Guarded::Stale => Err(StoreError::new(StoreErrorKind::Other, "bump")
-                .with_source("the store refused a write that had no guard")),
+                .with_source("the store rejected a write as stale although it had no guard")),
         }
     }
 
     /// Raises the version as [`bump`](Self::bump) does, but only while the tenure of the guard
-    /// lasts.
+    /// lasts; afterwards returns `Stale`.
     ///
     /// # Errors
     /// As for [`bump`](Self::bump).
@@ -98,11 +98,11 @@ impl VersionWatch {
     /// Waits for a version that this watch has not returned yet, and returns it.
     ///
     /// The first call returns the present version, or 0 if there was no bump yet. Several bumps in
-    /// quick succession may be seen as one. A bump is seen at once if a coordinator carries it, and
-    /// otherwise within one second. While the database is unavailable, the watch waits.
+    /// quick succession may be reported as one. A bump is reported at once if its wakeup arrives,
+    /// and otherwise within one second. While the database is unavailable, the watch waits.
     ///
-    /// Read the data that the version stands for after this method has returned, and not before.
-    /// Then no change is missed.
+    /// Read the data that the namespace represents after this method has returned, not before. Then
+    /// no change is missed.
     ///
     /// # Cancel safety
     /// Dropping the future loses no version.

@@ -14,22 +14,22 @@ use crate::route::Route;
 #[derive(Debug)]
 pub(crate) struct WakeQueue {
     pollers: Vec<Poller>,
-    /// The id of the node's last heartbeat.
+    /// The node id in the last heartbeat. `None` before the first heartbeat.
     node: Mutex<Option<NodeId>>,
     recurring: Notify,
 }
 
 #[derive(Debug)]
 struct Poller {
-    /// Which jobs it takes.
+    /// Selects the jobs that the poller claims.
     takes: ClaimRequest,
-    /// How many slots it has free; 0 while it does not claim.
+    /// The number of free slots of the poller. 0 while the poller does not claim.
     room: AtomicUsize,
     notify: Notify,
 }
 
 impl WakeQueue {
-    /// Builds a queue for pollers that take these jobs, in this order.
+    /// Creates a queue for one poller per request, in the order of the requests.
     pub(crate) fn new(pollers: impl IntoIterator<Item = ClaimRequest>) -> Self {
         let poller = |takes| Poller {
             takes,
@@ -53,7 +53,7 @@ impl WakeQueue {
         *self.node.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the pollers of this queue; `None` wakes all.
+    /// Wakes the pollers that claim from `queue`. With `None`, wakes all pollers.
     pub(crate) fn wake(&self, queue: Option<&Name>) {
         for poller in &self.pollers {
             if queue.is_none_or(|queue| poller.takes.queues.contains(queue)) {
@@ -62,8 +62,9 @@ impl WakeQueue {
         }
     }
 
-    /// Reserves slots for this many jobs of a route, and returns whether a poller has that many
-    /// free. The reservation lasts until that poller next counts its slots.
+    /// Reserves slots of one poller for this many jobs of a route. Returns whether a poller had
+    /// enough free slots. The reservation lasts until that poller next sets its number of free
+    /// slots.
     pub(crate) fn reserve(&self, route: &Route, jobs: usize) -> bool {
         self.pollers.iter().any(|poller| {
             let fits = |room: usize| room.checked_sub(jobs);
@@ -75,7 +76,7 @@ impl WakeQueue {
         })
     }
 
-    /// Returns the seat of a poller. The poller keeps it while it runs.
+    /// Returns the seat of the poller with this index. The poller keeps the seat while it runs.
     pub(crate) fn seat(&self, poller: usize) -> Seat<'_> {
         Seat(&self.pollers[poller])
     }
@@ -91,11 +92,12 @@ impl WakeQueue {
     }
 }
 
-/// The place of a running poller in the queue. Dropping it sets the poller's room to 0.
+/// The place of a running poller in the queue. Dropping it sets the poller's number of free slots
+/// to 0.
 pub(crate) struct Seat<'a>(&'a Poller);
 
 impl Seat<'_> {
-    /// Sets for how many more jobs the poller has free slots.
+    /// Sets the poller's number of free slots.
     pub(crate) fn set_room(&self, slots: usize) {
         self.0.room.store(slots, Ordering::SeqCst);
     }

@@ -1,9 +1,10 @@
 //! Chooses which node is woken for a new job.
 //!
-//! One node is enough for a job that is due at once. That is the node of this client if it has a
-//! free slot, otherwise the next of those that looked idle when the nodes were last read. All nodes
-//! are woken if there are more jobs than one node can run, if the nodes are not known, or if
-//! wakeups do not reach all nodes. If the woken node has died or is busy, the leader finds the job.
+//! One node is enough for a job that is due at once: the node of this client if it has a free slot,
+//! otherwise the next node in turn, preferably one that had a free slot when the nodes were last
+//! read. All nodes are woken if there are more jobs than one node can run, if the nodes are not
+//! known, or if wakeups do not reach all nodes. If the woken node has died or is busy, the leader
+//! finds the job.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -85,11 +86,11 @@ impl Client {
 
     /// Wakes nodes for each route that has due jobs.
     ///
-    /// If the flag of a route is set, all nodes are woken, otherwise one: the next in turn of those
-    /// that take its jobs. If no known node takes them, none is woken. If the nodes are not known,
-    /// or wakeups do not reach all nodes, all are woken. This client's own node gets no preference:
-    /// it would receive again the jobs that it hands back for other nodes, such as those with a
-    /// newer payload version.
+    /// If the flag of a route is set, all nodes are woken. Otherwise one node that runs jobs of the
+    /// route is woken, and such nodes take turns. If no known node runs them, none is woken. If the
+    /// nodes are not known, or wakeups do not reach all nodes, all nodes are woken. This client's
+    /// own node is not preferred, because it would then claim again the jobs that it leaves to
+    /// other nodes, such as jobs with a newer payload version.
     pub(crate) async fn wake_for_routes(&self, due: Vec<(Route, bool)>) {
         let reaches_all = self.0.coordinator.reaches_all_nodes();
         let needs_one = reaches_all && due.iter().any(|(_, all)| !all);
@@ -125,8 +126,8 @@ impl Client {
         for job in jobs.clone() {
             let (route, after) = (&job.spec().route, &job.spec().after);
             let jobs = routes.entry(route).or_default();
-            // Of a lane, one job runs at a time. A job that waits for another job of this call
-            // cannot run yet, because that one has not ended. Parents from earlier calls may have
+            // Only one job of a lane runs at a time. A job that waits for another job of this call
+            // cannot run yet, because its parent has not ended. Parents from earlier calls may have
             // ended.
             let lane = job.spec().lane.as_ref();
             if lane.is_none_or(|lane| lanes.insert((&route.queue, lane)))
@@ -145,14 +146,15 @@ impl Client {
         })
     }
 
-    /// Chooses the node for this many jobs of a route. `None` if all nodes are to be woken.
+    /// Chooses the node to wake for this many jobs of a route. `None` if all nodes are to be woken.
     fn choose(&self, route: &Route, jobs: usize) -> Option<NodeId> {
         if let Some(own) = &self.0.node
             && own.wake_queue.reserve(route, jobs)
         {
             return Some(own.source);
         }
-        // A wakeup addressed to a node that it cannot reach would be lost, and no node would wake.
+        // A wakeup that cannot reach the node to which it is addressed would be lost, and no node
+        // would wake.
         if !self.0.coordinator.reaches_all_nodes() {
             return None;
         }
@@ -173,8 +175,9 @@ impl Client {
         }
     }
 
-    /// Sends a wakeup. The jobs are already stored, so a transport that hangs must not delay the
-    /// caller for long.
+    /// Wakes the pollers of this client's own node, and sends the wakeup to the other nodes. Gives
+    /// up after [`NOTIFY`](Self::NOTIFY), so a transport that hangs does not delay the caller for
+    /// long.
     pub(crate) async fn wake(&self, mut wakeup: Wakeup) {
         if let Some(own) = &self.0.node {
             own.wake_queue.wake(wakeup.queue.as_ref());
@@ -201,7 +204,7 @@ impl Client {
             metrics::wakeup_sent(sent);
         }
         if !sent {
-            tracing::debug!("gave up sending a wakeup: the coordinator did not take it in time");
+            tracing::debug!("gave up sending a wakeup: the coordinator did not accept it in time");
         }
     }
 }
@@ -281,7 +284,7 @@ mod tests {
             .collect::<Vec<_>>();
         two_queues.extend(lanes.map(|lane| job().queue("other").lane(lane)));
         assert!(!wakes_one(&two_queues));
-        // A parent that was stored before may have ended.
+        // A parent that an earlier call stored may have ended.
         let after = |parent| [0; 3].map(|_| job().after(parent, Condition::Succeeded));
         assert!(!wakes_one(&after(JobId::new())));
     }

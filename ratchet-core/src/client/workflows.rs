@@ -12,7 +12,7 @@ use crate::name::Name;
 use crate::state::JobAction;
 use crate::store::{Changed, SignalStore, Store, WorkflowStore};
 
-/// Returns the part of the store for links and batches.
+/// Returns the store's interface for links and batches. Fails if the store has none.
 fn workflows(store: &dyn Store) -> Result<&dyn WorkflowStore> {
     let lacks = || InvalidInput::new("batch", "is not supported by this store").into();
     store.workflows().ok_or_else(lacks)
@@ -111,8 +111,8 @@ impl Client {
         }
     }
 
-    /// Closes a batch: no more jobs can join it. It ends when all of its jobs have ended, which may
-    /// be at once.
+    /// Closes a batch: no more jobs can join it. The batch ends when all of its jobs have ended,
+    /// which may be at once.
     ///
     /// The client retries a transient failure, as for an enqueue. Returns `Closed` if this call may
     /// have closed the batch.
@@ -160,8 +160,8 @@ impl Client {
     }
 
     /// Closes a batch and cancels its unfinished jobs, in bounded passes. Waiting jobs end at once,
-    /// and running bodies are asked to stop within a heartbeat. The links of jobs that wait for the
-    /// batch are decided as after every end.
+    /// and running bodies are asked to stop within a heartbeat. When the last job has ended, the
+    /// links to the batch are decided as for any batch that ends.
     ///
     /// # Errors
     /// `Invalid` if the store has no batches; or a failure of the store. After a failure some jobs
@@ -190,7 +190,7 @@ impl Client {
             .await
     }
 
-    /// Delivers a signal to this job, whatever the name of the signal it waits for.
+    /// Delivers a signal to this job, whatever the name of the signal that the job waits for.
     ///
     /// # Errors
     /// As for [`signal`](Self::signal).
@@ -229,8 +229,8 @@ impl Client {
         Ok(read.await?.pop().unwrap_or_default())
     }
 
-    /// Returns the links of several jobs to their parents, in the order of `jobs`: at most
-    /// [`MAX_BATCH`](crate::limits::MAX_BATCH) jobs.
+    /// Returns the links of several jobs to their parents, in the order of `jobs`, which may have
+    /// at most [`MAX_BATCH`](crate::limits::MAX_BATCH) entries.
     ///
     /// # Errors
     /// `Invalid` if there are too many jobs or the store has no links, or a failure of the store.

@@ -20,11 +20,11 @@ pub enum ElectionOutcome {
     Elected(Fence),
     /// This candidate already led, and renewed its lock.
     AlreadyLeader(Fence),
-    /// Another node leads, for at least `remaining`.
+    /// Another node leads, or may still lead.
     OtherLeader {
-        /// The owner of the lock.
+        /// The owner of the lock, as this candidate last saw it.
         leader: Name,
-        /// The time left on the lock.
+        /// How much longer that node may lead unless it renews the lock.
         remaining: Duration,
     },
     /// The tenure of this candidate has ended, or this candidate may not campaign yet although no
@@ -34,27 +34,28 @@ pub enum ElectionOutcome {
 
 /// Campaigns for a role: acquires, renews and releases its lock.
 ///
-/// The lock of a role has one owner at a time in the database. Its fence grows with every change of
-/// owner and is the term. A candidate takes one [`turn`](Self::turn) per heartbeat.
+/// The lock of a role has one owner at a time in the database. The fence of the lock grows with
+/// every change of owner, and serves as the term. A candidate takes one [`turn`](Self::turn) per
+/// heartbeat.
 #[derive(Debug)]
 pub struct Election {
     store: SharedStore,
     leadership: Leadership,
     timings: LeaderTimings,
     takeover_delay: Duration,
-    /// The time before which this candidate does not campaign, because it resigned to let another
-    /// lead.
+    /// The time before which this candidate does not campaign, because it resigned in favor of
+    /// another candidate.
     sitting_out: Option<Instant>,
     rival: Option<Rival>,
 }
 
-/// The other owner of the lock that this candidate last saw.
+/// The last owner of the lock, other than this candidate, that this candidate saw.
 #[derive(Clone, Debug)]
 struct Rival {
     owner: Name,
     /// The owner's term, or the term of an earlier owner if that is larger.
     fence: Fence,
-    /// The latest time at which that owner stops to trust its tenure, by this process's clock.
+    /// The time, by this process's clock, after which that owner can no longer trust its tenure.
     until: Instant,
 }
 
@@ -85,8 +86,9 @@ impl Election {
     /// Delays the takeover from a leader that vanished, so that other candidates are preferred.
     ///
     /// The delay starts when the lock expires. If the store frees the lock earlier, because the
-    /// connection of its holder is gone, this candidate still waits until then. The delay does not
-    /// apply after a leader has resigned: then any candidate may take the role at once.
+    /// connection of its holder is gone, this candidate still waits for the regular expiry and the
+    /// delay. After a leader has resigned there is no delay: any candidate may take over the role
+    /// at once.
     #[must_use]
     pub fn takeover_delay(mut self, delay: Duration) -> Self {
         self.takeover_delay = delay;
@@ -96,7 +98,7 @@ impl Election {
     /// Returns the name of a role's lock.
     ///
     /// # Errors
-    /// If that name would be too long.
+    /// If the name of the lock would be too long.
     pub fn lock_of(role: &Name) -> Result<Name, InvalidInput> {
         Name::new("role", format!("{PREFIX}{role}"))
     }
@@ -256,10 +258,11 @@ impl Election {
         })
     }
 
-    /// Returns why this candidate may not try to acquire the lock yet.
+    /// Returns the outcome of the turn if this candidate may not try to acquire the lock yet.
+    /// `None` if it may.
     ///
-    /// Either another node holds the lock; or the database reports the lock as free, but that
-    /// cannot be trusted yet, or the takeover delay has not passed.
+    /// The candidate may not try if another node holds the lock, if the takeover delay has not
+    /// passed, or if the database reports the lock as free but the report cannot be trusted yet.
     ///
     /// The report cannot be trusted if the database's clock may have stepped forward, if another
     /// server with another clock may have taken over, or if the database may have been rolled back
@@ -277,8 +280,8 @@ impl Election {
             return Ok(still_held);
         };
         Ok(match (lock.holder, lock.expired_for, rival) {
-            // The store grants the lock at once; a candidate with a takeover delay leaves it to
-            // others.
+            // The connection of the holder is gone, so the store grants the lock at once. A
+            // candidate with a takeover delay leaves the lock to other candidates.
             _ if lock.holder_gone && self.takeover_delay.is_zero() => None,
             (Some(holder), ..) if holder.owner != *owner => Some(self.note_rival(holder)),
             (None, None, Some(rival)) if lock.fence < rival.fence => still_held,

@@ -15,7 +15,7 @@ impl JobWakeups {
         Self(Vec::new())
     }
 
-    /// Returns wakeups of every node, for the jobs that are due at once.
+    /// Returns wakeups that wake every node for the jobs that are due at once.
     #[must_use]
     pub fn of_every_node(jobs: &[NewJob]) -> Self {
         let wakeup = |job: &NewJob| {

@@ -5,7 +5,7 @@ use crate::model::NodeRecord;
 use crate::name::Name;
 use crate::store::LockInfo;
 
-/// The prefix of the lock names of roles.
+/// The prefix of the name of a role's lock.
 pub(crate) const PREFIX: &str = "leader/";
 
 /// A role and its leader, as shown by the row of the role's lock.
@@ -54,9 +54,9 @@ impl Leader {
 
     /// Removes the leader if its node record shows that the node has ended.
     ///
-    /// A displaced or crashed node no longer counts as leading. Its lock still lasts until it
-    /// expires. Until then a node that has not noticed its end may still make guarded writes. A
-    /// holder without a node record counts as leading.
+    /// A displaced or crashed node no longer counts as leading, although its lock has not expired
+    /// yet. Until the lock expires, a node that has not noticed its end may still make guarded
+    /// writes. A holder without a node record counts as leading.
     #[must_use]
     pub fn unless_ended(mut self, nodes: &[NodeRecord]) -> Self {
         let has_ended = |node: &NodeRecord| Some(node.node) == self.node && !node.status.is_live();

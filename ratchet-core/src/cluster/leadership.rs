@@ -9,13 +9,14 @@ use crate::model::Guard;
 use crate::name::Name;
 use crate::time;
 
-/// Reports whether this process leads in a role, as far as it can know. Clones share their state.
+/// Reports whether this process leads in a role, as far as the process can know. Clones share their
+/// state.
 ///
 /// An [`Election`](super::Election) keeps it up to date. Reading it needs no I/O and errs on the
-/// safe side: once the last successful renewal is older than the fence timeout, this process does
-/// not lead. That holds even if the database cannot be reached, or if the process was suspended and
-/// has not run since. A write made as the leader can still reach the database too late: give such
-/// writes the [`guard`](Self::guard).
+/// safe side: once the last successful renewal is older than the fence timeout, this process counts
+/// as not leading, even if the database is unavailable or the process was suspended. A write that
+/// the leader sends can still reach the database after its tenure; pass the [`guard`](Self::guard)
+/// with such writes.
 ///
 /// ```
 /// # async fn example(leadership: ratchet::Leadership) {
@@ -46,13 +47,13 @@ struct Inside {
 pub(super) struct Tenure {
     pub(super) owner: Name,
     pub(super) term: Fence,
-    /// When trust in this tenure ends; a past time means that it has ended.
+    /// When this process stops trusting the tenure. In the past if the tenure has ended.
     pub(super) until: Instant,
-    /// Whether watchers were notified of its start but not yet of its end.
+    /// Whether watchers were notified of the start of the tenure but not yet of its end.
     announced: bool,
-    /// Whether its lock is to be released.
+    /// Whether this process has resigned, so the lock of the tenure must be released.
     pub(super) resigned: bool,
-    /// Whether its lock was released.
+    /// Whether the lock of the tenure was released.
     pub(super) released: bool,
 }
 
@@ -98,8 +99,8 @@ impl Leadership {
     /// Returns the guard for writes that only the leader may make. `None` if this process never
     /// led.
     ///
-    /// After the last term of this process its guard is still returned, because the store refuses a
-    /// write with an old guard and would accept one without a guard.
+    /// After a term has ended, this method still returns its guard. The store rejects a write with
+    /// an old guard, but would accept a write without a guard.
     #[must_use]
     pub fn guard(&self) -> Option<Guard> {
         self.tenure().as_ref().map(|tenure| Guard {
@@ -109,7 +110,7 @@ impl Leadership {
         })
     }
 
-    /// Subscribes to every change from now on.
+    /// Subscribes to the changes of this leadership from now on.
     #[must_use]
     pub fn watch(&self) -> LeadershipWatch {
         LeadershipWatch {
@@ -118,13 +119,13 @@ impl Leadership {
         }
     }
 
-    /// Returns the last tenure, if its trust has not ended.
+    /// Returns the last tenure, if this process still trusts it.
     pub(super) fn current(&self) -> Option<Tenure> {
         let now = time::monotonic();
         self.tenure().clone().filter(|tenure| now < tenure.until)
     }
 
-    /// Starts or extends a tenure, which is trusted until `until`.
+    /// Starts or extends a tenure, which this process trusts until `until`.
     pub(super) fn lead(&self, owner: &Name, term: Fence, until: Instant) {
         let mut slot = self.tenure();
         *slot = Some(Tenure {
@@ -179,7 +180,7 @@ impl Leadership {
                 .map(|t| t.until);
             match until {
                 None => {
-                    // Nothing needs fencing before the next change.
+                    // There is no tenure that could end before the next change.
                     let _ = changes.changed().await;
                 }
                 Some(until) if time::monotonic() >= until => {

@@ -33,9 +33,9 @@ use crate::id::NodeId;
 use crate::metrics;
 use crate::name::Name;
 
-/// A hint that there may be work. It proves nothing: the receiver looks in the database.
+/// A hint that there may be work. A wakeup may be wrong, so the receiver checks the database.
 ///
-/// It is serializable, so a coordinator needs no message type of its own.
+/// A wakeup is serializable, so a coordinator needs no message type of its own.
 ///
 /// ```
 /// use ratchet::Name;
@@ -53,7 +53,7 @@ pub struct Wakeup {
     /// The queue that has work. `None` means any queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Name>,
-    /// The node that sent it, so that this node can ignore its own wakeups.
+    /// The node that sent the wakeup, which lets this node ignore its own wakeups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<NodeId>,
     /// The only node that should poll. `None` means every node. A wakeup that a node addresses to
@@ -73,7 +73,7 @@ impl Wakeup {
         }
     }
 
-    /// Creates a hint to poll all queues, which a transport sends when it may have lost wakeups.
+    /// Creates a hint to poll all queues. A transport sends one when it may have lost wakeups.
     #[must_use]
     pub const fn any() -> Self {
         Self {
@@ -97,8 +97,8 @@ impl Wakeup {
         self
     }
 
-    /// Creates a beacon: a node sends it to tell the others that it looks for due jobs on behalf of
-    /// all. It asks no node to poll, so it is addressed to its sender.
+    /// Creates a beacon, by which a node informs the others that it looks for due jobs on behalf of
+    /// all nodes. A beacon asks no node to poll, so it is addressed to its sender.
     pub(crate) const fn beacon(node: NodeId) -> Self {
         Self::any().from_node(node).to(node)
     }
@@ -168,6 +168,17 @@ pub trait ClusterCoordinator: Debug + Send + Sync + 'static {
 }
 
 /// A stream of wakeups, created by a subscription.
+///
+/// ```
+/// use ratchet_core::cluster::{ClusterCoordinator, InProcessCoordinator, Wakeup};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let coordinator = InProcessCoordinator::new();
+/// let mut wakeups = coordinator.subscribe();
+/// coordinator.notify(Wakeup::any()).await;
+/// assert_eq!(wakeups.next().await, Wakeup::any());
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct WakeupStream(Option<broadcast::Receiver<Wakeup>>);
 

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::error::SettingProblem;
 
-/// The names of the settings in error messages.
+/// The name of the setting `heartbeat` in error messages. The other names follow.
 const HEARTBEAT: &str = "leader_timings.heartbeat";
 const RENEW: &str = "leader_timings.renew_timeout";
 const FENCE: &str = "leader_timings.fence_timeout";
@@ -13,19 +13,19 @@ const TTL: &str = "leader_timings.ttl";
 ///
 /// Two inequalities must hold, otherwise building a node fails:
 ///
-/// - `heartbeat + renew_timeout < fence_timeout`: one renewal may fail without a demotion.
-/// - `fence_timeout + watchdog tick + teardown ≤ ttl`: a leader that cannot renew has stopped on
-///   its own before its lock can expire. This holds because the leader counts its trust from
-///   *before* it sent the renewal, and the database counts the lock's time from when it received
-///   it.
+/// - `heartbeat + renew_timeout < fence_timeout`, so that one renewal may fail without a demotion.
+/// - `fence_timeout + watchdog tick + teardown ≤ ttl`, so that a leader that cannot renew has
+///   stopped on its own before its lock can expire. This holds because the leader counts
+///   `fence_timeout` from *before* it sends the renewal, and the database counts `ttl` from when it
+///   receives the renewal.
 ///
 /// Two things can break the second guarantee. One is a store that is configured to free the locks
 /// of holders whose connection is gone; see [`LockStore`]. The other is a forward step of the
-/// database's clock, by which the lock expires early. Candidates that saw the lock held wait for
-/// `ttl` by their own clocks, so all nodes should have the same timings. A candidate that starts
-/// after the step does not know of the leader. Two nodes can then lead until the old leader's next
-/// renewal is answered, one `heartbeat` later, or until its `fence_timeout` ends. Guarded writes
-/// stay exclusive.
+/// database's clock, which makes the lock expire early. Candidates that saw the lock held wait for
+/// `ttl` by their own clocks, so all nodes should have the same timings. But a candidate that
+/// starts after the step has never seen the lock held. Then two nodes can lead until the old
+/// leader's next renewal is answered, one `heartbeat` later, or until its `fence_timeout` ends.
+/// Guarded writes stay exclusive.
 ///
 /// [`LockStore`]: crate::store::LockStore
 ///
@@ -93,7 +93,7 @@ impl LeaderTimings {
         refused.iter().map(SettingProblem::to_string).collect()
     }
 
-    /// Returns the same problems together with the names of the settings.
+    /// Returns every violated rule with the names of its settings.
     pub(crate) fn refused(&self) -> Vec<SettingProblem> {
         let mut problems = Vec::new();
         let mut refuse = |wrong: bool, settings: &[&'static str], text: String| {

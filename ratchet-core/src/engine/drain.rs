@@ -14,7 +14,7 @@ use crate::metrics;
 use crate::model::NodeStatus;
 use crate::time;
 
-/// How long a cancelled body has to stop before it is dropped.
+/// How long a cancelled body may take to stop before it is dropped.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Drains a run whose loops are still running.
@@ -43,7 +43,7 @@ pub(super) async fn drain(run: &Run) {
                 result = "abandoned";
                 tracing::error!(
                     claims = run.claims.held(),
-                    "left without settling these claims; other nodes reclaim the jobs"
+                    "left without settling all claims; other nodes reclaim the jobs"
                 );
             }
         }

@@ -14,15 +14,16 @@ use crate::name::Name;
 /// method does nothing. See [`NodeBuilder::hook`](crate::NodeBuilder::hook).
 ///
 /// # Contract
-/// - The end of a claim is reported once, by the node that wrote it, after the store has stored it.
-///   It is not reported if the process dies between the write and the call of the hook, or if the
-///   node loses the store's answer when it fails a job for its crashes. For events that must not be
-///   missed, use the body or a job of its own, or read the store.
+/// - The end of a claim is reported once, by the node that settled the claim, after the store has
+///   stored the end. It is not reported if the process dies between the write and the call of the
+///   hook, or if the node fails a job because of its crashes and the store's answer is lost. If no
+///   event may be missed, act in the body or in another job, or read the store.
 /// - A body runs at least once, so the start of a job may be reported more than once. Each
 ///   [`job_started`](Self::job_started) is followed by one [`job_ended`](Self::job_ended) or one
 ///   [`job_lost`](Self::job_lost), unless the process dies or the run of the node is dropped.
-/// - Only actions of this node are reported. Not reported are changes that others make to waiting
-///   jobs, such as a cancellation, a pause or a purge, nor that another node reclaimed a claim.
+/// - Only actions of this node are reported. A change that another node or a client makes to a
+///   waiting job, such as a cancellation, a pause or a purge, is not reported, and neither is a
+///   claim that another node reclaims.
 /// - The node does not see a cancellation that reaches the database while the body returns. Then
 ///   the hooks report the outcome of the body, although the job is `Cancelled`.
 /// - Hooks are called in the order in which they were added, between two steps of the node's work,
@@ -68,18 +69,18 @@ pub trait NodeHook: Send + Sync + 'static {
         let _ = claim;
     }
 
-    /// Called when a claim has ended, after the store has stored its end. A dead letter has the
+    /// Called when a claim has ended, after the store has stored the end. A dead letter has the
     /// outcome [`Outcome::Failed`](crate::model::Outcome::Failed).
     ///
     /// Called for every body that began and ended, and for jobs that ended without a body: because
     /// they were cancelled first, because their payload does not decode, or because their claims
-    /// were lost too often. For those `end.ran_for` is `None`.
+    /// were lost too often. For jobs that ended without a body, `end.ran_for` is `None`.
     fn job_ended(&self, claim: &Claim, end: &Settlement) {
         let _ = (claim, end);
     }
 
     /// Called when the node lost the job while its body ran. The outcome of the body does not
-    /// count, and the job runs again elsewhere.
+    /// count. The job can run again on any node.
     fn job_lost(&self, claim: &Claim) {
         let _ = claim;
     }

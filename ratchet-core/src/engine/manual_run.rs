@@ -56,7 +56,8 @@ impl<'a> ManualRun<'a> {
         keep(&mut tasks, &run.reporter, "reporter", reporter::run);
         let hooks = &run.shared.hooks;
         hooks.tell(|hook| hook.node_joined(run.identity.node(), run.identity.label()));
-        // Definitions that wait for a permit are not stored here, but by the next run of the node.
+        // Definitions whose permit has no limit yet are not stored here, but by the next run of the
+        // node.
         recurring::declare(&run.recurring).await;
         Ok(Self {
             run,
@@ -101,8 +102,8 @@ impl<'a> ManualRun<'a> {
         Ok(None)
     }
 
-    /// Claims this job if it is due and the node runs its route. Jobs of the route that come before
-    /// it are claimed too, and handed back.
+    /// Claims this job if it is due and the node runs its route. Earlier jobs of the route are
+    /// claimed too, and handed back.
     pub(crate) async fn find(&self, job: &JobRecord) -> Result<Option<TakenJob>> {
         let route = &job.spec.route;
         let takes = |pool: &&RunPool| {
@@ -137,7 +138,7 @@ impl<'a> ManualRun<'a> {
         found
     }
 
-    /// Runs a claimed job to its end, and waits until the store has stored the end.
+    /// Runs a claimed job to its end, and waits until the claim is settled.
     pub(crate) async fn execute(&self, taken: TakenJob) {
         let pool = &self.run.claims.pools[taken.pool];
         executor::admit(&self.run.executor, pool, taken.ready).await;

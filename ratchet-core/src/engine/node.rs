@@ -77,15 +77,15 @@ impl Node {
         self.shared.client.enqueue(job).await
     }
 
-    /// Declares in the store the resources of
-    /// [`NodeBuilder::permits`](crate::NodeBuilder::permits), as the node does when it joins. Call
-    /// this method before [enqueueing jobs in transactions](Client::enqueue_in) that need them.
+    /// Creates the resources that [`NodeBuilder::permits`](crate::NodeBuilder::permits) declares in
+    /// the store, as the node does when it joins. Call this method before [enqueueing jobs in
+    /// transactions](Client::enqueue_in) if the jobs need these permits.
     ///
     /// # Errors
     /// A failure of the store.
     ///
     /// # Cancel safety
-    /// If the future is dropped, some of the resources may be declared.
+    /// If the future is dropped, some of the resources may have been created.
     pub async fn declare_permits(&self) -> Result<()> {
         self.shared.client.declare_permits().await
     }
@@ -121,7 +121,7 @@ impl Node {
     /// getters.
     ///
     /// The status is `Joining` until the node has joined for the first time, `Left` after a run
-    /// that ended in order, and `Dead` after a run that did not.
+    /// that ended in order, and `Dead` after any other run.
     #[must_use]
     pub fn status(&self) -> NodeStatus {
         self.shared.node_status.identity().1
@@ -179,9 +179,10 @@ impl Node {
     /// Runs jobs until `shutdown` is ready or an operator asks the node to drain, then drains.
     ///
     /// A drain stops claiming and waits for running bodies, for up to the grace period. Then it
-    /// cancels the remaining bodies, drops those that do not stop, hands back their jobs at no cost
-    /// to them, and deregisters the node. While the database is unavailable, the node waits for it.
-    /// At the end the store is closed if the node [owns it](crate::NodeBuilder::owns_store).
+    /// cancels the remaining bodies, drops those that do not stop, hands back their jobs without
+    /// counting an attempt, and deregisters the node. While the database is unavailable, the node
+    /// waits for it. At the end the store is closed if the node [owns
+    /// it](crate::NodeBuilder::owns_store).
     ///
     /// # Errors
     /// [`RunError::Store`] if the node cannot join for a reason that is not transient,
@@ -207,7 +208,7 @@ impl Node {
         tokio::select! {
             biased;
             _ = &mut shutdown => {
-                // The node may already be registered, although the future of the join was dropped.
+                // The join may already have registered the node, although its future was dropped.
                 if let Err(error) = heartbeat::beat(&run.heartbeat, NodeStatus::Left).await {
                     tracing::debug!(%error, "could not report that the node is leaving");
                 }
@@ -259,8 +260,8 @@ impl Node {
     }
 }
 
-/// Ensures that a node that has stopped running does not trust its leadership any more, even if its
-/// run was dropped. The locks then expire on their own.
+/// When dropped, ends the node's leadership and records the end of the run. So a node whose run was
+/// dropped no longer counts as a leader; its locks expire on their own.
 struct Ended<'a>(&'a Run);
 
 impl Drop for Ended<'_> {

@@ -63,7 +63,7 @@ pub(super) struct Run {
 pub(super) struct Stops {
     /// Cancelled when the run stops claiming.
     pub(super) draining: CancellationToken,
-    /// Cancelled when bodies are dropped.
+    /// Cancelled when the remaining bodies must be dropped.
     pub(super) abort: CancellationToken,
     /// Cancelled when the run stops leading.
     pub(super) stepping_down: CancellationToken,

@@ -154,7 +154,7 @@ impl Shared {
         }
     }
 
-    /// Returns the label of the node while the node has this id.
+    /// Returns the label of the node: the configured one, or one that is made from this id.
     pub(super) fn label_of(&self, id: NodeId) -> Name {
         self.label.clone().unwrap_or_else(|| default_label(id))
     }
@@ -166,7 +166,7 @@ impl Shared {
     }
 }
 
-/// Returns a label that is unique to this node.
+/// Returns a unique label, which is made from this id.
 fn default_label(id: NodeId) -> Name {
     let text = format!("node-{id}");
     match Name::new("label", text) {

@@ -26,13 +26,13 @@ use crate::name::Name;
 pub struct NodeStats {
     /// The number of claim calls.
     pub claim_calls: u64,
-    /// The number of jobs that these calls returned.
+    /// The number of jobs that claim calls returned.
     pub claimed: u64,
     /// The number of claims that this node settled.
     pub settled: u64,
-    /// The number of jobs that ended with these settlements: succeeded, failed or cancelled.
+    /// The number of jobs that ended when this node settled them: succeeded, failed or cancelled.
     pub finished: u64,
-    /// The number of claims that were settled too late, because the node had lost the job.
+    /// The number of claims that were settled too late, because the node had already lost them.
     pub stale: u64,
     /// The number of jobs that this node created for slots of recurring definitions.
     pub fired: u64,
@@ -67,12 +67,12 @@ pub struct PoolStats {
     pub concurrency: usize,
     /// The number of claim calls.
     pub claim_calls: u64,
-    /// The number of jobs that these calls returned.
+    /// The number of jobs that claim calls returned.
     pub claimed: u64,
     /// The number of claims that this pool settled.
     pub settled: u64,
-    /// The number of jobs that ended with these settlements.
+    /// The number of jobs that ended when this pool settled them.
     pub finished: u64,
-    /// The number of claims that were settled too late.
+    /// The number of claims that were settled too late, because the node had already lost them.
     pub stale: u64,
 }

@@ -64,7 +64,7 @@ pub(crate) struct ContextParts {
 /// Receives the reports of a running body.
 #[async_trait]
 pub(crate) trait ReportSink: Send + Sync {
-    /// Keeps a report, which is soon sent together with others.
+    /// Queues a report, which is soon sent together with other reports.
     fn queue(&self, claim: &Claim, kind: ReportKind);
 
     /// Sends a report now.
@@ -103,7 +103,8 @@ impl JobContext {
         &self.parts.claim.route.queue
     }
 
-    /// Returns the lane of the job, whose head it is. `None` if the job has no lane.
+    /// Returns the lane of the job. The running job is the head of its lane. `None` if the job has
+    /// no lane.
     #[must_use]
     pub fn lane(&self) -> Option<&Name> {
         self.parts.claim.lane.as_ref()
@@ -122,7 +123,7 @@ impl JobContext {
     }
 
     /// Returns the slot for which a recurring definition made this job. `None` for every other job,
-    /// also for one that was triggered.
+    /// including a job that was [triggered](crate::client::RecurringClient::trigger).
     ///
     /// Unlike [`run_at`](Self::run_at), the slot stays the same through all attempts.
     #[must_use]
@@ -153,7 +154,7 @@ impl JobContext {
     /// # Panics
     /// Panics in a body if its job does not declare the type in
     /// [`Job::requires`](super::Job::requires), whether or not the node has the value. So the first
-    /// run of a body finds a missing declaration; and a node that lacks a declared type does not
+    /// run of a body reveals a missing declaration. A node that lacks a declared type does not
     /// build. Panics anywhere if the node has no value of the type. A panic fails the attempt.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(&self) -> &T {
@@ -161,7 +162,7 @@ impl JobContext {
             && !requires().types().any(|(id, _)| id == TypeId::of::<T>())
         {
             panic!(
-                "{} takes state of type {} that it does not declare in Job::requires",
+                "job {} reads state of type {}, which it does not declare in Job::requires",
                 self.kind(),
                 type_name::<T>()
             );
@@ -175,7 +176,7 @@ impl JobContext {
         }
     }
 
-    /// Enqueues another job. Unless the job has a trace of its own, it gets the trace of this one.
+    /// Enqueues another job. If the new job has no trace, it gets the trace of this job.
     ///
     /// # Errors
     /// As for [`Client::enqueue`].
@@ -185,7 +186,7 @@ impl JobContext {
     pub async fn enqueue(&self, job: NewJob) -> Result<Enqueued> {
         #[cfg(not(feature = "otel"))]
         let trace = self.trace().cloned();
-        // The span of this body is in the trace of this job, if the job has one.
+        // If this job has a trace, the span of its body belongs to that trace.
         #[cfg(feature = "otel")]
         let trace = TraceContext::current().or_else(|| self.trace().cloned());
         let job = match trace {
@@ -195,7 +196,7 @@ impl JobContext {
         self.parts.client.enqueue(job).await
     }
 
-    /// Returns a client of the store, for everything else.
+    /// Returns the node's client, for operations that the context does not offer.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.parts.client
@@ -218,7 +219,8 @@ impl JobContext {
             .queue(&self.parts.claim, ReportKind::Alive);
     }
 
-    /// Saves the state from which the next attempt should start. It is durable when this returns.
+    /// Saves the state from which the next attempt should start. The checkpoint is durable when
+    /// this method returns.
     ///
     /// # Errors
     /// If the value does not serialize or is larger than 64 KiB, or if the store fails. A lost
@@ -242,7 +244,7 @@ impl JobContext {
     /// Returns the last checkpoint that was saved before this body began.
     ///
     /// # Errors
-    /// [`InvalidInput`] if it is not the JSON of a `T`.
+    /// [`InvalidInput`] if the checkpoint does not decode into a `T`.
     pub fn checkpoint<T: DeserializeOwned>(&self) -> Result<Option<T>, InvalidInput> {
         let decode = |json: &Json| {
             json.decode().map_err(|error| {
@@ -260,8 +262,8 @@ impl JobContext {
         self.parts.cancel.cancelled().await
     }
 
-    /// Waits until there is a graver reason to stop than `reason`, and returns it. A body that
-    /// continues after [`CancelReason::SoftTimeout`] uses it.
+    /// Waits until there is a graver reason to stop than `reason`, and returns that graver reason.
+    /// For bodies that continue after [`CancelReason::SoftTimeout`].
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
@@ -324,7 +326,7 @@ impl CancelReason {
     ];
 }
 
-/// Asks a body to stop. The first wait creates what is needed for waiting.
+/// Asks a body to stop. The [`Notify`] is created only when something waits for it.
 #[derive(Clone, Default)]
 pub(crate) struct CancelHandle(Arc<CancelState>);
 
@@ -372,7 +374,7 @@ impl CancelHandle {
     }
 }
 
-/// Returns the part of a timeout after which the body is warned.
+/// Returns the soft timeout, at which the body is warned: 80 % of `timeout`.
 pub(crate) fn soft_timeout(timeout: Duration) -> Duration {
     timeout.mul_f64(0.8)
 }

@@ -2,7 +2,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-/// Any error.
+/// A boxed error of any type.
 pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 
 /// The result of a body.
@@ -10,8 +10,8 @@ pub type JobResult<T = ()> = Result<T, JobError>;
 
 /// The error of a body, which also decides what happens to its job.
 ///
-/// Every error type and every text converts with `?` into a failed attempt. The constructors make
-/// other verdicts.
+/// Every error type and every text converts with `?` into a failed attempt. The constructors create
+/// errors with other verdicts.
 ///
 /// ```
 /// use std::time::Duration;
@@ -95,7 +95,7 @@ impl JobError {
         Self::new(Verdict::Cancel, String::new())
     }
 
-    /// Returns what happens to the job.
+    /// Returns the verdict, which decides what happens to the job.
     #[must_use]
     pub const fn verdict(&self) -> Verdict {
         self.verdict

@@ -38,7 +38,8 @@ use crate::json::Json;
 pub struct JobRequest {
     context: JobContext,
     body: Body,
-    /// The layers of the kind, while the request passes through the layers of the node.
+    /// The layers of the kind, which run inside the layers of the node. `None` once they have
+    /// begun, or if there are none.
     of_kind: Option<JobService>,
 }
 
@@ -150,7 +151,7 @@ impl JobResponse {
 ///
 /// A layer may return any other error instead, which counts as a failed attempt. It may also return
 /// a `JobError` of its own, such as `JobError::snooze(…).into()`, which keeps its verdict. An error
-/// that wraps a `ServiceError` keeps the verdict of that.
+/// that wraps a `ServiceError` keeps the verdict of the wrapped error.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -170,7 +171,7 @@ impl JobResponse {
 pub struct ServiceError(JobError);
 
 impl ServiceError {
-    /// Returns what happens to the job.
+    /// Returns the verdict, which decides what happens to the job.
     #[must_use]
     pub const fn verdict(&self) -> Verdict {
         self.0.verdict()

@@ -59,7 +59,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// kind for the [pools](crate::Pool) of a node. New jobs are stored under [`KIND`](Self::KIND).
     ///
     /// A node does not build if two of its types, or one type twice, claim the same name. During a
-    /// deploy, nodes that do not know the new name yet leave its jobs to those that do.
+    /// deploy, nodes of the old release leave jobs with the new name to nodes of the new one.
     ///
     /// ```
     /// # use ratchet::{Job, JobContext, JobResult};
@@ -73,14 +73,14 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// ```
     const ALIASES: &'static [&'static str] = &[];
 
-    /// The version of the payload's form, at least 1. It is stored with each job.
+    /// The version of the payload's format, at least 1. It is stored with each job.
     ///
-    /// Raise it when the form changes so that stored payloads no longer decode. A change of
+    /// Raise it when the format changes in a way that stored payloads no longer decode. A change of
     /// [`KIND`](Self::KIND) does not restart the count.
     ///
-    /// An older payload goes through [`upcast`](Self::upcast) first. A newer payload, enqueued by a
-    /// node of the next release, is left to such a node: the job is snoozed, for a second at first
-    /// and for up to a minute later. That uses no attempt, and the job never fails because of it.
+    /// An older payload goes through [`upcast`](Self::upcast) first. A job with a newer payload,
+    /// enqueued by a node of the next release, is left to such a node: the job is snoozed, for a
+    /// second at first and for up to a minute later. This uses no attempt and never fails the job.
     const VERSION: u32 = 1;
 
     /// The result of a successful body, at most 64 KiB of JSON. It is stored with the job unless it
@@ -96,14 +96,14 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// [`JobError::cancel`] made it. A panic is a failed attempt too.
     ///
     /// # Cancel safety
-    /// The future is dropped when its timeout has passed, when its claim is lost, and at the end of
-    /// a drain.
+    /// The future is dropped when the timeout or the stall timeout of the job has passed, when the
+    /// claim is lost, and at the end of a drain.
     fn run(self, ctx: JobContext) -> impl Future<Output = JobResult<Self::Output>> + Send;
 
     /// Converts the payload of a stored job from an older `version` to [`VERSION`](Self::VERSION).
     ///
-    /// It is called each time that such a job is about to run, with the stored version, and must
-    /// apply all the changes since. The stored payload stays as it is.
+    /// It is called with the stored version each time that such a job is about to run, and must
+    /// apply every change since that version. The stored payload is not changed.
     ///
     /// ```
     /// # use ratchet::{BoxError, Job, JobContext, JobResult};
@@ -148,7 +148,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// # Errors
     /// After an error the job fails like one whose payload does not decode: it becomes a dead
     /// letter at once, without using an attempt. It can be requeued once the upcast is fixed. The
-    /// default implementation knows no older version, and always fails.
+    /// default implementation always fails.
     fn upcast(version: u32, payload: serde_json::Value) -> Result<serde_json::Value, BoxError> {
         let _ = payload;
         Err(format!(
@@ -158,8 +158,8 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
         .into())
     }
 
-    /// Returns the types of shared state that the body takes from its context. A node that lacks
-    /// one of them does not build.
+    /// Returns the types of shared state that the body gets from its context. A node that lacks one
+    /// of them does not build.
     #[must_use]
     fn requires() -> Requires {
         Requires::nothing()

@@ -7,7 +7,7 @@ use crate::json::{Json, misfit};
 use crate::model::{BatchRecord, Detail, JobRecord, Link, Parent};
 use crate::state::JobState;
 
-/// A job that this job waited for, as a body reads it.
+/// A job that the running job waited for. See [`JobContext::parents`].
 ///
 /// ```
 /// # async fn example(ctx: &ratchet::JobContext) -> Result<(), ratchet::BoxError> {
@@ -21,7 +21,7 @@ use crate::state::JobState;
 pub struct ParentJob {
     /// The id of the parent.
     pub id: JobId,
-    /// The link: its condition and its state.
+    /// The link to the parent, with its condition and its state.
     pub link: Link,
     /// The present record of the parent. `None` if it has been purged.
     pub record: Option<JobRecord>,
@@ -37,8 +37,8 @@ impl ParentJob {
     /// Returns the result of the parent.
     ///
     /// # Errors
-    /// [`InvalidInput`] if the result is not the JSON of a `T`, or if there is no result: the
-    /// parent has not succeeded, its result was `null`, or it has been purged.
+    /// [`InvalidInput`] if the result does not decode into a `T`, or if there is no result because
+    /// the parent has not succeeded, returned `null`, or has been purged.
     pub fn result<T: DeserializeOwned>(&self) -> Result<T, InvalidInput> {
         let result = self.record.as_ref().and_then(|job| job.result.as_ref());
         let nothing = || InvalidInput::new("result", format!("of {} is not available", self.id));
@@ -51,7 +51,7 @@ fn decode<T: DeserializeOwned>(field: &'static str, json: &Json) -> Result<T, In
         .map_err(|error| InvalidInput::new(field, format!("does not decode: {}", misfit(&error))))
 }
 
-/// A batch that this job waited for, as a body reads it.
+/// A batch that the running job waited for. See [`JobContext::batches`].
 ///
 /// ```
 /// # async fn example(ctx: &ratchet::JobContext) -> Result<(), ratchet::BoxError> {
@@ -65,7 +65,7 @@ fn decode<T: DeserializeOwned>(field: &'static str, json: &Json) -> Result<T, In
 pub struct ParentBatch {
     /// The id of the batch.
     pub id: BatchId,
-    /// The link: its condition and its state.
+    /// The link to the batch, with its condition and its state.
     pub link: Link,
     /// The present record of the batch, with its jobs counted by outcome. `None` if it has been
     /// purged.
@@ -73,8 +73,8 @@ pub struct ParentBatch {
 }
 
 impl JobContext {
-    /// Returns the batches that this job waited for, in the order in which they were given. A job
-    /// that is enqueued [after a batch](crate::NewJob::after_batch) can report on them.
+    /// Returns the batches that this job waited for, in the order of its links. A job that is
+    /// enqueued [after a batch](crate::NewJob::after_batch) can report on them.
     ///
     /// ```
     /// # use ratchet::{Job, JobContext, JobResult};
@@ -112,8 +112,7 @@ impl JobContext {
             .collect())
     }
 
-    /// Returns the jobs that this one waited for, with their results, in the order in which they
-    /// were given.
+    /// Returns the jobs that this job waited for, with their results, in the order of its links.
     ///
     /// # Errors
     /// A failure of the store.
@@ -141,7 +140,7 @@ impl JobContext {
     /// signal.
     ///
     /// # Errors
-    /// `Invalid` if the payload is not the JSON of a `T`, or a failure of the store.
+    /// `Invalid` if the payload does not decode into a `T`, or a failure of the store.
     pub async fn signal<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         let job = self.client().job(self.job_id()).await?;
         let delivered = job.and_then(|job| job.signal?.delivered);

@@ -16,20 +16,20 @@ use crate::name::Name;
 /// The body of a job, which returns the result to store.
 pub(crate) type Body = BoxFuture<'static, JobResult<Option<Json>>>;
 
-/// A handler with its job type erased.
+/// A type-erased handler of one job type.
 trait Handler: Send + Sync {
     /// Returns the kind of the job type, not one of its aliases.
     fn kind(&self) -> &'static str;
 
-    /// Returns the version of the payloads.
+    /// Returns the payload version of the job type.
     fn version(&self) -> u32;
 
     fn job_type(&self) -> (TypeId, &'static str);
 
     fn requires(&self) -> Requires;
 
-    /// Returns the body for this payload, not yet started, or an error that explains why there is
-    /// none.
+    /// Returns the body for this payload, not yet started. Fails with the reason if the payload
+    /// does not decode.
     fn body(&self, payload: &Json, version: u32, context: JobContext) -> Result<Body, String>;
 }
 
@@ -63,7 +63,7 @@ impl<J: Job> Handler for Typed<J> {
     }
 }
 
-/// Decodes a payload of this version into a job, or returns why it cannot.
+/// Decodes a payload of this version into a job. Fails with the reason.
 pub(crate) fn decode<J: Job>(payload: &Json, version: u32) -> Result<J, String> {
     let no_such = |error| format!("the payload is not a {}: {}", J::KIND, misfit(&error));
     if version > J::VERSION {
@@ -98,7 +98,7 @@ impl Registry {
     /// Adds the handler of a job type under its kind and its aliases.
     ///
     /// # Errors
-    /// Every problem with these names and with the version.
+    /// Every problem with the kind, the aliases and the payload version.
     pub(crate) fn register<J: Job>(&mut self) -> Result<(), Vec<String>> {
         let mut problems = Vec::new();
         let handler: Arc<dyn Handler> = Arc::new(Typed::<J>(PhantomData));
@@ -154,7 +154,8 @@ impl Registry {
 
     /// Returns the body for a payload of this kind, not yet started, wrapped in the node's layers.
     ///
-    /// `None` if there is no handler; an error if the payload has no body, with the reason.
+    /// Returns `None` if the kind has no handler. Fails with the reason if the payload does not
+    /// decode.
     pub(crate) fn body(
         &self,
         kind: &Name,
@@ -174,7 +175,7 @@ impl Registry {
         self.handlers.keys().cloned().collect()
     }
 
-    /// Nests the layers, to wrap the bodies in them later.
+    /// Nests the layers, which later wrap the bodies.
     ///
     /// # Errors
     /// One problem for each layer of a kind that has no handler.
@@ -185,7 +186,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Returns each kind with a state type that it needs and the node lacks.
+    /// Returns the required state types that the node lacks, each with a kind that requires it.
     pub(crate) fn missing_state(&self, state: &StateMap) -> Vec<(Name, &'static str)> {
         let once = self
             .handlers

@@ -5,12 +5,11 @@ use crate::error::Result;
 use crate::model::RateAnswer;
 use crate::rate::Rate;
 
-/// Counts global keys, which all jobs of a kind share, in the database, and all other keys, such as
-/// those of tenants, in the memory of each node.
+/// Counts starts under global keys, which all jobs of a kind share, in the database. Counts starts
+/// under all other keys, such as those of tenants, in the memory of each node.
 ///
-/// For a key that only some jobs share, each node allows the whole rate, and no call of the store
-/// is needed. A job for which the key function returns `None` counts under the global key of its
-/// kind.
+/// Under a key that is not global, each node allows the full rate, and no store call is needed. A
+/// job for which the key function returns `None` counts under the global key of its kind.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {

@@ -29,7 +29,7 @@ pub struct RateKey {
 const SEPARATOR: char = '␟';
 
 impl RateKey {
-    /// Creates the key of all jobs of this kind.
+    /// Creates the global key, which all jobs of this kind share.
     #[must_use]
     pub const fn global(kind: Name) -> Self {
         Self { kind, key: None }
@@ -50,14 +50,15 @@ impl RateKey {
         &self.kind
     }
 
-    /// Returns the key that some jobs of the kind share; `None` for the key of all jobs.
+    /// Returns the key that some jobs of the kind share. `None` for the global key of the kind.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
 
-    /// Returns the key as stores keep it: kind and key in one name. A key that is too long is cut,
-    /// and a hash keeps it distinct.
+    /// Returns the name under which stores count this key. It joins the kind and the key. If the
+    /// result is too long or has control characters, it is shortened and ends with a hash that
+    /// keeps it distinct.
     #[must_use]
     pub fn name(&self) -> Name {
         let Some(key) = &self.key else {
@@ -74,8 +75,8 @@ impl fmt::Display for RateKey {
     }
 }
 
-/// Returns the beginning of a text, as much as a name can hold, followed by a hash of the whole
-/// text.
+/// Returns a valid name for a text: as much of its beginning as fits, followed by a hash of the
+/// whole text.
 fn folded(whole: &str) -> Name {
     let hash = format!("{SEPARATOR}{:016x}", fnv1a(whole.as_bytes()));
     let mut text = String::with_capacity(Name::MAX_BYTES);
@@ -92,7 +93,7 @@ fn folded(whole: &str) -> Name {
     text.push_str(&hash);
     match Name::new("key", &text) {
         Ok(name) => name,
-        Err(_) => unreachable!("it begins with a kind and ends with a hash"),
+        Err(_) => unreachable!("a name that begins with a kind and ends with a hash is valid"),
     }
 }
 

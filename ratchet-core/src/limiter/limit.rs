@@ -94,28 +94,28 @@ impl<J: Job> RateLimit<J> {
         Self::new(Rate::new(starts, Duration::from_secs(3_600)))
     }
 
-    /// Sets how many bodies may begin at once after a time without any. The default is the number
-    /// of starts per second, minute or hour, whichever was chosen.
+    /// Sets the burst: how many bodies may begin at once after a period in which none began. The
+    /// default is the number of starts per interval.
     pub const fn burst(mut self, starts: u32) -> Self {
         self.rate = self.rate.burst(starts);
         self
     }
 
-    /// Counts exactly, for the whole cluster, in the database. Each body costs one call of the
-    /// store.
+    /// Counts starts exactly, for the whole cluster, in the database. Each start costs one store
+    /// call.
     pub fn strict(mut self) -> Self {
         self.strategy = Strategy::Strict;
         self
     }
 
-    /// Counts jobs that have a key on each node separately, and jobs without a key in the database;
-    /// see [`HybridLimiter`].
+    /// Counts jobs with a key on each node separately, and jobs without a key in the database; see
+    /// [`HybridLimiter`].
     pub fn hybrid(mut self) -> Self {
         self.strategy = Strategy::Hybrid;
         self
     }
 
-    /// Sets the limiter that counts.
+    /// Sets a custom limiter, which decides whether a body may begin.
     pub fn limiter(mut self, limiter: impl RateLimiter) -> Self {
         self.strategy = Strategy::Own(Arc::new(limiter));
         self
@@ -124,8 +124,8 @@ impl<J: Job> RateLimit<J> {
     /// Gives each key its own rate. Jobs for which `key` returns the same text share a rate, and
     /// jobs for which it returns `None` share the global key of their kind.
     ///
-    /// A job whose key has to wait is put off for that time. This counts as no attempt, but the job
-    /// loses its place in the claim order among jobs of its priority.
+    /// If the rate of a job's key is used up, the job is snoozed until it may begin. This uses no
+    /// attempt, but the job loses its place in the claim order among jobs of its priority.
     pub fn by<K: Into<Option<String>>>(
         mut self,
         key: impl Fn(&J) -> K + Send + Sync + 'static,
@@ -163,7 +163,7 @@ impl<J> fmt::Debug for RateLimit<J> {
 
 type KeyOfPayload = dyn Fn(&Json, u32) -> Option<Option<String>> + Send + Sync;
 
-/// The rate limit of a kind, as the builder keeps it.
+/// The configured rate limit of a kind, with its job type erased.
 pub(crate) struct Limit {
     pub(crate) rate: Rate,
     pub(crate) strategy: Strategy,
@@ -171,7 +171,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Creates the running limit for this kind.
+    /// Adds the limiter that counts the starts of this kind.
     pub(crate) fn counted(self, kind: Name, calls: &Arc<Calls>) -> Counted {
         Counted {
             limiter: self.strategy.limiter(calls),
@@ -188,7 +188,7 @@ impl fmt::Debug for Limit {
     }
 }
 
-/// The running rate limit of a kind.
+/// The rate limit of a kind, with the limiter that counts its starts.
 pub(crate) struct Counted {
     pub(crate) limiter: Arc<dyn RateLimiter>,
     pub(crate) rate: Rate,
@@ -203,7 +203,7 @@ impl Counted {
     }
 
     /// Returns the key under which a job with a payload of this version counts. `None` if the
-    /// payload cannot be read; the handler fails for the same reason.
+    /// payload does not decode; then the job fails in its handler for the same reason.
     pub(crate) fn key(&self, payload: &Json, version: u32) -> Option<RateKey> {
         let kind = self.kind.clone();
         let Some(key_of) = &self.key_of else {

@@ -16,8 +16,8 @@ use crate::time;
 /// had never been used.
 const SWEEP_AFTER: u32 = 4_096;
 
-/// Counts in the memory of this process. Each node counts separately, so a cluster of `n` nodes
-/// makes up to `n` times as many starts.
+/// Counts starts in the memory of this process. Each node counts separately, so a cluster of `n`
+/// nodes makes up to `n` times as many starts.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
@@ -34,14 +34,14 @@ const SWEEP_AFTER: u32 = 4_096;
 /// # Ok(()) }
 /// ```
 pub struct LocalLimiter {
-    /// The times of keys are microseconds since then, on the process's monotonic clock.
+    /// The origin of the stored times, which are in microseconds of the process's monotonic clock.
     began: Instant,
     counts: Mutex<Counts>,
 }
 
 #[derive(Default)]
 struct Counts {
-    /// The `tat` of each key, by rate.
+    /// The `tat` (theoretical arrival time) of each key, by rate.
     rates: HashMap<Rate, HashMap<RateKey, i64>>,
     /// The starts since the last sweep.
     starts: u32,
@@ -131,7 +131,7 @@ mod tests {
         let limiter = LocalLimiter::new();
         let began = time::monotonic();
         let mut known = None;
-        // Steps that meet the edges and steps that do not.
+        // Some steps end exactly when a start is granted again, and some do not.
         for step in [0, 0, 0, 0, 50, 50, 1, 99, 300, 0, 0, 0, 2_000, 0, 0, 0, 33] {
             tokio::time::advance(Duration::from_millis(step)).await;
             let now = i64::try_from(began.elapsed().as_micros()).unwrap();

@@ -49,11 +49,11 @@ use crate::rate::Rate;
 /// ```
 #[async_trait]
 pub trait RateLimiter: Debug + Send + Sync + 'static {
-    /// Requests one start of this key, at this rate, and counts it if it is granted.
+    /// Requests one start under this key, at this rate. A granted start is counted.
     ///
     /// # Errors
-    /// A failure of the limiter. It does not count against the job: the job is given back without
-    /// an attempt, and its kind is not claimed for a moment.
+    /// A failure of the limiter. It uses no attempt of the job: the job is handed back, and jobs of
+    /// its kind are not claimed until the limiter is tried again.
     ///
     /// # Cancel safety
     /// If the future is dropped, the start may or may not have been counted.

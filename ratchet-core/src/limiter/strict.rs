@@ -9,7 +9,7 @@ use crate::model::{RateAnswer, RateRequest};
 use crate::rate::Rate;
 use crate::store::SharedStore;
 
-/// Counts exactly, for the whole cluster, in the database: one call of the store per start.
+/// Counts starts exactly, for the whole cluster, in the database. Each start costs one store call.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
@@ -34,7 +34,7 @@ impl StrictLimiter {
     /// Creates a limiter that counts in this store.
     ///
     /// # Errors
-    /// [`InvalidInput`] if the store cannot keep rates.
+    /// [`InvalidInput`] if the store does not support rate limits.
     pub fn new(store: SharedStore) -> Result<Self, InvalidInput> {
         match store.rates() {
             None => Err(no_rates()),
@@ -42,14 +42,14 @@ impl StrictLimiter {
         }
     }
 
-    /// Creates a limiter that shares the calls of a node.
+    /// Creates a limiter that makes its store calls through `calls`, such as those of a node.
     pub(crate) const fn over(calls: Arc<Calls>) -> Self {
         Self { calls }
     }
 }
 
 fn no_rates() -> InvalidInput {
-    InvalidInput::new("store", "cannot keep rates")
+    InvalidInput::new("store", "does not support rate limits")
 }
 
 #[async_trait]
@@ -64,7 +64,7 @@ impl RateLimiter for StrictLimiter {
         let answers = take.await?;
         answers.first().copied().ok_or_else(|| {
             StoreError::new(StoreErrorKind::Other, OPERATION)
-                .with_source("the store gave no answer")
+                .with_source("the store returned no answer for the request")
         })
     }
 }

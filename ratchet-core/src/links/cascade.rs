@@ -22,9 +22,9 @@ use crate::state::JobState;
 /// in which many jobs end at once is locked as briefly as possible.
 #[derive(Debug, Default)]
 pub struct Cascade {
-    /// The ended jobs that are known, with their states and results.
+    /// The ended jobs added so far, with their states and results.
     ends: HashMap<JobId, (JobState, Option<Json>)>,
-    /// The batches that are known, with their latest records.
+    /// The batches added so far, with their latest records.
     batches: BTreeMap<BatchId, BatchRecord>,
     /// Ended jobs whose children have not been read yet.
     parents: Vec<Parent>,
@@ -42,11 +42,12 @@ pub enum Ask {
     Write(Changes),
     /// Read the jobs that have open links to these parents, each with all of its open links, and
     /// pass them to [`Cascade::children`]. Lock the jobs before reading them and their links, so
-    /// that of two parents that end at once the second sees the decisions of the first.
+    /// that if two parents end at the same time, the later transaction sees the decisions of the
+    /// earlier one.
     Children(Vec<Parent>),
     /// Count these jobs, each with its terminal state, in their batches, unless they were counted
-    /// before. Pass the resulting records of the batches to [`Cascade::counted`]. The batches stay
-    /// locked.
+    /// before. Pass the resulting records of the batches to [`Cascade::counted`]. Keep the batches
+    /// locked until the transaction ends.
     Count(Vec<(JobId, JobState)>),
 }
 
@@ -56,7 +57,8 @@ pub enum Ask {
 pub struct Changes {
     /// The decided links: the child, the position among its links, and the decision.
     pub links: Vec<(JobId, u32, LinkState)>,
-    /// Blocked jobs that become `Cancelled` now, and release what ended jobs release.
+    /// Blocked jobs that become `Cancelled` now. Like every ended job, each releases its unique key
+    /// and its place in the lane.
     pub cancelled: Vec<JobId>,
     /// Blocked jobs that become `Pending`. Each is due at its old due time or now, whichever is
     /// later.
@@ -128,8 +130,8 @@ impl Cascade {
         Self::default()
     }
 
-    /// Adds a job that has ended, now or before its children were stored. A job that is already
-    /// known is ignored, since several children may name the same parent.
+    /// Adds a job that has ended, now or before its children were stored. A job that was added
+    /// before is ignored, since several children may name the same parent.
     pub fn ended(&mut self, job: EndedJob) {
         debug_assert!(job.state.is_terminal(), "{job:?}");
         if self.ends.contains_key(&job.job) {
@@ -214,7 +216,7 @@ impl Cascade {
         }
     }
 
-    /// Returns the state of a link, as far as the known parents decide it.
+    /// Returns the state of a link: open, as long as the parents added so far do not decide it.
     fn decide(&self, link: &OpenLink) -> LinkState {
         let met = |met: bool| {
             if met {

@@ -1,4 +1,4 @@
-//! Checks which jobs wait for which other jobs inside one enqueue.
+//! Checks the links between the jobs of one enqueue for cycles and long chains.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use crate::limits::MAX_GENERATIONS;
 use crate::model::{After, Enqueued, NewJob, Parent};
 
 /// Returns the parents of each new job of an enqueue. `new` has the indexes of the new jobs, and
-/// `answers` the answer for every job. A parent that is a duplicate is replaced by the stored job
-/// that it duplicates.
+/// `answers` has the store's answer for every job. A parent that is a duplicate is replaced by the
+/// stored job that it duplicates.
 ///
 /// # Errors
 /// [`InvalidInput`], naming `parent`, if the replacement of duplicates makes jobs wait for each
@@ -100,7 +100,7 @@ impl Graph {
             }
         }
         if let Some(one) = self.on_a_cycle() {
-            let problem = format!("of {one} waits for it in turn");
+            let problem = format!("of {one} waits for {one} in turn");
             return Err(InvalidInput::new("parent", problem));
         }
         if generations > MAX_GENERATIONS {
@@ -113,8 +113,8 @@ impl Graph {
         Ok(())
     }
 
-    /// Returns a job on a cycle. There is one, because each remaining job waits for another that
-    /// remains.
+    /// Returns a job or batch on a cycle. `None` if the graph is empty. Otherwise there is a cycle,
+    /// because each remaining entry waits for another one.
     fn on_a_cycle(&self) -> Option<Parent> {
         let mut at = *self.0.keys().next()?;
         let mut seen = BTreeSet::new();
@@ -170,7 +170,7 @@ mod tests {
         let c = after(c, 0);
         let d = after(after(after(d, 1), 2), 2);
         let outside = job().after(JobId::new(), Condition::Ended);
-        // The order in the enqueue does not matter.
+        // The order of the jobs in the enqueue does not matter.
         assert!(!refused(&[
             d.clone(),
             c.clone(),
@@ -225,6 +225,6 @@ mod tests {
         let last = jobs[jobs.len() - 1].id();
         jobs[0] = jobs[0].clone().after(last, Condition::Ended);
         let error = NewJob::validate_all(&jobs).unwrap_err().to_string();
-        assert!(error.contains("waits for it in turn"), "{error}");
+        assert!(error.contains(" in turn"), "{error}");
     }
 }

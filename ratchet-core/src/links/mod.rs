@@ -2,7 +2,7 @@
 //!
 //! Links are decided only by [`Cascade`]. A store passes it the jobs that ended in a call, performs
 //! each step that it returns until there are no more, and commits everything together with the
-//! ends. [`NewLinks`] holds what the jobs of an enqueue wait for.
+//! ends. [`NewLinks`] collects the links of the jobs of an enqueue.
 
 mod cascade;
 mod graph;
@@ -17,7 +17,7 @@ use crate::id::JobId;
 use crate::model::{Enqueued, Parent};
 use crate::state::JobState;
 
-/// Returns the error of an enqueue whose parent job, or whose batch, does not exist.
+/// Returns the error for an enqueue that names a parent job or batch that does not exist.
 fn missing(parent: Parent) -> InvalidInput {
     match parent {
         Parent::Job(job) => InvalidInput::new(
@@ -28,7 +28,8 @@ fn missing(parent: Parent) -> InvalidInput {
     }
 }
 
-/// Returns the error of an enqueue with a parent that is not stored, given the answers to its jobs.
+/// Returns the error for an enqueue with a parent job that is not stored. `answers` are the answers
+/// for the jobs of the enqueue.
 #[must_use]
 pub fn missing_parent(parent: JobId, answers: &[Enqueued]) -> InvalidInput {
     if !answers.contains(&Enqueued::Duplicate(parent)) {
@@ -52,7 +53,7 @@ pub const fn waiting_state(has_open_links: bool, awaits_signal: bool) -> JobStat
     }
 }
 
-/// Returns whether it is too late for a signal. Times are in milliseconds.
+/// Returns whether the deadline for a signal has passed. Times are in milliseconds.
 #[must_use]
 pub const fn is_too_late(deadline: i64, now: i64) -> bool {
     deadline <= now

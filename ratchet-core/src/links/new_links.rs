@@ -23,13 +23,14 @@ pub struct NewLinks<'a> {
     pub members: Vec<(JobId, BatchId)>,
     /// The jobs that other jobs of the enqueue wait for.
     parents: BTreeSet<JobId>,
-    /// Those of `parents` that are not new.
+    /// The jobs of `parents` that are not new, so they must be stored.
     stored_parents: BTreeSet<JobId>,
 }
 
 impl<'a> NewLinks<'a> {
-    /// Returns the links of an enqueue. `answers` has the answer for each job, `new` the indexes of
-    /// the new jobs. A parent that is a duplicate is replaced by the stored job that it duplicates.
+    /// Returns the links of an enqueue. `answers` has the store's answer for each job, and `new`
+    /// has the indexes of the new jobs. A parent that is a duplicate is replaced by the stored job
+    /// that it duplicates.
     ///
     /// # Errors
     /// [`InvalidInput`], naming `parent`, if the replacement of duplicates makes jobs wait for each
@@ -61,7 +62,7 @@ impl<'a> NewLinks<'a> {
         Ok(links)
     }
 
-    /// Returns whether a new job waits for this one.
+    /// Returns whether a new job waits for this job.
     #[must_use]
     pub fn is_parent(&self, job: JobId) -> bool {
         self.parents.contains(&job)
@@ -169,7 +170,7 @@ mod tests {
         assert!(links.is_parent(jobs[0].id()) && links.is_parent(stored));
         assert!(!links.is_parent(jobs[1].id()));
         assert_eq!(*links.stored_parents(), BTreeSet::from([stored]));
-        // Stored by an earlier try of the call, it is stored like any other.
+        // If an earlier try of the call stored the parent, it counts as stored.
         let links = NewLinks::of(&jobs, &created(&jobs), &[1]).unwrap();
         let both = BTreeSet::from([stored, jobs[0].id()]);
         assert_eq!(*links.stored_parents(), both);

@@ -9,7 +9,7 @@ use crate::store::DiagnosticStore;
 impl DiagnosticStore for MemoryStore {
     async fn findings(&self) -> Result<Vec<Finding>> {
         self.call("findings", |_, _| {
-            let summary = "what is stored is gone when the process ends";
+            let summary = "the store is in memory: its data is lost when the process ends";
             Ok(vec![Finding::new("volatile", Severity::Info, summary)])
         })
         .await

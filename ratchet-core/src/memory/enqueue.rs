@@ -46,7 +46,7 @@ impl Tables {
         taken.resolve(jobs)
     }
 
-    /// Refuses parents that do not exist, and batches that cannot be joined.
+    /// Refuses parents that do not exist, and batches that do not exist or are closed.
     fn check_parents(
         &self,
         links: &NewLinks<'_>,
@@ -80,8 +80,8 @@ impl Tables {
         self.insert(job);
     }
 
-    /// Links a new job to its parents. Parents that have already ended are checked at the end of
-    /// the call.
+    /// Links a new job to its parents. Links on parents that have already ended are decided at the
+    /// end of the call.
     fn link(&mut self, child: JobId, after: Vec<After>) {
         for one in &after {
             match one.parent() {

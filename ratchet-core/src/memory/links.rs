@@ -29,7 +29,7 @@ impl Links {
         self.ended.insert(job);
     }
 
-    /// Records that a batch was closed, or that a job now waits for it.
+    /// Records that a batch was closed, or that a job now waits for the batch.
     pub(super) fn changed(&mut self, batch: BatchId) {
         self.changed.insert(batch);
     }
@@ -44,7 +44,7 @@ impl Links {
         self.parents.insert(child, open.collect());
     }
 
-    /// Removes the links of a job that is deleted. The links of its children on it stay.
+    /// Removes the links of a job that is deleted. Its children keep their links to it.
     pub(super) fn forget(&mut self, job: JobId) {
         for (after, _) in self.parents.remove(&job).unwrap_or_default() {
             if let Some(children) = self.children.get_mut(&after.parent()) {
@@ -74,8 +74,8 @@ impl Tables {
         })
     }
 
-    /// Applies the effects that the ends of this call have on other jobs. Runs at the end of every
-    /// call.
+    /// Applies the effects of the jobs that ended in this call on other jobs: decides links,
+    /// releases and cancels children, and counts batches. Runs at the end of every call.
     pub(super) fn follow_ends(&mut self, now: i64) {
         let mut cascade = Cascade::new();
         for id in std::mem::take(&mut self.links.ended) {
@@ -182,7 +182,7 @@ impl Tables {
     }
 }
 
-/// Creates the record of a wait for a signal that ends after `timeout` from now.
+/// Creates the record of a wait for a signal, with the deadline `now` + `timeout`.
 pub(super) fn awaited(timeout: std::time::Duration, now: i64) -> SignalRecord {
     let deadline: Timestamp = from_millis(now.saturating_add(time::duration_millis(timeout)));
     SignalRecord::new(deadline)

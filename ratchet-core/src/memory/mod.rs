@@ -88,14 +88,15 @@ impl fmt::Debug for Snapshot {
 }
 
 impl MemoryStore {
-    /// Creates an empty store on the real clock. It is tokio's clock, so paused time works.
+    /// Creates an empty store whose clock starts at the current time and runs with tokio's clock,
+    /// so tests can pause it.
     #[must_use]
     pub fn new() -> Self {
         Self {
             tables: Arc::default(),
             clock: ManualClock::running(time::wall_clock()),
             faults: FaultPlan::default(),
-            // Calls meet contention only if a test injects it, and that test wants to see it.
+            // Only tests cause contention here, by injecting it, and they expect to see the error.
             policy: CallPolicy::default().retries(0),
             coordinator: InProcessCoordinator::of_only_process(),
         }
@@ -110,8 +111,8 @@ impl MemoryStore {
         }
     }
 
-    /// Injects faults: calls `plan` at every call, with the name of the operation as in errors.
-    /// Clones that already exist are not affected.
+    /// Injects faults: every call of the store first calls `plan`, with the operation's name as in
+    /// errors. Clones that already exist are not affected.
     #[must_use]
     pub fn with_faults(
         mut self,
@@ -128,8 +129,8 @@ impl MemoryStore {
         self
     }
 
-    /// Deletes all nodes, as a restore without them would. Running nodes register again with their
-    /// next heartbeat.
+    /// Deletes all nodes, as a restore from a backup without them would. Running nodes register
+    /// again with their next heartbeat.
     pub fn lose_nodes(&self) {
         self.tables().nodes.clear();
     }
@@ -140,8 +141,8 @@ impl MemoryStore {
         Snapshot(self.tables().clone())
     }
 
-    /// Restores an earlier state, as a failover to a lagging copy or a restore would. Running nodes
-    /// continue, and the clock is not set back.
+    /// Restores the data of a snapshot, as a failover to a lagging copy or a restore from a backup
+    /// would. Running nodes continue, and the clock is not set back.
     pub fn rewind(&self, to: &Snapshot) {
         *self.tables() = to.0.clone();
     }

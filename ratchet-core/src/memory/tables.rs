@@ -47,11 +47,11 @@ type Level = BTreeSet<(i64, JobId)>;
 #[derive(Clone)]
 pub(super) struct Row {
     pub(super) job: JobRecord,
-    /// When the claim last gave a sign of life; `None` if its body has not begun.
+    /// When the claim's body last gave a sign of life; `None` if the body has not begun.
     pub(super) last_report: Option<i64>,
     /// The token of the claim that was settled last.
     pub(super) settled: Option<ClaimToken>,
-    /// Whether other jobs were linked to it.
+    /// Whether other jobs were linked to this job.
     pub(super) has_children: bool,
     pub(super) history: Vec<Attempt>,
 }
@@ -149,7 +149,7 @@ impl Tables {
         Some(changed)
     }
 
-    /// Makes a job pending that has become the head of its lane.
+    /// Makes a blocked job pending, because it has become the head of its lane.
     fn promote(&mut self, id: JobId) {
         if let Some(mut row) = self.jobs.remove(&id) {
             if row.job.state == JobState::Blocked {
@@ -184,7 +184,7 @@ impl Tables {
             .collect()
     }
 
-    /// Returns the terminal jobs, the longest finished first.
+    /// Returns the terminal jobs in the order in which they finished, oldest first.
     pub(super) fn finished(&self) -> impl Iterator<Item = (i64, &Row)> {
         self.finished
             .iter()

@@ -86,11 +86,11 @@ pub enum Values {
     /// A queue named with [`NodeBuilder::measured_queues`](crate::NodeBuilder::measured_queues);
     /// there are at most 50.
     Queues,
-    /// A call of the store, by the name that the engine and the clients use; about sixty.
+    /// A call of the store, by the name that the engine and the clients use. There are about sixty.
     Operations,
 }
 
-/// The label value of all kinds that have no value of their own.
+/// The label value shared by all kinds that have no label value of their own.
 pub const OTHER: &str = "other";
 /// The maximum number of kinds of enqueued jobs that a process distinguishes.
 pub const MAX_KINDS: usize = 200;
@@ -166,7 +166,7 @@ catalog! {
     // Enqueueing and acting.
     JOBS_ENQUEUED: Counter "ratchet_jobs_enqueued_total"
         [KIND, one_of("outcome", &["created", "duplicate"])]
-        "Jobs that clients and nodes enqueued, without those inside a transaction of the application and those of recurring definitions.";
+        "Jobs that clients and nodes enqueued, except those enqueued in a transaction of the application and those of recurring definitions.";
     JOB_ACTIONS: Counter "ratchet_job_actions_total"
         [
             one_of("action", &["cancel", "requeue", "pause", "resume", "reschedule", "set_priority", "delete"]),
@@ -181,7 +181,7 @@ catalog! {
     JOBS_CLAIMED: Counter "ratchet_jobs_claimed_total" [POOL]
         "Jobs that were claimed.";
     POLL_DELAY: Histogram "ratchet_poll_delay_seconds" [POOL]
-        "Planned delay before the next poll of a poller that found too few jobs or no database. While a leader watches for due jobs on its behalf, the actual delay is longer.";
+        "Planned delay before the next poll, after a poll that found too few jobs or failed. While a leader watches for due jobs on its behalf, the actual delay is longer.";
     CLAIMS_WAITING: Gauge "ratchet_claims_waiting" [POOL]
         "Prefetched claims that wait for a slot, as of the last poll or check.";
     PREFETCH_EXPIRED: Counter "ratchet_prefetch_expired_total" [POOL]
@@ -234,7 +234,7 @@ catalog! {
     SETTLE_RETRIES: Counter "ratchet_settle_retries_total" [one_of("error", ERRORS)]
         "Settle calls that failed. Each is retried until it succeeds.";
     SETTLEMENTS_STALE: Counter "ratchet_settlements_stale_total" [POOL]
-        "Settlements that came too late: the job had been taken away, so its body runs a second time.";
+        "Settlements that came too late: the claim had been taken away from this node, so the body may run a second time.";
     SETTLEMENTS_REFUSED: Counter "ratchet_settlements_refused_total" []
         "Settlements that the store refused permanently although it applied others.";
     REPORTS: Counter "ratchet_reports_total"
@@ -253,7 +253,7 @@ catalog! {
         "How far the node's clock is ahead of the database's; negative if it is behind.";
     TAKEN_FOR_DEAD: Counter "ratchet_taken_for_dead_total"
         [one_of("result", &["renewed", "displaced"])]
-        "Times that this node found itself declared dead. It then continued under a new id, or another node with its label had replaced it.";
+        "Times that this node found itself declared dead. `renewed`: it continued under a new id. `displaced`: another node with its label had replaced it.";
     DRAIN: Histogram "ratchet_drain_seconds"
         [one_of("result", &["clean", "interrupted", "abandoned"])]
         "Duration of drains, until no claim was held. `interrupted`: bodies were told to stop. `abandoned`: claims were left for other nodes to reclaim.";
@@ -275,9 +275,9 @@ catalog! {
         "Silent nodes that this node marked as dead or left.";
     CLAIMS_RECLAIMED: Counter "ratchet_claims_reclaimed_total"
         [one_of("reason", &["owner_lost", "owner_left", "not_started", "stalled", "overdue"])]
-        "Claims that this node reclaimed, so that their jobs run again.";
+        "Claims that this node reclaimed. Their jobs are pending again, or cancelled if their cancellation was requested.";
     CLAIMS_UNDELIVERED: Counter "ratchet_claims_undelivered_total" []
-        "Claims that this node gave back because the store's reply to them never arrived.";
+        "Claims that this node gave back because the store's reply with them never arrived.";
     CLAIMS_UNHELD: Gauge "ratchet_claims_unheld" []
         "Claims that the store listed under the node at its last two heartbeats although the node does not hold them. Their jobs wait.";
     JOBS_EXHAUSTED: Counter "ratchet_jobs_exhausted_total" []
@@ -298,12 +298,12 @@ catalog! {
     QUEUE_DUE: Gauge "ratchet_queue_due_jobs" [QUEUE]
         "Jobs of a measured queue that are due and wait to be claimed, counted up to 10,000; 0 while the queue is paused. Only the leader of `maintenance` reports it; 0 or no series elsewhere, and 0 after two failed reads in a row.";
     QUEUE_OLDEST_DUE: Gauge "ratchet_queue_oldest_due_seconds" [QUEUE]
-        "For how many whole seconds the oldest of these jobs has been due; 0 if there is none. Only the leader of `maintenance` reports it; 0 or no series elsewhere, and 0 after two failed reads in a row.";
+        "For how many whole seconds the oldest job counted in ratchet_queue_due_jobs has been due; 0 if there is none. Only the leader of `maintenance` reports it; 0 or no series elsewhere, and 0 after two failed reads in a row.";
 
     // Leadership.
     ELECTION_TURNS: Counter "ratchet_election_turns_total"
         [ROLE, one_of("outcome", &["elected", "renewed", "other_leader", "conflict", "failed"])]
-        "Turns of candidates in the election of a role.";
+        "Attempts of candidates in this process to become or remain the leader of a role.";
     STEP_DOWNS: Counter "ratchet_step_downs_total"
         [ROLE, one_of("reason", &["resigned", "fenced", "superseded"])]
         "Ends of leadership. `resigned`: the leader gave it up. `fenced`: the leader could not renew its lock in time. `superseded`: another owner held the lock.";
@@ -313,7 +313,7 @@ catalog! {
         "The last term in which this process led.";
     GUARDED_WRITES_STALE: Counter "ratchet_guarded_writes_stale_total"
         [one_of("write", &["maintenance", "sweep"])]
-        "Writes of a leader that the store refused because the term was over.";
+        "Writes of a leader that the store refused because the leader's term had ended.";
     DAEMON_STARTS: Counter "ratchet_daemon_starts_total" [ROLE]
         "Daemons that this process started, including restarts.";
     DAEMON_FAILURES: Counter "ratchet_daemon_failures_total" [ROLE]
@@ -321,12 +321,12 @@ catalog! {
 
     // Wakeups.
     WAKEUPS_SENT: Counter "ratchet_wakeups_sent_total" [one_of("outcome", &["sent", "given_up"])]
-        "Hints to other nodes that were handed to the coordinator; `given_up`: it hung. A node with a \
-         free slot wakes itself and sends none.";
+        "Wakeups for other nodes that were handed to the coordinator; `given_up`: the coordinator did \
+         not respond in time. A node with a free slot wakes itself and sends none.";
     WAKEUPS_RECEIVED: Counter "ratchet_wakeups_received_total" [POOL]
         "Wakeups from other nodes and clients that ended the wait of a poller.";
     WAKEUPS_LOST: Counter "ratchet_wakeups_lost_total" []
-        "Wakeups that came faster than they were read, and were replaced by one that makes all pollers look.";
+        "Wakeups that came faster than they were read, and were replaced by one that makes all pollers poll.";
     COORDINATOR_OUTAGES: Counter "ratchet_coordinator_outages_total" []
         "Times that the transport of wakeups was lost. Until it is back, jobs wait for the next poll.";
 
@@ -351,7 +351,7 @@ catalog! {
         [one_of("outcome", &["created", "skipped", "stale"])]
         "Slots of recurring definitions. `created`: a job was made. `skipped`: a job of an earlier slot had not ended. `stale`: another node had fired the slot.";
     RECURRING_MISSED: Counter "ratchet_recurring_missed_total" []
-        "Firings of definitions that had missed slots which do not run.";
+        "Firings that skipped at least one missed slot of their definition, so no job was made for it.";
     RECURRING_LATENESS: Histogram "ratchet_recurring_lateness_seconds" []
         "Time from a slot of a definition until a node began to fire it, by the database's clock.";
     RECURRING_UNREADABLE: Counter "ratchet_recurring_unreadable_total" []

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::id::Fence;
 use crate::name::Name;
 
-/// Counts a turn of a candidate in the election of this role.
+/// Counts one attempt of a candidate to become or remain the leader of this role.
 pub(crate) fn election_turn(role: &Name, outcome: &Result<ElectionOutcome>) {
     let outcome = match outcome {
         Ok(ElectionOutcome::Elected(_)) => "elected",
@@ -36,20 +36,20 @@ pub(crate) enum StepDown {
     Superseded,
 }
 
-/// Prepares the metrics of a candidate for this role that does not lead yet.
+/// Starts, at 0, the metrics of a candidate for this role that does not lead yet.
 pub(crate) fn candidate(role: &Name) {
     LEADER.gauge([role.shared()]).increment(0.0);
     STEP_DOWNS.begin(&[role.shared()]);
 }
 
-/// Shows that this process leads in a role, until it is dropped.
+/// Reports that this process leads in a role; dropping the value withdraws the report.
 pub(crate) struct LeaderAmount {
     role: Name,
     _leads: Amount,
 }
 
 impl LeaderAmount {
-    /// Begins with this term.
+    /// Adds 1 to the gauge of leaders, and sets the gauge of the term.
     pub(crate) fn new(role: &Name, term: Fence) -> Self {
         let leads = Amount::new(LEADER.gauge([role.shared()]));
         leads.set(1);
@@ -79,7 +79,7 @@ impl std::fmt::Debug for LeaderAmount {
     }
 }
 
-/// The backlog of one measured queue, until this process no longer leads.
+/// The gauges for the backlog of one measured queue. Dropping the value resets them to 0.
 pub(crate) struct QueueMetrics {
     due: Amount,
     oldest: Amount,
@@ -116,7 +116,7 @@ pub(crate) fn wakeup_received(pool: &Name) {
     WAKEUPS_RECEIVED.counter([pool.shared()]).increment(1);
 }
 
-/// Counts wakeups that came faster than they were read.
+/// Counts wakeups that came faster than this process read them.
 pub(crate) fn wakeup_lost(count: u64) {
     WAKEUPS_LOST.counter([]).increment(count);
 }

@@ -1,5 +1,6 @@
-//! Metrics of single jobs. Each run looks the handles up once, or when a kind first occurs in a
-//! pool, because a look-up costs more than the counting.
+//! Metrics of single jobs. Looking up a recorder's handle costs more than counting, so each run
+//! looks the frequently used handles up only once: at its start, or when a kind first occurs in a
+//! pool.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -44,7 +45,7 @@ struct JobMetrics {
 #[derive(Clone, Copy)]
 pub(crate) struct JobPlace(usize);
 
-/// Why a claimed job may not begin yet.
+/// The reason why a claimed job may not begin yet.
 #[derive(Clone, Copy)]
 pub(crate) enum NotYet {
     Suspect,
@@ -85,7 +86,8 @@ impl PoolMetrics {
         self.slots.set(slots);
     }
 
-    /// Counts a poll that returned this many of the jobs it asked for; `None` if it failed.
+    /// Counts a poll that requested `limit` jobs and claimed `claimed` of them; `None` if the poll
+    /// failed.
     pub(crate) fn polled(&self, limit: usize, claimed: Option<usize>) {
         let result = match claimed {
             None => "failed",
@@ -152,7 +154,8 @@ impl PoolMetrics {
         JobPlace(self.kinds.binary_search(kind).unwrap_or(self.kinds.len()))
     }
 
-    /// Counts a body that begins this long after its claim was received.
+    /// Counts a body that begins `since_claimed` after its claim was received, and records how long
+    /// the job waited.
     pub(crate) fn begun(&self, claim: &Claim, since_claimed: Duration) {
         let due = millis_between(to_millis(claim.run_at), to_millis(claim.token.claimed_at));
         let wait = due + since_claimed;

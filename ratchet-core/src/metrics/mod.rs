@@ -47,7 +47,7 @@ pub const SECONDS: &[f64] = &[
     5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
 ];
 
-/// Upper bounds of the buckets of numbers of jobs.
+/// Upper bounds of the buckets of histograms that count jobs.
 pub const SIZES: &[f64] = &[
     1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0,
 ];
@@ -59,7 +59,7 @@ pub fn describe() {
     }
 }
 
-/// Starts, at 0, the counters whose label values are all known in advance.
+/// Starts, at 0, the counters all of whose label values the catalog lists.
 fn begin() {
     let counters = CATALOG.iter().filter(|metric| metric.kind == Kind::Counter);
     counters.for_each(|counter| counter.begin(&[]));

@@ -21,13 +21,15 @@ use crate::time::{Timestamp, millis_between, to_millis};
 
 /// The metrics of one node during one run.
 pub(crate) struct NodeMetrics {
-    /// The node's share in the gauge of nodes by status; `None` before it joins.
+    /// The node's share of the gauge [`NODES`], which counts nodes by status; `None` before the
+    /// node joins.
     presence: Mutex<Option<Amount>>,
     unheld_claims: Amount,
 }
 
 impl NodeMetrics {
-    /// Creates the metrics of a run that begins.
+    /// Describes all metrics to the recorder, starts the counters at 0, and creates the metrics of
+    /// this run.
     pub(crate) fn new() -> Self {
         super::describe();
         super::begin();
@@ -37,7 +39,8 @@ impl NodeMetrics {
         }
     }
 
-    /// Sets the number of claims that the node does not hold.
+    /// Sets the number of claims that the store lists under the node although the node does not
+    /// hold them.
     pub(crate) fn unheld_claims(&self, claims: usize) {
         self.unheld_claims.set(claims);
     }
@@ -53,7 +56,8 @@ impl NodeMetrics {
         };
         let amount = Amount::new(NODES.gauge([name.into()]));
         amount.set(usize::from(status.is_live()));
-        // Replacing the share removes the one in the previous status.
+        // Replacing the share drops the old one, which removes the node from the gauge of its
+        // previous status.
         *self.presence.lock().unwrap_or_else(PoisonError::into_inner) = Some(amount);
     }
 }
@@ -71,7 +75,7 @@ pub(crate) fn clock_skew(milliseconds: i64) {
     CLOCK_SKEW.gauge([]).set(milliseconds as f64 / 1_000.0);
 }
 
-/// Counts a return of the database to an earlier state.
+/// Increments the counter of times that the database was found in an earlier state.
 pub(crate) fn database_rewound() {
     DATABASE_REWINDS.counter([]).increment(1);
 }
@@ -82,7 +86,8 @@ pub(crate) fn clock_stepped(forward: bool) {
     CLOCK_STEPS.counter([direction.into()]).increment(1);
 }
 
-/// Counts that the node was declared dead while it was running.
+/// Increments the counter of times that the node found itself declared dead although it was
+/// running.
 pub(crate) fn taken_for_dead(displaced: bool) {
     let result = if displaced { "displaced" } else { "renewed" };
     TAKEN_FOR_DEAD.counter([result.into()]).increment(1);
@@ -236,7 +241,7 @@ pub(crate) fn unreadable_definitions(count: usize) {
     }
 }
 
-/// Counts an action of a client on jobs.
+/// Counts the outcomes of an action that a client applied to jobs.
 pub(crate) fn acted(action: JobAction, acted: &[Acted]) {
     let action = match action {
         JobAction::Cancel => "cancel",

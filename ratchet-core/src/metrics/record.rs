@@ -79,8 +79,8 @@ impl Metric {
     }
 }
 
-/// The share of one owner in a gauge. The shares of all owners, such as several nodes of one
-/// process, add up. Dropping an owner's share subtracts it from the gauge.
+/// The share that one owner contributes to a gauge. The gauge is the sum of the shares of all
+/// owners, such as several nodes of one process. Dropping a share subtracts it from the gauge.
 pub(crate) struct Amount {
     gauge: Gauge,
     told: AtomicI64,
@@ -94,7 +94,7 @@ impl Amount {
         }
     }
 
-    /// Sets the share.
+    /// Sets the owner's share.
     pub(crate) fn set(&self, now: usize) {
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         self.add(now - self.told.swap(now, Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! Calls of the store.
+//! Metrics of calls of the store.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) fn store_call<T>(operation: &'static str, took: Duration, answer: &Re
     STORE_CALL.histogram([operation.into()]).record(took);
 }
 
-/// Records how long a caller waits before it retries.
+/// Records how long a caller waits before it retries a failed store call.
 pub(crate) fn store_backoff(who: &'static str, delay: Duration) {
     STORE_BACKOFF.histogram([who.into()]).record(delay);
 }

@@ -1,10 +1,12 @@
 use super::JobFilter;
 use crate::state::JobState;
 
-/// Which jobs a database store searches for a listing: the smallest set that contains the result.
+/// The set of jobs that a database store searches for a listing: the smallest one that contains
+/// every match.
 ///
-/// In a busy system, nearly all jobs have succeeded. The others are found by indexes that other
-/// statements need anyway, however many jobs have succeeded.
+/// In a busy system, nearly all jobs have succeeded. A store finds the other jobs by indexes that
+/// it needs for other statements anyway, and at a cost that does not grow with the number of
+/// succeeded jobs.
 ///
 /// ```
 /// use ratchet::JobState;
@@ -24,7 +26,7 @@ pub enum Among {
     Unfinished,
     /// The jobs that failed or were cancelled.
     Ended,
-    /// All jobs. A store also uses this for a variant that a later version adds.
+    /// All jobs. A store that does not know a variant of a later version also searches all jobs.
     All,
 }
 

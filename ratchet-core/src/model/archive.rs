@@ -29,11 +29,11 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArchivedJob {
-    /// The job as it was when it was archived.
+    /// The job as it was when the store archived it.
     pub job: JobRecord,
     /// The ended claims of the job, first to last.
     pub history: Vec<Attempt>,
-    /// When it was archived, by the database's clock.
+    /// When the job was archived, by the database's clock.
     pub archived_at: Timestamp,
 }
 
@@ -59,7 +59,7 @@ impl ArchivedJob {
     /// if its value is absent or the default. A reader ignores unknown fields.
     ///
     /// # Errors
-    /// [`InvalidInput`] if the document cannot be written as text.
+    /// [`InvalidInput`] if the document cannot be serialized.
     pub fn encode(job: &JobRecord, history: &[Attempt]) -> Result<String, InvalidInput> {
         document::encode(job, history)
     }
@@ -193,7 +193,8 @@ pub struct ArchivePurge {
     pub older_than: Duration,
     /// The maximum number of jobs in one pass; at least 1.
     pub limit: usize,
-    /// The tenure in which the pass is valid. `None` if any caller may make it.
+    /// The tenure of the caller; the pass takes effect only while it lasts. `None` if any caller
+    /// may run the pass.
     pub guard: Option<Guard>,
 }
 
@@ -208,7 +209,7 @@ impl ArchivePurge {
         }
     }
 
-    /// Makes the pass only while this tenure lasts.
+    /// Lets the pass take effect only while this tenure lasts.
     #[must_use]
     pub fn guarded(mut self, guard: Option<Guard>) -> Self {
         self.guard = guard;

@@ -25,9 +25,9 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BatchRecord {
-    /// The batch.
+    /// The id of the batch.
     pub id: BatchId,
-    /// The number of its children.
+    /// The number of jobs in the batch, which are its children.
     pub total: u64,
     /// The number of children that succeeded.
     pub succeeded: u64,
@@ -37,9 +37,9 @@ pub struct BatchRecord {
     pub cancelled: u64,
     /// Whether no more children can join.
     pub closed: bool,
-    /// When it was created, by the database's clock.
+    /// When the batch was created, by the database's clock.
     pub created_at: Timestamp,
-    /// When it ended, by the database's clock.
+    /// When the batch ended, by the database's clock; `None` before that.
     pub ended_at: Option<Timestamp>,
 }
 
@@ -99,7 +99,7 @@ impl BatchRecord {
     }
 }
 
-/// The number of ended children of a batch, by the way they ended.
+/// The number of ended children of a batch, by the state in which they ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
@@ -153,7 +153,8 @@ pub struct BatchPurge {
     pub older_than: Duration,
     /// The maximum number of batches to delete in one pass; at least 1.
     pub limit: usize,
-    /// The tenure in which the pass is valid. `None` if any caller may make it.
+    /// The tenure of the caller; the pass takes effect only while it lasts. `None` if any caller
+    /// may run the pass.
     pub guard: Option<Guard>,
 }
 
@@ -168,7 +169,7 @@ impl BatchPurge {
         }
     }
 
-    /// Makes the pass only while this tenure lasts.
+    /// Lets the pass take effect only while this tenure lasts.
     #[must_use]
     pub fn guarded(mut self, guard: Option<Guard>) -> Self {
         self.guard = guard;

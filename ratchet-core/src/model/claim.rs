@@ -151,23 +151,24 @@ pub struct Claim {
     pub priority: Priority,
     /// When the job became due.
     pub run_at: Timestamp,
-    /// The attempts before this claim: bodies that ended, except those that snoozed.
+    /// The number of attempts before this claim: bodies that ended, except those that snoozed.
     pub attempts: u32,
-    /// Claims that were lost with their node before this one.
+    /// The number of crashes before this claim: lost claims of the job that [count as
+    /// crashes](super::ReclaimReason::is_crash).
     pub crash_count: u32,
     /// The version of the payload.
     pub payload_version: u32,
     /// How often and after which delays a failed attempt is retried.
     pub retry: RetryPolicy,
-    /// How long the body may run.
+    /// How long the body may run; `None` for no limit.
     pub timeout: Option<Duration>,
-    /// How long the body may run without a sign of life.
+    /// How long the body may run without a sign of life; `None` for no limit.
     pub stall_timeout: Option<Duration>,
-    /// The lane whose head the job is.
+    /// The lane that the job is in; `None` if it is in none. A claimed job is the head of its lane.
     pub lane: Option<Name>,
     /// Whether other jobs may wait for the end of this job, because they are linked to it or to its
     /// batch. Jobs that are linked to it while it runs are not considered. A store may set this
-    /// although no job waits.
+    /// even if no job waits.
     pub awaited: bool,
     /// The trace in which the job was enqueued.
     pub trace: Option<TraceContext>,
@@ -220,7 +221,7 @@ impl Claim {
 /// The input of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobInput {
-    /// The payload: the arguments.
+    /// The payload: the arguments of the handler.
     pub payload: Json,
     /// The last checkpoint of an earlier attempt.
     pub checkpoint: Option<Json>,
@@ -272,7 +273,7 @@ mod tests {
         let order = [2, 3, 1, 0].map(|place: usize| jobs[place].clone());
         ClaimedJob::sort(&mut jobs, Aging::OFF, 200);
         assert_eq!(jobs, order);
-        // By then, the job that has waited since 0 has overtaken the others.
+        // At 200 ms, the job that has been due since 0 has overtaken the others.
         let aging = Aging::every(Duration::from_millis(60));
         ClaimedJob::sort(&mut jobs, aging, 200);
         assert_eq!(jobs[0].claim.priority, Priority::Low);

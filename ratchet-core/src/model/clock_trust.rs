@@ -1,4 +1,4 @@
-//! What the caller of a pass knows about steps of the database's clock.
+//! The steps of the database's clock that the caller of a pass has noticed.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub struct ClockTrust {
     latest: Timestamp,
 }
 
-/// A step forward.
+/// A step forward of the database's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ForwardStep {
     /// An upper bound of the times that were stored before the step.
@@ -61,7 +61,8 @@ impl ClockTrust {
         self
     }
 
-    /// Adds a step back by at least `by`. It cancels as much of the latest steps forward.
+    /// Adds a step back by at least `by`. This cancels steps forward, the latest first, up to `by`
+    /// in total.
     #[must_use]
     pub fn stepped_back(mut self, by: Duration) -> Self {
         let mut left = by;
@@ -81,12 +82,13 @@ impl ClockTrust {
         self
     }
 
-    /// Returns whether the clock can show `now`, in milliseconds, without another step.
+    /// Returns whether the clock can show `now`, in milliseconds, without having stepped again.
     pub(crate) fn allows(&self, now: i64) -> bool {
         now <= to_millis(self.latest)
     }
 
-    /// Returns the time from which the age of a stored time is measured. Both are milliseconds.
+    /// Returns the present time to use for the age of the time `stored`: `now` minus every step
+    /// forward since `stored`. Times are milliseconds.
     pub(crate) fn now_for(&self, stored: i64, now: i64) -> i64 {
         let since = self.steps.iter().rev();
         let since = since.take_while(|step| stored <= to_millis(step.at));

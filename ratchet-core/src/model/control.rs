@@ -47,7 +47,8 @@ impl JobSelector {
         }
     }
 
-    /// Selects only matching jobs that come after this one. Has no effect on a selection by ids.
+    /// Selects only matching jobs that come after this one. This has no effect on a selection by
+    /// ids.
     #[must_use]
     pub fn after(mut self, job: Option<JobId>) -> Self {
         if let Self::Matching { after, .. } = &mut self {
@@ -115,7 +116,7 @@ pub enum ActionOutcome {
     Deleted,
     /// The action does not apply to a job in this state; nothing changed.
     Refused(JobState),
-    /// This other unfinished job now has the unique key; nothing changed.
+    /// Another unfinished job, this one, now has the job's unique key; nothing changed.
     KeyTaken(JobId),
     /// There is no such job.
     NotFound,

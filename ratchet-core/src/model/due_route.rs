@@ -17,18 +17,18 @@ use crate::time::millis_between;
 pub struct DueRoute {
     /// The route.
     pub route: Route,
-    /// Whether its queue is paused, so that its jobs cannot be claimed.
+    /// Whether the route's queue is paused, so that its jobs cannot be claimed.
     pub paused: bool,
-    /// For how long its longest-due pending job has been due, by the database's clock; zero if none
-    /// is due.
+    /// For how long the route's first pending job has been due, by the database's clock; zero if
+    /// none is due.
     pub overdue: Duration,
-    /// The time until its first pending job is due; zero if one is due.
+    /// The time until the route's first pending job is due; zero if one is due.
     pub due_in: Duration,
 }
 
 impl DueRoute {
-    /// Creates a route whose first pending job is due at `run_at`, when the clock shows `now`. Both
-    /// are in milliseconds.
+    /// Creates the entry of a route whose first pending job is due at `run_at`, as of `now`. Both
+    /// times are milliseconds.
     #[must_use]
     pub fn at(route: Route, paused: bool, run_at: i64, now: i64) -> Self {
         Self {

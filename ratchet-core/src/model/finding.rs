@@ -60,13 +60,13 @@ impl Severity {
 pub struct Finding {
     /// The code: lower-case letters and underscores, the same in every version.
     pub code: &'static str,
-    /// How bad it is.
+    /// How bad the problem is.
     pub severity: Severity,
     /// The problem, in one sentence without a full stop.
     pub summary: String,
     /// Names and numbers that help to locate the problem.
     pub detail: Option<String>,
-    /// What to do about it.
+    /// What the operator should do about the problem.
     pub remedy: Option<String>,
 }
 
@@ -74,18 +74,20 @@ pub struct Finding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The holder, as the database's own tools name it: a session, a prepared transaction, a slot.
+    /// The holder, as the database's own tools name it: a session, a prepared transaction or a
+    /// replication slot.
     pub who: String,
-    /// For how long it has held them; `None` if the database does not report it.
+    /// For how long the holder has kept old row versions from being removed; `None` if the database
+    /// does not report this.
     pub held_for: Option<Duration>,
-    /// How many transactions have begun since; `None` if the database does not report it.
+    /// How many transactions have begun since then; `None` if the database does not report this.
     pub transactions: Option<u64>,
-    /// How to end the holder.
+    /// How an operator can end the holder.
     pub remedy: String,
 }
 
 impl Holder {
-    /// Creates a holder that has held them for an unknown time.
+    /// Creates a holder that has kept old row versions for an unknown time.
     #[must_use]
     pub fn new(who: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
@@ -102,9 +104,9 @@ impl Holder {
 pub struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// Adds the findings of one check. `what` is what it checked. A failed check becomes a finding
-    /// itself and does not prevent other checks, unless the error is transient: then a repetition
-    /// of all checks may succeed.
+    /// Adds the findings of one check. `what` names the object that was checked. A failed check
+    /// becomes a finding itself and does not prevent other checks. Only a transient error is
+    /// returned, because a repetition of all checks may succeed.
     ///
     /// # Errors
     /// The error of the check, if its kind is [transient](StoreErrorKind::is_transient).
@@ -131,15 +133,16 @@ impl Findings {
 }
 
 impl Finding {
-    /// A snapshot that is held for this long is worth a warning.
+    /// The time from which on a held snapshot is a warning.
     pub const HELD_LONG: Duration = Duration::from_secs(5 * 60);
-    /// A snapshot that is held for this long is an error, because a busy queue becomes slow.
+    /// The time from which on a held snapshot is an error, because it slows a busy queue down.
     pub const HELD_TOO_LONG: Duration = Duration::from_secs(60 * 60);
-    /// If the age of a snapshot is unknown, this many transactions since are worth a warning.
+    /// The number of transactions begun since a snapshot of unknown age from which on the snapshot
+    /// is a warning.
     pub const HELD_FOR_MANY: u64 = 100_000;
-    /// A write-ahead log of this many bytes that does not shrink is worth a warning: 256 MiB.
+    /// The size in bytes from which on the write-ahead log is a warning: 256 MiB.
     pub const LARGE_LOG: u64 = 256 << 20;
-    /// Up to how many jobs without a route a store counts.
+    /// The maximum number of jobs without a route that a store counts.
     pub const LOST_COUNTED: u64 = 1_000;
 
     /// Creates a finding with this code, severity and summary.
@@ -154,7 +157,7 @@ impl Finding {
         }
     }
 
-    /// Adds names and numbers.
+    /// Adds names and numbers that help to locate the problem.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
@@ -178,7 +181,8 @@ impl Finding {
         });
     }
 
-    /// `schema_version`: the number of applied migrations, out of those that the program knows.
+    /// Creates `schema_version`: the number of migrations applied to the schema, compared with the
+    /// number that the program knows.
     #[must_use]
     pub fn schema(applied: u64, known: u64) -> Self {
         let of = |severity, summary: String| Self::new("schema_version", severity, summary);
@@ -195,7 +199,7 @@ impl Finding {
         of(Severity::Info, format!("the schema has version {applied}"))
     }
 
-    /// `missing_object`: a table or an index of the schema is missing.
+    /// Creates `missing_object`: a table or an index of the schema is missing.
     #[must_use]
     pub fn missing(object: &str) -> Self {
         let summary = format!("{object} is missing");
@@ -204,15 +208,15 @@ impl Finding {
         )
     }
 
-    /// `invalid_index`: an index exists, but the database does not use it.
+    /// Creates `invalid_index`: an index exists, but the database does not use it.
     #[must_use]
     pub fn invalid_index(index: &str, remedy: impl Into<String>) -> Self {
         let summary = format!("the index {index} is not valid");
         Self::new("invalid_index", Severity::Error, summary).remedy(remedy)
     }
 
-    /// `held_snapshot`: a session keeps the database from removing row versions that nothing else
-    /// needs. `None` while that is not a problem.
+    /// Creates `held_snapshot`: a session keeps the database from removing row versions that
+    /// nothing else needs. Returns `None` while this is not a problem.
     #[must_use]
     pub fn held(holder: &Holder) -> Option<Self> {
         let severity = match (holder.held_for, holder.transactions) {
@@ -233,7 +237,8 @@ impl Finding {
         Some(finding.detail(parts.join(", ")).remedy(&*holder.remedy))
     }
 
-    /// `large_log`: the write-ahead log has this many bytes. `None` while that is not a problem.
+    /// Creates `large_log`: the write-ahead log has this many bytes. Returns `None` while this is
+    /// not a problem.
     #[must_use]
     pub fn log_size(bytes: u64) -> Option<Self> {
         (bytes >= Self::LARGE_LOG).then(|| {
@@ -244,10 +249,11 @@ impl Finding {
         })
     }
 
-    /// `lost_route`: waiting jobs refer to route numbers that do not exist, so no node runs or
-    /// lists them. `lost` contains these numbers, each with the number of jobs that refer to it; up
-    /// to [`LOST_COUNTED`](Self::LOST_COUNTED) jobs are counted. `repair` is a statement that gives
-    /// another number to the jobs with the number `N`. Returns `None` if `lost` is empty.
+    /// Creates `lost_route`: waiting jobs refer to route numbers that do not exist, so no node runs
+    /// or lists them. `lost` contains these numbers, each with the number of jobs that refer to it;
+    /// up to [`LOST_COUNTED`](Self::LOST_COUNTED) jobs are counted. `repair` is a statement that
+    /// gives another route number to the jobs with the number `N`. Returns `None` if `lost` is
+    /// empty.
     #[must_use]
     pub fn lost_routes(lost: &[(i64, u64)], repair: &str) -> Option<Self> {
         lost.first()?;
@@ -264,13 +270,13 @@ impl Finding {
             .collect();
         let finding = Self::new("lost_route", Severity::Error, summary);
         Some(finding.detail(each.join(", ")).remedy(format!(
-            "find out from their payloads what they are, look up or enqueue a job of the same queue \
-             and kind, and for each number N: {repair}"
+            "find the queue and kind of these jobs from their payloads, look up or enqueue a job of \
+             that queue and kind to get its route number, and run for each number N: {repair}"
         )))
     }
 
-    /// `plaintext`: statements and payloads reach `host` unencrypted. `None` if `host` is this
-    /// machine: `localhost`, a loopback address or the path of a socket.
+    /// Creates `plaintext`: statements and payloads reach `host` unencrypted. Returns `None` if
+    /// `host` is this machine: `localhost`, a loopback address or the path of a socket.
     #[must_use]
     pub fn plaintext(host: &str, remedy: impl Into<String>) -> Option<Self> {
         let address = host.trim_start_matches('[').trim_end_matches(']');
@@ -288,7 +294,7 @@ impl Finding {
         })
     }
 
-    /// `not_seen`: a check was not possible, usually because a privilege is missing.
+    /// Creates `not_seen`: a check was not possible, usually because a privilege is missing.
     #[must_use]
     pub fn not_seen(what: &str, why: impl Into<String>) -> Self {
         let summary = format!("{what} could not be looked at");

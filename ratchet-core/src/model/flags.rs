@@ -1,8 +1,8 @@
-//! Bits of a stored job that tell which other data is stored for it.
+//! The flags of a stored job: bits that show which other data is stored for the job.
 
 use super::JobSpec;
 
-/// Which other tables have rows of a stored job: one bit per table or property.
+/// The flags of a stored job: one bit per property, or per other table that has rows of the job.
 ///
 /// A store keeps the bits next to the state of the job, so that it does not look up rows that do
 /// not exist.
@@ -36,14 +36,14 @@ impl JobFlags {
     pub const TAGS: Self = Self(64);
     /// The route of the job names a permit.
     pub const PERMIT: Self = Self(128);
-    /// The end of the job may concern other jobs: those in its lane, its children or its batch.
+    /// The end of the job may affect other jobs: those in its lane, its children or its batch.
     pub const AWAITED: Self = Self::LANE.or(Self::FOLLOWED);
-    /// The end of the job may concern its children or its batch.
+    /// The end of the job may affect its children or its batch.
     pub const FOLLOWED: Self = Self::CHILDREN.or(Self::BATCH);
     /// The job waits, or waited, or is in a batch.
     pub const LINKED: Self = Self::WAITS.or(Self::BATCH);
 
-    /// The flags, each with its name in the texts of statements.
+    /// The flags, each with its placeholder name in the texts of statements.
     pub const WORDS: [(&'static str, Self); 9] = [
         ("unique_key", Self::UNIQUE_KEY),
         ("timeouts", Self::TIMEOUTS),
@@ -75,7 +75,7 @@ impl JobFlags {
         flags.fold(Self::default(), |flags, (_, flag)| flags.or(flag))
     }
 
-    /// Returns the flags that are set in either of the two.
+    /// Returns the flags that are set in `self` or in `other`.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(both, JobFlags::TAGS.or(JobFlags::PERMIT));
     }
 
-    /// Databases hold these.
+    /// Databases store these bits.
     #[test]
     fn the_bits_never_change() {
         let bits = JobFlags::WORDS.map(|(_, flag)| flag.bits());

@@ -20,8 +20,7 @@ use crate::state::JobState;
 pub struct LanePlace {
     /// The sequence number. The jobs of a lane run in the order of these numbers.
     pub seq: i64,
-    /// The state of a job that takes the place: `Pending` for the head of the lane, otherwise
-    /// `Blocked`.
+    /// The state of a job at this place: `Pending` for the head of the lane, otherwise `Blocked`.
     pub state: JobState,
 }
 
@@ -41,7 +40,7 @@ impl LanePlace {
     }
 }
 
-/// The places in lanes that the jobs of one call take. `L` is the type by which a store identifies
+/// Assigns places in lanes to the jobs of one call. `L` is the type by which a store identifies
 /// lanes.
 #[derive(Debug)]
 pub struct LanePlaces<L>(BTreeMap<L, Counter>);
@@ -50,7 +49,7 @@ pub struct LanePlaces<L>(BTreeMap<L, Counter>);
 #[derive(Debug)]
 struct Counter {
     last: i64,
-    /// How many places were taken in this call.
+    /// The number of places assigned in this call.
     taken: i64,
 }
 
@@ -61,13 +60,14 @@ impl<L> Default for LanePlaces<L> {
 }
 
 impl<L: Ord> LanePlaces<L> {
-    /// Adds a lane with its last sequence number before the call; 0 if the lane has no unfinished
-    /// job.
+    /// Adds a lane. `last` is its last sequence number before the call; 0 if the lane has no
+    /// unfinished job.
     pub fn enter(&mut self, lane: L, last: i64) {
         self.0.insert(lane, Counter { last, taken: 0 });
     }
 
-    /// Takes the next place in a lane. Returns `None` if the lane was not entered.
+    /// Assigns and returns the next place in a lane. Returns `None` if the lane was not
+    /// [entered](Self::enter).
     pub fn take<Q>(&mut self, lane: &Q) -> Option<LanePlace>
     where
         L: Borrow<Q>,
@@ -85,13 +85,13 @@ impl<L: Ord> LanePlaces<L> {
         self.0.keys()
     }
 
-    /// Returns whether a lane was entered that still has no unfinished job.
+    /// Returns whether any entered lane still has no unfinished job.
     #[must_use]
     pub fn has_empty(&self) -> bool {
         self.0.values().any(|counter| counter.last == 0)
     }
 
-    /// Returns the lanes in which places were taken, in order, each with the number of these
+    /// Returns the lanes in which places were assigned, in order, each with the number of these
     /// places.
     pub fn taken(self) -> impl Iterator<Item = (L, i64)> {
         let lanes = self.0.into_iter();

@@ -34,7 +34,7 @@ pub enum Condition {
     Failed,
     /// The parent has ended in any way.
     Ended,
-    /// The parent succeeded, and its result has this value at this place.
+    /// The parent succeeded, and its result has this value at this JSON pointer.
     ResultIs {
         /// A JSON pointer, such as `/items/0/size`. An empty one points to the whole result.
         pointer: String,
@@ -69,7 +69,8 @@ impl Condition {
     }
 }
 
-/// Returns whether a result has a value at a place. A missing result counts as `null`.
+/// Returns whether the result has this value at this JSON pointer. A missing result counts as
+/// `null`.
 fn has_value(result: Option<&Json>, pointer: &str, value: &Json) -> bool {
     let result = result.map_or(Ok(Value::Null), Json::decode::<Value>);
     match (result, value.decode::<Value>()) {
@@ -78,8 +79,8 @@ fn has_value(result: Option<&Json>, pointer: &str, value: &Json) -> bool {
     }
 }
 
-/// Which state of a batch its callbacks wait for. A child that failed or was cancelled has not
-/// succeeded.
+/// The state that a batch must reach before a callback may run. A child that was cancelled counts
+/// as not succeeded, like one that failed.
 ///
 /// ```
 /// use ratchet::{BatchCondition, BatchId, NewJob};
@@ -172,14 +173,14 @@ impl Parent {
     /// Returns the parent with this stored kind and these 16 bytes of its id.
     ///
     /// # Errors
-    /// [`InvalidInput`] if there is no such kind.
+    /// [`InvalidInput`] if no kind of parent has this number.
     pub fn from_stored(code: i64, id: [u8; 16]) -> Result<Self, InvalidInput> {
         match code {
             0 => Ok(Self::Job(JobId::from_bytes(id))),
             1 => Ok(Self::Batch(BatchId::from_bytes(id))),
             _ => Err(InvalidInput::new(
                 "parent",
-                format!("cannot be of kind {code}"),
+                format!("has kind {code}; expected 0 (job) or 1 (batch)"),
             )),
         }
     }
@@ -203,7 +204,7 @@ impl fmt::Display for Parent {
     }
 }
 
-/// One thing that a job waits for.
+/// A parent that a job waits for, and how it must end.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
@@ -214,11 +215,11 @@ impl fmt::Display for Parent {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum After {
-    /// The end of a job.
+    /// A job.
     Job {
         /// The job.
         parent: JobId,
-        /// How it must end.
+        /// How the job must end.
         condition: Condition,
     },
     /// A batch.
@@ -240,7 +241,8 @@ impl After {
         }
     }
 
-    /// Replaces the parent by the job that `stands_for` returns for it.
+    /// Returns this link with its parent job replaced by the one that `stands_for` returns for it.
+    /// A link on a batch stays the same.
     #[must_use]
     pub(crate) fn resolved(&self, stands_for: impl FnOnce(JobId) -> JobId) -> Self {
         match self {
@@ -277,10 +279,10 @@ impl After {
         }
     }
 
-    /// Reads the link on this parent from a stored text.
+    /// Reads the link on this parent from the text that [`to_stored`](Self::to_stored) returned.
     ///
     /// # Errors
-    /// [`InvalidInput`] if the text is not a condition on such a parent.
+    /// [`InvalidInput`] if the text is not a condition on this kind of parent.
     pub fn from_stored(parent: Parent, text: &str) -> Result<Self, InvalidInput> {
         let unknown = || InvalidInput::new("condition", "is not a known condition");
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
@@ -343,7 +345,7 @@ impl After {
             Self::Batch {
                 condition: BatchCondition::FailuresReach(0),
                 ..
-            } => refuse("waits for 0 failures".to_owned()),
+            } => refuse("waits for 0 failures; the minimum is 1".to_owned()),
             Self::Batch {
                 condition: BatchCondition::SucceededAtLeast { percent },
                 ..
@@ -389,12 +391,12 @@ impl LinkState {
     /// Returns the state with this stored number.
     ///
     /// # Errors
-    /// [`InvalidInput`] if no state has it.
+    /// [`InvalidInput`] if no state has this number.
     pub fn from_code(code: i64) -> Result<Self, InvalidInput> {
         usize::try_from(code)
             .ok()
             .and_then(|code| Self::ALL.get(code).copied())
-            .ok_or_else(|| InvalidInput::new("link", format!("cannot be in state {code}")))
+            .ok_or_else(|| InvalidInput::new("link", format!("has state {code}; expected 0 to 2")))
     }
 }
 
@@ -414,7 +416,7 @@ pub struct Link {
     pub child: JobId,
     /// The parent and the condition.
     pub after: After,
-    /// The state of the link. Once decided, it stays the same, whatever happens to the parent.
+    /// The state of the link. A decided link stays as it is, whatever happens to the parent later.
     pub state: LinkState,
 }
 

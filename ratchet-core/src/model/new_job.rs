@@ -50,13 +50,13 @@ pub struct JobSpec {
     pub timeout: Option<Duration>,
     /// How long a body may run without a sign of life; `None` for no limit.
     pub stall_timeout: Option<Duration>,
-    /// At most one unfinished job has this key.
+    /// The unique key; at most one unfinished job may have it.
     pub unique_key: Option<Name>,
-    /// At most one job ever has this key.
+    /// The idempotency key; at most one job may ever have it.
     pub idempotency_key: Option<Name>,
     /// The lane of the queue that the job is in; `None` if it is in none.
     pub lane: Option<Name>,
-    /// The conditions that must all be met before the job may run.
+    /// The parents that the job waits for. All conditions must be met before the job may run.
     pub after: Vec<After>,
     /// The batch that the job is a child of.
     pub batch: Option<BatchId>,
@@ -113,8 +113,8 @@ impl JobSpec {
         self.waits() || self.batch.is_some()
     }
 
-    /// Returns whether an enqueue of the job reads or changes what it shares with other jobs: its
-    /// lane, its parents or its batch. A store does that in a transaction.
+    /// Returns whether enqueueing the job reads or changes data that it shares with other jobs: its
+    /// lane, its parents or its batch. A store needs a transaction for this.
     #[must_use]
     pub const fn needs_transaction(&self) -> bool {
         self.lane.is_some() || self.is_linked()
@@ -253,8 +253,8 @@ impl NewJob {
         self
     }
 
-    /// Limits the run time of one body. At 80 % of `timeout` its token is cancelled. At 100 % the
-    /// body is dropped, and the attempt has failed.
+    /// Limits the run time of one body. At 80 % of `timeout`, the body's cancellation token is
+    /// cancelled. At 100 %, the body is dropped and the attempt has failed.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         keep(&mut self.problem, positive("timeout", timeout));
@@ -306,8 +306,8 @@ impl NewJob {
     /// lanes, never the jobs of one lane. The same name in another queue is another lane.
     ///
     /// A job in a lane cannot also wait for a parent ([`after`](Self::after)) or a signal
-    /// ([`wait_for`](Self::wait_for)); the enqueue refuses it. Instead, let the job that has to
-    /// come first enqueue it as its last step.
+    /// ([`wait_for`](Self::wait_for)); the enqueue refuses it. Instead, let the job that must run
+    /// first enqueue this job as its last step.
     ///
     /// ```
     /// use ratchet::NewJob;
@@ -347,8 +347,9 @@ impl NewJob {
     /// queue. A job has at most one permit.
     ///
     /// A claim takes the permit, and the end of the claim frees it, however the claim ends. The
-    /// enqueue is refused if the number of permits was never set. A few hundred resources are fine.
-    /// To run one job at a time for each of many customers, use [lanes](Self::lane).
+    /// enqueue is refused if the resource's number of permits was never set. A few hundred
+    /// resources are fine. To run one job at a time for each of many customers, use
+    /// [lanes](Self::lane).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -371,9 +372,9 @@ impl NewJob {
     /// several parents waits for all of them.
     ///
     /// The parent must be in the same enqueue or already stored; if it has ended, the link is
-    /// decided at once. Until all its links are met, the job is `Blocked`. As soon as one of them
-    /// can no longer be met, the job is `Cancelled`, and that is an end like any other for the jobs
-    /// that wait for it.
+    /// decided at once. Until all its links are met, the job is `Blocked`. As soon as one of its
+    /// links can no longer be met, the job is `Cancelled`. For the jobs that wait for this job,
+    /// that is an end like any other.
     ///
     /// ```
     /// use ratchet::{Condition, NewJob};
@@ -388,8 +389,9 @@ impl NewJob {
         self.waiting_for(After::Job { parent, condition })
     }
 
-    /// Lets the job run only after this batch meets the condition: a callback. A batch may have any
-    /// number of callbacks, which may be enqueued at any time, even after it has ended.
+    /// Makes the job a callback of this batch: it runs only after the batch meets the condition. A
+    /// batch may have any number of callbacks. They may be enqueued at any time, even after the
+    /// batch has ended.
     #[must_use]
     pub fn after_batch(self, batch: BatchId, condition: BatchCondition) -> Self {
         self.waiting_for(After::Batch { batch, condition })
@@ -408,8 +410,8 @@ impl NewJob {
         self
     }
 
-    /// Lets the job run only after a signal of this name has come for it. If none comes within
-    /// `timeout` after the enqueue, the job fails, even if it still waits for other jobs.
+    /// Lets the job run only after a signal of this name was delivered to it. If none is delivered
+    /// within `timeout` after the enqueue, the job fails, even if it still waits for other jobs.
     ///
     /// Only a signal sent after the enqueue counts: signals are not kept for later jobs.
     #[must_use]
@@ -425,7 +427,7 @@ impl NewJob {
         self
     }
 
-    /// Sets the trace that is passed on to the handler.
+    /// Sets the trace context that is passed to the handler.
     #[must_use]
     pub fn trace(mut self, trace: TraceContext) -> Self {
         self.spec.trace = Some(trace);
@@ -451,7 +453,7 @@ impl NewJob {
     }
 
     /// Returns whether the job is due as soon as it is enqueued. Parents are not considered,
-    /// because they may have ended by then.
+    /// because they may have ended by the time of the enqueue.
     #[must_use]
     pub const fn is_due_at_once(&self) -> bool {
         matches!(self.run_at, RunAt::Now | RunAt::In(Duration::ZERO)) && self.spec.signal.is_none()
@@ -466,14 +468,15 @@ impl NewJob {
             Some(problem) => Err(problem.clone()),
             None if self.spec.tags.len() > MAX_TAGS => {
                 let tags = self.spec.tags.len();
-                let problem = format!("is one of {tags}; at most {MAX_TAGS} are allowed");
+                let problem = format!("count is {tags}; at most {MAX_TAGS} are allowed");
                 Err(InvalidInput::new("tag", problem))
             }
             None => self.check_waits().and_then(|()| self.run_at.validate()),
         }
     }
 
-    /// Refuses a job that waits for too much, or waits although it is in a lane.
+    /// Refuses a job with more than [`MAX_PARENTS`] parents, and a job in a lane that also waits
+    /// for a parent or a signal.
     fn check_waits(&self) -> Result<(), InvalidInput> {
         let spec = &self.spec;
         if spec.after.len() > MAX_PARENTS {
@@ -540,10 +543,11 @@ impl NewJob {
     }
 }
 
-/// Refuses a batch that contains a job twice: such a clone was surely meant to be
-/// [`NewJob::another`].
+/// Refuses a call that contains a job twice, because the caller probably meant [`NewJob::another`]
+/// instead of a clone.
 fn refuse_repeated(jobs: &[NewJob]) -> Result<(), InvalidInput> {
-    // Ids grow as jobs are made, so most batches need no set.
+    // Jobs are mostly passed in the order of their creation. Their ids are then sorted, and no set
+    // is needed.
     if jobs.is_sorted_by(|earlier, later| earlier.id < later.id) {
         return Ok(());
     }
@@ -552,7 +556,7 @@ fn refuse_repeated(jobs: &[NewJob]) -> Result<(), InvalidInput> {
         None => Ok(()),
         Some(job) => Err(InvalidInput::new(
             "jobs",
-            format!("has the job {} twice", job.id),
+            format!("contain the job {} twice", job.id),
         )),
     }
 }
@@ -590,7 +594,7 @@ fn keep<T>(problem: &mut Option<InvalidInput>, checked: Result<T, InvalidInput>)
 pub enum Enqueued {
     /// The job was stored under this id.
     Created(JobId),
-    /// Nothing was stored, because this earlier job has the key.
+    /// Nothing was stored, because this earlier job has the unique key or the idempotency key.
     Duplicate(JobId),
 }
 

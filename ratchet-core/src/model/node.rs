@@ -59,7 +59,7 @@ impl NodeStatus {
     /// Returns the status with this stored number.
     ///
     /// # Errors
-    /// [`InvalidInput`] if no status has it.
+    /// [`InvalidInput`] if no status has this number.
     pub fn from_code(code: i64) -> Result<Self, InvalidInput> {
         usize::try_from(code)
             .ok()
@@ -73,8 +73,8 @@ impl NodeStatus {
         matches!(self, Self::Joining | Self::Active | Self::Draining)
     }
 
-    /// Returns the status of a node that fell silent or whose label another node took: `Left` if it
-    /// was draining or had left, otherwise `Dead`.
+    /// Returns the status of a node that fell silent or was replaced by a new node with its label:
+    /// `Left` if it was draining or had left, otherwise `Dead`.
     #[must_use]
     pub const fn when_lost(self) -> Self {
         match self {
@@ -85,8 +85,8 @@ impl NodeStatus {
 
     /// Returns the stored status after a heartbeat with the status `said`.
     ///
-    /// An end is final: a node that was declared dead or has left keeps that status, and the reply
-    /// shows it. An order to drain stays until the node reports that it has left.
+    /// `Left` and `Dead` are final: the stored status stays, and the reply shows it to the node. A
+    /// node that was asked to drain stays `Draining` until it reports that it has left.
     #[must_use]
     pub fn after_heartbeat(self, said: Self) -> Self {
         match self {
@@ -119,7 +119,7 @@ pub struct NodeLoad {
     pub running: u32,
     /// The number of bodies that may run at once.
     pub capacity: u32,
-    /// Open connections to the database; `None` if the store does not report them.
+    /// The number of open connections to the database; `None` if the store does not report it.
     pub connections: Option<u32>,
     /// Processor time that the process used since its previous heartbeat, in percent of one
     /// processor; `None` if unknown.
@@ -150,7 +150,8 @@ impl NodeLoad {
     }
 }
 
-/// The work that a node takes: its roles, its capabilities, the kinds that it runs, and its pools.
+/// The work that a node accepts: its roles, its capabilities, the kinds that it runs, and its
+/// pools.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -203,8 +204,8 @@ impl NodeProfile {
         self
     }
 
-    /// Returns whether the node reports that it runs jobs of this kind, and has the capability that
-    /// they require.
+    /// Returns whether the node reports that it runs jobs of the route's kind and has the
+    /// capability that the route requires.
     #[must_use]
     pub fn takes(&self, route: &Route) -> bool {
         let runs = self.kinds.as_ref();
@@ -222,17 +223,18 @@ impl NodeProfile {
 pub struct Heartbeat {
     /// The node.
     pub node: NodeId,
-    /// The label of the node, a name for operators. A node that joins ends every other node with
-    /// its label, so a restarted process takes back its own jobs.
+    /// The label of the node, a name for operators. When a node joins, the store ends every other
+    /// live node with the same label. So the claims of a process that was restarted are reclaimed
+    /// without waiting until its old node counts as silent.
     pub label: Name,
-    /// Its status.
+    /// The status of the node.
     pub status: NodeStatus,
     /// The longest time until the next heartbeat. A node counts as dead only after at least three
     /// intervals of silence.
     pub interval: Duration,
-    /// How busy it is.
+    /// How busy the node is.
     pub load: NodeLoad,
-    /// The work that the node takes.
+    /// The work that the node accepts.
     pub profile: NodeProfile,
 }
 
@@ -250,7 +252,7 @@ impl Heartbeat {
         }
     }
 
-    /// Sets the work that the node takes.
+    /// Sets the work that the node accepts.
     #[must_use]
     pub fn profile(mut self, profile: NodeProfile) -> Self {
         self.profile = profile;
@@ -284,7 +286,8 @@ pub struct HeartbeatReply {
     pub others: Others,
 }
 
-/// The live nodes except the one that asks. This is enough to notice that a node came or went.
+/// The live nodes other than the one that sent the heartbeat, as two values. They are enough to
+/// notice that a node joined or left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Others {
     /// The number of these nodes.
@@ -332,7 +335,7 @@ pub struct OwnedClaim {
 }
 
 impl OwnedClaim {
-    /// Creates the entry of one claim.
+    /// Creates an entry from its parts.
     #[must_use]
     pub const fn new(token: ClaimToken, cancel_requested: bool) -> Self {
         Self {
@@ -368,18 +371,18 @@ pub struct NodeRecord {
     pub status: NodeStatus,
     /// How busy the node is, according to its last heartbeat.
     pub load: NodeLoad,
-    /// The work that the node takes.
+    /// The work that the node accepts.
     pub profile: NodeProfile,
-    /// The interval of its heartbeats, as the node reported it.
+    /// The interval of the node's heartbeats, as the node reported it.
     pub interval: Duration,
-    /// When its first heartbeat came.
+    /// When the store received the node's first heartbeat.
     pub started_at: Timestamp,
-    /// When its last heartbeat came.
+    /// When the store received the node's last heartbeat.
     pub last_seen: Timestamp,
 }
 
 impl NodeRecord {
-    /// The default for how long a node must at least be silent to count as dead: 15 s.
+    /// The default for the minimum silence after which a node counts as dead: 15 s.
     pub const DEAD_AFTER: Duration = Duration::from_secs(15);
 
     /// Creates the record of a node after its first heartbeat at `now`.
@@ -411,8 +414,8 @@ impl NodeRecord {
         self.is_silent_by(dead_after, &ClockTrust::FULL, to_millis(now))
     }
 
-    /// Works as [`is_silent`](Self::is_silent) on a clock that may have stepped. `now` is in
-    /// milliseconds.
+    /// Does the same as [`is_silent`](Self::is_silent), but corrects the silence by the steps in
+    /// `clock`. `now` is in milliseconds.
     pub(crate) fn is_silent_by(&self, dead_after: Duration, clock: &ClockTrust, now: i64) -> bool {
         let patience = duration_millis(Self::patience(self.interval, dead_after));
         let seen = to_millis(self.last_seen);
@@ -424,11 +427,12 @@ impl NodeRecord {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeSweep {
-    /// How long a node must at least be silent to be marked dead.
+    /// The minimum silence after which a node is marked dead; see [`NodeRecord::patience`].
     pub dead_after: Duration,
     /// How long after its last heartbeat an ended node is deleted.
     pub forget_after: Duration,
-    /// The tenure in which the pass is valid. `None` if any caller may make it.
+    /// The tenure of the caller; the pass takes effect only while it lasts. `None` if any caller
+    /// may run the pass.
     pub guard: Option<Guard>,
     /// The known steps of the database's clock.
     pub clock: ClockTrust,
@@ -471,7 +475,7 @@ impl NodeSweep {
         ended && time::add(node.last_seen, self.forget_after) < now
     }
 
-    /// Makes the pass only while this tenure lasts.
+    /// Lets the pass take effect only while this tenure lasts.
     #[must_use]
     pub fn guarded(mut self, guard: Option<Guard>) -> Self {
         self.guard = guard;

@@ -9,7 +9,8 @@ use crate::schedule::ZoneData;
 
 /// The key of the zone data. The keys of the totals are at the same level.
 const ZONE_DATA: &str = "zone_data";
-/// The key of the number of claims that the node does not hold.
+/// The key of the number of unheld claims; see
+/// [`NodeLoad::unheld_claims`](super::NodeLoad::unheld_claims).
 const UNHELD_CLAIMS: &str = "unheld_claims";
 /// The key of the pools.
 const POOLS: &str = "pools";

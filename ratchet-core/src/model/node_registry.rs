@@ -1,4 +1,4 @@
-//! Finds the owners of claims for a pass.
+//! Finds the nodes that own claims, for a reclaim pass.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::time::to_millis;
 #[derive(Clone, Debug)]
 pub struct NodeRegistry<'a> {
     nodes: HashMap<NodeId, &'a NodeRecord>,
-    /// When the first of them started, in milliseconds.
+    /// The earliest start time of these nodes, in milliseconds; `None` if there are none.
     since: Option<i64>,
 }
 

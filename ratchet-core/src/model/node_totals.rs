@@ -3,8 +3,8 @@ use serde::{Deserialize, Serialize};
 /// What a node has done since it was built. The numbers never decrease, even if the node continues
 /// under a new id after it was declared dead.
 ///
-/// Rates are differences between two readings of one node, divided by the time between them:
-/// [`Meter`](crate::throughput::Meter).
+/// The difference between two readings of one node, divided by the time between them, is a rate;
+/// [`Meter`](crate::throughput::Meter) computes it.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -19,16 +19,16 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 #[non_exhaustive]
 pub struct NodeTotals {
-    /// Bodies that began.
+    /// The number of bodies that began.
     pub begun: u64,
-    /// The sum of the times that the jobs of these bodies had been due when they were claimed, in
-    /// milliseconds, by the database's clock.
+    /// The total time between due time and claim of the jobs of these bodies, in milliseconds, by
+    /// the database's clock.
     pub waited_ms: u64,
-    /// Claims that ended in success.
+    /// The number of claims that ended in success.
     pub succeeded: u64,
-    /// Claims that made a dead letter.
+    /// The number of claims that made a dead letter.
     pub failed: u64,
-    /// Failed attempts that will be retried.
+    /// The number of failed attempts that will be retried.
     pub retried: u64,
 }
 

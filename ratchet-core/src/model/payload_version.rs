@@ -3,7 +3,7 @@
 use crate::error::InvalidInput;
 use crate::limits::MAX_PAYLOAD_VERSION;
 
-/// The version of payloads whose type sets none.
+/// The version of a payload whose type sets no version.
 pub(crate) const FIRST: u32 = 1;
 
 /// Returns the stored form of a payload's version: `None` for 1, which most payloads have.

@@ -3,11 +3,12 @@ use serde::{Deserialize, Serialize};
 use crate::name::Name;
 use crate::route::{Route, Selection};
 
-/// The jobs that a pool of a node takes, and the number of its slots. From these, a client chooses
-/// the node to wake for a new job.
+/// The jobs that a pool of a node claims, and the number of its slots. A client uses profiles to
+/// choose the node to wake for a new job.
 ///
 /// Nodes of different versions read each other's profiles, as JSON in the nodes' rows. So fields
-/// may be added, but never renamed. A list of profiles that cannot be read counts as unknown.
+/// may be added, but never renamed. If a node's list of profiles cannot be read, its pools count as
+/// unknown.
 ///
 /// ```
 /// use ratchet::{Name, PoolProfile, Selection};

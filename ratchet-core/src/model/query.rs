@@ -226,8 +226,8 @@ impl PageRequest {
         self.limit.saturating_add(1)
     }
 
-    /// Cuts the rows down to the page. If there is a next page, returns the last row of this one,
-    /// after which the next begins.
+    /// Cuts the rows down to the page. If there is a next page, returns the last row of this page,
+    /// after which the next page begins.
     pub fn cut<'r, T>(&self, rows: &'r mut Vec<T>) -> Option<&'r T> {
         let more = rows.len() > self.limit;
         rows.truncate(self.limit);
@@ -282,11 +282,11 @@ pub type StateCounts = BTreeMap<JobState, u64>;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueInfo {
-    /// Its name.
+    /// The name of the queue.
     pub name: Name,
-    /// Whether the queue is paused, so that its jobs are not claimed.
+    /// Whether the queue is paused. Jobs of a paused queue are not claimed.
     pub paused: bool,
-    /// The number of its jobs in each state.
+    /// The number of the queue's jobs in each state.
     pub counts: StateCounts,
 }
 
@@ -323,7 +323,8 @@ pub struct PurgeRequest {
     pub older_than: Duration,
     /// The maximum number of jobs in one pass; at least 1.
     pub limit: usize,
-    /// The tenure in which the pass is valid. `None` if any caller may make it.
+    /// The tenure of the caller; the pass takes effect only while it lasts. `None` if any caller
+    /// may run the pass.
     pub guard: Option<Guard>,
 }
 
@@ -339,14 +340,14 @@ impl PurgeRequest {
         }
     }
 
-    /// Makes the pass only while this tenure lasts.
+    /// Lets the pass take effect only while this tenure lasts.
     #[must_use]
     pub fn guarded(mut self, guard: Option<Guard>) -> Self {
         self.guard = guard;
         self
     }
 
-    /// Refuses a limit of 0 and a state that is not terminal.
+    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`], and a state that is not terminal.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`].

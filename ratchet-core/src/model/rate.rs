@@ -1,4 +1,4 @@
-//! Rates: the requests of a limiter to a store.
+//! The requests of a rate limiter to a store, and the answers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::rate::Rate;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RateRequest {
-    /// The limited key. All starts under one key share its rate.
+    /// The key that is limited. All starts under the same key share its rate.
     pub key: Name,
     /// The maximum number of starts per interval.
     pub rate: Rate,
@@ -50,9 +50,9 @@ impl RateRequest {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateAnswer {
-    /// The start may be made, and was counted.
+    /// The start may happen now, and was counted.
     Granted,
-    /// The start must wait, and was not counted. It may be made after this time, if no other start
-    /// comes first.
+    /// The start must wait, and was not counted. A new request after this time is granted, if no
+    /// other request was granted first.
     Wait(Duration),
 }

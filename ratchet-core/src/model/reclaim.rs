@@ -9,7 +9,8 @@ use crate::model::{ClockTrust, NodeRecord, NodeStatus};
 use crate::state::JobState;
 use crate::time::duration_millis;
 
-/// A request to take back claims. All durations are measured on the database's clock.
+/// A request to reclaim claims that no node works on any more. All durations are measured on the
+/// database's clock.
 ///
 /// ```
 /// use ratchet_core::model::{HeldClaim, Owner, ReclaimReason, ReclaimRequest};
@@ -32,21 +33,21 @@ use crate::time::duration_millis;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReclaimRequest {
-    /// How long a node must at least be silent to count as dead; see
-    /// [`NodeRecord::is_silent`](super::NodeRecord::is_silent). A claim whose node has no row is an
-    /// orphan when both the claim and the node registry are older than this.
+    /// The minimum silence after which a node counts as dead; see
+    /// [`NodeRecord::is_silent`](super::NodeRecord::is_silent). A claim whose node has no row is
+    /// lost when both the claim and the oldest row of any node are older than this.
     pub dead_after: Duration,
     /// How long a claim may wait until its body begins.
     pub start_timeout: Duration,
-    /// How far a body may exceed its own timeout before the cluster no longer relies on its node to
-    /// end it.
+    /// How far a body may exceed its job's timeout before its claim is reclaimed, because its node
+    /// did not stop it.
     pub overdue_after: Duration,
-    /// How many lost claims a job survives. With 3, the fourth lost claim makes it a dead letter.
+    /// How many crashes a job survives. With 3, the fourth crash makes it a dead letter.
     pub max_crashes: u32,
-    /// The maximum number of claims to take back in one pass; at least 1.
+    /// The maximum number of claims to reclaim in one pass; at least 1.
     pub limit: usize,
-    /// Whether a live node may lose claims. `false` after an outage of the database or a step of
-    /// its clock: silence and the age of a claim then prove nothing.
+    /// Whether a live node may lose claims. Pass `false` after an outage of the database or a step
+    /// of its clock, because silence and the age of a claim then prove nothing.
     pub silence_counts: bool,
     /// The known steps of the database's clock.
     pub clock: ClockTrust,
@@ -183,8 +184,8 @@ impl ReclaimRequest {
         let crashed = reason.is_crash() && !given_up && (begun || before == 0);
         let crash_count = before.saturating_add(crashed.into());
         let exhausted = given_up || beyond_budget(crash_count);
-        // An unreadable count stays unreadable, and no later pass could decide either. So the job
-        // ends now.
+        // A count that cannot be read now can never be read, so a later pass could not decide
+        // either. So the job ends now.
         let counts = reason.is_crash() || claim.crash_count.is_none();
         let state = if counts && exhausted {
             JobState::Running
@@ -224,17 +225,18 @@ impl Default for ReclaimRequest {
 pub struct HeldClaim<'a> {
     /// The owner of the claim.
     pub owner: Owner<'a>,
-    /// When the claim was made. `None` if the store does not know: the claim then has no age.
+    /// When the claim was made. `None` if the store does not know this time; the claim then never
+    /// counts as old.
     pub claimed_at: Option<i64>,
-    /// When the body last gave a sign of life; `None` if it has not begun.
+    /// When the body last gave a sign of life; `None` if the body has not begun.
     pub last_report: Option<i64>,
     /// The timeout of the job. A store passes `None` for an unreadable timeout, so that a damaged
     /// job does not block the pass.
     pub timeout: Option<Duration>,
     /// The stall timeout of the job. `None` if it is unreadable, as for [`timeout`](Self::timeout).
     pub stall_timeout: Option<Duration>,
-    /// How many claims the job has lost before. `None` if the store cannot read it: the crash
-    /// budget then counts as used up, and the job ends as a dead letter.
+    /// The crash count of the job before this pass. `None` if the store cannot read the count: the
+    /// crash budget then counts as used up, and the job ends as a dead letter.
     pub crash_count: Option<u32>,
     /// Whether the job's cancellation was requested.
     pub cancel_requested: bool,
@@ -245,24 +247,24 @@ pub struct HeldClaim<'a> {
 pub enum Owner<'a> {
     /// No owner: an earlier pass gave the claim up.
     Nobody,
-    /// A node that has no row.
+    /// A node without a row.
     Unknown {
         /// When the node of the oldest row started, in milliseconds; `None` if there are no rows.
         registry_since: Option<i64>,
     },
-    /// This node.
+    /// A node with this row.
     Known(&'a NodeRecord),
 }
 
-/// The effect of taking a claim back; see [`ReclaimRequest::judge`].
+/// The effect of reclaiming a claim; see [`ReclaimRequest::judge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReclaimEffect {
-    /// Why the claim is taken back.
+    /// Why the claim is reclaimed.
     pub reason: ReclaimReason,
     /// The new crash count of the job.
     pub crash_count: u32,
-    /// The new state of the job. `Running` means that the crash budget is used up: the claim loses
-    /// its owner and waits to be settled.
+    /// The new state of the job. `Running` means that the crash budget is used up: the claim then
+    /// has no owner and must be settled as failed.
     pub state: JobState,
 }
 
@@ -280,14 +282,15 @@ impl ReclaimEffect {
     }
 }
 
-/// Why a claim was taken back.
+/// The reason why a claim was reclaimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReclaimReason {
-    /// The node is dead, gone, or was restarted, and did not drain. Counts as a crash.
+    /// The node is dead, has no row any more, or was replaced after a restart, and was not
+    /// draining. Counts as a crash.
     OwnerLost,
-    /// The node reported that it drains, and ended without giving the job back. This is not a
-    /// crash: the node was asked to end, so its end has nothing to do with the job.
+    /// The node was draining or had left, and did not give the claim back. This is not a crash: the
+    /// node was asked to end, so its end has nothing to do with the job.
     OwnerLeft,
     /// The body did not begin in time. This is not a crash.
     NotStarted,
@@ -305,24 +308,25 @@ impl ReclaimReason {
     }
 }
 
-/// A claim that was taken back.
+/// A claim that was reclaimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reclaimed {
     /// The token of the lost claim. It names no node if [`exhausted`](Self::exhausted) is true.
     pub token: ClaimToken,
-    /// Why it was taken back.
+    /// Why the claim was reclaimed.
     pub reason: ReclaimReason,
     /// The crash count of the job, with this loss.
     pub crash_count: u32,
-    /// If false, the job is pending again and the token is stale. If true, the crash budget is used
-    /// up. The job then stays running without an owner, this token is the only valid one, and the
-    /// caller must settle it as failed. Until then every further pass returns it again.
+    /// If false, the token is stale, and the job is pending again, or cancelled if its cancellation
+    /// was requested. If true, the crash budget is used up. The job then stays running without an
+    /// owner, this token is the only valid one, and the caller must settle the claim as failed.
+    /// Until then, every pass returns this claim again.
     pub exhausted: bool,
 }
 
 impl Reclaimed {
-    /// Creates the result for a claim with the token `lost` that was taken back for this reason.
+    /// Creates the result for a claim with the token `lost` that was reclaimed for this reason.
     #[must_use]
     pub const fn new(
         lost: ClaimToken,
@@ -409,7 +413,7 @@ mod tests {
         let lost = |since| request.lost(&claim(unknown(since), Some(1)), 900_000);
         assert_eq!(lost(885_000), None);
         assert_eq!(lost(884_999), Some(ReclaimReason::OwnerLost));
-        // A young claim in an old registry.
+        // The oldest row is older than `dead_after`, but the claim is not.
         assert_eq!(
             request.lost(&claim(unknown(-900_000), Some(1)), 15_000),
             None
@@ -445,7 +449,7 @@ mod tests {
 
     #[test]
     fn a_step_of_the_clock_ages_nothing() {
-        // The clock stepped from 10 s to 910 s; it is now 5 s later.
+        // The clock stepped from 10 s to 910 s, and 5 s have passed since.
         let trust = ClockTrust::FULL.stepped(from_millis(10_000), 900 * SECOND);
         let request = ReclaimRequest::new().clock(trust);
         let (resting, alive) = (
@@ -463,7 +467,8 @@ mod tests {
         held.stall_timeout = None;
         held.timeout = Some(60 * SECOND);
         assert_eq!(lost(&held, 915_000), None);
-        // A node that stopped before the step dies at the same time as without the step.
+        // A node that stopped before the step is declared dead at the same time as without the
+        // step.
         let silent = Some(ReclaimReason::OwnerLost);
         assert_eq!(lost(&claim(Owner::Known(&resting), None), 916_000), None);
         assert_eq!(lost(&claim(Owner::Known(&resting), None), 916_001), silent);

@@ -1,12 +1,13 @@
-//! Selects the lost claims that a limited pass takes back.
+//! Selects the lost claims that a pass with a limit reclaims.
 
 use crate::id::JobId;
 use crate::model::ReclaimRequest;
 
-/// Selects the claims of one pass, up to its limit.
+/// Selects the lost claims that one pass reclaims, up to its limit.
 ///
-/// Claims with an owner go before those that earlier passes gave up. Claims that were given up
-/// return in every pass until they are settled, and would otherwise block all others.
+/// Claims with an owner are selected before claims that earlier passes gave up. Every pass finds
+/// the given-up claims again until they are settled. Otherwise they could fill every pass and block
+/// all other claims.
 #[derive(Clone, Debug)]
 pub struct ReclaimPass<T> {
     limit: usize,
@@ -47,8 +48,8 @@ impl<T> ReclaimPass<T> {
         claims.push((job, claim));
     }
 
-    /// Returns the selected claims, in order of their jobs: those of the first jobs with an owner,
-    /// then those of the first jobs without one, up to the limit.
+    /// Returns the selected claims in order of their jobs' ids. Claims with an owner are selected
+    /// first, then claims without one, each by lowest job id, up to the limit in total.
     #[must_use]
     pub fn chosen(mut self) -> Vec<T> {
         for claims in [&mut self.owned, &mut self.given_up] {

@@ -9,7 +9,7 @@ use crate::model::{JobSpec, SignalRecord};
 use crate::state::JobState;
 use crate::time::Timestamp;
 
-/// A stored job, as an operator sees it. All times are the database's.
+/// A stored job, as an operator sees it. All times are of the database's clock.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -25,23 +25,24 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobRecord {
-    /// The job.
+    /// The id of the job.
     pub id: JobId,
-    /// Its specification, fixed at the enqueue.
+    /// The specification of the job, fixed at the enqueue.
     pub spec: JobSpec,
     /// The state of the job.
     pub state: JobState,
-    /// When it is, or was, due.
+    /// When the job is, or was, due.
     pub run_at: Timestamp,
-    /// When it was enqueued.
+    /// When the job was enqueued.
     pub created_at: Timestamp,
-    /// When it reached a terminal state.
+    /// When the job reached a terminal state; `None` before that.
     pub finished_at: Option<Timestamp>,
-    /// The attempts so far: bodies that ended, except those that snoozed.
+    /// The number of attempts so far: bodies that ended, except those that snoozed.
     pub attempts: u32,
-    /// Claims that were lost with their node since the job was enqueued or requeued.
+    /// The number of crashes since the job was enqueued or requeued: lost claims that [count as
+    /// crashes](super::ReclaimReason::is_crash).
     pub crash_count: u32,
-    /// How often the job was claimed.
+    /// How many times the job was claimed.
     pub claim_seq: u64,
     /// The node that holds the claim, while the job runs.
     pub node: Option<NodeId>,
@@ -86,8 +87,8 @@ impl JobRecord {
         }
     }
 
-    /// Removes what may be large. The payload becomes `null`, and so does the payload of a
-    /// delivered signal; the checkpoint and the result become `None`.
+    /// Removes the parts that may be large. The payload and the payload of a delivered signal
+    /// become `null`; the checkpoint and the result become `None`.
     #[must_use]
     pub fn outline(mut self) -> Self {
         self.spec.payload = Json::null();
@@ -138,17 +139,17 @@ pub struct Progress {
 pub struct Attempt {
     /// The number of the claim.
     pub seq: u64,
-    /// The node that held it.
+    /// The node that held the claim.
     pub node: Option<NodeId>,
-    /// When it was claimed.
+    /// When the claim was made.
     pub claimed_at: Timestamp,
-    /// When it ended.
+    /// When the claim ended.
     pub ended_at: Timestamp,
-    /// How long its body ran, as the node measured it; `None` if no body ran to its end.
+    /// How long the body ran, as the node measured it; `None` if no body ran to its end.
     pub ran_for: Option<Duration>,
-    /// How it ended.
+    /// How the claim ended.
     pub outcome: AttemptOutcome,
-    /// The error, if it failed.
+    /// The error, if the attempt failed.
     pub error: Option<String>,
 }
 
@@ -205,7 +206,8 @@ pub enum AttemptOutcome {
     Cancelled = 5,
     /// The claim was taken away from the node.
     Lost = 6,
-    /// The node gave the claim back because the store's reply to it never reached the node.
+    /// The node gave the claim back because the store's reply with the claim never reached the
+    /// node.
     Undelivered = 7,
 }
 
@@ -230,7 +232,7 @@ impl AttemptOutcome {
     /// Returns the outcome with this stored number.
     ///
     /// # Errors
-    /// [`InvalidInput`] if no outcome has it.
+    /// [`InvalidInput`] if no outcome has this number.
     pub fn from_code(code: i64) -> Result<Self, InvalidInput> {
         usize::try_from(code)
             .ok()

@@ -7,7 +7,7 @@ use crate::id::ClaimToken;
 use crate::json::Json;
 use crate::limits::{self, MAX_MESSAGE_BYTES, MAX_RESULT_BYTES};
 
-/// A sign of life of a claim.
+/// A report of a running body about its claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -41,8 +41,8 @@ impl Report {
         Self { token, kind }
     }
 
-    /// Returns what a store has to keep of a batch: the last progress and the last checkpoint of
-    /// each claim.
+    /// Returns the parts of a batch that a store must keep: the last progress and the last
+    /// checkpoint of each claim.
     #[must_use]
     pub fn last_of_each(batch: &[Self]) -> BTreeMap<ClaimToken, LastReport<'_>> {
         let mut last: BTreeMap<ClaimToken, LastReport<'_>> = BTreeMap::new();
@@ -59,8 +59,8 @@ impl Report {
         last
     }
 
-    /// Returns the outcomes of a batch, in order. `held` returns `None` if the claim is no longer
-    /// held, otherwise whether a client asked to cancel its job.
+    /// Returns the outcome of each report of a batch, in order. `held` returns `None` if the node
+    /// no longer holds the claim, otherwise whether the cancellation of its job was requested.
     #[must_use]
     pub fn answers(batch: &[Self], held: impl Fn(ClaimToken) -> Option<bool>) -> Vec<Reported> {
         let answer = |report: &Self| match held(report.token) {
@@ -122,7 +122,7 @@ pub struct LastReport<'a> {
 pub enum Reported {
     /// The report was stored.
     Applied {
-        /// Whether a client asked to cancel the job.
+        /// Whether the cancellation of the job was requested.
         cancel_requested: bool,
     },
     /// The node no longer holds the claim; nothing changed.

@@ -1,10 +1,10 @@
-//! Reading the readable parts of a damaged job.
+//! Reads the readable parts of a damaged job.
 
 use crate::error::InvalidInput;
 use crate::model::JobRecord;
 
-/// Reads as much of a stored job as can be read, because an operator must be able to see it.
-/// Remembers the first problem.
+/// Collects the readable parts of a damaged stored job, because an operator must be able to see the
+/// job. Remembers the first problem.
 #[derive(Debug, Default)]
 pub struct Salvage {
     problem: Option<InvalidInput>,

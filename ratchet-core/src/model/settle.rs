@@ -30,7 +30,7 @@ use crate::time::whole_millis;
 pub enum Outcome {
     /// The body succeeded.
     Succeeded {
-        /// The result, if it is to be kept.
+        /// The result to store; `None` to store none.
         result: Option<Json>,
     },
     /// The attempt failed and will be retried.
@@ -45,7 +45,7 @@ pub enum Outcome {
         /// The reason for the failure.
         error: String,
     },
-    /// The body asked to be run later. This counts as no attempt.
+    /// The body asked to be run later. This does not count as an attempt.
     Snoozed {
         /// The delay until the job is due again.
         delay: Duration,
@@ -53,14 +53,14 @@ pub enum Outcome {
     /// The claim is given back unused: no attempt is counted, and the job keeps its place in the
     /// claim order.
     Released,
-    /// The claim is given back because the store's reply to it never reached the node. This has the
-    /// same effect as [`Released`](Self::Released), but another entry in the history.
+    /// The claim is given back because the store's reply with the claim never reached the node.
+    /// This has the same effect as [`Released`](Self::Released), but another entry in the history.
     Undelivered,
     /// The body ended because the job was cancelled, or the body itself asked for the cancellation.
     Cancelled,
 }
 
-/// The end of one claim.
+/// A request to end one claim, with its outcome.
 ///
 /// ```
 /// use ratchet::{Claim, NodeHook, Settlement};
@@ -80,10 +80,10 @@ pub enum Outcome {
 pub struct Settlement {
     /// The claim.
     pub token: ClaimToken,
-    /// How it ended.
+    /// How the claim ended.
     pub outcome: Outcome,
-    /// How long the body ran, by the node's monotonic clock; `None` if no body ran. It is kept in
-    /// the history.
+    /// How long the body ran, by the node's monotonic clock; `None` if no body ran. The store keeps
+    /// this time in the history.
     pub ran_for: Option<Duration>,
     /// Whether the end of the claim counts as an attempt.
     counts_attempt: bool,
@@ -131,7 +131,7 @@ impl Settlement {
         self
     }
 
-    /// Counts no attempt. For jobs whose body never ran.
+    /// Makes the settlement count no attempt. Use it for jobs whose body never ran.
     #[must_use]
     pub const fn without_attempt(mut self) -> Self {
         self.counts_attempt = false;
@@ -140,8 +140,8 @@ impl Settlement {
 
     /// Returns the changes to the job. Every store applies exactly these.
     ///
-    /// A job whose cancellation was requested ends `Cancelled`, whatever the outcome of its body,
-    /// and a result is dropped.
+    /// A job whose cancellation was requested ends `Cancelled` and without a result, whatever the
+    /// outcome of its body.
     #[must_use]
     pub fn effect(&self, cancel_requested: bool) -> Effect<'_> {
         let effect = |state, record| Effect {
@@ -178,10 +178,10 @@ impl Settlement {
     }
 
     /// Divides the batch into turns, none of which contains a job twice, and returns the indexes of
-    /// the settlements of each turn. There is nearly always one turn.
+    /// the settlements of each turn. Nearly always, one turn contains the whole batch.
     ///
     /// This is for stores that settle many jobs with one statement, which can end only one claim
-    /// per job. If a batch settles a job several times, it does so in the order of the batch.
+    /// per job. If a batch has several settlements of a job, the turns keep their order.
     #[must_use]
     pub fn turns(batch: &[Self]) -> Vec<Vec<usize>> {
         let mut turns: Vec<Vec<usize>> = Vec::new();
@@ -245,19 +245,19 @@ pub enum NextRun {
 pub struct Effect<'a> {
     /// The job's new state.
     pub state: JobState,
-    /// Its due time, if it is pending again.
+    /// The job's new due time, if the job is pending again.
     pub next_run: NextRun,
     /// 1 if the end of the claim counts as an attempt, otherwise 0.
     pub attempts_added: u32,
     /// The new last error; `None` keeps the old one.
     pub error: Option<&'a str>,
-    /// The result to keep.
+    /// The result to store; `None` if there is none.
     pub result: Option<&'a Json>,
-    /// The entry for the history.
+    /// The outcome to write into the job's history.
     pub record: AttemptOutcome,
 }
 
-/// The outcome of a write with a token or a fence.
+/// The outcome of a write that carries a claim token or a fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fenced {
     /// The write took effect.
@@ -267,7 +267,7 @@ pub enum Fenced {
 }
 
 impl Fenced {
-    /// Returns `Applied` if the write took effect.
+    /// Returns `Applied` if the write took effect, otherwise `Stale`.
     #[must_use]
     pub const fn when(applied: bool) -> Self {
         if applied { Self::Applied } else { Self::Stale }

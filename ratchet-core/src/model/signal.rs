@@ -10,7 +10,7 @@ use crate::name::Name;
 use crate::state::JobState;
 use crate::time::Timestamp;
 
-/// The signal that a job waits for, and the timeout.
+/// The signal that a job waits for, and the timeout of the wait.
 ///
 /// ```
 /// use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::time::Timestamp;
 pub struct SignalWait {
     /// The name of the signal. Several jobs may wait for the same name.
     pub key: Name,
-    /// How long after the enqueue or requeue the signal may come.
+    /// How long after the enqueue or requeue the signal may be delivered.
     pub timeout: Duration,
 }
 
@@ -62,12 +62,12 @@ impl SignalWait {
 pub struct SignalRecord {
     /// The deadline, by the database's clock. A signal at exactly this time is too late.
     pub deadline: Timestamp,
-    /// The delivered signal, if it has come.
+    /// The delivered signal; `None` if none was delivered yet.
     pub delivered: Option<Delivery>,
 }
 
 impl SignalRecord {
-    /// Creates the record of a signal that has not come, with this deadline.
+    /// Creates the record of a wait with this deadline, for a signal that was not delivered yet.
     #[must_use]
     pub const fn new(deadline: Timestamp) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl SignalRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Delivery {
-    /// When it was delivered, by the database's clock.
+    /// When the signal was delivered, by the database's clock.
     pub at: Timestamp,
     /// The payload of the signal.
     pub payload: Json,
@@ -162,12 +162,13 @@ impl Signal {
 pub enum Delivered {
     /// The signal was delivered to these jobs, in order of id, and to no others.
     To(Vec<JobId>),
-    /// The job already received its signal, or all jobs that waited for the name did. Nothing
-    /// changed.
+    /// The job already received its signal; or no job waits for the name any more, and at least one
+    /// stored job received a signal of this name. Nothing changed.
     Already,
     /// The job is in this state and waits for no signal: it never did, it has ended, or the
     /// deadline has passed.
     NotWaiting(JobState),
-    /// There is no such job, or no job ever waited for the name.
+    /// There is no such job; or no job waits for the name, and no stored job received a signal of
+    /// this name.
     NotFound,
 }

@@ -1,4 +1,4 @@
-//! The JSON format of a [`JobSpec`], as archives and recurring definitions keep it.
+//! The JSON format in which archives and recurring definitions keep a [`JobSpec`].
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Finding out which jobs of an enqueue are new.
+//! Determines which jobs of an enqueue are new.
 
 use std::collections::{HashMap, HashSet};
 
@@ -46,8 +46,8 @@ impl<'a> TakenKeys<'a> {
     /// Returns the answer for each job of the enqueue, and the indexes of the jobs that the store
     /// has to store, in order.
     ///
-    /// A job that is already stored was created by an earlier try of the same call. If a job of the
-    /// enqueue takes a key, the key is taken for the jobs after it. `[keys.idempotency]`
+    /// If a job is already stored, an earlier try of the same call created it, so its answer is
+    /// `Created`. The keys of a new job are taken for the jobs after it. `[keys.idempotency]`
     /// `[keys.unique]` `[enqueue.repeat]`
     #[must_use]
     pub fn resolve(mut self, jobs: &'a [NewJob]) -> (Vec<Enqueued>, Vec<usize>) {
@@ -103,7 +103,7 @@ mod tests {
             [
                 duplicate(first),
                 duplicate(holder),
-                // The idempotency key decides before the unique key.
+                // If both keys are taken, the idempotency key decides.
                 duplicate(first),
                 Enqueued::Created(jobs[3].id()),
             ]
@@ -151,7 +151,7 @@ mod tests {
         let (answers, new) = taken.resolve(&jobs[..1]);
         assert_eq!(answers, [Enqueued::Created(jobs[0].id())]);
         assert!(new.is_empty());
-        // One that has finished no longer has its unique key.
+        // A stored job that has finished no longer has its unique key.
         let mut taken = TakenKeys::default();
         taken.stored(jobs[0].id());
         let (answers, new) = taken.resolve(&jobs);

@@ -1,11 +1,11 @@
-//! Unique keys of requeued jobs: which jobs get their key back.
+//! Decides which requeued jobs get their unique key back.
 
 use std::collections::HashMap;
 
 use crate::id::JobId;
 use crate::state::{JobAction, JobState, Response};
 
-/// The unique keys that the jobs of a [`Requeue`](JobAction::Requeue) need again.
+/// The unique keys that the jobs of a [`Requeue`](JobAction::Requeue) must get back.
 ///
 /// ```
 /// use std::collections::HashMap;

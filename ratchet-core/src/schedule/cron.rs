@@ -1,4 +1,5 @@
-//! Cron expressions in a zone: the slots of a pattern on a clock that may be set forward and back.
+//! Cron expressions in a time zone: computes the slots of a pattern on a wall clock that may be set
+//! forward and back.
 
 use std::iter;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ const MAX_BYTES: usize = 256;
 /// its time, which happens at most once a year, and calendars repeat after 400 years.
 const MOST_DAYS: usize = 400;
 
-/// An expression, and the zone whose wall clock it refers to.
+/// A cron expression, and the time zone whose wall clock the expression refers to.
 #[derive(Clone)]
 pub(super) struct Cron {
     expression: Arc<str>,
@@ -70,7 +71,7 @@ impl Cron {
         self.zone.name()
     }
 
-    /// Returns the first slot after a time. Both are in milliseconds.
+    /// Returns the first slot after `after`. Both times are milliseconds.
     pub(super) fn next_after(&self, after: i64) -> Option<i64> {
         let after = after.div_euclid(1_000);
         let next = if self.pattern.once_a_day {
@@ -82,16 +83,18 @@ impl Cron {
         next?.checked_mul(1_000)
     }
 
-    /// Returns the first slot after a time, for an expression with one slot per matching day.
+    /// Returns the first slot after `after`, for an expression with one slot per matching day.
+    /// Times are seconds.
     fn next_day_after(&self, after: i64) -> Option<i64> {
         let mut slots = self.days_around(after).filter_map(|day| self.slot_of(day));
         slots.find(|slot| *slot > after)
     }
 
-    /// Returns the matching days from the day before this time on, up to [`MOST_DAYS`].
+    /// Returns up to [`MOST_DAYS`] matching days, starting with the day before the one that the
+    /// clock shows at this time.
     fn days_around(&self, time: i64) -> impl Iterator<Item = i64> {
         let shown = time + self.zone.stretch(time).offset;
-        // The clock may have been set back to the day before.
+        // Start one day earlier, because the clock may have been set back to that day.
         let first = self.pattern.next_day(shown.div_euclid(DAY) - 1);
         let days = iter::successors(first, |day| self.pattern.next_day(day + 1));
         days.take(MOST_DAYS)
@@ -118,12 +121,12 @@ mod tests {
     use super::*;
     use crate::time::to_millis;
 
-    /// Zones whose rules changed in 2026, in the data that is compiled in.
+    /// The compiled-in data has the rules of zones that changed in 2026.
     #[test]
     fn the_rules_of_2026_hold() {
         let zones = Zones::open(&["/nowhere"]);
         for (zone, after, first) in [
-            // Seven hours behind UTC in winter too.
+            // This zone is seven hours behind UTC in winter too.
             (
                 "America/Vancouver",
                 "2026-12-01T00:00:00Z",

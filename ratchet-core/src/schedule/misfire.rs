@@ -1,4 +1,4 @@
-//! What happens to missed slots.
+//! The policies for missed slots and for overlapping runs.
 
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +41,10 @@ impl Misfire {
     /// [`InvalidInput`] naming `misfire`.
     pub fn validate(self) -> Result<(), InvalidInput> {
         match self {
-            Self::CatchUp(0) => Err(InvalidInput::new("misfire", "catches up with 0 slots")),
+            Self::CatchUp(0) => Err(InvalidInput::new(
+                "misfire",
+                "catches up with 0 slots; the minimum is 1",
+            )),
             Self::CatchUp(slots) if slots > MAX_CATCH_UP => Err(InvalidInput::new(
                 "misfire",
                 format!("catches up with {slots} slots; at most {MAX_CATCH_UP} are allowed"),
@@ -50,7 +53,7 @@ impl Misfire {
         }
     }
 
-    /// Returns how many of several overdue slots run.
+    /// Returns how many slots run if several are overdue.
     const fn runs(self) -> u32 {
         match self {
             Self::Skip => 0,
@@ -83,11 +86,10 @@ pub enum Overlap {
     Skip,
 }
 
-/// Returns the slots to make jobs for, the oldest first, and whether other missed slots are
-/// dropped.
+/// Returns the slots that run, the oldest first, and whether other overdue slots are skipped.
 ///
-/// `first` is the first overdue slot, and `next_after` the schedule. The function looks only at as
-/// many slots as run, however many were missed.
+/// `first` is the first overdue slot, and `next_after` returns the next slot of the schedule. The
+/// function calls `next_after` only a few times more than slots run, however many were missed.
 pub(crate) fn slots_to_fire(
     misfire: Misfire,
     first: Timestamp,

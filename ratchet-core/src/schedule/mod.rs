@@ -5,11 +5,11 @@
 //! a slot may run at the same time as the job of an earlier slot.
 //!
 //! # Expressions
-//! An expression has 5 fields: minute, hour, day of month, month, day of week. With 6 fields, the
-//! first is the second; with 7 fields, the last is the year. Any number of spaces or tabs separates
-//! the fields. Commas, without spaces, separate the items of a list. Upper and lower case are
-//! equivalent. Instead of fields, an expression may be `@hourly`, `@daily`, `@midnight`, `@weekly`,
-//! `@monthly`, `@yearly` or `@annually`.
+//! An expression has 5 fields: minute, hour, day of month, month, day of week. An expression of 6
+//! fields begins with a field for the second, and one of 7 fields also ends with a field for the
+//! year. Any number of spaces or tabs separates the fields. Commas, without spaces, separate the
+//! items of a list. Upper and lower case are equivalent. Instead of fields, an expression may be
+//! `@hourly`, `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly` or `@annually`.
 //!
 //! | field | values | also |
 //! |---|---|---|
@@ -126,7 +126,7 @@ enum Kind {
 }
 
 impl Schedule {
-    /// The zone of a cron expression for which no zone is set.
+    /// The time zone of a cron expression for which no zone is set.
     pub const DEFAULT_ZONE: &'static str = "UTC";
 
     /// Creates the schedule of a cron expression on the wall clock of a zone of the IANA database.
@@ -137,7 +137,7 @@ impl Schedule {
     /// # Errors
     /// [`InvalidInput`] naming `cron`: the message has the field, its value and the allowed values,
     /// or reports that the expression never matches. [`InvalidInput`] naming `zone` if the zone is
-    /// unknown. Without the Cargo feature `cron`, the result is always an error.
+    /// unknown. Without the Cargo feature `cron`, this function always returns an error.
     ///
     /// ```
     /// # fn main() -> Result<(), ratchet::InvalidInput> {
@@ -175,7 +175,7 @@ impl Schedule {
     /// Returns the same expression in another zone.
     ///
     /// # Errors
-    /// [`InvalidInput`] naming `zone` if there is no such zone, or if the schedule is an interval,
+    /// [`InvalidInput`] naming `zone` if the zone is unknown, or if the schedule is an interval,
     /// which has no zone.
     pub fn in_zone(&self, zone: &str) -> Result<Self, InvalidInput> {
         match &self.0 {
@@ -211,8 +211,8 @@ impl Schedule {
         }
     }
 
-    /// Returns the first slot after a time; `None` if there are no more. The anchor is one slot of
-    /// an interval; cron expressions ignore it.
+    /// Returns the first slot after `after`; `None` if there are no more. `anchor` is the first
+    /// slot of an interval; cron expressions ignore it.
     #[must_use]
     pub fn next_after(&self, after: Timestamp, anchor: Timestamp) -> Option<Timestamp> {
         let (after, anchor) = (time::to_millis(after), time::to_millis(anchor));
@@ -252,7 +252,7 @@ impl fmt::Debug for Schedule {
     }
 }
 
-/// The form in which stores keep a schedule.
+/// The serialized form of a schedule.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Stored {

@@ -1,8 +1,9 @@
-//! Replaces cron expressions if the feature `cron` is off: none can be created.
+//! Replaces the module for cron expressions if the Cargo feature `cron` is off. No expression can
+//! be created then.
 
 use crate::error::InvalidInput;
 
-/// A type without values.
+/// A type without values, because no expression can be created.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Cron {}
 

@@ -1,9 +1,9 @@
-//! Parses expressions. Every refusal names the field, the value, and the values that the field
+//! Parses cron expressions. Every error names the field, the value, and the values that the field
 //! allows.
 
 use super::pattern::{Days, FIRST_YEAR, LAST_YEAR, Pattern, Weekdays};
 
-/// Short forms, as in crontab.
+/// The short forms of crontab, each with the expression that it stands for.
 const SHORT: [(&str, &str); 7] = [
     ("@yearly", "0 0 1 1 *"),
     ("@annually", "0 0 1 1 *"),
@@ -14,14 +14,14 @@ const SHORT: [(&str, &str); 7] = [
     ("@hourly", "0 * * * *"),
 ];
 
-/// A field: its name, its values, and special items.
+/// The definition of a field: its name and its allowed values.
 struct Field {
     name: &'static str,
     first: u32,
     last: u32,
     /// The names of the values, starting with the first.
     names: &'static [&'static str],
-    /// What a refusal lists as expected.
+    /// The allowed values, as an error lists them.
     expected: &'static str,
 }
 
@@ -76,7 +76,7 @@ const YEAR: Field = Field {
 
 /// Parses an expression of 5 to 7 fields, or a short form.
 ///
-/// An error is the end of a sentence that begins with `cron`.
+/// An error text continues a sentence that begins with `cron`.
 pub(super) fn parse(expression: &str) -> Result<Pattern, String> {
     let mut fields: Vec<&str> = expression.split_whitespace().collect();
     if let [short] = fields[..]
@@ -194,7 +194,7 @@ fn years(text: &str) -> Result<Option<Vec<u32>>, String> {
 }
 
 impl Field {
-    /// Returns the values of a list.
+    /// Returns the values of a comma-separated list, as a set of bits.
     fn values(&self, text: &str) -> Result<u64, String> {
         let mut bits = 0;
         for item in text.split(',') {
@@ -223,8 +223,8 @@ impl Field {
             None => {
                 let first = self.value(written, base)?;
                 match step {
-                    // A step without a range continues to the end of the field. If it starts at
-                    // Sunday as 7, it starts at 0.
+                    // A step without a range continues to the last value of the field. If its first
+                    // value is Sunday as 7, it starts at 0.
                     Some(_) if first > self.last => (self.first, self.last),
                     Some(_) => (first, self.last),
                     None => (first, first),
@@ -240,8 +240,8 @@ impl Field {
         Ok(values.map(wrap).collect())
     }
 
-    /// Returns the end of a range. If the range wraps, the end is counted on after the last value
-    /// of the field.
+    /// Returns the end of a range. If the range wraps around, the end exceeds the last value of the
+    /// field: the hours `22-6` end at 30.
     fn end_of_range(&self, written: &str, first: u32, last: u32) -> Result<u32, String> {
         if first <= last {
             return Ok(last);

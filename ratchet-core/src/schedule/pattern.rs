@@ -1,19 +1,21 @@
-//! The times and days that an expression matches, on a clock and a calendar without a zone.
+//! Finds the times and days that an expression matches, on a clock and a calendar without a time
+//! zone.
 //!
-//! Each field is a set of bits, and one bit operation computes the days of a month, so no search
-//! visits single days. A search is always bounded: it visits each of the 14 kinds of years (leap
-//! year or not, and the weekday of 1 January) at most once, whether the expression matches or not.
+//! Each field is a set of bits, and bit operations compute all matching days of a month at once, so
+//! no search visits single days. A search is always bounded: it visits each of the 14 kinds of
+//! years (leap year or not, and the weekday of 1 January) at most once, whether the expression
+//! matches or not.
 
 use chrono::{Datelike, Month, NaiveDate};
 
-/// The seconds of a calendar day.
+/// The number of seconds of a calendar day.
 pub(super) const DAY: i64 = 86_400;
 /// The first year that an expression can match.
 pub(super) const FIRST_YEAR: u32 = 1970;
 /// The last year that an expression can match, which is the last year in which a job may be due.
 pub(super) const LAST_YEAR: u32 = 9999;
 
-/// Days 1, 8, 15, 22 and 29 of a month that begins with day 0.
+/// The bits of every seventh day, starting with bit 0.
 const EVERY_SEVENTH: u64 = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28;
 const SATURDAY: u32 = 6;
 const SUNDAY: u32 = 0;
@@ -29,32 +31,32 @@ pub(super) struct Pattern {
     pub(super) weekdays: Weekdays,
     /// The matching years in ascending order; `None` matches every year.
     pub(super) years: Option<Vec<u32>>,
-    /// Whether a day must match both day fields; otherwise either is enough.
+    /// Whether a day must match both day fields; otherwise it must match at least one.
     pub(super) both: bool,
-    /// Whether the three fields of the time of day match exactly one time, and none begins with
-    /// `*`.
+    /// Whether each of the fields for second, minute and hour matches one value and does not begin
+    /// with `*` or `?`.
     pub(super) once_a_day: bool,
 }
 
-/// The field for the day of the month.
+/// The values that the field for the day of the month matches.
 #[derive(Debug, Default)]
 pub(super) struct Days {
     pub(super) listed: u64,
-    /// `15W`: the weekdays nearest these days.
+    /// The days `n` given as `nW`: each matches the weekday nearest to it.
     pub(super) nearest: u64,
-    /// `L`
+    /// Whether `L` is given: the last day of the month.
     pub(super) last: bool,
-    /// `LW`
+    /// Whether `LW` is given: the last weekday of the month.
     pub(super) last_weekday: bool,
 }
 
-/// The field for the day of the week; Sunday is 0.
+/// The values that the field for the day of the week matches; Sunday is 0.
 #[derive(Debug, Default)]
 pub(super) struct Weekdays {
     pub(super) every: u64,
-    /// `fri#2`: index 1 has the bits of the weekdays whose second occurrence in a month matches.
+    /// The weekdays given as `fri#2`: index 1 has those whose second occurrence in a month matches.
     pub(super) nth: [u64; 5],
-    /// `friL`
+    /// The weekdays given as `friL`, whose last occurrence in a month matches.
     pub(super) last: u64,
 }
 
@@ -121,7 +123,8 @@ impl Pattern {
             .scan((), move |(), year| {
                 let kind = kind_of(year)?;
                 let is_new = year == from || looked_at & kind == 0;
-                // The first year may be searched only in part, so it proves nothing about its kind.
+                // The search may cover only part of the first year, so that year proves nothing
+                // about its kind.
                 if year > from {
                     looked_at |= kind;
                 }
@@ -156,7 +159,7 @@ impl Pattern {
         }
     }
 
-    /// Returns the matching days of a month.
+    /// Returns the matching days of a month, as a set of bits.
     fn days_of(&self, month: MonthShape) -> u64 {
         let listed = self.days.of(month);
         let weekdays = self.weekdays.of(month);
@@ -272,7 +275,7 @@ fn next_bit(bits: u64, from: u32) -> Option<u32> {
 mod tests {
     use crate::schedule::parse::parse;
 
-    /// This bound ensures that an expression without a match is refused quickly on every machine.
+    /// This test ensures that an expression that never matches is refused quickly on every machine.
     #[test]
     fn a_search_looks_at_each_kind_of_year_once() {
         for expression in [

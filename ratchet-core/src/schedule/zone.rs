@@ -1,16 +1,16 @@
-//! A time zone: the offset of its clock at each time.
+//! Time zones: when the wall clock of a zone shows a time.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// A bound that exceeds every offset from UTC, in seconds.
+/// An upper bound of all offsets from UTC, in seconds.
 const MOST_OFFSET: i64 = 26 * 3_600;
 
-/// The maximum number of stretches that a search visits. Calendars and the rules of zones repeat
-/// after 400 years, in which a clock that is changed twice a year has 800 stretches.
+/// The maximum number of [stretches](Stretch) that a search visits. Calendars and the rules of
+/// zones repeat after 400 years, in which a clock that is changed twice a year has 800 stretches.
 const MOST_STRETCHES: usize = 1_000;
 
-/// A zone of the time-zone data in use.
+/// A time zone, with its rules from the time-zone data in use.
 #[derive(Clone, Debug)]
 pub(super) struct Zone {
     name: String,
@@ -29,9 +29,9 @@ pub(super) struct Stretch {
 /// When a clock first shows a certain time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// The clock shows it at this moment.
+    /// The clock shows the time at this moment, in seconds since 1970.
     At(i64),
-    /// The clock skips it. The gap ends at `end`, and the clock jumps from `from` to `to`.
+    /// The clock skips the time. At the moment `end`, the clock jumps from `from` to `to`.
     Skipped { end: i64, from: i64, to: i64 },
 }
 
@@ -45,7 +45,7 @@ impl Zone {
         &self.name
     }
 
-    /// Returns the offset at this time, and until when it holds. Times are seconds since 1970.
+    /// Returns the offset at this time, and when the offset ends. Times are seconds since 1970.
     pub(super) fn stretch(&self, at: i64) -> Stretch {
         let (first, last) = (Timestamp::MIN.as_second(), Timestamp::MAX.as_second());
         let at = Timestamp::from_second(at.clamp(first, last)).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -59,7 +59,7 @@ impl Zone {
     /// Returns when the clock first shows a time, or the gap that contains the time, however long
     /// the gap is.
     pub(super) fn first_shown(&self, time: i64) -> Shown {
-        // At this moment, the clock shows an earlier time in every zone.
+        // At this moment, the clock of every zone shows a time before `time`.
         let mut begin = time - MOST_OFFSET;
         let mut before = 0;
         loop {
@@ -114,8 +114,8 @@ mod tests {
 
     use super::*;
 
-    /// Half past two on each day on which the clocks of New York are set forward. No clock shows
-    /// this time.
+    /// The expression matches half past two on each day on which the clocks of New York are set
+    /// forward from two to three, so no clock shows a match.
     #[test]
     fn a_search_for_what_no_clock_shows_ends() {
         let zone = jiff::tz::TimeZoneDatabase::bundled().get("America/New_York");

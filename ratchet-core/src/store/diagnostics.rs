@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use crate::error::Result;
 use crate::model::Finding;
 
-/// Checks of the health of a database, for operators.
+/// Checks the health of a database, for operators.
 #[async_trait]
 pub trait DiagnosticStore: Debug + Send + Sync {
     /// Checks the database: whether the schema is complete, and what slows the store down.

@@ -11,7 +11,7 @@ use crate::model::{
 };
 use crate::state::{JobAction, JobState, Response};
 
-/// Jobs, from their enqueue to their purge.
+/// Stores jobs, from their enqueue to their purge.
 ///
 /// Batches are the primitive; a single job is a batch of one. See the [module](super) for the
 /// clauses that hold for every method.
@@ -153,8 +153,8 @@ pub trait JobStore: Debug + Send + Sync {
     ///   refuses, so a store never receives them.
     ///
     /// # Errors
-    /// `Invalid`, or a failure of the store; then none, some or all may have been applied, and the
-    /// call can be repeated.
+    /// `Invalid`, or a failure of the store. After a failure, none, some or all of the settlements
+    /// may have been applied, and the call can be repeated.
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>>;
 
     /// Stores the reports of running bodies.
@@ -173,7 +173,7 @@ pub trait JobStore: Debug + Send + Sync {
     /// `Invalid`, or a failure of the store.
     async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>>;
 
-    /// Takes back claims whose jobs no node works on any more.
+    /// Reclaims claims whose jobs no node works on any more.
     ///
     /// # Contract
     /// - **[reclaim.dead]** A claim is `OwnerLost` if its node is `Dead` or silent
@@ -261,8 +261,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[lane.cancel]** A blocked job that is cancelled leaves its lane; the other jobs of the
     ///   lane do not change.
     ///
-    /// Provided: [`select`](Self::select) and [`act_on`](Self::act_on), page by page, until a page
-    /// has a job that did not refuse.
+    /// The provided implementation calls [`select`](Self::select) and [`act_on`](Self::act_on),
+    /// page by page, until a page has a job that does not refuse the action.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store; then nothing has changed.
@@ -272,15 +272,15 @@ pub trait JobStore: Debug + Send + Sync {
             .map_err(|error| error.during("act"))
     }
 
-    /// Does an action to these jobs, in one transaction.
+    /// Applies an action to these jobs, in one transaction.
     ///
     /// # Contract
     /// - **[act.from]** A job that is in none of the states `from` does not change and is answered
     ///   `NotFound`: its state has changed since it was selected. A caller that leaves a state out
     ///   of `from` must give each id only once.
     ///
-    /// What [`act`](Self::act) promises holds as well. Errors name `act` as the operation, since
-    /// that is what applications call.
+    /// The clauses of [`act`](Self::act) hold as well. Errors name `act` as the operation, because
+    /// applications call `act`.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store; then nothing has changed.
@@ -302,7 +302,7 @@ pub trait JobStore: Debug + Send + Sync {
     ///   large, and lists are read often.
     ///
     /// # Errors
-    /// `Invalid` if there are too many, or a failure of the store.
+    /// `Invalid` if there are too many ids, or a failure of the store.
     async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>>;
 
     /// Reads one page of the jobs that match the filter.
@@ -317,7 +317,7 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[page.outline]** The page has whole jobs or their [outlines](JobRecord::outline), as
     ///   [`PageRequest::detail`] says.
     ///
-    /// Provided: [`select`](Self::select) and [`get`](Self::get).
+    /// The provided implementation calls [`select`](Self::select) and [`get`](Self::get).
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -335,7 +335,7 @@ pub trait JobStore: Debug + Send + Sync {
                 .await
                 .map_err(|error| error.during("list"))?,
         };
-        // A job may have changed since it was selected.
+        // A job may have changed since it was selected, and may no longer match.
         let jobs = jobs.into_iter().flatten().filter(|job| filter.matches(job));
         let jobs = jobs.collect();
         Ok(JobPage { jobs, next })
@@ -349,7 +349,7 @@ pub trait JobStore: Debug + Send + Sync {
     ///   damaged jobs that it cannot return. The limit is at least 1 and at most one more than that
     ///   of a page, because `list` asks for one more.
     ///
-    /// Errors name `list` as the operation, since that is what applications call.
+    /// Errors name `list` as the operation, because applications call `list`.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -395,7 +395,8 @@ pub trait JobStore: Debug + Send + Sync {
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>>;
 }
 
-/// Acts through [`JobStore::select`] and [`JobStore::act_on`]. [act.select]
+/// Implements [`JobStore::act`] with [`JobStore::select`] and [`JobStore::act_on`]
+/// (`[act.select]`).
 async fn act(
     store: &(impl JobStore + ?Sized),
     jobs: &JobSelector,
@@ -433,8 +434,8 @@ async fn act(
                 ActionOutcome::Refused(_) | ActionOutcome::NotFound
             )
         });
-        // Other calls may have changed all jobs of the page first. An empty result would mean that
-        // no job matches.
+        // Other calls may have changed all jobs of the page before this one. An empty result would
+        // wrongly mean that no job matches, so read the next page.
         if !acted.is_empty() {
             return Ok(acted);
         }
@@ -502,7 +503,7 @@ mod tests {
         let page = store.list(&JobFilter::all(), &PageRequest::first(2)).await;
         assert_eq!(page.unwrap().jobs, []);
         assert_eq!(*calls.lock().unwrap(), ["list"; 2]);
-        // No state can be both ended and cancelled.
+        // A succeeded job cannot be cancelled, so there is no state to select.
         let ended = JobSelector::matching(JobFilter::all().state(JobState::Succeeded), 2);
         assert_eq!(store.act(&ended, JobAction::Cancel).await.unwrap(), []);
         assert_eq!(*calls.lock().unwrap(), ["list"; 2]);

@@ -1,4 +1,4 @@
-//! Decorators of stores.
+//! Layers around stores, which change some of their calls.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -35,8 +35,9 @@ macro_rules! layer {
         /// [`Layered`] turns the layer into a store. Each method has the name and the contract of a
         /// method of one of the store's parts. An optional part exists if the inner store has it.
         ///
-        /// A provided method of a part, such as [`JobStore::act`], is passed on as one call: it
-        /// does not go through the methods of the layer that it is made of.
+        /// A provided method of a part, such as [`JobStore::act`], is passed on as one call. The
+        /// methods that it is implemented with, such as [`JobStore::select`], are then called on
+        /// the inner store and not on the layer.
         ///
         /// Wrap the bare store, and put the door around both: `Checked::new(Layered::new(layer))`.
         /// A layer around a [`Checked`] store also gets the calls that the door would refuse, and
@@ -90,14 +91,14 @@ macro_rules! layer {
                 self.inner().call_policy()
             }
 
-            /// Returns the transactions of the inner store; see [`Store::transactions`]. Jobs that
-            /// are enqueued in them do not go through [`enqueue`](Self::enqueue).
+            /// Returns [`Store::transactions`] of the inner store. Jobs that are enqueued in a
+            /// transaction of the application do not go through [`enqueue`](Self::enqueue).
             fn transactions(&self) -> Option<&dyn TransactionStore> {
                 self.inner().transactions()
             }
 
             $($(
-                #[doc = concat!("Passes on [`", stringify!($part), "::", stringify!($method), "`].")]
+                #[doc = concat!("Calls [`", stringify!($part), "::", stringify!($method), "`] of the inner store.")]
                 async fn $method(&self, $($argument: $type),*) -> Result<$answer> {
                     part!($need, self.inner(), $accessor, $method).$method($($argument),*).await
                 }

@@ -3,12 +3,12 @@ use std::fmt;
 use super::LockInfo;
 use crate::name::Name;
 
-/// A page of a list of locks, which a store fills from its rows. Unreadable rows are left out, and
+/// Builds a page of a list of locks from the rows of a store. Unreadable rows are left out, and
 /// others are read in their place (`[lock.list]`).
 #[derive(Debug)]
 pub struct LockPage {
     limit: usize,
-    /// The name that was read last, as it is stored.
+    /// The last name that was read, as it is stored. The next read begins after it.
     behind: String,
     over: bool,
     locks: Vec<(Name, LockInfo)>,
@@ -20,15 +20,15 @@ impl LockPage {
     pub fn new(after: Option<&Name>, limit: usize) -> Self {
         Self {
             limit,
-            // No name is empty, so all names come after the empty text.
+            // A name is never empty, so all names come after the empty text.
             behind: after.map_or_else(String::new, |after| after.as_str().to_owned()),
             over: false,
             locks: Vec::new(),
         }
     }
 
-    /// Returns the next read: rows whose names come after this text, in order, and how many of
-    /// them. `None` if the page is complete.
+    /// Returns what to read next: up to this number of rows whose names come after this text, in
+    /// order. `None` if the page is complete.
     #[must_use]
     pub fn wants(&self) -> Option<(String, usize)> {
         let left = self.wanted();
@@ -39,9 +39,9 @@ impl LockPage {
         self.limit.saturating_sub(self.locks.len())
     }
 
-    /// Adds the rows that were read, and ignores those that the page does not need. A row has the
-    /// name as it is stored, or `None` if the name is not text, and the lock. If there are fewer
-    /// rows than requested, they are the last.
+    /// Adds the rows that were read, and ignores rows beyond the requested number. A row consists
+    /// of the name as it is stored, or `None` if the name is not text, and of the lock. Fewer rows
+    /// than requested mean that there are no more.
     pub fn take<E: fmt::Display>(
         &mut self,
         rows: impl IntoIterator<Item = (Option<String>, Result<(Name, LockInfo), E>)>,
@@ -61,7 +61,7 @@ impl LockPage {
         self.over |= read < wanted;
     }
 
-    /// Returns the locks.
+    /// Returns the locks of the page.
     #[must_use]
     pub fn into_locks(self) -> Vec<(Name, LockInfo)> {
         self.locks
@@ -74,7 +74,8 @@ mod tests {
     use crate::error::InvalidInput;
     use crate::id::Fence;
 
-    /// Fills a page from names, and counts the reads. Names with a `!` cannot be read.
+    /// Fills a page from `stored`, and counts the reads. Locks whose names contain `!` cannot be
+    /// read.
     fn page(stored: &[&str], after: Option<&str>, limit: usize) -> (Vec<String>, usize) {
         let after = after.map(|after| Name::new("name", after).unwrap());
         let mut page = LockPage::new(after.as_ref(), limit);

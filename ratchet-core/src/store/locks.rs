@@ -89,12 +89,12 @@ pub trait LockStore: Debug + Send + Sync {
 }
 
 /// Returns the end of a lock that its owner renews at `now` for `ttl`. This is `stored`, the
-/// previous end, but at least `now + ttl` and at most `now + 2 * ttl`. All are milliseconds.
+/// previous end, but at least `now + ttl` and at most `now + 2 * ttl`. All values are milliseconds.
 ///
 /// The end never moves before `stored`, because a call that its caller gave up on may take effect
 /// after a later call, with its own earlier time. This works for calls that are late by less than
-/// `ttl`. The upper bound is an exception: it frees a lock in time if its end was stored before the
-/// clock stepped back.
+/// `ttl`. The upper bound is the exception to this rule. Without it, a lock whose end was stored
+/// before the clock stepped back would stay held for too long.
 ///
 /// # Examples
 /// ```

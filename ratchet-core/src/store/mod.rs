@@ -80,10 +80,9 @@ pub use workflows::WorkflowStore;
 
 use crate::cluster::ClusterCoordinator;
 
-/// One connected database, as the engine uses it: a bundle of the role traits.
+/// One connected database, as the engine uses it: one accessor for each part of the store.
 ///
-/// Features that only some stores have are accessors that return an `Option`, so a missing feature
-/// cannot be called.
+/// A part that a store may lack is returned as an `Option`, so a missing part cannot be called.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
@@ -100,7 +99,8 @@ use crate::cluster::ClusterCoordinator;
 /// # Ok(()) }
 /// ```
 pub trait Store: Debug + Send + Sync + 'static {
-    /// Returns the backend's name and version, for logs and reports; nothing may depend on them.
+    /// Returns the backend's name and version, for logs and reports. No behavior may depend on
+    /// them.
     fn info(&self) -> StoreInfo;
 
     /// Returns the jobs.
@@ -115,18 +115,18 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Returns the locks.
     fn locks(&self) -> &dyn LockStore;
 
-    /// Returns the version tokens.
+    /// Returns the versions of namespaces.
     fn versions(&self) -> &dyn VersionStore;
 
-    /// Returns whether the store supports guarded writes. Without them, the leader of a cluster
-    /// sweeps and purges without a guard, and its successor may do the same at the same time, which
-    /// is harmless. Such a store refuses all other calls that need a guard.
+    /// Returns whether the store supports guarded writes. If not, the leader of a cluster sweeps
+    /// and purges without a guard. A former leader and its successor may then sweep and purge at
+    /// the same time, which is harmless. Such a store refuses all other calls that need a guard.
     fn guards(&self) -> bool {
         true
     }
 
-    /// Returns how the [door](Checked) calls this store: the deadline, and how often a call is
-    /// repeated.
+    /// Returns how the [door](Checked) calls this store: the deadline of a call, and how many times
+    /// a call is repeated.
     fn call_policy(&self) -> CallPolicy {
         CallPolicy::default()
     }
@@ -173,7 +173,8 @@ pub trait Store: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns enqueueing in transactions of the application, if the store supports it.
+    /// Returns the part that enqueues jobs in transactions of the application, if the store
+    /// supports this.
     fn transactions(&self) -> Option<&dyn TransactionStore> {
         None
     }
@@ -195,8 +196,8 @@ pub trait Store: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Finishes the running calls, and closes the store's own connections. Later calls, also on
-    /// clones, fail with `Unavailable`. A second call does nothing.
+    /// Finishes the running calls, and closes the store's own connections. Later calls of the store
+    /// and its clones fail with `Unavailable`. Closing the store again does nothing.
     ///
     /// If the application supplied the connections, see the documentation of the store for what
     /// happens to them.

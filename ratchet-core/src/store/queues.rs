@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::model::{DueRoute, QueueInfo};
 use crate::name::Name;
 
-/// Queues: pausing and resuming them, and reading what waits in them.
+/// Pauses, resumes and lists queues, and reads which of their jobs are due.
 #[async_trait]
 pub trait QueueStore: Debug + Send + Sync {
     /// Pauses a queue: its jobs are no longer claimed, and running jobs continue.
@@ -44,8 +44,8 @@ pub trait QueueStore: Debug + Send + Sync {
 
     /// Lists the routes with a pending job that is due, or becomes due within this time.
     ///
-    /// Nodes call this every few seconds: it costs a few seeks in the claim index per route, and
-    /// does not read the backlog.
+    /// Nodes call this method every few seconds. So it must cost only a few seeks in the claim
+    /// index per route, and must not read the backlog.
     ///
     /// # Contract
     /// - **[queue.due]** The list has exactly the routes with a pending job that is due, or becomes
@@ -59,8 +59,8 @@ pub trait QueueStore: Debug + Send + Sync {
 
     /// Counts the due jobs of a queue, up to `limit`.
     ///
-    /// This is cheap enough for every few seconds: the cost grows with `limit`, not with the
-    /// backlog.
+    /// This method is cheap enough to be called every few seconds: its cost grows with `limit`, not
+    /// with the backlog.
     ///
     /// # Contract
     /// - **[queue.depth]** The call returns the number of pending jobs of the queue whose `run_at`
@@ -92,7 +92,7 @@ pub enum Changed {
 }
 
 impl Changed {
-    /// Returns `Changed` if something changed.
+    /// Returns `Changed` if `changed` is true, otherwise `Unchanged`.
     #[must_use]
     pub const fn when(changed: bool) -> Self {
         if changed {

@@ -21,12 +21,12 @@ pub trait RateStore: Debug + Send + Sync {
     ///   rate applies from this request on.
     ///
     /// # Errors
-    /// `Invalid`, or a failure of the store. After a failure, starts may have been counted that are
-    /// never made.
+    /// `Invalid`, or a failure of the store. After a failure, starts may have been counted although
+    /// no job makes them.
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>>;
 
-    /// Deletes up to `limit` keys whose state is the same as if they had never been used, and
-    /// returns how many.
+    /// Deletes up to `limit` keys that are idle, which means that their state is the same as if
+    /// they had never been used. Returns how many keys were deleted.
     ///
     /// # Contract
     /// - **[rate.forget]** The deletion of keys that are as if never used changes no later answer.

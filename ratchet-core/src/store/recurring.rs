@@ -12,12 +12,13 @@ use crate::store::Changed;
 
 /// Recurring definitions, and the firing of their slots.
 ///
-/// Nodes compete for slots, and any node may fire any definition. A claim keeps other nodes away
-/// for the time of a lease, and the token decides which firing takes effect. [`RecurringRecord`]
-/// computes every change of a definition, so that it is the same on every backend.
+/// Nodes compete for slots, and any node may fire any definition. A claim keeps other nodes from
+/// claiming the definition until its lease ends, and the token decides which firing takes effect.
+/// [`RecurringRecord`] computes every change of a definition, so that it is the same on every
+/// backend.
 #[async_trait]
 pub trait RecurringStore: Debug + Send + Sync {
-    /// Stores a definition under its name. It replaces an existing one.
+    /// Stores a definition under its name, and replaces an existing definition of this name.
     ///
     /// # Contract
     /// - **[recurring.create]** If no definition has the name, the call stores
@@ -58,7 +59,7 @@ pub trait RecurringStore: Debug + Send + Sync {
     /// `Invalid` for a limit of 0, or a failure of the store.
     async fn definitions(&self, after: Option<&Name>, limit: usize) -> Result<RecurringPage>;
 
-    /// Claims definitions whose next slot has come.
+    /// Claims definitions whose next slot is due.
     ///
     /// # Contract
     /// - **[recurring.due]** The call claims exactly the definitions that are due at the database's
@@ -77,11 +78,11 @@ pub trait RecurringStore: Debug + Send + Sync {
     ///   definitions that this call has not claimed.
     ///
     /// # Errors
-    /// `Invalid`, or a failure of the store; then claims may have been made, which end with their
-    /// lease.
+    /// `Invalid`, or a failure of the store. After a failure, definitions may have been claimed;
+    /// these claims end with their lease.
     async fn claim_due_recurring(&self, request: &RecurringClaimRequest) -> Result<DueRecurring>;
 
-    /// Stores the jobs of due slots, and moves their definitions on to the next slot.
+    /// Stores the jobs of due slots, and advances their definitions to the next slot.
     ///
     /// # Contract
     /// - **[recurring.fire]** One write stores the jobs as

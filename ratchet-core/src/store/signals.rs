@@ -8,8 +8,9 @@ use crate::model::{Delivered, Signal};
 
 /// Signals: external events that jobs wait for.
 ///
-/// A job waits for its signal from its enqueue on; signals sent before do not count. A store
-/// without this feature never gets a job with a signal: the door refuses such jobs.
+/// A job waits for its signal from its enqueue on; signals sent earlier do not count. A store
+/// without this part never receives a job that waits for a signal, because the door refuses such
+/// jobs.
 ///
 /// # Contract
 /// - **[signal.wait]** A job that is stored with a signal to wait for is `Blocked`, and never

@@ -22,9 +22,9 @@ use crate::time::millis_between;
 pub struct StoredLock {
     /// The owner of the current or last tenure.
     pub owner: Name,
-    /// The token of that tenure.
+    /// The fencing token of this tenure.
     pub fence: Fence,
-    /// When the tenure ends or ended. `None` if its owner released the lock.
+    /// When the tenure expires or expired. `None` if its owner released the lock.
     pub expires_at: Option<i64>,
 }
 
@@ -51,8 +51,8 @@ impl StoredLock {
         self.is_held(now) && self.is_of(owner, fence)
     }
 
-    /// Returns whether this was the last tenure, and its owner released the lock. A release that is
-    /// repeated because its answer was lost finds the lock in this state.
+    /// Returns whether the last tenure had this owner and this fence, and ended by a release. A
+    /// release that is repeated because its answer was lost finds the lock in this state.
     #[must_use]
     pub fn was_released_by(&self, owner: &Name, fence: Fence) -> bool {
         self.expires_at.is_none() && self.is_of(owner, fence)
@@ -63,7 +63,7 @@ impl StoredLock {
     }
 
     /// Acquires the lock for `owner` at `now`, for `ttl` milliseconds. If another owner holds the
-    /// lock, it does not change.
+    /// lock, the lock does not change.
     #[must_use]
     pub fn acquire(&mut self, owner: &Name, ttl: i64, now: i64) -> Acquired {
         if !self.is_held(now) {
@@ -76,8 +76,8 @@ impl StoredLock {
         Acquired::Acquired { fence: self.fence }
     }
 
-    /// Returns the lock as [`inspect`](super::LockStore::inspect) shows it at `now`. Its holder
-    /// counts as connected.
+    /// Returns the lock as [`inspect`](super::LockStore::inspect) shows it at `now`. The connection
+    /// of its holder counts as alive.
     #[must_use]
     pub fn info(&self, now: i64) -> LockInfo {
         let expired = self.expires_at.filter(|end| *end <= now);

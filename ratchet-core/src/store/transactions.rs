@@ -6,22 +6,24 @@ use crate::cluster::JobWakeups;
 use crate::error::{InvalidInput, Result, StoreError, StoreErrorKind};
 use crate::model::{Enqueued, NewJob};
 
-/// Enqueues jobs in a transaction of the application, on its own connection to the same database.
+/// Enqueues jobs in a transaction of the application, on the application's own connection to the
+/// same database.
 ///
 /// Applications call [`Client::enqueue_in`](crate::Client::enqueue_in).
 pub trait TransactionStore: Send + Sync {
-    /// Stores jobs in the transaction that is open on this connection: they exist once it commits.
-    /// A database that carries wakeups sends [`JobWakeups::of_created`] with the commit. The
-    /// clauses of [`JobStore::enqueue`](super::JobStore::enqueue) hold. The conformance suite
-    /// cannot begin a transaction of a driver, so each store tests them itself.
+    /// Stores jobs in the transaction that is open on this connection. The jobs exist once the
+    /// transaction commits. A database that carries wakeups sends [`JobWakeups::of_created`] with
+    /// the commit. The clauses of [`JobStore::enqueue`](super::JobStore::enqueue) hold. The
+    /// conformance suite cannot begin a transaction of a driver, so each store tests these clauses
+    /// itself.
     ///
-    /// This is not an `async fn`, because the transactions of some drivers cannot move to another
-    /// thread. Work that needs the connection only briefly is done before the method returns.
+    /// This is not an `async fn`, because the connections of some drivers cannot move to another
+    /// thread. A store for such a driver does the work before the method returns, and the future
+    /// only contains the result.
     ///
     /// # Errors
     /// `Invalid`, naming `transaction`, for a connection of another driver, which is left
-    /// unchanged. Otherwise as the store documents.
-    /// Otherwise as the store documents.
+    /// unchanged. The store documents all other errors.
     fn enqueue_on<'a>(
         &'a self,
         connection: AppConnection<'a>,
@@ -32,8 +34,8 @@ pub trait TransactionStore: Send + Sync {
 
 /// A transaction of the application in which a store of type `S` can enqueue jobs.
 ///
-/// A store implements it for the types of its driver. Only one crate may implement it for a type:
-/// otherwise the compiler cannot infer `S`.
+/// A store implements this trait for the types of its driver. Only one crate may implement the
+/// trait for a type: otherwise the compiler cannot infer `S`.
 #[diagnostic::on_unimplemented(
     message = "jobs cannot be enqueued in `{Self}`",
     label = "not a transaction of a driver that a backend of Ratchet uses",
@@ -45,8 +47,8 @@ pub trait AppTransaction<S> {
     fn connection(&mut self) -> AppConnection<'_>;
 }
 
-/// The type-erased connection of an [`AppTransaction`]. Only the store of its driver knows the
-/// type.
+/// The type-erased connection of an [`AppTransaction`]. Only the store that uses the same driver
+/// knows its type.
 #[derive(Debug)]
 pub enum AppConnection<'a> {
     /// A connection that several callers can use at the same time.
@@ -83,7 +85,7 @@ impl<'a> AppConnection<'a> {
 
 fn unfit<T>() -> StoreError {
     let problem = format!(
-        "is of another backend than the store, which takes a `{}`",
+        "is of another backend than the store; expected a `{}`",
         type_name::<T>()
     );
     StoreError::new(StoreErrorKind::Invalid, "enqueue_in")
@@ -106,8 +108,8 @@ mod tests {
             error.invalid_input().map(InvalidInput::field),
             Some("transaction")
         );
-        let text = "enqueue_in: invalid input: transaction is of another backend than the store, \
-                    which takes a `u64`";
+        let text = "enqueue_in: invalid input: transaction is of another backend than the store; \
+                    expected a `u64`";
         assert_eq!(error.to_string(), text);
         assert!(AppConnection::Shared(&shared).exclusive::<u32>().is_err());
         assert!(

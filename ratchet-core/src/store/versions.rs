@@ -6,10 +6,10 @@ use crate::error::Result;
 use crate::model::{Guard, Guarded};
 use crate::name::Name;
 
-/// Version tokens: shared numbers that tell nodes when to read something again.
+/// Versions: shared numbers that show nodes when to read shared data again.
 ///
 /// A program that changes shared data which others keep in memory, such as configuration, bumps the
-/// namespace after the change. The others compare the number with the last one that they read.
+/// namespace after the change. Other programs compare the version with the last one that they read.
 #[async_trait]
 pub trait VersionStore: Debug + Send + Sync {
     /// Increases the version of a namespace and returns it.
@@ -31,6 +31,6 @@ pub trait VersionStore: Debug + Send + Sync {
     ///   namespace that was never bumped. A read made after a bump has returned sees the bump.
     ///
     /// # Errors
-    /// `Invalid` if there are too many, or a failure of the store.
+    /// `Invalid` if there are too many namespaces, or a failure of the store.
     async fn versions(&self, namespaces: &[Name]) -> Result<Vec<u64>>;
 }

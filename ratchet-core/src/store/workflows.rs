@@ -12,7 +12,7 @@ use crate::store::Changed;
 /// [`JobStore::enqueue`](super::JobStore::enqueue) makes links and adds jobs to batches. Every
 /// method that ends jobs decides their links. Both follow the rules of
 /// [`links::Cascade`](crate::links::Cascade). This trait has the remaining calls. A store without
-/// this feature never gets such a job: the door refuses it.
+/// this part never receives a job with links or a batch, because the door refuses such jobs.
 ///
 /// # Contract
 /// - **[link.wait]** A job that is stored with links is `Blocked`, and never claimed, until all its
@@ -85,7 +85,7 @@ pub trait WorkflowStore: Debug + Send + Sync {
     ///   `None` if the batch is not stored.
     ///
     /// # Errors
-    /// `Invalid` if there are too many, or a failure of the store.
+    /// `Invalid` if there are too many ids, or a failure of the store.
     async fn batches(&self, ids: &[BatchId]) -> Result<Vec<Option<BatchRecord>>>;
 
     /// Lists batches, the newest first: up to `limit` batches older than `before`.
@@ -113,7 +113,7 @@ pub trait WorkflowStore: Debug + Send + Sync {
     /// `Invalid`, or a failure of the store.
     async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>>;
 
-    /// Reads the links of jobs: what they wait, or waited, for.
+    /// Reads the links of jobs on their parents.
     ///
     /// # Contract
     /// - **[link.parents]** The call returns one answer per id, in order: the links of the job as
@@ -121,10 +121,11 @@ pub trait WorkflowStore: Debug + Send + Sync {
     ///   does not exist.
     ///
     /// # Errors
-    /// `Invalid` if there are too many, or a failure of the store.
+    /// `Invalid` if there are too many ids, or a failure of the store.
     async fn parents_of(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>>;
 
-    /// Reads the links on a job or a batch: up to `limit` of them, in order of child.
+    /// Reads up to `limit` links of children on a job or a batch, in the order of the children's
+    /// ids.
     ///
     /// # Contract
     /// - **[link.children]** The call returns the links on this parent, open and decided, in order

@@ -19,11 +19,11 @@ use crate::memory::MemoryStore;
 use crate::model::{Claim, JobRecord, NewJob, Progress, Report, ReportKind, Reported};
 use crate::time;
 
-/// Makes a [`JobContext`] for a test, and records what a body does with it.
+/// Creates [`JobContext`]s for a test of a body, and records what the body reports through them.
 ///
 /// The contexts belong to a job that is not stored. No timeout applies to the body, and its reports
-/// are only recorded here. The contexts have the client of an empty memory store, unless another
-/// client is set.
+/// are only recorded here. The body enqueues into an empty memory store, unless another client is
+/// set.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -72,7 +72,7 @@ pub struct TestContext {
     said: Arc<Said>,
 }
 
-/// What a body has reported.
+/// Records what a body reports.
 #[derive(Default)]
 struct Said {
     words: Mutex<Words>,
@@ -120,12 +120,12 @@ impl TestContext {
     /// does.
     ///
     /// # Panics
-    /// If a context was already made.
+    /// If [`context`](Self::context) was already called.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         match Arc::get_mut(&mut self.state) {
             Some(state) => state.insert(value),
-            None => panic!("state is given before the first context is made"),
+            None => panic!("`state` must be called before the first context is created"),
         }
         self
     }
@@ -172,7 +172,7 @@ impl TestContext {
         })
     }
 
-    /// Tells the body to stop, as the engine would.
+    /// Asks the body to stop for this reason, as the engine does.
     pub fn cancel(&self, reason: CancelReason) {
         self.cancel.cancel(reason);
     }
@@ -183,7 +183,8 @@ impl TestContext {
         self.said.words().progress.clone()
     }
 
-    /// Returns the checkpoint that the body last saved, if it is a `T`.
+    /// Returns the checkpoint that the body last saved; `None` if there is none or it does not
+    /// decode as a `T`.
     #[must_use]
     pub fn saved_checkpoint<T: DeserializeOwned>(&self) -> Option<T> {
         let json = self.said.words().checkpoint.clone();
@@ -196,7 +197,7 @@ impl TestContext {
         self.said.words().heartbeats
     }
 
-    /// Returns the client of the contexts. Use it to read what the body enqueued.
+    /// Returns the client of the contexts. Use it to read the jobs that the body enqueued.
     #[must_use]
     pub const fn client(&self) -> &Client {
         &self.client
@@ -252,11 +253,12 @@ impl ReportSink for Said {
     }
 }
 
-/// Runs the body of one job, without a store and an engine, to test the body itself.
+/// Runs the body of one job, without storing the job and without an engine, to test the body
+/// itself.
 ///
-/// The job is first encoded and decoded as a store would, and its result is checked as the engine
-/// does. So anything that cannot be stored fails here. A panic of the body is a panic of the test.
-/// To test what surrounds the body (timeouts, retries, layers, hooks), use
+/// The job is first encoded and decoded, as if it had been stored, and its result is checked as the
+/// engine does. So a payload or a result that cannot be stored fails here. A panic of the body is a
+/// panic of the test. To test what surrounds the body (timeouts, retries, layers, hooks), use
 /// [`run_job`](super::run_job).
 ///
 /// ```
@@ -298,8 +300,8 @@ impl ReportSink for Said {
 /// ```
 ///
 /// # Panics
-/// If the job cannot be stored. When awaited: if state that the job [requires](Job::requires) is
-/// missing.
+/// If the job is invalid, so that it could not be enqueued. When the returned value is awaited: if
+/// state that the job [requires](Job::requires) is missing.
 #[track_caller]
 pub fn perform<J: Job>(job: J) -> Perform<J> {
     let job = job.into_job();
@@ -360,8 +362,8 @@ impl<J: Job> Perform<J> {
         self
     }
 
-    /// Sets the client through which the body enqueues and reads. Its store then shows what the
-    /// body enqueued.
+    /// Sets the client through which the body enqueues and reads. The jobs that the body enqueues
+    /// can then be read from the client's store.
     pub fn with_client(mut self, client: &Client) -> Self {
         self.test = self.test.with_client(client);
         self

@@ -13,23 +13,24 @@ use crate::name::Name;
 use crate::state::JobState;
 use crate::time::{self, Timestamp};
 
-/// The default limit of jobs that a drain runs.
+/// The default for the maximum number of jobs that a drain runs.
 const LIMIT: usize = 1_000;
-/// How many waiting jobs are read at once to find the next due time.
+/// The number of waiting jobs that are read at once to find the next due time.
 const PAGE: usize = 500;
 
 /// Runs all due jobs, one after another in claim order, until no job is due. This includes jobs
 /// that these jobs enqueue, and retries without a delay.
 ///
 /// The drain uses the node's own claims, layers, timeouts, retries and settlements, on the node's
-/// store. All hooks have been called when it returns. The node must not be running; during the
-/// drain it is a member of the cluster. It runs only jobs that the node may claim: jobs of other
-/// kinds, of paused queues or for other capabilities are left as they are. Jobs that a [rate
-/// limit](crate::NodeBuilder::rate_limit) delays are also left; the next drain tries them again.
+/// store. All hooks have been called when the drain returns. The node must not be running; during
+/// the drain, the node is a member of the cluster. The drain runs only jobs that the node may
+/// claim: jobs of other kinds, of paused queues or for other capabilities are left as they are.
+/// Jobs that a [rate limit](crate::NodeBuilder::rate_limit) delays are also left; the next drain
+/// tries them again.
 ///
-/// First, due slots of recurring definitions are fired, including the definitions that the node
-/// declares, and jobs fail whose signal did not come in time. The drain does nothing else that a
-/// running node does: it reclaims nothing, deletes no old jobs, and runs no daemons. An
+/// First, the drain fires due slots of recurring definitions, including the definitions that the
+/// node declares, and fails jobs whose signal was not delivered in time. The drain does nothing
+/// else that a running node does: it reclaims nothing, deletes no old jobs, and runs no daemons. An
 /// [active-passive](crate::NodeBuilder::active_passive) node does not wait to lead.
 ///
 /// ```
@@ -72,8 +73,9 @@ const PAGE: usize = 500;
 ///
 /// # Errors
 /// [`TestingError::Limit`] if a job is still due after 1,000 jobs, or after the number set with
-/// [`limit`](Drain::limit). A failure of the store while claiming or reading. A failure while
-/// settling is retried, as a node does.
+/// [`limit`](Drain::limit). [`TestingError::Store`] if a claim or a read fails. A settlement that
+/// fails is retried, as on a running node. [`TestingError::Run`] if the node is already running or
+/// cannot join.
 ///
 /// # Cancel safety
 /// If the future is dropped, the running job stays claimed until it is reclaimed, as after a crash.
@@ -111,15 +113,16 @@ impl<'a> Drain<'a> {
         self
     }
 
-    /// Sets how many jobs run at most, 1,000 by default. This stops a job that always enqueues
-    /// itself again.
+    /// Sets the maximum number of jobs that run, 1,000 by default. The limit stops a job that
+    /// always enqueues itself again.
     pub const fn limit(mut self, jobs: usize) -> Self {
         self.limit = jobs;
         self
     }
 
-    /// Also runs what becomes due within this span. It moves the clock of the node's store to the
-    /// time of each due job, slot and signal deadline in turn, and finally to the end of the span.
+    /// Also runs the jobs that become due within this span. The drain moves `clock`, the clock of
+    /// the node's store, to the time of each due job, slot and signal deadline in turn, and finally
+    /// to the end of the span.
     pub const fn through(mut self, clock: &'a ManualClock, span: Duration) -> Self {
         self.through = Some((clock, span));
         self
@@ -162,7 +165,7 @@ impl Drain<'_> {
                 break;
             };
             match next_due(self.node, queue.as_ref(), clock.now(), next_slot).await? {
-                // A running clock may already have passed this time.
+                // A clock that runs may already have passed this time.
                 Some(due) if due <= end => clock.set(due.max(clock.now())),
                 _ => {
                     clock.set(end.max(clock.now()));
@@ -203,9 +206,9 @@ async fn next_due(
     }
 }
 
-/// Moves the clock of the node's store to the next due time of a waiting job, the next slot or the
-/// next deadline of a signal, whichever comes first, and returns that time. Returns `None`, and
-/// leaves the clock, if there is none.
+/// Moves `clock`, the clock of the node's store, to the next due time of a waiting job, the next
+/// slot or the next deadline of a signal, whichever comes first, and returns that time. Returns
+/// `None` and does not move the clock if there is no such time.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -252,8 +255,8 @@ pub async fn advance_to_next(
     Ok(next)
 }
 
-/// Alternates between draining and moving the clock of the node's store to what comes next, until
-/// `done` returns true. Use it for what needs several steps, such as retries or a workflow.
+/// Repeats [`drain`] and [`advance_to_next`] until `done` returns true. Use it for tests that need
+/// several steps, such as tests of retries or of a workflow.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -301,7 +304,7 @@ pub async fn drain_until(
     }
 }
 
-/// The outcomes of the claims of a drain.
+/// The number of claims that a drain made, by outcome.
 ///
 /// ```
 /// # async fn example(node: &ratchet::Node) -> Result<(), ratchet::BoxError> {
@@ -312,17 +315,18 @@ pub async fn drain_until(
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Drained {
-    /// Jobs that succeeded.
+    /// The number of jobs that succeeded.
     pub succeeded: usize,
-    /// Attempts that failed and will be retried.
+    /// The number of attempts that failed and will be retried.
     pub retried: usize,
-    /// Jobs that became dead letters.
+    /// The number of jobs that became dead letters.
     pub failed: usize,
-    /// Bodies that asked to be run later, and jobs that were put off until a newer node takes them.
+    /// The number of bodies that asked to be run later, and of jobs that were postponed because
+    /// only a newer node can read their payload.
     pub snoozed: usize,
-    /// Jobs that were cancelled.
+    /// The number of jobs that were cancelled.
     pub cancelled: usize,
-    /// Claims that were given back or taken away.
+    /// The number of claims that were given back or taken away.
     pub lost: usize,
 }
 
@@ -357,13 +361,13 @@ impl Drained {
     }
 }
 
-/// Runs one stored job now, with everything that a node does: claim, layers, timeout, body,
-/// settlement; see [`drain`].
+/// Runs one stored job now, as a node does, with claim, layers, timeout, body and settlement; see
+/// [`drain`].
 ///
 /// The job must be due. Jobs of the same queue, kind and capability that come before it in the
 /// claim order are claimed too and given back, which their history shows. If the job needs a
-/// [permit](crate::NewJob::permit), these jobs take free permits first. The job can run only if a
-/// permit is left for it.
+/// [permit](crate::NewJob::permit), these earlier jobs use up free permits first, and the job can
+/// run only if a permit is left for it.
 ///
 /// # Errors
 /// [`TestingError::NotFound`], [`TestingError::NotRunnable`], or a failure of the store.
@@ -390,7 +394,7 @@ pub async fn run_job(node: &Node, job: JobId) -> Result<Ran, TestingError> {
     })
 }
 
-/// A job that was run.
+/// A job that [`run_job`] has run.
 ///
 /// ```
 /// # async fn example(node: &ratchet::Node, id: ratchet::JobId) -> Result<(), ratchet::BoxError> {
@@ -406,6 +410,6 @@ pub async fn run_job(node: &Node, job: JobId) -> Result<Ran, TestingError> {
 pub struct Ran {
     /// The stored job after the run.
     pub job: JobRecord,
-    /// How its claim ended; `None` if the claim was taken away and has not ended yet.
+    /// How the claim ended; `None` if the claim was taken away and has not ended yet.
     pub attempt: Option<Attempt>,
 }

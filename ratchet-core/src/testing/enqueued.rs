@@ -11,9 +11,9 @@ use crate::state::JobState;
 
 use super::TestContext;
 
-/// How many jobs a failed assertion shows.
+/// The number of jobs that a failed assertion shows.
 const SHOWN: usize = 20;
-/// How many jobs are read at once.
+/// The number of jobs that are read at once.
 const PAGE: usize = 500;
 /// The states of jobs that have not ended.
 const UNFINISHED: [JobState; 4] = [
@@ -26,8 +26,8 @@ const UNFINISHED: [JobState; 4] = [
 /// Asserts that a job is enqueued, on any store, and returns the matching jobs, newest first.
 ///
 /// The first argument is a [`Client`](crate::Client), a [`Node`](crate::Node) or a
-/// [`TestContext`](crate::testing::TestContext). Then follow a pattern of a job type, with an
-/// optional guard, and conditions, or only one of the two:
+/// [`TestContext`](crate::testing::TestContext). After it come a pattern of a job type, with an
+/// optional guard, and conditions, or only one of these two:
 ///
 /// | condition | the job |
 /// |---|---|
@@ -67,10 +67,11 @@ const UNFINISHED: [JobState; 4] = [
 /// # Ok(()) }
 /// ```
 ///
-/// The macro awaits the store, so it can be used only where `.await` is allowed.
+/// The macro awaits calls of the store, so it can be used only where `.await` is allowed.
 ///
 /// # Panics
-/// If no job matches, or not `count` jobs; the message lists the existing jobs. If the store fails.
+/// If no job matches, or another number of jobs than `count`; the message lists the newest existing
+/// jobs. Also if the store fails.
 #[macro_export]
 macro_rules! assert_enqueued {
     ($in:expr, $($wanted:tt)+) => {
@@ -85,7 +86,7 @@ macro_rules! assert_enqueued {
 /// [`assert_enqueued!`](crate::testing::assert_enqueued), except for `count`, which is always 0.
 ///
 /// # Panics
-/// If a job matches; the message lists the existing jobs. If the store fails.
+/// If a job matches; the message lists the newest existing jobs. Also if the store fails.
 #[macro_export]
 macro_rules! refute_enqueued {
     ($in:expr, $($wanted:tt)+) => {
@@ -96,7 +97,7 @@ macro_rules! refute_enqueued {
     };
 }
 
-/// Builds the condition of the two assertions.
+/// Builds the [`Wanted`](crate::testing::Wanted) of an assertion from its arguments.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __wanted {
@@ -173,7 +174,7 @@ impl<T: HasClient + ?Sized> HasClient for &T {
 
 type Condition<'a> = Box<dyn Fn(&JobRecord) -> bool + Send + Sync + 'a>;
 
-/// The jobs that an assertion looks for; created by the macros.
+/// The conditions on the jobs that an assertion looks for. The macros create this type.
 #[doc(hidden)]
 #[must_use]
 pub struct Wanted<'a> {
@@ -247,7 +248,7 @@ impl<'a> Wanted<'a> {
     /// # Panics
     /// If it is called twice, as `refute_enqueued!` with a count does.
     pub fn count(mut self, count: usize) -> Self {
-        assert!(self.count.is_none(), "the count is given twice");
+        assert!(self.count.is_none(), "the condition `count` is given twice");
         self.count = Some(count);
         self
     }
@@ -257,10 +258,10 @@ impl<'a> Wanted<'a> {
         self
     }
 
-    /// Returns the jobs that match.
+    /// Returns the matching jobs, newest first, if their number is as expected.
     ///
     /// # Errors
-    /// A description of the existing jobs, if the assertion fails.
+    /// The message of the failed assertion, which lists the newest existing jobs.
     pub async fn find(self, place: &impl HasClient) -> Result<Vec<JobRecord>, String> {
         let client = place.client_of();
         let failed = |error: StoreError| format!("the store failed: {error}");

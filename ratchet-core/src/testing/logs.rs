@@ -1,4 +1,4 @@
-//! Captures what code logs, for assertions.
+//! Captures log lines, for assertions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,8 +9,8 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Captures the log lines of the current thread until it is dropped. During this time, other
-/// subscribers of the thread receive nothing.
+/// Captures the log lines of the current thread until the value is dropped. During this time, other
+/// subscribers of the thread receive no lines.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -32,7 +32,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-#[must_use = "what is logged is kept while this lives"]
+#[must_use = "lines are captured only until this value is dropped"]
 pub struct Logs {
     lines: Lines,
     _installed: DefaultGuard,
@@ -78,8 +78,8 @@ impl fmt::Display for LogLine {
 }
 
 impl Logs {
-    /// Starts to capture what this thread logs. Lines of other threads are not captured, so use the
-    /// default, single-threaded runtime of `#[tokio::test]`.
+    /// Starts to capture the log lines of this thread. Lines of other threads are not captured, so
+    /// use the default, single-threaded runtime of `#[tokio::test]`.
     pub fn capture() -> Self {
         let lines = Lines::default();
         Self {
@@ -121,7 +121,7 @@ impl Logs {
     }
 }
 
-/// The subscriber.
+/// The subscriber, which collects the lines.
 #[derive(Clone, Debug, Default)]
 struct Lines(Arc<Mutex<Vec<LogLine>>>);
 

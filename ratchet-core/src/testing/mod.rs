@@ -95,17 +95,17 @@ use crate::model::JobRecord;
 use crate::time;
 
 /// Returns an empty memory store and its clock. The clock shows the current time, and moves only
-/// when it is set.
+/// when the test moves it.
 ///
-/// This clock decides which jobs are due. It has no influence on the timeouts of bodies: they
-/// follow tokio's clock, which `#[tokio::test(start_paused = true)]` lets run ahead.
+/// This clock decides which jobs are due. The timeouts of bodies do not follow this clock but
+/// tokio's, which advances automatically in a `#[tokio::test(start_paused = true)]`.
 #[must_use]
 pub fn memory_store() -> (Arc<MemoryStore>, ManualClock) {
     let clock = ManualClock::new(time::wall_clock());
     (Arc::new(MemoryStore::with_clock(clock.clone())), clock)
 }
 
-/// The reason why jobs could not be run for a test.
+/// The error of a function that runs jobs for a test.
 ///
 /// ```
 /// # async fn example(node: &ratchet::Node) {
@@ -132,8 +132,8 @@ pub enum TestingError {
         /// The outcomes of the jobs that were run.
         drained: Drained,
     },
-    /// No job waits and no slot comes, but the expected condition is not met.
-    #[error("nothing comes any more, after {} jobs were run: {drained:?}", drained.total())]
+    /// No job or slot is left to wait for, but the expected condition is not met.
+    #[error("no job or slot is left to wait for after {} jobs were run: {drained:?}", drained.total())]
     NothingComes {
         /// The outcomes of the jobs that were run.
         drained: Drained,
@@ -141,9 +141,9 @@ pub enum TestingError {
     /// There is no such job.
     #[error("there is no job {0}")]
     NotFound(JobId),
-    /// The node cannot claim the job: it is not pending, not due, or in a paused queue; or the node
-    /// does not take its queue, kind or capability; or running jobs and jobs before it in the claim
-    /// order need all permits of its resource.
+    /// The node cannot claim the job. The job is not pending, not due, or in a paused queue; or the
+    /// node does not claim its queue, kind or capability; or running jobs and jobs before it in the
+    /// claim order need all permits of its resource.
     #[error(
         "the job {} cannot be claimed by this node: it is {}, due at {}, a {} in queue {}, with the \
          required capability {:?} and the permit {:?}",

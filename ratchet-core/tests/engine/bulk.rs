@@ -14,7 +14,7 @@ use ratchet_core::{
 
 use crate::kit::{Started, World};
 
-/// Returns a client with a counter of its `act` calls; `plan` gives the fault of each by its
+/// Returns a client with a counter of its `act` calls. `plan` returns the fault of each call by its
 /// number.
 fn client(
     store: &MemoryStore,
@@ -73,10 +73,10 @@ async fn every_job_that_matches_is_taken_on_once() {
     assert_eq!(
         calls.load(Ordering::SeqCst),
         3,
-        "three passes; the fourth finds no job"
+        "three passes act on the ten jobs"
     );
     assert_eq!(count(&store, JobState::Cancelled).await, 7);
-    assert_eq!(bulk.run().await.unwrap(), counts, "it is over");
+    assert_eq!(bulk.run().await.unwrap(), counts, "the action is complete");
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,7 +110,7 @@ async fn a_failed_pass_ends_a_run_and_the_next_run_goes_on() {
     bulk.run().await.unwrap_err();
     assert_eq!(bulk.counts().changed, 6);
     assert!(!bulk.is_complete());
-    // The pass whose answer was lost is repeated, which changes nothing.
+    // The second run repeats the pass whose answer was lost, which changes no job again.
     assert_eq!(bulk.run().await.unwrap().changed, 9);
     let stored = store.get(&all, Detail::Whole).await.unwrap();
     let high = |job: &ratchet_core::JobRecord| job.spec.priority == Priority::High;
@@ -150,7 +150,7 @@ async fn a_bounded_run_begins_no_pass_after_its_time_and_can_be_continued() {
         .pass(2);
     let some = bulk.run_for(Duration::from_millis(1_500)).await.unwrap();
     assert_eq!((some.changed, bulk.is_complete()), (4, false));
-    // A new bulk action continues from that place, as another process would.
+    // A new bulk action continues where the first one stopped, as one of another process would.
     let rest = |_| Fault::None;
     let place = bulk.reached();
     assert!(place.is_some());
@@ -167,7 +167,7 @@ async fn a_bounded_run_begins_no_pass_after_its_time_and_can_be_continued() {
     assert_eq!((rest.changed, bulk.is_complete()), (9, true));
     let made = calls.load(Ordering::SeqCst);
     bulk.run_for(Duration::MAX).await.unwrap();
-    assert_eq!(calls.load(Ordering::SeqCst), made, "it is over");
+    assert_eq!(calls.load(Ordering::SeqCst), made, "the action is complete");
 }
 
 #[tokio::test(start_paused = true)]

@@ -39,7 +39,7 @@ impl Calls {
 async fn short_jobs_add_no_heartbeats_to_those_of_the_interval() {
     let calls = Calls::default();
     let world = calls.counted();
-    // A leader never uses the long idle interval.
+    // The node may not lead, because a leader never uses the long idle interval.
     let node = world.builder().promotable(false).build().unwrap();
     let node = Started::new(node);
     let job = world.job("short", |_| async { Ok(()) });
@@ -183,7 +183,7 @@ async fn a_busy_node_wakes_another_for_what_it_enqueues() {
 async fn a_node_is_only_woken_for_jobs_that_it_can_claim() {
     let world = World::new();
     let builder = || world.builder().poll_interval(RARE, RARE);
-    // The last node is passive: its twin leads.
+    // The last node claims nothing, because the other node with its role leads.
     let builders = [
         builder().concurrency(50).queues(["other"]),
         builder()
@@ -239,7 +239,8 @@ async fn a_job_whose_node_has_died_is_found_by_the_second_look() {
     let node = world.start();
     sleep(Duration::from_secs(20)).await;
     let began = time::monotonic();
-    // The job is enqueued between two looks of the leader, which come every second.
+    // The job is enqueued between two of the leader's searches for due jobs, which run every
+    // second.
     let between = Duration::from_millis(5_500);
     calls.take("claim_next_batch");
     sleep(between).await;
@@ -249,7 +250,7 @@ async fn a_job_whose_node_has_died_is_found_by_the_second_look() {
     let id = client.enqueue(job.another()).await.unwrap().id();
     world.ended(id).await;
     let waited = began.elapsed() - between;
-    // The first look may wake only the dead node; the second wakes all nodes.
+    // The leader's first search may wake only the dead node. The second one wakes all nodes.
     let bound = Duration::from_millis(2_100);
     assert!(
         waited > Duration::from_millis(20) && waited < bound,
@@ -270,21 +271,24 @@ async fn a_node_that_is_woken_for_its_jobs_polls_no_more_often_for_that() {
     calls.take("claim_next_batch");
     for _ in 0..100 {
         node.node.enqueue(job.another()).await.unwrap();
-        // The pause keeps out of step with the leader's looks, which would find the job too.
+        // The pause is not a multiple of the interval of the leader's searches, which would find
+        // the job too.
         sleep(Duration::from_millis(777)).await;
     }
     assert_eq!(calls.take("claim_next_batch"), 100);
     node.stop().await.unwrap();
 }
 
-/// The most calls in two idle minutes: those of the whole cluster, and those of each node.
+/// The maximum number of calls in two idle minutes: of the whole cluster, and in addition of each
+/// node.
 const IDLE: &[(&str, usize, usize)] = &[
     // Each of the two pools polls every 15 s.
     ("claim_next_batch", 0, 18),
     ("due_routes", 122, 0),
-    // Every 30 s, and before each look for orphans.
+    // Every 30 s, and before each search for lost claims.
     ("heartbeat", 52, 8),
-    // The leader calls every 5 s, the others every 50 s in case no node leads.
+    // The leader makes these calls every 5 s. The others make them every 50 s, in case no node
+    // leads.
     ("sweep_nodes", 28, 3),
     ("reclaim", 28, 3),
     ("expire", 28, 3),
@@ -334,7 +338,8 @@ async fn a_delayed_job_starts_when_it_is_due_on_nodes_that_poll_rarely() {
 #[tokio::test(start_paused = true)]
 async fn the_leader_wakes_a_node_for_each_kind_that_comes_due() {
     let mut world = World::new();
-    // The first read of the nodes is still running while the wakeups are chosen.
+    // The client's first read of the nodes is slow, so the client chooses the nodes to wake before
+    // the read ends.
     world.store = MemoryStore::clone(&world.store).with_faults(|operation| match operation {
         "nodes" => Fault::Delay(Duration::from_millis(20)),
         _ => Fault::None,
@@ -371,7 +376,7 @@ async fn nodes_poll_as_seldom_while_the_looks_of_their_leader_are_slow() {
     sleep(Duration::from_secs(60)).await;
     calls.take("claim_next_batch");
     sleep(Duration::from_secs(60)).await;
-    // These are the polls of the follower, every 15 s.
+    // Only the follower polls, every 15 s.
     let claims = calls.take("claim_next_batch");
     assert!((3..=6).contains(&claims), "{claims} claims");
     stop_all([follower, leader]).await;
@@ -424,7 +429,7 @@ async fn nodes_whose_leader_died_poll_every_second_again() {
     sleep(Duration::from_secs(60)).await;
     leader.kill().await;
     calls.take("claim_next_batch");
-    // The last beacon is valid for 5 s.
+    // The last message of the leader is valid for 5 s, so the node still polls rarely.
     sleep(Duration::from_secs(3)).await;
     let claims = calls.take("claim_next_batch");
     assert!(claims <= 1, "{claims} claims while the beacon counts");

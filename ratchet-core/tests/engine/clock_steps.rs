@@ -63,7 +63,7 @@ async fn a_step_of_the_clock_buries_no_node() {
             let nodes: Vec<Started> = (0..3)
                 .map(|seed| start(world.builder().seed(seed)))
                 .collect();
-            // Two of the nodes are idle by now: they send a heartbeat every 30 s, so they are
+            // Two of the nodes are idle by now, and send a heartbeat only every 30 s. So they are
             // silent for longer than `dead_after`.
             sleep(200 * SECOND + phase * 3_800 * MILLI).await;
             let before = active(&world).await;
@@ -133,8 +133,8 @@ async fn after_a_step_the_wait_until_silence_counts_begins_anew() {
         let sweeps = sweeps.lock().unwrap().clone();
         let passes = sweeps.iter().filter(|at| **at < stepped).count();
         assert!(passes >= 5, "the leader swept every 5 s: {passes}");
-        // The wait is `dead_after` from the heartbeat that noticed the step, and at most one pass
-        // more.
+        // The leader waits for `dead_after` from the heartbeat that noticed the step, and then
+        // until its next pass.
         let next = sweeps.iter().find(|at| **at >= stepped).unwrap();
         let waited = *next - stepped;
         assert!((15..=26).contains(&waited.as_secs()), "{waited:?}");
@@ -219,11 +219,13 @@ async fn a_node_that_dies_after_a_step_is_followed_as_soon_as_ever() {
         let (world, clock) = world();
         let (id, holder, _other) = one_holds(&world).await;
         step(&clock, forward, HOUR);
-        // This is enough for the next heartbeats, and for the wait that they start again.
+        // The nodes notice the step with their next heartbeats, and the wait that begins then is
+        // over after 25 s.
         sleep(25 * SECOND).await;
         holder.kill().await;
         let died = monotonic();
-        // After a step back the retried job is due only later, so this does not wait for its end.
+        // After a step back, the reclaimed job becomes due only later. So this waits for the
+        // reclaim, and not for the end of the job.
         world.until(id, |job| job.crash_count == 1).await;
         assert!(died.elapsed() <= RECOVERY, "{:?}", died.elapsed());
     }
@@ -237,7 +239,7 @@ async fn a_node_that_dies_at_a_step_forward_is_followed_after_the_wait() {
     clock.advance(HOUR);
     let died = monotonic();
     assert_eq!(world.ended(id).await.state, JobState::Succeeded);
-    // The others notice the step with their next heartbeat, and wait from then on.
+    // The other nodes notice the step with their next heartbeat, and count the wait from then on.
     let bound = RECOVERY + 5 * SECOND;
     assert!(died.elapsed() <= bound, "{:?}", died.elapsed());
 }

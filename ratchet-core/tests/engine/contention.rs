@@ -96,13 +96,13 @@ async fn two_ends_contend(kind: StoreErrorKind) {
     let builder = Ratchet::builder(Arc::new(Layered::new(store.clone()))).register::<Scripted>();
     let node = builder.state(world.scripts.clone()).seed(7).concurrency(16);
     let node = Started::new(node.build().unwrap());
-    // These are settled in one batch with the contending jobs; some of them are in lanes.
+    // These jobs are settled in one batch with the contending jobs. Some of them are in lanes.
     let began = time::monotonic();
     for id in &ids[2..] {
         assert_eq!(world.ended(*id).await.state, JobState::Succeeded);
     }
     assert!(began.elapsed() < 5 * SECOND, "{:?}", began.elapsed());
-    // These are enqueued later, while two settlements still contend.
+    // More jobs are enqueued later, while two settlements still contend.
     for number in 0..5 {
         let began = time::monotonic();
         let id = world
@@ -167,7 +167,8 @@ async fn a_pass_that_can_fail_no_job_ends() {
     let builder = Ratchet::builder(Arc::new(Layered::new(store.clone()))).register::<Scripted>();
     let builder = builder.state(world.scripts.clone()).max_crashes(0);
     let _second = Started::new(builder.build().unwrap());
-    // If each pass began from the start, it would refuse all of them every second.
+    // If each pass began with the first claim again, it would try to settle all contending claims
+    // every second.
     sleep(60 * SECOND).await;
     let passes = store.refused.load(Ordering::SeqCst) / limit;
     assert!((1..20).contains(&passes), "{passes} passes in a minute");

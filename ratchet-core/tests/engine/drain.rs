@@ -68,8 +68,8 @@ async fn claims_that_have_not_begun_are_handed_back_at_once() {
     let world = World::new();
     let began = Arc::new(AtomicUsize::new(0));
     let mut ids = Vec::new();
-    // Quick jobs come first, so that the node learns to prefetch. Slow ones follow, which fill the
-    // slots and leave the rest waiting.
+    // The quick jobs run first, so that the node begins to prefetch. The slow jobs that follow fill
+    // the slots, so the remaining claims wait.
     for number in 0..2_000 {
         let began = Arc::clone(&began);
         let job = world.job(&number.to_string(), move |_| {

@@ -91,7 +91,11 @@ async fn a_leader_without_its_database_fences_itself_before_its_lock_expires() {
     }
     let asked = calls.load(Ordering::SeqCst);
     assert!(!leader.leadership().is_leader());
-    assert_eq!(calls.load(Ordering::SeqCst), asked, "it asked the database");
+    assert_eq!(
+        calls.load(Ordering::SeqCst),
+        asked,
+        "the check called the database"
+    );
     // The lock is still held.
     let other = standby.turn(standby_id).await.unwrap();
     assert!(matches!(other, ElectionOutcome::OtherLeader { .. }));
@@ -143,7 +147,7 @@ async fn a_leader_that_stood_still_is_none_before_it_does_anything() {
     let store = MemoryStore::new();
     let ((mut old, old_id), (mut new, new_id)) = (candidate(&store), candidate(&store));
     let first = elected(&mut old, old_id).await;
-    // The process was stopped, so there is neither a turn nor a watchdog.
+    // The process is stopped, so neither a turn nor the watchdog runs.
     advance(timings().ttl).await;
     let second = elected(&mut new, new_id).await;
     assert!(second > first);
@@ -256,7 +260,8 @@ async fn a_step_of_the_databases_clock_makes_no_second_leader() {
 
 #[tokio::test(start_paused = true)]
 async fn a_database_that_lost_the_leaders_tenure_makes_no_second_leader() {
-    // The copy lacks the lock, shows a released lock, or shows one that is about to expire.
+    // The copy of the database has no lock, a released lock, or a held lock that is about to
+    // expire.
     for before in ["nothing", "released", "held"] {
         let store = MemoryStore::new();
         let (mut first, first_id) = candidate(&store);
@@ -345,7 +350,8 @@ async fn watchers_hear_of_every_change_and_the_watchdog_tells_of_the_end() {
     assert_eq!(watch.changed().await, None);
     assert_eq!(begun.elapsed(), timings().fence_timeout);
     watch.lost(term).await;
-    // The lock is still this candidate's, and no other led in between, so the same term continues.
+    // The candidate still holds the lock, and no other candidate led in between, so the same term
+    // continues.
     assert_eq!(
         leader.turn(id).await.unwrap(),
         ElectionOutcome::AlreadyLeader(term)

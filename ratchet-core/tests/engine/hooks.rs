@@ -187,7 +187,7 @@ async fn they_hear_of_jobs_that_end_without_a_body() {
         world.until(kills, |job| job.claim_seq == claims).await;
         doomed.kill().await;
     }
-    // The first of these nodes has ended the job with the unreadable payload.
+    // The first of the killed nodes had already failed the job with the unreadable payload.
     world.ended(poison).await;
     let poison = world.enqueue(NewJob::new("scripted", &[1, 2, 3])).await;
     let node = hook.node(&world);
@@ -242,7 +242,7 @@ async fn the_end_of_a_body_whose_claim_was_taken_is_told_as_lost() {
         async move {
             if ctx.checkpoint::<bool>()?.is_none() {
                 ctx.save_checkpoint(&true).await?;
-                // This stands for other nodes that claimed and released the job in the meantime.
+                // Releases and claims the job again, as other nodes might during the body.
                 let id = ctx.job_id();
                 let ours = store.get(&[id], Detail::Whole).await?[0]
                     .as_ref()

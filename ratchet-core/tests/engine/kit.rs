@@ -128,7 +128,10 @@ impl World {
             }
             sleep(Duration::from_millis(10)).await;
         }
-        panic!("the job never got there: {:?}", self.read(id).await);
+        panic!(
+            "the job never satisfied the condition: {:?}",
+            self.read(id).await
+        );
     }
 }
 

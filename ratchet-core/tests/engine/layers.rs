@@ -301,7 +301,7 @@ impl std::error::Error for Wrapped {
     }
 }
 
-/// What a layer does instead of calling the body.
+/// How a layer answers instead of calling the body.
 #[derive(Clone, Copy)]
 enum Refuses {
     WithAnError,

@@ -220,7 +220,7 @@ impl Instances {
         self.started.fetch_add(1, Ordering::SeqCst);
         self.terms.lock().unwrap().push(context.term().0);
         let others = self.running.fetch_add(1, Ordering::SeqCst);
-        assert_eq!(others, 0, "two instances run");
+        assert_eq!(others, 0, "two instances of the daemon run");
         assert_eq!(context.guard().unwrap().fence, context.term());
         Running(Arc::clone(&self.running))
     }
@@ -250,8 +250,8 @@ async fn a_daemon_that_stood_still_knows_at_once_that_it_is_stopped() {
         let tell = tell.clone();
         async move {
             let before = context.is_stopped();
-            // The process stands still until its trust in its lock ends. No other task runs, so
-            // neither a renewal nor the watchdog comes first.
+            // Simulates a process that is suspended until it no longer trusts its lock. No other
+            // task runs meanwhile, so neither a renewal nor the watchdog runs first.
             let trust = LeaderTimings::default().fence_timeout;
             let _ = tokio::time::advance(trust).now_or_never();
             tell.send((before, context.is_stopped()))?;
@@ -294,7 +294,10 @@ async fn a_daemon_that_fails_is_started_again_and_at_last_left_to_another_node()
     let bad = start(world.builder().daemon("feed", move |_| {
         let number = counted.fetch_add(1, Ordering::SeqCst);
         async move {
-            assert!(number.is_multiple_of(2), "it panics every other time");
+            assert!(
+                number.is_multiple_of(2),
+                "planned panic of every second start"
+            );
             Err("it fails".into())
         }
     }));
@@ -363,7 +366,7 @@ async fn roles_and_timings_that_cannot_work_are_refused() {
         .build()
         .unwrap_err();
     for part in [
-        "role a is there twice",
+        "role a is declared twice",
         "role b",
         "heartbeat 8s",
         "61s",
@@ -384,7 +387,7 @@ async fn a_daemon_may_finish_before_the_next_begins() {
             async move {
                 let _running = instances.start(&context);
                 context.stopped().await;
-                // This is within the teardown time of 2 s.
+                // The daemon stops within the teardown time of 2 s.
                 sleep(Duration::from_millis(1_500)).await;
                 Ok(())
             }

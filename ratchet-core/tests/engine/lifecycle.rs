@@ -193,7 +193,10 @@ async fn a_node_that_was_taken_for_dead_drops_what_it_held_and_goes_on() {
     world.until(id, |job| job.crash_count == 1).await;
     away.store(false, Ordering::SeqCst);
     sleep(10 * SECOND).await;
-    assert!(lost.load(Ordering::SeqCst), "the old body was not told");
+    assert!(
+        lost.load(Ordering::SeqCst),
+        "the old body was not told that its claim was lost"
+    );
     let nodes = world.store.nodes().await.unwrap();
     let slow_ones: Vec<NodeStatus> = nodes
         .iter()
@@ -216,7 +219,8 @@ async fn a_node_that_may_have_been_taken_for_dead_begins_no_body() {
             async { Ok(()) }
         }
     });
-    // This acts as if the process were stopped between its claim and the body.
+    // The faults of the store have the same effect as a process that is stopped between its claim
+    // and the body.
     let stopped = Arc::new(AtomicBool::new(false));
     let store = world.store.clone().with_faults({
         let stopped = Arc::clone(&stopped);
@@ -295,7 +299,8 @@ async fn a_heartbeat_whose_answer_is_lost_may_end_the_trust_sooner() {
         .builder_on(store.with_deadline(200 * SECOND))
         .store_deadline(200 * SECOND);
     let node = Started::new(builder.build().unwrap());
-    // An idle node sends a heartbeat every 30 s, so the others would wait for 90 s.
+    // An idle node sends a heartbeat every 30 s, so the other nodes would count it as dead only
+    // after 90 s.
     sleep(310 * SECOND).await;
     cut.store(true, Ordering::SeqCst);
     let long = world.enqueue(long).await;

@@ -122,7 +122,7 @@ async fn ten_a_second_begin_and_a_burst_before_them_in_their_order_and_without_c
     let ids = enqueue(&world, mails(100)).await;
     let node = start(&world, &log, RateLimit::per_second(10).burst(20));
     sleep(SECOND).await;
-    // Jobs that wait for the limit have only used up a few claims.
+    // The jobs that wait for the limit were claimed only a few times.
     for id in &ids[60..] {
         let job = world.read(*id).await;
         assert_eq!(
@@ -142,7 +142,7 @@ async fn ten_a_second_begin_and_a_burst_before_them_in_their_order_and_without_c
         let begun = begun_within(&log, (second + 1) * SECOND) - begun_within(&log, second * SECOND);
         assert!(
             (9..=10).contains(&begun),
-            "{begun} began in second {second}"
+            "{begun} bodies began in second {second}"
         );
     }
     let order: Vec<usize> = log.all().iter().map(|(_, mail)| mail.number).collect();
@@ -235,7 +235,7 @@ async fn keys_are_limited_each_by_itself_and_none_waits_for_another() {
         .collect();
     starts.sort();
     let taken = starts[19] - starts[0];
-    // The starts need not come every second: a job whose second is taken goes to the end of the
+    // There need not be a start in every second: a job that gets no start goes to the end of the
     // queue.
     assert!((19 * SECOND..40 * SECOND).contains(&taken), "{taken:?}");
     for pair in starts.windows(2) {
@@ -244,7 +244,7 @@ async fn keys_are_limited_each_by_itself_and_none_waits_for_another() {
     for id in of_a {
         let job = world.read(id).await;
         assert_eq!(job.attempts, 1);
-        // Each job was put off once, after those before it, and not again and again.
+        // Each job was put off a few times at most, not once for every earlier job.
         assert!(job.claim_seq <= 8, "{} claims", job.claim_seq);
         let history = world.store_history(id).await;
         let (last, before) = history.split_last().unwrap();
@@ -455,7 +455,7 @@ async fn maintenance_forgets_unused_rates() {
     let log = Log::default();
     let by = |mail: &Mail| mail.tenant.clone();
     let limit = RateLimit::per_second(10).by(by).strict();
-    // Without a retention setting, there is nothing else to maintain.
+    // Jobs are kept forever, so there is nothing else to maintain than the rates.
     let node =
         builder(&world, &world.store, &log, limit).retention(Retention::all(Retain::Forever));
     let node = Started::new(node.maintenance_interval(10 * SECOND).build().unwrap());
@@ -521,9 +521,12 @@ async fn limits_that_cannot_work_are_refused_with_everything_else() {
         RateLimit::per_second(1).hybrid(),
     ] {
         let refused = refused(limit);
-        assert!(refused.contains("cannot keep rates"), "{refused}");
+        assert!(
+            refused.contains("does not support rate limits"),
+            "{refused}"
+        );
     }
-    assert!(!refused(RateLimit::per_second(1)).contains("cannot keep rates"));
+    assert!(!refused(RateLimit::per_second(1)).contains("does not support rate limits"));
     let twice = World::new()
         .builder()
         .register::<Mail>()

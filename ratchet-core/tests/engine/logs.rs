@@ -1,4 +1,4 @@
-//! The log lines that operators read: failed attempts, dead letters, and the end of a node.
+//! The log lines for operators: about failed attempts, dead letters, and the end of a node.
 
 use std::time::Duration;
 

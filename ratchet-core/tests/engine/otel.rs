@@ -180,7 +180,7 @@ async fn a_job_keeps_the_trace_that_it_was_given_and_needs_none() {
     let id = SpanId::from_hex("b7ad6b7169203331").unwrap();
     assert_eq!(span.parent_span_id, id);
     assert_eq!(span.span_context.trace_state().header(), "vendor=1");
-    // This job is enqueued outside of any span.
+    // The next job is enqueued outside of any span.
     let without = world.job("has none", |_| async { Ok(()) });
     let without = node.node.enqueue(without).await.unwrap().id();
     assert_eq!(world.ended(without).await.spec.trace, None);

@@ -101,7 +101,7 @@ async fn a_node_declares_permits_and_leaves_those_that_are_known() {
             .permits("disk", 7)
             .build()
     };
-    // This also works before the node runs.
+    // A node that does not run yet declares its permits at its first enqueue.
     let before = declaring(4).unwrap();
     let job = world.job("before", |_| async { Ok(()) });
     before.enqueue(job.permit("disk")).await.unwrap();
@@ -213,12 +213,13 @@ async fn the_other_gets_its_turn(concurrency: usize) {
         let job = Other.into_job().permit("api");
         last = Some(other.node.enqueue(job).await.unwrap().id());
     }
-    // The other program gets one job done each time the busy one pauses, without a poll.
+    // Each time the busy program pauses, the other program runs one job, without waiting for a
+    // poll.
     let ended = timeout(Duration::from_secs(2), world.ended(last.unwrap()));
     assert_eq!(ended.await.unwrap().state, JobState::Succeeded);
     assert_eq!(world.read(last_of_busy).await.state, JobState::Pending);
     let finished = busy.node.stats().finished;
-    assert!(finished >= 1, "{finished} of the busy one");
+    assert!(finished >= 1, "the busy program finished {finished} jobs");
     other.stop().await.unwrap();
     busy.stop().await.unwrap();
 }

@@ -62,10 +62,10 @@ async fn idle_pools_poll(leads: bool, expected: RangeInclusive<u64>) {
         let claims = after.claim_calls - before.claim_calls;
         assert!(expected.contains(&claims), "{claims} claims in 100 s");
     }
-    // These are the calls of an idle node: every five seconds a heartbeat, the leader's sweep (a
-    // heartbeat and a reclaim pass), a look for recurring definitions and a look for overdue
-    // signals; every three seconds a renewal of its leadership; every second a look for due jobs;
-    // and every minute a purge of three states, of batches and of rates.
+    // The other calls of an idle node. Every five seconds: a heartbeat, the leader's sweep (a
+    // heartbeat and a reclaim pass), a search for recurring definitions and one for overdue
+    // signals. Every three seconds: a renewal of its leadership. Every second: a search for due
+    // jobs. Every minute: a purge of three states, of batches and of rates.
     let others: usize = calls.values().sum::<usize>() - claims;
     assert!(
         others <= 20 + 3 * 23 + 5 * 2 + 34 + 101 + 2 * 23,
@@ -250,7 +250,8 @@ async fn a_node_can_leave_ordinary_jobs_to_others() {
         assert_eq!(world.read(left).await.state, JobState::Pending);
     }
     node.stop().await.unwrap();
-    // The node can refuse one queue and take the others.
+    // With `untagged(false)` on a pool, the node leaves jobs without capabilities to others only in
+    // the pool's queue.
     let pool = Pool::new("media").queues(["media"]).untagged(false);
     let builder = world.builder().capabilities(["gpu"]);
     let _node = Started::new(builder.pool(pool.concurrency(1)).build().unwrap());
@@ -289,7 +290,10 @@ async fn a_database_that_is_away_for_half_a_minute_costs_no_attempt_and_no_node(
         .await;
     sleep(30 * SECOND).await;
     let tries = calls.load(Ordering::SeqCst) - before;
-    assert!(tries < 90, "{tries} calls of a dead database in 30 s");
+    assert!(
+        tries < 90,
+        "{tries} calls to an unavailable database in 30 s"
+    );
     away.store(false, Ordering::SeqCst);
     let job = world.ended(id).await;
     assert_eq!(

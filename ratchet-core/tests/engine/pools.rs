@@ -22,7 +22,7 @@ use crate::kit::{Started, World};
 const SECOND: Duration = Duration::from_secs(1);
 const KINDS: [&str; 3] = ["encode", "render", "train"];
 
-/// A job of one of three kinds; its body does what the [`Floor`] says.
+/// A job of one of three kinds, whose body records itself in the [`Floor`].
 #[derive(Serialize, Deserialize)]
 struct Of<const KIND: usize>;
 
@@ -57,7 +57,7 @@ impl<const KIND: usize> Job for Of<KIND> {
     }
 }
 
-/// Where bodies run: records which bodies began, and which ran at the same time.
+/// Records which bodies began, and which ran at the same time.
 struct Floor {
     bodies: Mutex<Bodies>,
     /// The gate that bodies of the queue `blocked` wait for.
@@ -162,7 +162,7 @@ async fn a_flood_of_one_queue_does_not_delay_another() {
         let job = Of::<1>.into_job().queue("gpu");
         gpu.push(node.node.enqueue(job).await.unwrap().id());
     }
-    // This is enough for 25 rounds of 20 ms, but too short for any of them to wait for a poll.
+    // The time is long enough for 25 rounds of 20 ms, but not if any of them waits for a poll.
     sleep(Duration::from_millis(900)).await;
     assert_eq!(
         states(&store, &gpu).await,
@@ -384,8 +384,8 @@ async fn a_claim_call_that_hangs_holds_up_its_own_pool_only() {
     node.stop().await.unwrap();
 }
 
-/// Starts a node whose pool `media` learns to prefetch from 2,000 quick jobs, and then gets 300
-/// jobs of which two block its slots, so that the node holds others that cannot begin.
+/// Starts a node whose pool `media` begins to prefetch during 2,000 quick jobs. Then enqueues 300
+/// jobs, two of which block the slots of the pool, so that the node holds claims that cannot begin.
 async fn stuck(
     store: &MemoryStore,
     floor: &Arc<Floor>,

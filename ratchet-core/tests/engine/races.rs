@@ -29,7 +29,7 @@ async fn until(is: impl Fn() -> bool) {
         }
         sleep(Duration::from_millis(10)).await;
     }
-    panic!("it never came to that");
+    panic!("the condition never held");
 }
 
 /// Returns a handle on the store on which calls that `cut` selects fail while `away` is set.
@@ -75,7 +75,7 @@ async fn the_end_of_a_job_that_another_node_has_finished_is_stale_and_counted() 
     away.store(true, Ordering::SeqCst);
     let other = world.start();
     let ended = world.ended(id).await;
-    // The first body ends after that, when its node cannot yet report the end.
+    // The first body ends later, while its node still cannot reach the store.
     sleep(40 * SECOND).await;
     away.store(false, Ordering::SeqCst);
     until(|| late.node.stats().stale == 1).await;
@@ -109,7 +109,7 @@ async fn a_leader_that_leads_again_has_a_new_term_and_its_jobs_go_on() {
     let (term, guard) = (leadership.term(), leadership.guard().unwrap());
     away.store(true, Ordering::SeqCst);
     until(|| !leadership.is_leader()).await;
-    // The lock of the leader expires too.
+    // Then the leader's lock also expires in the store.
     sleep(20 * SECOND).await;
     away.store(false, Ordering::SeqCst);
     until(|| leadership.is_leader()).await;
@@ -163,7 +163,8 @@ async fn where_the_registry_is_emptied_all_register_again_and_no_job_is_taken() 
         let node = |seed| start(world.builder().concurrency(4).prefetch(0).seed(seed));
         let nodes = [node(2 * seed), node(2 * seed + 1)];
         for _ in 0..5 {
-            // By now every claim is much older than the time that an unknown node is given.
+            // By now, every claim is older than the time after which the claims of an unknown node
+            // are reclaimed.
             sleep(40 * SECOND + Duration::from_millis(700)).await;
             world.store.lose_nodes();
             // Wait for one heartbeat of a node that holds a claim.
@@ -236,7 +237,11 @@ async fn a_node_is_not_woken_by_its_own_echo() {
     world.ended(id).await;
     let calls = node.node.stats().claim_calls;
     sleep(5 * SECOND).await;
-    assert_eq!(node.node.stats().claim_calls, calls, "its echo woke it");
+    assert_eq!(
+        node.node.stats().claim_calls,
+        calls,
+        "the node's own wakeup woke it"
+    );
     // The same wakeup from another caller does wake the node.
     let client = ratchet_core::Ratchet::client(Arc::new(world.store.clone()));
     let other = client.with_coordinator(coordinator);

@@ -26,7 +26,7 @@ fn job(world: &World) -> NewJob {
 }
 
 fn builder(world: &World) -> NodeBuilder {
-    // The regular look comes rarely, so that any timely firing must have another cause.
+    // The node searches for definitions rarely, so that a timely firing must have another cause.
     world.builder().recurring_interval(100 * MINUTE)
 }
 
@@ -210,7 +210,7 @@ async fn slots_of_an_outage_are_made_up_for_as_the_policy_says() {
         let client = Ratchet::client(Arc::new(world.store.clone())).recurring();
         client.put(minutely.named("n")).await.unwrap();
         let created = client.get("n").await.unwrap().unwrap().created_at;
-        // No node runs during this time.
+        // No node runs while these slots pass.
         sleep(10 * MINUTE + 30 * SECOND).await;
         let node = Started::new(builder(&world).build().unwrap());
         sleep(SECOND).await;
@@ -285,7 +285,8 @@ async fn failures_of_the_store_double_no_slot_and_lose_none() {
         .map(|slot| record.created_at + TimeDelta::seconds(slot * 10))
         .collect();
     assert_eq!(all, expected);
-    // A claim whose answer was lost delays the claimed definitions by its lease.
+    // Some slots are late at the end: a claim whose answer was lost delays its definitions until
+    // the lease ends.
     assert!(count >= 50, "{count} of 59 slots");
     assert_eq!(record.last_slot, all.last().copied());
 }
@@ -357,8 +358,8 @@ async fn a_firing_that_is_under_way_is_ended_before_the_node_leaves() {
 async fn a_definition_that_cannot_be_fired_keeps_no_other_from_its_slot() {
     let world = World::new();
     let fired = AtomicUsize::new(0);
-    // The call for both definitions fails four times, and then the call for the first of them
-    // fails.
+    // The call that fires both definitions fails four times. Then the call that fires only the
+    // first definition fails.
     let shaky = world
         .store
         .clone()

@@ -19,7 +19,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The default heartbeat interval, plus the time in which a body's claim is checked.
 const BOUND: Duration = Duration::from_secs(6);
 
-/// Counts the running bodies, and the most that ever ran at once.
+/// Counts the running bodies, and how many ran at once at most.
 #[derive(Default)]
 struct Bodies {
     running: AtomicUsize,
@@ -122,7 +122,7 @@ async fn a_body_whose_claim_was_lost_is_stopped_and_its_result_is_not_applied() 
     let node = world.start();
     let held = world.until(id, |job| job.node.is_some()).await;
     world.store.rewind(&copy);
-    // Another node is first, and gets a claim with the same number.
+    // Another node claims the job first, and its claim has the same number.
     let other = ClaimRequest::new(NodeId::new(), 1);
     let theirs = world.store.claim_next_batch(&other).await.unwrap();
     let theirs = theirs[0].claim.token;

@@ -94,7 +94,8 @@ async fn settlements_that_the_store_refuses_wait_apart() {
     let world = World::new();
     let refusals = Arc::new(AtomicUsize::new(0));
     let store = world.store.clone().with_faults(move |operation| {
-        // For a while, the batch fails, and then each of its items.
+        // The first twenty settle calls fail: those of the whole batch, and then those of its
+        // single items.
         let refused = operation == "settle" && refusals.fetch_add(1, Ordering::SeqCst) < 20;
         if refused {
             Fault::Failure(StoreErrorKind::Corrupt)
@@ -320,7 +321,7 @@ async fn a_body_that_goes_on_after_the_soft_timeout_hears_of_graver_reasons() {
 async fn a_claim_that_is_cancelled_before_its_body_begins_does_not_run() {
     let world = World::new();
     let ran = Arc::new(AtomicBool::new(false));
-    // Quick jobs come first, so that the node learns to prefetch.
+    // The quick jobs run first, so that the node begins to prefetch.
     for number in 0..300 {
         world
             .enqueue(world.job(&number.to_string(), |_| async { Ok(()) }))

@@ -81,7 +81,7 @@ fn every_problem_names_its_settings() {
             builder().active_passive("primary").promotable(false),
             &["active_passive", "role", "promotable"],
         ),
-        // This is a valid name, but too long for the name of a lock with its prefix.
+        // The role is a valid name, but the name of its lock, which has a prefix, is too long.
         (builder().role(&"r".repeat(125)), &["role"]),
         (
             builder().active_passive(&"r".repeat(125)),

@@ -17,8 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The default heartbeat interval.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// Returns a handle on the store in which the first claim of each of a node's two pools fails in
-/// this way.
+/// Returns a handle on the store. The first claim of each of a node's two pools fails with `fault`.
 fn faulty_claim(world: &World, fault: Fault) -> MemoryStore {
     let met = AtomicUsize::new(0);
     world.store.clone().with_faults(move |operation| {
@@ -91,7 +90,7 @@ async fn a_node_says_how_many_of_its_claims_it_does_not_hold() {
             }
             sleep(SECOND).await;
         }
-        panic!("never {claims} claims without a holder");
+        panic!("there were never {claims} claims without a holder");
     };
     until(1).await;
     refuses.store(false, Ordering::SeqCst);
@@ -168,7 +167,7 @@ async fn a_claim_waits_only_for_the_calls_that_could_deliver_it() {
             false => Fault::None,
         }
     });
-    // There are two pools: this one, and the default pool, which takes the other queue.
+    // The node has two pools: `a`, and the default pool, which runs the jobs of queue `b`.
     let node = world.builder_on(store).system_concurrency(0);
     let node = node.pool(Pool::new("a").queues(["a"]).concurrency(1));
     let began = monotonic();
@@ -250,7 +249,7 @@ async fn a_store_that_settles_slowly_keeps_no_node_silent() {
     let node = world.builder_on(store).heartbeat_interval(SECOND);
     let node = Started::new(node.build().unwrap());
     world.until(id, |job| job.state == JobState::Running).await;
-    // While that settlement hangs, for 10 s, no heartbeat is late.
+    // No heartbeat is late while the settlement hangs for 10 s.
     for _ in 0..20 {
         sleep(SECOND / 2).await;
         let nodes = world.store.nodes().await.unwrap();
@@ -270,7 +269,7 @@ async fn a_node_that_leaves_hands_back_what_it_never_received() {
     let world = World::new();
     let bodies = Arc::new(AtomicUsize::new(0));
     let id = world.enqueue(counted(&world, "leaving", &bodies)).await;
-    // The call is abandoned at its deadline of 10 s, while the node drains.
+    // The node abandons the claim at its deadline of 10 s, while it drains.
     let hung = faulty_claim(&world, Fault::DelayedAnswer(60 * SECOND));
     let node = Started::new(world.builder_on(hung).build().unwrap());
     world.until(id, |job| job.state == JobState::Running).await;

@@ -75,7 +75,7 @@ async fn jobs_run_that_were_stored_under_an_earlier_name() {
         let result = world.ended(id).await.result.unwrap();
         assert_eq!(result.decode::<String>().unwrap(), format!("{kind} 7px"));
     }
-    // The pool of the kind has all of its names.
+    // The pool of the kind also runs jobs stored under the aliases of the kind.
     let pools = node.node.pools();
     let claimed = |name: &str| pools.iter().find(|pool| pool.name == name).unwrap().claimed;
     assert_eq!(claimed("kind:resize_image"), 3);
@@ -268,7 +268,7 @@ async fn a_newer_payload_waits_for_a_newer_node_and_is_never_failed() {
         let job = world.read(id).await;
         assert_eq!((job.state, job.attempts), (JobState::Pending, 0));
         assert_eq!(job.last_error, None);
-        // Six claims come while the delay grows, then one every 30 to 61 s.
+        // The node claims the job six times while the delay grows, and then once every 30 to 61 s.
         assert!(
             (60..=130).contains(&job.claim_seq),
             "{} claims",
@@ -283,7 +283,7 @@ async fn a_newer_payload_waits_for_a_newer_node_and_is_never_failed() {
         let job = world.ended(id).await;
         assert_eq!((job.state, job.attempts), (JobState::Succeeded, 1));
     }
-    // The other direction would need an upcast, which does not exist.
+    // The old node runs this job, because `New` has no upcast from version 1.
     world.ended(behind).await;
     newer.stop().await.unwrap();
     old.stop().await.unwrap();

@@ -199,7 +199,7 @@ async fn a_cancelled_batch_ends_what_waits_and_tells_what_runs() {
     assert_eq!((stands.total, stands.cancelled), (1_201, 1_201));
     assert_eq!(world.read(running).await.state, JobState::Cancelled);
     assert_eq!(world.read(other).await.state, JobState::Pending);
-    // The closed batch accepts no more jobs, and again there is nothing to do.
+    // The closed batch accepts no more jobs, and cancelling it again affects none.
     let late = client.enqueue(later.another().in_batch(batch)).await;
     assert_eq!(late.unwrap_err().kind(), StoreErrorKind::Invalid);
     assert_eq!(client.cancel_batch(batch).await.unwrap().total(), 0);
@@ -247,7 +247,7 @@ async fn a_body_reads_its_signal_and_one_that_is_missed_fails_the_job() {
     let ended = world.ended(missed.0).await;
     assert_eq!(ended.state, JobState::Failed);
     assert!(ended.last_error.unwrap().contains("`other`"));
-    // The look for overdue signals comes every few seconds, and at once wakes the jobs that it
+    // The search for overdue signals runs every few seconds, and wakes a node for the jobs that it
     // releases.
     timeout(SECOND, world.ended(after.0)).await.unwrap();
     node.stop().await.unwrap();

@@ -53,7 +53,7 @@ pub(crate) async fn what_a_node_loses_while_it_is_taken_for_dead(metrics: &Metri
     );
     assert_eq!(metrics.sum(NODES_DIED, &[]), 1.0);
     assert!(metrics.sum(HEARTBEATS, &[("outcome", "failed")]) >= 1.0);
-    // The reports of its body come too late.
+    // The reports of the body are stale.
     assert_eq!(metrics.sum(REPORTS, &[("outcome", "stale")]), 1.0);
     assert_eq!(metrics.sum(CLAIMS_LOST, &[("during", "run")]), 1.0);
     away.store(false, Ordering::SeqCst);
@@ -110,7 +110,7 @@ pub(crate) async fn who_leads_and_who_stops_to(metrics: &Metrics) {
     away.store(true, Ordering::SeqCst);
     let leader = Started::new(builder.build().unwrap());
     sleep(SECOND).await;
-    // A candidate for a role that does not lead reports this.
+    // A candidate that does not lead in the role reports 0.
     assert_eq!(metrics.values(LEADER, &[("role", "pricing")]), [0.0]);
     away.store(false, Ordering::SeqCst);
     sleep(5 * SECOND).await;
@@ -148,8 +148,8 @@ pub(crate) async fn writes_of_a_superseded_leader_are_refused(metrics: &Metrics)
     let builder = world.builder().maintenance_interval(SECOND / 5);
     let builder = builder.reclaim_interval(SECOND / 5);
     let node = Started::new(builder.build().unwrap());
-    // By now the leader is old enough to count silent nodes as dead, and it has just renewed its
-    // lock.
+    // By now the leader has led long enough to count silent nodes as dead, and it has just renewed
+    // its lock.
     sleep(61 * SECOND).await;
     // Another owner takes the lock without the leader noticing.
     let lock = Election::lock_of(&Name::new("role", "maintenance").unwrap()).unwrap();
@@ -244,7 +244,7 @@ pub(crate) async fn wakeups_are_sent_received_and_lost(metrics: &Metrics) {
     let transport = InProcessCoordinator::new();
     let builder = world.builder().coordinator(transport.clone());
     let node = Started::new(builder.build().unwrap());
-    // This is between two looks of the leader.
+    // Now it is half a second before the leader's next search for due jobs.
     sleep(10 * SECOND + SECOND / 2).await;
     let client = Ratchet::client(Arc::new(world.store.clone()));
     let client = client.with_coordinator(transport.clone());
@@ -256,7 +256,7 @@ pub(crate) async fn wakeups_are_sent_received_and_lost(metrics: &Metrics) {
     world.ended(id.unwrap().id()).await;
     assert_eq!(metrics.sum(WAKEUPS_SENT, &[("outcome", "sent")]), 1.0);
     assert_eq!(received(), before + 1.0);
-    // These are more wakeups at once than a subscriber reads.
+    // A subscription loses wakeups if too many arrive at once.
     sleep(10 * SECOND).await;
     for _ in 0..3_000 {
         transport.notify(Wakeup::any()).await;
@@ -267,10 +267,10 @@ pub(crate) async fn wakeups_are_sent_received_and_lost(metrics: &Metrics) {
     let job = world.job("waits", |_| async { Ok(()) });
     hangs.enqueue(job).await.unwrap();
     assert_eq!(metrics.sum(WAKEUPS_SENT, &[("outcome", "given_up")]), 1.0);
-    // An implementation of a coordinator reports this about itself.
+    // Coordinators call this function during an outage of their transport.
     coordinator_outage();
     assert_eq!(metrics.sum(COORDINATOR_OUTAGES, &[]), 1.0);
-    // The HTTP API reports this about the cluster.
+    // The HTTP API calls this function when it has examined the cluster.
     for (judged, shown) in [(true, 1.0), (false, 0.0)] {
         nothing_runs(judged);
         assert_eq!(metrics.sum(NOTHING_RUNS, &[]), shown);

@@ -39,7 +39,11 @@ fn the_tables_are_those_of_the_catalog() {
     for row in &expected {
         assert!(rows.contains(row.as_str()), "docs/metrics.md lacks\n{row}");
     }
-    assert_eq!(rows.len(), expected.len(), "there are rows of no metric");
+    assert_eq!(
+        rows.len(),
+        expected.len(),
+        "the tables have rows of unknown metrics"
+    );
 }
 
 /// Returns the words of a text that look like metrics, in the form of the catalog: without the
@@ -67,7 +71,7 @@ pub(crate) fn counters_of_alerts() -> impl Iterator<Item = &'static Metric> {
 #[test]
 fn what_the_documents_name_is_in_the_catalog() {
     let known: BTreeSet<&str> = CATALOG.iter().map(|metric| metric.name).collect();
-    // These are crates whose names have the same prefix.
+    // The names of these crates begin with the prefix of metrics.
     let crates = BTreeSet::from(["ratchet_core", "ratchet_http"]);
     for (file, text) in [("metrics.md", DOCS), ("grafana/ratchet.json", DASHBOARD)] {
         let unknown: Vec<&str> = metrics_in(text)

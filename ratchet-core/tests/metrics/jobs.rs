@@ -125,7 +125,7 @@ pub(crate) async fn outcomes_are_counted_by_kind_and_pool(metrics: &Metrics) {
     assert_eq!(metrics.values(JOBS_RUNNING, &[]).len(), 18);
     assert_eq!(metrics.sum(SETTLE_BATCH, &[]), 9.0);
     assert_eq!(metrics.sum(REPORTS, &[("outcome", "applied")]), 1.0);
-    // In the end no job was due any more.
+    // The last claims found no due job.
     assert!(metrics.sum(CLAIM_CALLS, &[DEFAULT, ("result", "partial")]) >= 1.0);
     assert!(metrics.sum(CLAIM_CALLS, &[DEFAULT, ("result", "empty")]) >= 1.0);
     let delays = metrics.values(POLL_DELAY, &[DEFAULT]);
@@ -209,7 +209,7 @@ pub(crate) async fn a_body_that_stalls_is_lost(metrics: &Metrics) {
 pub(crate) async fn what_may_not_begin_is_put_off(metrics: &Metrics) {
     let world = World::new();
     let put_off = |reason| metrics.sum(JOBS_PUT_OFF, &[("reason", reason)]);
-    // This limit applies to all jobs of a kind.
+    // The first limit applies to all jobs of a kind.
     let builder = world.builder().register::<Mail>();
     let limited = builder.rate_limit::<Mail>(RateLimit::per_second(1));
     let node = Started::new(limited.build().unwrap());
@@ -217,8 +217,8 @@ pub(crate) async fn what_may_not_begin_is_put_off(metrics: &Metrics) {
     for mail in node.node.client().enqueue_all(&mails).await.unwrap() {
         world.ended(mail.id()).await;
     }
-    // These are the job that was refused, and the job after it, for which the limiter was not
-    // asked.
+    // Two jobs were put off: the one that the limiter refused, and the next one, about which the
+    // limiter was not asked.
     assert_eq!(put_off("rate_limit"), 2.0);
     let waits = metrics.values(RATE_LIMIT_WAIT, &[("kind", "mail")]);
     assert!(
@@ -226,7 +226,7 @@ pub(crate) async fn what_may_not_begin_is_put_off(metrics: &Metrics) {
         "{waits:?}"
     );
     node.stop().await.unwrap();
-    // This limit applies to the jobs of one key.
+    // The second limit applies to the jobs of each key separately.
     let by_tenant = RateLimit::<Mail>::per_second(1).by(|mail: &Mail| mail.tenant.clone());
     let builder = world.builder().register::<Mail>().rate_limit(by_tenant);
     let node = Started::new(builder.build().unwrap());
@@ -235,13 +235,13 @@ pub(crate) async fn what_may_not_begin_is_put_off(metrics: &Metrics) {
         world.ended(mail.id()).await;
     }
     assert_eq!(put_off("rate_limit_key"), 1.0);
-    // This job was made for the next release.
+    // The next job has the payload version of the next release.
     let newer = NewJob::new("mail", &serde_json::json!({ "tenant": null })).payload_version(2);
     let newer = world.enqueue(newer).await;
     world.until(newer, |job| job.claim_seq > 1).await;
     assert!(put_off("newer_payload") >= 1.0);
     node.stop().await.unwrap();
-    // This limiter fails.
+    // The third limiter fails.
     let store = world
         .store
         .clone()
@@ -294,7 +294,7 @@ pub(crate) async fn jobs_with_permits_wait_apart(metrics: &Metrics) {
 
 pub(crate) async fn prefetched_claims_are_held_and_handed_back(metrics: &Metrics) {
     let world = World::new();
-    // Quick jobs come first, so that the node learns to prefetch; slow jobs follow.
+    // The quick jobs run first, so that the node begins to prefetch. The slow jobs follow.
     let quick = world.job("quick", |_| async {
         sleep(Duration::from_millis(1)).await;
         Ok(())
@@ -313,7 +313,7 @@ pub(crate) async fn prefetched_claims_are_held_and_handed_back(metrics: &Metrics
         node.node.client().enqueue_all(jobs).await.unwrap();
     }
     sleep(3 * SECOND).await;
-    // The gauge is set although no statistics were read.
+    // The gauge is set although no caller has read the node's statistics.
     assert!(metrics.sum(CLAIMS_WAITING, &[DEFAULT]) > 0.0);
     sleep(37 * SECOND).await;
     let expired = metrics.sum(PREFETCH_EXPIRED, &[DEFAULT]);

@@ -1,5 +1,5 @@
-//! Which metrics are emitted: some scenario emits every metric of the catalog, and none emits any
-//! other. All run on the memory store under paused time.
+//! Checks which metrics are emitted: each metric of the catalog by some scenario, and no other
+//! metric by any. All scenarios run on the memory store under paused time.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod cluster;
@@ -86,7 +86,7 @@ fn names_are_those_that_prometheus_wants() {
     let mut names = BTreeSet::new();
     for metric in CATALOG {
         let name = metric.name;
-        assert!(names.insert(name), "{name} is there twice");
+        assert!(names.insert(name), "the catalog has {name} twice");
         assert!(name.starts_with("ratchet_"), "{name}");
         assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
         assert_eq!(

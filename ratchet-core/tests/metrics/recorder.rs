@@ -1,4 +1,4 @@
-//! A recorder that keeps everything that is recorded, and checks it against the catalog.
+//! A recorder that keeps all recorded values, and checks them against the catalog.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -41,7 +41,7 @@ impl CounterFn for Series {
     }
 
     fn absolute(&self, _value: u64) {
-        panic!("nothing counts from elsewhere");
+        panic!("no metric sets a counter to an absolute value");
     }
 }
 
@@ -132,7 +132,12 @@ impl Metrics {
         let mut series = self.series.lock().unwrap();
         let one = series.entry((key.name().to_owned(), labels.collect()));
         let (first, one) = one.or_insert_with(|| (kind, Arc::default()));
-        assert_eq!(*first, kind, "{} is of two kinds", key.name());
+        assert_eq!(
+            *first,
+            kind,
+            "{} was recorded as two kinds of metric",
+            key.name()
+        );
         Arc::clone(one)
     }
 

@@ -89,7 +89,7 @@ pub(crate) async fn settlements_are_tried_again_and_refused(metrics: &Metrics) {
 pub(crate) async fn claims_that_were_never_received_are_counted(metrics: &Metrics) {
     let world = World::new();
     let calls = AtomicUsize::new(0);
-    // These are the first claims of the two pools.
+    // The first claim of each of the two pools takes effect, but its answer is lost.
     let store = world.store.clone().with_faults(move |operation| {
         let claims = operation == "claim_next_batch";
         match claims && calls.fetch_add(1, Ordering::SeqCst) < 2 {

@@ -84,7 +84,7 @@ pub(crate) async fn the_leader_measures_the_named_queues(metrics: &Metrics) {
     world.store.enqueue(&unnamed).await.unwrap();
     sleep(30 * SECOND).await;
     let build = || {
-        // The node polls another queue, so that the jobs stay.
+        // The node polls another queue, so that it does not run the jobs.
         let builder = world.builder().queues(["elsewhere"]);
         builder
             .measured_queues(["quiet", "mail", "mail"])
@@ -112,7 +112,7 @@ pub(crate) async fn the_leader_measures_the_named_queues(metrics: &Metrics) {
     world.store.pause_queue(&mail).await.unwrap();
     sleep(16 * SECOND).await;
     assert_eq!((due("mail"), oldest("mail")), (0.0, 0.0));
-    // One node stops and the other measures; then there is none.
+    // When one node stops, the other measures. When both have stopped, no node does.
     node.stop().await.unwrap();
     sleep(60 * SECOND).await;
     assert_eq!(due("quiet"), 1.0);
@@ -302,10 +302,10 @@ pub(crate) async fn what_alerts_watch_is_there_before_anything_happens(metrics: 
     let node = Started::new(world.builder_on(world.store.clone()).build().unwrap());
     sleep(10 * SECOND).await;
     let mut watched = 0;
-    // No daemon runs here that could fail.
+    // This node has no daemon, so the counter of daemon failures is absent.
     for counter in counters_of_alerts().filter(|one| one.name != DAEMON_FAILURES.name) {
         let begun = !metrics.values(*counter, &[]).is_empty();
-        assert!(begun, "{} is not there", counter.name);
+        assert!(begun, "{} was not recorded", counter.name);
         watched += 1;
     }
     assert!(watched > 10, "{watched}");

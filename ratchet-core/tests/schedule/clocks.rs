@@ -56,7 +56,8 @@ static TABLE: &[Row] = table! {
         "2026-11-01T01:00:00-04:00" "2026-11-01T01:00:00-05:00" "2026-11-01T02:00:00-05:00";
     "30 1,13 * * *" after "2026-10-31T14:00:00-04:00" gives
         "2026-11-01T01:30:00-04:00" "2026-11-01T01:30:00-05:00" "2026-11-01T13:30:00-05:00";
-    // This is one time of day, in another notation; a field that begins with `*` would not be.
+    // These expressions also have one time of day, in another notation. A field that begins with
+    // `*` would have several.
     "30 2-2 * * *" after "2026-03-07T12:00:00-05:00" gives
         "2026-03-08T03:00:00-04:00" "2026-03-09T02:30:00-04:00";
     "30 2,2 * * *" after "2026-03-07T12:00:00-05:00" gives
@@ -117,7 +118,7 @@ static TABLE: &[Row] = table! {
         "2012-01-30T12:00:00+14:00";
     "0 * * * *" after "2011-12-29T22:30:00-10:00" gives
         "2011-12-29T23:00:00-10:00" "2011-12-31T00:00:00+14:00";
-    // The search starts in the last hours before the missing day, later than the time of day.
+    // The search starts in the last hours before the missing day, after the slot's time of day.
     "0 12 * * *" after "2011-12-29T22:00:00-10:00" gives
         "2011-12-31T12:00:00+14:00" "2012-01-01T12:00:00+14:00";
     "59 23 * * *" after "2011-12-29T23:58:59-10:00" gives
@@ -145,7 +146,7 @@ static TABLE: &[Row] = table! {
         "2009-10-18T05:00:00+11:00" "2009-10-19T04:30:00+11:00";
     "30 2,3,6 * * *" after "2009-10-17T12:00:00+08:00" gives
         "2009-10-18T06:30:00+11:00" "2009-10-19T02:30:00+11:00";
-    // This clock never changes.
+    // The clock of this zone never changes.
     in "Asia/Kolkata":
     "30 2 * * *" after "2026-03-08T12:00:00+05:30" gives "2026-03-09T02:30:00+05:30";
 };

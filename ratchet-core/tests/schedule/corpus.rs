@@ -236,7 +236,7 @@ fn expressions_mean_what_they_mean_elsewhere() {
 fn what_means_nothing_is_refused_and_named() {
     for expression in REFUSED {
         match Schedule::cron(expression, "UTC") {
-            Ok(schedule) => panic!("{expression:?} is taken as {schedule}"),
+            Ok(schedule) => panic!("{expression:?} was accepted as {schedule}"),
             Err(error) => assert_eq!(error.field(), "cron", "{expression:?}"),
         }
     }
@@ -323,7 +323,7 @@ fn the_last_year_is_the_one_in_which_jobs_may_be_due() {
     assert_eq!(schedule.next_after(last, at(AFTER)), None);
 }
 
-/// Checks that an expression with a last slot is exhausted after it, which is not an error.
+/// Checks that an expression has no further slot after its last one, and that this is not an error.
 #[test]
 fn an_expression_with_years_ends() {
     let schedule = Schedule::cron("0 0 0 1 1 * 2027", "Europe/Berlin").unwrap();

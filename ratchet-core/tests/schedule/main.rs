@@ -1,4 +1,5 @@
-//! The slots of cron expressions: clocks that change, and expressions from real programs.
+//! Tests of the slots of cron expressions: in zones whose clocks change, and for expressions from
+//! real programs.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod clocks;
@@ -25,7 +26,7 @@ fn slots(zone: &str, expression: &str, after: &str, count: usize) -> Vec<String>
     slots
 }
 
-/// Returns what the clock of a zone shows.
+/// Returns the local time of a zone.
 fn local(at: DateTime<Utc>, zone: &TimeZone) -> DateTime<FixedOffset> {
     let offset = zone.to_offset(Timestamp::from_second(at.timestamp()).unwrap());
     at.with_timezone(&FixedOffset::east_opt(offset.seconds()).unwrap())

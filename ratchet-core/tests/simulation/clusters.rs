@@ -46,7 +46,7 @@ fn shard_4_of_random_clusters_keeps_every_promise() {
     seeds::simulate_shard(3, |seed| Simulation::new(seed).run());
 }
 
-/// What the body of a job does at each attempt; the last step is repeated.
+/// The steps of a job's body, one for each attempt. The last step is repeated.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Work {
     steps: Vec<Step>,
@@ -175,7 +175,7 @@ impl Simulation {
             }
             _ => {
                 let jobs: Vec<NewJob> = (0..self.random.usize(1..6)).map(|_| self.job()).collect();
-                // The same jobs are enqueued until the store responds: it recognizes those that it
+                // The same jobs are enqueued until the store responds. It recognizes jobs that it
                 // has already stored.
                 loop {
                     match client.enqueue_all(&jobs).await {
@@ -226,7 +226,8 @@ impl Simulation {
             job = job.lane(["p", "q"][random.usize(0..2)]);
         } else {
             for _ in 0..random.u8(0..3) {
-                // The batch's callback is not among them, because it waits for the children.
+                // The batch's callback, which is the first acknowledged job, is left out, because
+                // it waits for the children.
                 let known = &self.acknowledged[1..];
                 let recent = &known[known.len().saturating_sub(10)..];
                 let Some(parent) = random.choice(recent.iter()) else {
@@ -283,13 +284,13 @@ impl Simulation {
                 let claimed = job.claim_seq > 0;
                 assert!(
                     !claimed || link.state == LinkState::Met,
-                    "ran too early: {job:?}"
+                    "the job ran before its parents ended: {job:?}"
                 );
             }
             let owned = job.node.is_some();
             assert!(
                 job.state == JobState::Running || !owned,
-                "owned but not running: {job:?}"
+                "the job has a node but does not run: {job:?}"
             );
             self.seen.insert(job.id, job);
         }
@@ -420,8 +421,8 @@ fn faulty(
     })
 }
 
-/// Plays a machine that runs nodes: starts a node, lets it work, and stops, kills or disconnects
-/// it.
+/// Simulates a machine that runs nodes: repeatedly starts a node, and stops, kills or disconnects
+/// it after a while.
 async fn play_node(store: MemoryStore, chaos: Arc<AtomicBool>, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     loop {
@@ -480,7 +481,7 @@ fn node(store: MemoryStore, random: &mut fastrand::Rng) -> Node {
     builder.build().unwrap()
 }
 
-/// Checks that duplicates are answered with the id of an existing job.
+/// Checks that a repeated enqueue returns `Created` again and stores no second job.
 #[test]
 fn an_enqueue_repeated_after_an_unknown_outcome_leaves_one_job() {
     let runtime = tokio::runtime::Builder::new_current_thread()

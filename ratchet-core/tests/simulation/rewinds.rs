@@ -28,8 +28,8 @@ use crate::seeds;
 const SECOND: Duration = Duration::from_secs(1);
 /// The default heartbeat interval.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// How long after the last fault a claim may be without a holder: the longest heartbeat interval,
-/// and as long again for jobs that wait for a slot.
+/// How long after the last fault a claim may be without a holder: two of the longest heartbeat
+/// intervals, the second one for jobs that wait for a slot.
 const HOLDER_BOUND: Duration = Duration::from_secs(60);
 /// How long after the last fault a job may take to end.
 const END_BOUND: Duration = Duration::from_secs(900);
@@ -57,7 +57,7 @@ fn shard_4_of_clusters_that_are_set_back_keeps_every_promise() {
 /// A claim as stored when its body began: its number, its node, and the time of the claim.
 type Held = (u64, Option<NodeId>, Option<Timestamp>);
 
-/// A record of what the bodies of all nodes did.
+/// A record of the bodies on all nodes.
 #[derive(Default)]
 struct Log {
     /// How many bodies of a job run on each machine.
@@ -276,7 +276,7 @@ impl Simulation {
                 continue;
             };
             let leader = *self.terms.entry(term).or_insert(number);
-            assert_eq!(leader, number, "two led in one term: {term:?}");
+            assert_eq!(leader, number, "two nodes led in one term: {term:?}");
         }
     }
 
@@ -309,7 +309,7 @@ impl Simulation {
             let held = log.running.keys().any(|(_, running)| *running == job.id);
             let age = job.claimed_at.map(|at| now - at);
             let fresh = age.is_some_and(|age| age.num_seconds() < 20);
-            assert!(held || fresh, "a claim without a holder: {job:?}");
+            assert!(held || fresh, "the claim of the job has no holder: {job:?}");
         }
     }
 
@@ -341,8 +341,9 @@ fn faulty(store: &MemoryStore, chaos: &Arc<AtomicBool>, seed: u64) -> MemoryStor
         match fault {
             0..20 => Fault::ErrorBeforeCommit,
             20..40 => Fault::ErrorAfterCommit,
-            // A node whose heartbeats fail may be counted as dead. So may a node if a pass reads a
-            // state from before its last heartbeat.
+            // These calls may fail, but do not hang: a node whose heartbeats hang may be counted as
+            // dead, and so may any node if a delayed pass uses a state from before its last
+            // heartbeat.
             _ if ["heartbeat", "sweep_nodes", "reclaim"].contains(&operation) => Fault::None,
             40..80 => Fault::Delay(Duration::from_millis(random.u64(0..2_000))),
             80..90 => Fault::Delay(hang),

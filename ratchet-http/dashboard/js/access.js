@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { note } from "./notices.js";
 
-const READ_ONLY = "This API only reads: the program that serves it installed no authorizer.";
+const READ_ONLY = "This API refuses writes: it was built as read-only or without an authorizer.";
 
 let writes = true;
 const watchers = new Set();
@@ -15,7 +15,7 @@ export function learn(may) {
   for (const watcher of watchers) watcher();
 }
 
-/** Stores that the server refuses writes, if an error says so. */
+/** Stores that the server refuses writes, if this is the reason of an error. */
 export function learnFrom(problem) {
   if (problem?.code === "read_only") learn(false);
 }
@@ -25,15 +25,15 @@ export function readOnly() {
   return !writes;
 }
 
-/** Calls the listener when that changes. Returns a function that removes it. */
+/** Calls the listener when writes begin or cease to be refused. Returns a function that removes it. */
 export function watchAccess(watcher) {
   watchers.add(watcher);
   return () => watchers.delete(watcher);
 }
 
 /**
- * Creates a button for a write. If writes are refused, the button stays focusable and explains why.
- * `why` is another reason that disables it.
+ * Creates a button for a write. If writes are refused, the button stays focusable and shows the reason.
+ * `why` is another reason for which the button is disabled.
  */
 export function action({ text, title, danger, primary, slim, why, label, name }, run) {
   const reason = readOnly() ? READ_ONLY : why;
@@ -59,7 +59,7 @@ export function action({ text, title, danger, primary, slim, why, label, name },
   return button;
 }
 
-/** Creates a badge that says that writes are refused, or returns null if they are not. */
+/** Creates the badge `read-only` if writes are refused; otherwise returns null. */
 export function readOnlyMark() {
   return readOnly() ? h("span", { class: "badge plain tone-gone", title: READ_ONLY, "data-read-only": true }, "read-only") : null;
 }

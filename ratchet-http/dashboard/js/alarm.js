@@ -1,4 +1,4 @@
-// The red line above every page: jobs are due and no node is live.
+// The red line above every page, shown while jobs are due and no node is live.
 
 import { now, time } from "./clock.js";
 import { h, put } from "./dom.js";

@@ -53,11 +53,11 @@ export function post(path, body) {
   return send("POST", address(path), body);
 }
 
-/** Encodes a part of a path, which may have any characters. */
+/** Encodes a text with any characters as one segment of a path. */
 export function part(text) {
   if (/^[.]{1,2}$/.test(text)) {
-    // URL parsers treat these as steps in the path, even when written as %2e.
-    throw new Problem({ title: "This name cannot stand in an address", detail: `Use the command line to act on ${text}.`, code: "unreachable" });
+    // URL parsers treat `.` and `..` as steps in the path, even when written as %2e.
+    throw new Problem({ title: "This name cannot be part of a URL", detail: `Use the command line to act on ${text}.`, code: "unreachable" });
   }
   return encodeURIComponent(text);
 }
@@ -70,7 +70,7 @@ export function watchReads(watcher) {
   watchers.add(watcher);
 }
 
-/** Forgets failed reads, after the user left the page or the connection is back. */
+/** Forgets all failed reads, after the user has left the page or the connection is restored. */
 export function forgetReads() {
   record(() => failing.clear());
 }
@@ -86,7 +86,7 @@ function record(change) {
   if (failing.size > 0 !== before) for (const watcher of watchers) watcher(failing.size > 0);
 }
 
-/** Returns whether an error means that reads fail in general, and not only this request. */
+/** Returns whether an error means that other reads would fail too, and not only this request. */
 function isOutage(error) {
   return !(error instanceof Problem) || ![404, 422, 501].includes(error.status);
 }
@@ -129,7 +129,7 @@ async function send(method, url, body, signal, reviver) {
   const value = parse(text, reviver);
   if (!response.ok) throw problem(response, value, text);
   if (value === undefined && text !== "") {
-    throw new Problem({ title: "The answer is not JSON", detail: `${url.pathname} returned something else.`, status: response.status, code: "malformed" });
+    throw new Problem({ title: "The response is not JSON", detail: `${url.pathname} returned another format.`, status: response.status, code: "malformed" });
   }
   if (value?.at) heard(value.at);
   return value;

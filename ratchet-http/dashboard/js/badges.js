@@ -33,7 +33,7 @@ const MEANINGS = {
   joining: "Started; does not claim jobs yet",
   active: "Claims and runs jobs",
   draining: "Finishes running jobs; claims no more",
-  left: "Shut down in order",
+  left: "Shut down gracefully",
   dead: "Stopped sending heartbeats",
   silent: "Its heartbeat is overdue: it will be declared dead",
 };
@@ -53,7 +53,7 @@ export function badge(state, text = state) {
   return h("span", { class: `badge tone-${tone(state)}`, title: meaning(state) }, icon(SIGNS[state] ?? state), text);
 }
 
-/** Creates a badge with a word. */
+/** Creates a badge with a text, without an icon. */
 export function chip(text, tone = "wait", title = null) {
   return h("span", { class: `badge plain tone-${tone}`, title }, text);
 }

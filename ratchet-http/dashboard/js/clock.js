@@ -1,4 +1,5 @@
-// The server's clock: the last `at` that it sent, plus the time since by a monotonic timer.
+// The server's clock: the last time `at` that the server sent, plus the time since then by a monotonic
+// timer.
 
 import { h } from "./dom.js";
 import { absolute, relative } from "./format.js";

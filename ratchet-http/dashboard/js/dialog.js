@@ -1,4 +1,5 @@
-// Dialogs. `showModal` keeps the focus inside and Escape closes; the focus goes back to where it was.
+// Dialogs. `showModal` keeps the focus inside the dialog, and Escape closes it. Then the focus returns to
+// the element that had it before.
 
 import { h } from "./dom.js";
 

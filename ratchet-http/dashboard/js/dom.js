@@ -22,7 +22,7 @@ export function put(element, ...children) {
   return element;
 }
 
-/** Like `put`, but keeps the focus: on the button with the same `data-action`, or on the first such button. */
+/** Like `put`, but restores the focus: on the button with the same `data-action`, or else on the first button. */
 export function redraw(element, ...children) {
   const focused = element.contains(document.activeElement) ? document.activeElement : null;
   put(element, ...children);
@@ -32,7 +32,7 @@ export function redraw(element, ...children) {
   return element;
 }
 
-/** Copies attributes and content of other elements to the children of `element`, one by one, so that focus and selection stay. */
+/** Updates the children of `element` in place from other elements, one by one, so that focus and selection stay. */
 export function renew(element, others) {
   if (element.children.length !== others.length) return put(element, others);
   others.forEach((other, at) => {
@@ -76,10 +76,10 @@ function set(element, name, value) {
   } else if (name === "css") {
     for (const [property, text] of Object.entries(value)) element.style.setProperty(property, text);
   } else if (name === "href" && !/^[#.]/.test(value)) {
-    // Only links inside the dashboard and its API: text of a job never becomes a URL.
-    throw new TypeError("a link leads inside");
+    // Links may lead only into the dashboard and its API, so that text of a job never becomes a URL.
+    throw new TypeError(`the link ${value} leads out of the dashboard and its API`);
   } else if (name === "style" || name === "srcdoc" || name === "src") {
-    throw new TypeError(`${name} is not set`);
+    throw new TypeError(`the attribute ${name} is not allowed`);
   } else {
     element.setAttribute(name, value === true ? "" : String(value));
   }
@@ -98,7 +98,7 @@ function isolated(parent, text) {
   return parent instanceof HTMLElement && parent.localName !== "bdi" && TURNS.test(text) ? h("bdi", null, text) : text;
 }
 
-/** Returns whether the user is typing text, so that single keys are not commands. */
+/** Returns whether the user is typing text there, so that single keys must not act as shortcuts. */
 export function typing(target) {
   return target instanceof Element && target.closest("input:not([type=checkbox]), select, textarea, [contenteditable]") !== null;
 }

@@ -1,4 +1,5 @@
-// Runs before the first paint, so that a chosen theme does not flash. Everything else is a module.
+// Sets the chosen theme before the first paint, so that the other theme does not flash. All other scripts
+// are modules, which run later.
 try {
   const theme = localStorage.getItem("ratchet.theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;

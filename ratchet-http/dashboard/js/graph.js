@@ -13,7 +13,7 @@ const GAP_Y = 16;
 const SWEEPS = 4;
 const LETTERS = 20;
 const STATE_LETTERS = 25;
-/** The number of similar nodes from which on they are drawn as one. */
+/** The minimum number of similar nodes that are drawn as one. */
 const LEAST_FOLDED = 6;
 /** States by urgency. A group of nodes has the colour of the most urgent state in it. */
 const URGENCY = ["failed", "running", "paused", "pending", "blocked", "cancelled", "succeeded"];
@@ -28,7 +28,7 @@ const CONDITIONS = {
 };
 
 /**
- * Draws the graph; every job is a link, and `self` is the job of the page. Many similar nodes are drawn as
+ * Draws the graph. Every job is a link; `self` is the id of the page's job. Many similar nodes are drawn as
  * one group, which calls `unfold(ids)` when opened. Nodes in `unfolded` are drawn one by one.
  */
 export function graph({ nodes, edges, truncated }, self, unfolded, unfold) {
@@ -74,8 +74,8 @@ function fold(nodes, links, apart) {
 }
 
 /**
- * Assigns a colour to each node. Nodes of one colour have the same kind, and links with the same conditions
- * to the same colours. A colour belongs to one node, or to enough nodes to draw them as one.
+ * Assigns a colour to each node. Nodes of the same colour have the same kind, and have links with the same
+ * conditions to nodes of the same colours. A colour is used for one node, or for at least LEAST_FOLDED nodes.
  */
 function alike(nodes, links, apart) {
   const beside = new Map(nodes.map((node) => [node.id, []]));
@@ -104,7 +104,7 @@ function alike(nodes, links, apart) {
   }
 }
 
-/** Draws a group of nodes as one. */
+/** Draws a group of similar nodes as one box. */
 function heap({ kind, type, members }, { x, y }, truncated, unfold) {
   const name = kind ?? (type === "batch" ? "batch" : "purged job");
   const many = `${members.length}${truncated ? "+" : ""} ×`;
@@ -159,13 +159,13 @@ function link(edge, { places, bends }) {
   const end = stops.at(-1);
   const before = stops.at(-2);
   return s("g", null,
-    s("title", null, `runs ${label || "if it succeeded"}: ${{ open: "not decided yet", met: "met", unmet: "not met" }[edge.state] ?? edge.state}`),
+    s("title", null, `runs ${label || "if it succeeded"}: ${{ open: "not decided yet", met: "met", unmet: "cannot be met" }[edge.state] ?? edge.state}`),
     s("path", { class: `edge ${look}`, d: curve(stops) }),
     s("path", { class: `head ${look}`, d: `M${end.x + 6} ${end.y}l-7 -4v8z` }),
     label && s("text", { class: "condition", x: (before.x + end.x) / 2, y: (before.y + end.y) / 2 - 4, "text-anchor": "middle" }, cut(label, 20)));
 }
 
-/** Returns the condition of a link in words; nothing for the usual one, success. */
+/** Returns the condition of a link in words, or an empty text for the usual condition, success. */
 function words(edge) {
   const [word, rest] = String(edge.condition).split(/ (.*)/s);
   return CONDITIONS[word]?.(rest ?? "") ?? String(edge.condition);
@@ -187,8 +187,9 @@ function cut(text, length) {
 }
 
 /**
- * Lays out the graph. The column of a node is the length of the longest path to it; the order in a column
- * keeps crossings low. A link across columns gets a place in each of them, so that it crosses no box.
+ * Lays out the graph. The column of a node is the length of the longest path to it. The order in a column
+ * keeps crossings low. A link that spans several columns gets a place in each column between, so that it
+ * crosses no box.
  */
 function layout(nodes, edges) {
   const rank = ranks(nodes, edges);
@@ -241,7 +242,7 @@ function spread(columns, worded) {
   return places;
 }
 
-/** Returns the longest path to each node. A node without parents is moved next to its first child. */
+/** Returns the length of the longest path to each node. A node without parents is moved next to its nearest child. */
 function ranks(nodes, edges) {
   const rank = new Map(nodes.map((node) => [node.id, 0]));
   const left = new Map(nodes.map((node) => [node.id, 0]));

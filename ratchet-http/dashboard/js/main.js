@@ -1,4 +1,4 @@
-// The entry point: shows the page of the address, and the parts that all pages share.
+// The entry point: shows the page that the address selects, and the parts that all pages share.
 
 import { learn, watchAccess } from "./access.js";
 import { alarm } from "./alarm.js";
@@ -59,7 +59,7 @@ function show(page, words, query, first) {
   try {
     mounted = page?.mount(main, { words, query, signal: abort.signal });
   } catch (error) {
-    // The address contains a name that is not valid.
+    // The address contains a name that cannot be part of a URL of the API.
     if (!(error instanceof Problem)) throw error;
   }
   if (mounted) {
@@ -85,12 +85,12 @@ async function status() {
 }
 
 let lostTimer = 0;
-/** When the server last read from its database, if that is too long ago; otherwise null. */
+/** When the server last read from its database, if its data is out of date; otherwise null. */
 let behind = null;
 let link = "connecting";
 let readsFail = false;
 
-/** Updates the lamp. It is green only while updates arrive, reads succeed, and the server's data is fresh. */
+/** Updates the connection lamp. It is green only while updates arrive, reads succeed, and the server's data is fresh. */
 function light() {
   bar.connection(link !== "live" ? link : readsFail ? "failing" : behind ? "old" : "live");
 }
@@ -122,7 +122,7 @@ function connection(state) {
   }
 }
 
-/** Draws the page again, for example after it becomes known whether writes are accepted. */
+/** Draws the page again, for example after it has become known whether writes are accepted. */
 function again() {
   const { words, query } = here();
   show(pageOf(words), words, query, true);
@@ -157,7 +157,7 @@ listen({
 });
 document.documentElement.ratchet = stream;
 watch(() => route(false));
-// Reads whether writes are accepted before the first page is drawn, unless the server is slow.
+// Before the first page is drawn, read whether writes are accepted, unless the server is slow.
 await Promise.race([status(), new Promise((resolve) => setTimeout(resolve, SLOW_MS))]);
 setInterval(() => { if (!document.hidden) status(); }, STATUS_AGAIN_MS);
 route(true);

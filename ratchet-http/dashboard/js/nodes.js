@@ -1,4 +1,4 @@
-// The nodes as they were last read: once, and again when the membership changes.
+// Keeps the nodes as last read. Pages read them once, and again when the membership changes.
 
 import { get } from "./api.js";
 import { h, put } from "./dom.js";
@@ -12,7 +12,7 @@ let nodes = null;
 let labels = new Map();
 let reading = null;
 let again = 0;
-/** Nodes with an unknown label for which the nodes were read again, since they may be newer than the last read. */
+/** Ids without a known label, for which the nodes are read once more: the node may have joined after the last read. */
 const asked = new Set();
 
 /** Reads the nodes again. */
@@ -56,7 +56,7 @@ export function isLost(node) {
   return ["silent", "dead"].includes(condition(node));
 }
 
-/** Sorts nodes by urgency: silent, live, dead, left. */
+/** Compares two nodes for sorting by urgency: silent, live, dead, left. */
 export function byUrgency(one, other) {
   const rank = (node) => ({ silent: 0, dead: 2, left: 3 }[condition(node)] ?? 1);
   return rank(one) - rank(other) || one.label.localeCompare(other.label) || one.started_at.localeCompare(other.started_at);
@@ -77,7 +77,7 @@ export function knownKinds() {
   return (nodes ?? []).flatMap((node) => node.kinds ?? []);
 }
 
-/** Shows a node by its label, with its id as a tooltip. Without a given label, shows it as soon as it is known. */
+/** Creates a link with the label of a node, and its id as a tooltip. An unknown label is filled in as soon as it is known. */
 export function nodeName(id, label) {
   if (!id) return h("span", { class: "muted" }, "–");
   const link = h("a", { href: way(["cluster"]), class: "node", "data-node": id, "data-label": label });

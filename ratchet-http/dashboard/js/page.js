@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { readOnlyMark } from "./access.js";
 import { icon } from "./icons.js";
 
-/** The head of a page. */
+/** Creates the head of a page. */
 export function head(title, { sub, mark = true } = {}, ...tools) {
   return h("div", { class: "head" },
     h("h1", { tabindex: "-1" }, title),
@@ -14,14 +14,14 @@ export function head(title, { sub, mark = true } = {}, ...tools) {
     tools);
 }
 
-/** A panel with a heading. */
+/** Creates a panel with a heading. */
 export function panel(title, tools, ...content) {
   return h("section", { class: "panel" },
     h("div", { class: "top" }, h("h2", null, title), h("span", { class: "spring" }), tools),
     h("div", { class: "content" }, content));
 }
 
-/** A panel around a table. */
+/** Creates a panel around a table. */
 export function tablePanel(title, tools, table) {
   return h("section", { class: title ? "panel flush" : "panel flush bare" },
     title && h("div", { class: "top" }, h("h2", null, title), h("span", { class: "spring" }), tools),
@@ -50,7 +50,7 @@ export function loading(what) {
   return h("div", { class: "loading", role: "status" }, `${what} …`);
 }
 
-/** A bar that is filled to a percentage. */
+/** Creates a bar that is filled to a percentage. */
 export function progressBar(percent, label) {
   return h("div", { class: "progress", role: "progressbar", "aria-valuenow": percent, "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": label },
     h("div", { class: "meter" }, h("i", { css: { width: `${percent}%` } })),

@@ -1,4 +1,4 @@
-// Line plots over time, as SVG: reduced to the available pixels, readable by pointer, keys and screen reader.
+// Line plots over time, as SVG. Single values can be read with the pointer, the keys or a screen reader.
 
 import { h, put, s } from "./dom.js";
 import { hour } from "./format.js";
@@ -12,9 +12,9 @@ const MOST_POINTS = 400;
 const LETTER = 6;
 
 /**
- * Creates a plot. `lines` are `{label, of(point), unit(value)}`, at most three; each has its own colour and
- * dashes. `unit` formats values of the axis. Where a line has no value, the plot shows the text `missing`,
- * if the line has one.
+ * Creates a plot. `lines` are `{label, of(point), unit(value), missing}`, at most three; each has its own
+ * colour and dashes. `unit` formats the values on the axis. Where a line has no value, the plot shows the
+ * line's text `missing`, if it has one.
  */
 export function plot({ title, hint, lines, unit }) {
   const legend = h("ul", { class: "legend" });
@@ -127,7 +127,7 @@ export function plot({ title, hint, lines, unit }) {
 
   return {
     element,
-    /** Shows these points (`{moment, …}`, sorted by time) between two moments. */
+    /** Shows those of these points (`{moment, …}`, sorted by time) that are between two moments. */
     set(next, from, to) {
       points = next;
       range = { from, to };
@@ -141,7 +141,7 @@ function said(line, point) {
   return value === null || value === undefined ? "–" : line.unit(value);
 }
 
-/** Splits a line into pieces at the points that have no value. */
+/** Splits a line into the pieces between points that have no value. */
 function runs(points, line) {
   const pieces = [];
   let piece = [];
@@ -158,7 +158,7 @@ function runs(points, line) {
   return pieces;
 }
 
-/** Returns the spans without a value, each up to the next point that has one. */
+/** Returns the spans of time in which a line has no value, each up to the next point with a value. */
 function gaps(points, line) {
   const spans = [];
   let from = null;
@@ -171,7 +171,7 @@ function gaps(points, line) {
   return spans;
 }
 
-/** Reduces the points to as many as can be told apart, by the mean of each group. */
+/** Reduces the points to at most MOST_POINTS, by the mean of each group of neighbours. */
 function thin(points) {
   if (points.length <= MOST_POINTS) return points;
   const size = Math.ceil(points.length / MOST_POINTS);
@@ -195,7 +195,7 @@ function ceiling(value) {
   return step * power;
 }
 
-/** Returns full minutes or hours for the axis, as many as fit. */
+/** Returns the times to label on the axis: round ones, as many as fit. */
 function moments({ from, to }, width) {
   const room = Math.max(2, Math.floor((width - LEFT) / 90));
   const steps = [10, 30, 60, 120, 300, 600, 900, 1800, 3600].map((seconds) => seconds * 1000);

@@ -1,5 +1,5 @@
-// The fragment of the address, after the `#`, selects the page and its parameters, so that the files
-// work below any path.
+// The fragment of the URL, after the `#`, selects the page and its parameters, so that the dashboard works
+// below any path.
 
 /** Returns the address of a page inside the dashboard. */
 export function way(path, query) {
@@ -12,7 +12,7 @@ export function way(path, query) {
   return `#/${words}${text ? `?${text}` : ""}`;
 }
 
-/** Returns the present place: the parts of the path, and the query. */
+/** Returns the parts of the present address: the words of its path, and its query. */
 export function here() {
   const [path, search] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
   let words;
@@ -29,7 +29,7 @@ export function go(hash) {
   location.hash = hash;
 }
 
-/** Goes to an address without an entry in the history. */
+/** Goes to an address without adding an entry to the browser's history. */
 export function replace(hash) {
   history.replaceState(null, "", hash);
   window.dispatchEvent(new HashChangeEvent("hashchange"));

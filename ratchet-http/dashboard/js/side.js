@@ -7,7 +7,7 @@ import { way } from "./router.js";
 
 const PLACES = [["overview", "Overview"], ["jobs", "Jobs"], ["queues", "Queues"], ["recurring", "Recurring"], ["batches", "Batches"], ["cluster", "Cluster"]];
 
-/** Scrolls the link of the page into view: on a phone the row of links is wider than the screen. */
+/** Scrolls the link of the page into view, because on a phone the row of links is wider than the screen. */
 function show(link) {
   const row = link?.closest("nav");
   if (!row) return;
@@ -45,7 +45,7 @@ export function side(element, { theme, help }) {
       put(lamp, h("span", { class: "lamp", "aria-hidden": "true" }), h("span", null, text));
       lamp.title = text;
     },
-    /** Shows how many dead letters there are. */
+    /** Shows the number of dead letters beside the link to the jobs. */
     failures(count) {
       tally.hidden = !(count > 0);
       const text = compact(count ?? 0);

@@ -8,7 +8,7 @@ import { h, redraw } from "./dom.js";
  *
  * A column is `{name, label, value(item), cell(item), kind}`. `cell` creates the content, and is called again
  * only when the result of `value` changes. `kind` is a class: number, tight, span (the whole width of a card).
- * A column with `rare(item)` is hidden while that is false for every row.
+ * A column with `rare(item)` is hidden while `rare` returns false for every row.
  * `choose` holds the chosen rows: `{chosen: Set of keys, changed()}`.
  */
 export function table({ caption, columns, key, empty, choose, rowClass, open }) {
@@ -85,7 +85,7 @@ export function table({ caption, columns, key, empty, choose, rowClass, open }) 
     failed() {
       none.hidden = true;
     },
-    /** Updates one item if it is shown, and returns whether it is. */
+    /** Updates one item if it is shown, and returns whether it is shown. */
     patch(id, change) {
       const row = rows.get(String(id));
       if (!row) return false;

@@ -7,7 +7,7 @@ import { quoted } from "./dom.js";
 import { number } from "./format.js";
 import { done, failed, note } from "./notices.js";
 
-/** The actions on jobs: name, meaning, the states that allow it, and whether it needs care (`danger`). */
+/** The actions on jobs: name, texts, the states that allow the action (`from`), and whether it is destructive (`danger`). */
 export const ACTIONS = [
   { name: "retry", text: "Retry", past: "made pending again", meaning: "Makes a dead letter pending again, with its attempts at zero", from: ["failed"] },
   { name: "cancel", text: "Cancel", past: "cancelled", meaning: "Cancels a job: at once if it waits, by a request to its handler if it is running", from: ["pending", "blocked", "paused", "running"], danger: true },
@@ -46,7 +46,7 @@ function told(action, answer) {
   return answer.state ? `The job is ${answer.state} now` : `The job is ${action.past}`;
 }
 
-/** Posts a request, and waits and retries if the rate limit of writes is reached. */
+/** Posts a request. If the rate limit of writes is reached, waits and retries. */
 async function patiently(path, body) {
   for (;;) {
     try {
@@ -58,7 +58,7 @@ async function patiently(path, body) {
   }
 }
 
-/** Acts on many jobs in several requests, and shows what was done, also after a failure. */
+/** Acts on many jobs in several requests, and shows how many were changed, even after a failure. */
 async function inParts(action, run) {
   const sum = { changed: 0, cancel_requested: 0, key_taken: 0, refused: 0 };
   const act = async (body) => {
@@ -81,20 +81,20 @@ async function inParts(action, run) {
 function summed(action, sum) {
   const parts = [`${number(sum.changed)} ${action.past}`];
   if (sum.cancel_requested > 0) parts.push(`${number(sum.cancel_requested)} asked to stop`);
-  if (sum.key_taken > 0) parts.push(`${number(sum.key_taken)} left: their unique key is taken`);
-  if (sum.refused > 0) parts.push(`${number(sum.refused)} left as they were`);
+  if (sum.key_taken > 0) parts.push(`${number(sum.key_taken)} not changed: another job has their unique key`);
+  if (sum.refused > 0) parts.push(`${number(sum.refused)} not changed: their state does not allow it`);
   return parts.join(", ");
 }
 
 /**
- * Acts on the chosen jobs of one page with one request. Jobs in other states are counted, and left as they
- * are. Returns null if the user did not confirm, otherwise whether it succeeded.
+ * Acts on the chosen jobs of one page with one request. Jobs whose state does not allow the action are
+ * counted and not changed. Returns null if the user did not confirm, otherwise whether the action succeeded.
  */
 export async function actOnMany(jobs, action) {
   const fit = jobs.filter((job) => action.from.includes(job.state)).length;
   const yes = await confirm({
     title: `${action.text} ${number(jobs.length)} ${jobs.length === 1 ? "job" : "jobs"}?`,
-    text: [`${action.meaning}.`, fit < jobs.length && `${number(jobs.length - fit)} of them ${jobs.length - fit === 1 ? "is" : "are"} not ${action.from.join(", ")} and will be left as they are.`].filter(Boolean),
+    text: [`${action.meaning}.`, fit < jobs.length && `${number(jobs.length - fit)} of them ${jobs.length - fit === 1 ? "is" : "are"} not ${action.from.join(" or ")} and will not be changed.`].filter(Boolean),
     yes: `${action.text} ${jobs.length === 1 ? "it" : `all ${number(jobs.length)}`}`,
     danger: action.danger,
   });
@@ -109,13 +109,14 @@ async function howMany(filter, action) {
     const noun = jobs === 1 ? "job" : "jobs";
     return { jobs: `${exact ? "" : "at least "}${number(jobs)} ${noun}`, none: exact && jobs === 0 };
   } catch (error) {
-    return { jobs: "all that match", unknown: `How many match could not be counted: ${error.title ?? error.message}.` };
+    return { jobs: "all that match", unknown: `The matching jobs could not be counted: ${error.title ?? error.message}.` };
   }
 }
 
 /**
- * Acts on all jobs that match the filter, in several requests, up to the job that was newest at the start,
- * since new jobs keep arriving. Returns null if the user did not confirm, otherwise whether it succeeded.
+ * Acts on all jobs that match the filter, in several requests. Stops after the job that was newest at the
+ * start, because new jobs keep arriving. Returns null if the user did not confirm, otherwise whether the
+ * action succeeded.
  */
 export async function actOnAll(filter, words, action) {
   const everything = Object.keys(filter).length === 0;
@@ -128,7 +129,7 @@ export async function actOnAll(filter, words, action) {
   }
   const yes = await confirm({
     title: `${action.text} ${found.jobs}?`,
-    text: [words, found.unknown, `${action.meaning}. This reaches every page, not only what you see.`].filter(Boolean),
+    text: [words, found.unknown, `${action.meaning}. This affects the jobs on all pages, not only those shown.`].filter(Boolean),
     yes: `${action.text} ${found.jobs}`,
     danger: true,
   });
@@ -137,8 +138,8 @@ export async function actOnAll(filter, words, action) {
   if (!yes) return null;
   return inParts(action, async (act) => {
     const { jobs: [newest] } = await get("api/jobs", { ...wanted, order: "newest", limit: 1 });
-    // Ids begin with their time. Running jobs continue to match until their nodes have handled the request,
-    // so each request continues after the last job of the one before.
+    // Ids begin with their time, so they can be compared. Running jobs still match until their nodes have
+    // handled a cancellation, so each request continues after the last job of the previous one.
     for (let complete = !newest, after; !complete && !(after >= newest.id);) {
       const answer = await act({ filter, limit: PART, ...(everything ? { all: true } : {}), ...(after ? { after } : {}) });
       after = answer.next ?? after;

@@ -1,4 +1,4 @@
-//! Batches of jobs.
+//! The routes of batches: listings, single batches, and cancellation.
 
 use axum::Json;
 use axum::extract::State;
@@ -35,14 +35,14 @@ pub(super) fn routes() -> Vec<Route> {
             Access::Write(Action::CancelBatch),
             cancel,
         )
-        .says("Closes a batch and cancels its unfinished jobs, as many as time allows")
+        .says("Closes a batch and cancels its unfinished jobs, as many as one request has time for")
         .part::<Id>("id")
         .ok::<BulkDone>("The result. If it is not complete, send the same request again")
         .refuses(&CODES),
     ]
 }
 
-/// Refuses a store that has no batches.
+/// Fails if the store has no batches.
 fn has_batches(api: &Api) -> Result<(), Problem> {
     match api.client().store().workflows() {
         Some(_) => Ok(()),
@@ -51,7 +51,7 @@ fn has_batches(api: &Api) -> Result<(), Problem> {
 }
 
 fn no_such_batch() -> Problem {
-    Problem::not_found("there is no such batch")
+    Problem::not_found("no batch has this id")
 }
 
 async fn list(
@@ -61,7 +61,7 @@ async fn list(
     has_batches(&api)?;
     let before = inputs::optional_id("before", query.before.as_deref())?;
     let limit = inputs::page(&api, query.limit)?;
-    // One more item shows whether there is another page.
+    // Read one more item, which shows whether there is another page.
     let asked = (limit + 1).min(MAX_BATCH);
     let mut batches = api.client().recent_batches(asked, before).await?;
     let more = batches.len() == asked;

@@ -21,11 +21,11 @@ use crate::guard::Detail;
 use crate::problem::{Code, Problem};
 use crate::view::{BulkDone, JobAction, State as JobStateView};
 
-/// The default number of jobs that one request acts on at most.
+/// The default maximum number of jobs that one request acts on.
 const LIMIT: u64 = 10_000;
-/// The highest limit that a request may set.
+/// The largest maximum that a request may set.
 const MOST: u64 = 1_000_000;
-/// The time after which a request begins no more passes. A pass under way is finished.
+/// The time after which a request begins no more passes. It finishes the pass in progress.
 const TIME: Duration = Duration::from_secs(5);
 
 pub(super) fn routes() -> Vec<Route> {
@@ -50,8 +50,8 @@ struct BulkRequest {
     /// The ids of the jobs, at most as many as a page may have.
     #[schemars(with = "Option<Vec<Id>>")]
     ids: Option<Vec<String>>,
-    /// A filter: the action applies to the jobs that match every part and whose state allows it,
-    /// oldest first.
+    /// A filter: the action applies to the jobs that match every part of it and whose state allows
+    /// the action, oldest first.
     filter: Option<Filter>,
     /// Confirms that every job is meant. Required if the filter is missing or matches every job.
     #[serde(default)]
@@ -85,7 +85,7 @@ struct Filter {
     batch: Option<String>,
 }
 
-/// The jobs that a valid request selects.
+/// The jobs that a request selects, after validation.
 #[derive(Debug, PartialEq, Eq)]
 enum Meant {
     Ids(Vec<JobId>),
@@ -158,7 +158,7 @@ fn meant(request: &BulkRequest, most_ids: usize) -> Result<Meant, Problem> {
         }
         if !(1..=most_ids).contains(&ids.len()) {
             let named = ids.len();
-            let problem = format!("found {named} ids; one request may have 1 to {most_ids}");
+            let problem = format!("ids has {named} entries; it must have 1 to {most_ids}");
             return Err(Problem::invalid("ids", problem));
         }
         let ids: Result<Vec<JobId>, Problem> =
@@ -216,9 +216,9 @@ async fn named(api: &Api, ids: Vec<JobId>, action: JobAction) -> Result<BulkDone
     Ok(done)
 }
 
-/// Runs passes of a bulk action until it is complete or the time of one request is over.
+/// Runs passes of a bulk action until the action is complete or the time of one request is over.
 pub(super) async fn run(api: &Api, mut bulk: Bulk) -> Result<BulkDone, Problem> {
-    // The pass that is under way when the time is over must end before the request times out.
+    // The pass that is in progress when the time is over must end before the request times out.
     let time = TIME.min(api.limits().request_timeout / 3);
     match bulk.run_for(time).await {
         Ok(counts) => Ok(BulkDone {
@@ -237,7 +237,7 @@ pub(super) async fn run(api: &Api, mut bulk: Bulk) -> Result<BulkDone, Problem> 
             let mut problem = Problem::from(error);
             if before > 0 {
                 let detail = format!(
-                    "{}; {before} jobs were acted on before that",
+                    "{}; the action was applied to {before} jobs before that",
                     problem.detail
                 );
                 problem.detail = detail.into();

@@ -1,4 +1,4 @@
-//! The routes of the cluster: the status of this process, from memory, and all nodes and leaders.
+//! The routes of the cluster: the status of this process, and the list of all nodes and leaders.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,7 +13,7 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/cluster/status", status)
             .says("Returns the status of this process, without a query of the database.")
-            .ok::<Status>("The node, its roles, and what it last knew of the cluster."),
+            .ok::<Status>("The node, its roles, and the state of the cluster as last read."),
         get("/cluster/nodes", nodes)
             .says("Returns all nodes and leaders, read at most a few seconds ago.")
             .ok::<Cluster>("The nodes, including ended ones, and one entry for each role.")

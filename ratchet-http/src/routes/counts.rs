@@ -1,5 +1,5 @@
-//! The routes that count matching jobs, up to a limit: for the filters of a listing, and before a
-//! bulk action.
+//! The routes that count matching jobs, up to a limit: by state for the filters of a listing, and
+//! in total before a bulk action.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ use crate::extract::Query;
 use crate::problem::{Code, Problem};
 use crate::view::{JobAction, Matching, MatchingByState, State as JobStateView};
 
-/// The maximum count for a bulk action.
+/// The limit of a count before a bulk action. Counting stops there.
 const MOST: usize = 10_000;
-/// The maximum count in each state for a filter.
+/// The limit of the count in each state. Counting in that state stops there.
 const MOST_IN_STATE: usize = 1_000;
 /// The number of jobs that one call of the store reads.
 const PAGE: usize = 1_000;
-/// The time after which counting stops. The call of the store that is under way is given up.
+/// The time after which counting stops. A call of the store in progress is then dropped.
 const TIME: Duration = Duration::from_secs(2);
 
 pub(super) fn routes() -> Vec<Route> {
@@ -42,7 +42,9 @@ pub(super) fn routes() -> Vec<Route> {
             .reads()
             .says("Counts the jobs that match in each state, up to 1,000 each")
             .query::<ByStateQuery>()
-            .ok::<MatchingByState>("The counts; those of the last background count if it has them")
+            .ok::<MatchingByState>(
+                "The counts, from the last background count if it covers the filter",
+            )
             .refuses(&[Code::Unavailable]),
     ]
 }
@@ -151,7 +153,8 @@ fn deadline(api: &Api) -> Instant {
     time::monotonic() + TIME.min(api.limits().request_timeout / 3)
 }
 
-/// Counts matching jobs page by page, until none is left, `most` are found, or the time is over.
+/// Counts matching jobs page by page, until no job is left, `most` jobs are found, or it is
+/// `until`.
 async fn matching(
     client: &Client,
     filter: &JobFilter,

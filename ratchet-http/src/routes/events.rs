@@ -25,7 +25,7 @@ use crate::view::Lagged;
 /// open.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// How many events may wait for the connection of one client.
+/// The maximum number of events that wait to be written to the connection of one client.
 const WAITING: usize = 4;
 
 /// The first frame: how long a browser waits before it reconnects, in milliseconds.
@@ -37,7 +37,7 @@ pub(super) fn routes() -> Vec<Route> {
             .says("Streams server-sent events: tick, jobs, failures, nodes, lagged.")
             .answer(
                 StatusCode::OK,
-                "Events until the client closes the connection.",
+                "Events, until the client or the API closes the connection.",
                 Content::Other("text/event-stream"),
             )
             .refuses(&[Code::TooManyClients]),
@@ -85,8 +85,8 @@ impl Line {
     }
 }
 
-/// Forwards events until the client has disconnected, does not read, or the API closes. The seat is
-/// then freed, even if the connection stays open.
+/// Forwards events until the client disconnects or stops reading, or the API closes. Then frees the
+/// seat, even if the connection stays open.
 async fn forward(mut listener: Listener, seat: Seat, line: Line, closing: CancellationToken) {
     let first = listener.last.take();
     let greeting = [Some(Bytes::from_static(GREETING)), first];

@@ -25,7 +25,10 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/api/jobs/{id}/graph", graph)
             .reads()
-            .says("Returns what a job waits for and what waits for it, up to a limit")
+            .says(
+                "Returns the jobs and batches that a job waits for, and the jobs that wait for it, up to \
+                 a limit",
+            )
             .part::<Id>("id")
             .query::<GraphQuery>()
             .ok::<Graph>("The jobs and batches, and the links between them")
@@ -68,19 +71,19 @@ async fn graph(
 
 /// A breadth-first search from a job, in both directions.
 ///
-/// For all jobs and batches at the same distance, one call reads the jobs and one call reads their
-/// parents. Children are read with one call for each job or batch.
+/// For each distance from the job, one call of the store reads all jobs and one call reads all of
+/// their parents. Children are read with one call for each job or batch.
 struct Walk {
     limit: usize,
-    /// The jobs and batches that were found, in the order of the search.
+    /// The jobs and batches that were found, nearest to the job first.
     found: Vec<Parent>,
-    /// How many of `found` were visited.
+    /// How many of `found` have been visited, from the first on.
     behind: usize,
     known: BTreeSet<Parent>,
     jobs: BTreeMap<JobId, JobRecord>,
     /// The links that were found.
     links: Vec<Link>,
-    /// The keys of `links`, which prevent duplicates: child, parent and condition.
+    /// The keys of `links` (child, parent and condition), which prevent duplicates.
     drawn: BTreeSet<(JobId, Parent, String)>,
     truncated: bool,
 }
@@ -112,11 +115,12 @@ impl Walk {
                         self.take(link.after.parent(), link);
                     }
                 }
-                // No more jobs fit. The links between shown jobs are found as links to parents.
+                // No more jobs fit, so children are not read. The links between the jobs that were
+                // found are complete, because each is also found as a link to a parent.
                 if self.truncated && self.found.len() == self.limit {
                     continue;
                 }
-                // Ask for one more than fits: a full page may not be the last one.
+                // Read one child more than fits, to learn whether children are left out.
                 let asked = (self.limit + 1).min(MAX_BATCH);
                 let children = client.children_of(at, asked, None).await?;
                 self.truncated |= children.len() == asked;
@@ -128,7 +132,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Reads the jobs among these that were not read before. Batches and deleted jobs are skipped.
+    /// Reads the jobs in `near` that have not been read yet. Skips batches and deleted jobs.
     async fn read_jobs(&mut self, client: &Client, near: &[Parent]) -> Result<(), Problem> {
         let job = |found: &Parent| match found {
             Parent::Job(job) => Some(*job),
@@ -144,7 +148,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Returns the links to the parents of the jobs among these, by job.
+    /// Returns the links from the jobs in `near` to their parents, by job.
     async fn parents(
         &self,
         client: &Client,
@@ -167,7 +171,8 @@ impl Walk {
         Ok(waiting.into_iter().zip(links).collect())
     }
 
-    /// Adds a link and the job or batch at its other end, unless that would exceed the limit.
+    /// Adds a link, and the job or batch `other` at its far end, unless `other` would exceed the
+    /// limit.
     fn take(&mut self, other: Parent, link: Link) {
         if !self.known.contains(&other) {
             if self.found.len() == self.limit {

@@ -19,7 +19,7 @@ const PAGE: usize = 50;
 /// Parses an id from a path, a parameter or a field.
 pub(crate) fn id<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Problem> {
     text.parse()
-        .map_err(|_| Problem::invalid(field, "this is not an id; expected a UUID"))
+        .map_err(|_| Problem::invalid(field, "expected a UUID"))
 }
 
 /// Parses an optional id.
@@ -38,7 +38,8 @@ pub(crate) fn optional_name(
     Ok(text.map(|text| Name::new(field, text)).transpose()?)
 }
 
-/// Returns the size of a page, or an error if it exceeds the limit of the API.
+/// Returns the size of a page, or an error if the requested size is 0 or exceeds the limit of the
+/// API.
 pub(crate) fn page(api: &Api, asked: Option<usize>) -> Result<usize, Problem> {
     let most = api.limits().page;
     match asked {
@@ -51,7 +52,7 @@ pub(crate) fn page(api: &Api, asked: Option<usize>) -> Result<usize, Problem> {
     }
 }
 
-/// The parts of a job filter as a request contains them.
+/// The parts of a job filter, as texts from the request.
 #[derive(Debug, Default)]
 pub(crate) struct FilterParts<'a> {
     pub(crate) states: &'a [State],
@@ -79,7 +80,7 @@ impl FilterParts<'_> {
     }
 }
 
-/// The parameters of a page of items with ids.
+/// The parameters of a page of items that are identified by ids.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Before {
@@ -91,7 +92,7 @@ pub(crate) struct Before {
     pub(crate) limit: Option<usize>,
 }
 
-/// The parameters of a page of items with names.
+/// The parameters of a page of items that are identified by names.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AfterName {

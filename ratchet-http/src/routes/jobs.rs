@@ -34,7 +34,7 @@ pub(super) fn routes() -> Vec<Route> {
             .refuses(&[Code::NotFound, Code::Unavailable]),
         get("/api/jobs/{id}/history", history)
             .reads()
-            .says("Returns the ended claims of a job, oldest first, and at most a page of the last ones")
+            .says("Returns the last ended claims of a job, at most a page of them, oldest first")
             .part::<Id>("id")
             .ok::<Attempts>("The history")
             .refuses(&[Code::NotFound, Code::Unavailable]),
@@ -51,7 +51,7 @@ fn act_route(action: JobAction) -> Route {
         ),
         JobAction::Cancel => (
             "/api/jobs/{id}/cancel",
-            "Cancels a job: at once if it waits, by a request to its handler if it is running",
+            "Cancels a job: at once if it waits, or by a request to its handler if it is running",
         ),
         JobAction::Pause => ("/api/jobs/{id}/pause", "Pauses a pending job"),
         JobAction::Resume => ("/api/jobs/{id}/resume", "Makes a paused job pending again"),
@@ -66,11 +66,11 @@ fn act_route(action: JobAction) -> Route {
     post(path, Access::Write(access(action)), handler)
         .says(says)
         .part::<Id>("id")
-        .ok::<Acted>("What the action did")
+        .ok::<Acted>("The outcome of the action")
         .refuses(&[Code::NotFound, Code::Conflict, Code::Unavailable])
 }
 
-/// Returns the access that an action needs.
+/// Returns the action of the write access that a job action needs.
 pub(super) const fn access(action: JobAction) -> Action {
     match action {
         JobAction::Retry => Action::RetryJob,
@@ -187,7 +187,7 @@ async fn history(
 }
 
 pub(super) fn no_such_job() -> Problem {
-    Problem::not_found("there is no such job")
+    Problem::not_found("no job has this id")
 }
 
 async fn act(api: &Api, id: JobId, action: JobAction) -> Result<Acted, Problem> {
@@ -215,13 +215,17 @@ fn acted_view(outcome: ActionOutcome, action: JobAction) -> Result<Acted, Proble
                 format!("the action {word} does not apply to a {state} job"),
             ))
         }
-        // Only a retry takes the unique key again, and only dead letters can be retried.
+        // Only a retry reserves the unique key again, and only dead letters, which are `Failed`,
+        // can be retried.
         ActionOutcome::KeyTaken(holder) => Err(Problem::conflict(
             JobState::Failed,
             format!("the unfinished job {holder} has its unique key"),
         )),
         ActionOutcome::NotFound => Err(no_such_job()),
-        _ => Err(Problem::new(Code::Internal, "the outcome is not known")),
+        _ => Err(Problem::new(
+            Code::Internal,
+            "the store returned an outcome that this version does not know",
+        )),
     }
 }
 

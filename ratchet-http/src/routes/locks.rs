@@ -12,7 +12,7 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/api/locks", locks)
             .reads()
-            .says("Returns all locks by name, including those that are free at present")
+            .says("Returns all locks, sorted by name, including those that are free at present")
             .ok::<Locks>("The locks")
             .refuses(&[Code::Unavailable]),
         get("/api/permits", permits)

@@ -48,9 +48,10 @@ fn all() -> Vec<Route> {
     topics.into_iter().flatten().collect()
 }
 
-/// Returns the router of all routes, which accepts requests for these hosts.
+/// Returns the router of all routes, which refuses requests for other hosts than these.
 ///
-/// The probes accept any host, because load balancers send an address, or no `Host` at all.
+/// The probes accept any host, because load balancers send an address as the `Host`, or no `Host`
+/// at all.
 pub(crate) fn router(api: &Api, hosts: Hosts) -> Router {
     let (mut open, mut router) = (Router::new(), Router::new());
     for route in all() {
@@ -62,8 +63,8 @@ pub(crate) fn router(api: &Api, hosts: Hosts) -> Router {
         if route.reads {
             handler = handler.route_layer(from_fn_with_state(api.clone(), guard::reads));
         }
-        // Routes without query parameters refuse a query. The probes, handled above, accept one,
-        // because some monitors add one to bypass caches.
+        // Routes without query parameters refuse a query. Only the probes, which are added above,
+        // accept one, because some monitors add a query to bypass caches.
         if route.query.is_none() {
             handler = handler.route_layer(from_fn(extract::no_query));
         }

@@ -20,9 +20,12 @@ pub(super) fn routes() -> Vec<Route> {
             Access::Write(Action::DrainNode),
             drain,
         )
-        .says("Asks a node to claim no more and finish its jobs; it obeys at its next heartbeat")
+        .says(
+            "Asks a node to drain: from its next heartbeat on it claims no more jobs and finishes those \
+             it has",
+        )
         .part::<Id>("id")
-        .ok::<Changed>("Changed, unless the node was draining already")
+        .ok::<Changed>("The node drains; `changed` is false if it was draining already")
         .refuses(&[Code::NotFound, Code::Conflict, Code::Unavailable]),
     ]
 }
@@ -37,7 +40,7 @@ async fn drain(
     if changed == StoreChanged::Unchanged {
         let nodes = api.client().nodes().await?;
         let node = nodes.iter().find(|node| node.node == id);
-        let node = node.ok_or_else(|| Problem::not_found("there is no such node"))?;
+        let node = node.ok_or_else(|| Problem::not_found("no node has this id"))?;
         if !node.status.is_live() {
             return Err(Problem::new(Code::Conflict, "the node has ended"));
         }

@@ -44,14 +44,14 @@ fn document(routes: &[Route]) -> Value {
                 Times are RFC 3339 in UTC, durations whole milliseconds. Unknown parameters and \
                 fields are refused. Errors are RFC 9457 problems with a `code`.",
         },
-        // The URL is relative to this document, so it is right below any path.
+        // The URL is relative to this document, so it is correct wherever the API is nested.
         "servers": [{ "url": ".." }],
         "paths": paths,
         "components": { "schemas": schemas.definitions() },
     })
 }
 
-/// The generators of schemas for responses and for requests.
+/// The generators of schemas: one for responses (`sent`), one for requests (`received`).
 struct Schemas {
     sent: SchemaGenerator,
     received: SchemaGenerator,
@@ -108,7 +108,8 @@ fn operation_id(route: &Route) -> String {
     words.join("_")
 }
 
-/// Returns the topic of a path, for grouping: the first part of the path that names one.
+/// Returns the tag that groups a path in the document: the segment after `api`, `cluster`, or
+/// `probes` for every other path.
 fn tag(path: &str) -> &str {
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     let first = parts.next().unwrap_or("ratchet");
@@ -216,12 +217,15 @@ mod tests {
         let mut seen = BTreeSet::new();
         for route in &routes {
             let name = format!("{} {}", route.verb.as_str(), route.path);
-            assert!(seen.insert(name.clone()), "{name} is there twice");
+            assert!(seen.insert(name.clone()), "{name} occurs twice");
             assert!(!route.summary.is_empty(), "{name} has no summary");
-            assert!(!route.answers.is_empty(), "{name} answers nothing");
+            assert!(!route.answers.is_empty(), "{name} has no response");
             let described: BTreeSet<&str> = route.parts.iter().map(|(name, _)| *name).collect();
             assert_eq!(described, parts(route.path), "{name}");
-            assert!(described.len() <= 1, "{name}: handlers take the last part");
+            assert!(
+                described.len() <= 1,
+                "{name} has more than one parameter, and handlers get only the last one"
+            );
         }
         let document = document(&routes);
         let paths = document["paths"].as_object().unwrap();

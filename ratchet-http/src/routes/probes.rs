@@ -13,7 +13,7 @@ use crate::api::Api;
 use crate::extract::Path;
 use crate::view::{Health, Leading, NotReady, Readiness, Ready};
 
-/// The role of `/leader` unless the node must lead in another role to run jobs.
+/// The role that `/leader` reports on, unless the node must lead in another role to run jobs.
 const MAINTENANCE: &str = "maintenance";
 
 pub(super) fn routes() -> Vec<Route> {
@@ -24,7 +24,7 @@ pub(super) fn routes() -> Vec<Route> {
             .ok::<Health>("The process is alive"),
         get("/ready", ready)
             .open()
-            .says("Reports whether this process should get work and traffic, from memory")
+            .says("Reports from memory whether this process should get work and traffic")
             .ok::<Readiness>("The process is ready")
             .answers::<Readiness>(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -33,8 +33,8 @@ pub(super) fn routes() -> Vec<Route> {
         get("/leader", leader)
             .open()
             .says(
-                "Reports whether this node leads: in the role that it needs to run jobs, or in \
-                 maintenance",
+                "Reports whether this node leads in the role that it needs to run jobs, or in \
+                 maintenance if it needs none",
             )
             .ok::<Leading>("The node leads")
             .answers::<Leading>(StatusCode::SERVICE_UNAVAILABLE, "The node does not lead"),
@@ -109,7 +109,7 @@ pub(super) fn own_role(api: &Api) -> &str {
     gate.map_or(MAINTENANCE, Name::as_str)
 }
 
-/// Returns whether this node leads in a role, as far as it can know.
+/// Returns whether this node leads in a role, as far as the node itself can know.
 pub(super) fn leading(api: &Api, role: &str) -> Leading {
     let leadership = api.node().and_then(|node| node.leadership(role));
     Leading::new(role, leadership.as_ref().and_then(Leadership::term))

@@ -24,7 +24,7 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .says("Pauses a queue: no more of its jobs are claimed; running jobs continue")
         .part::<NameText>("name")
-        .ok::<Changed>("Changed, unless the queue was paused already")
+        .ok::<Changed>("The queue is paused; `changed` is false if it was paused already")
         .refuses(&[Code::Unavailable]),
         post(
             "/api/queues/{name}/resume",
@@ -33,7 +33,7 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .says("Resumes a queue: its jobs are claimed again")
         .part::<NameText>("name")
-        .ok::<Changed>("Changed, if the queue was paused")
+        .ok::<Changed>("The queue is not paused; `changed` is false if it was not paused before")
         .refuses(&[Code::Unavailable]),
     ]
 }

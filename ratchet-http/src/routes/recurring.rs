@@ -36,7 +36,7 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .says("Pauses a definition: no more slots are fired until it is resumed")
         .part::<NameText>("name")
-        .ok::<Changed>("Changed, unless the definition was paused already")
+        .ok::<Changed>("The definition is paused; `changed` is false if it was paused already")
         .refuses(&CODES),
         post(
             "/api/recurring/{name}/resume",
@@ -45,7 +45,9 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .says("Resumes a definition: it continues with the next slot in the future")
         .part::<NameText>("name")
-        .ok::<Changed>("Changed, if the definition was paused")
+        .ok::<Changed>(
+            "The definition is not paused; `changed` is false if it was not paused before",
+        )
         .refuses(&CODES),
         post(
             "/api/recurring/{name}/trigger",
@@ -54,7 +56,7 @@ pub(super) fn routes() -> Vec<Route> {
         )
         .says("Enqueues a job of a definition now, independently of its schedule")
         .part::<NameText>("name")
-        .ok::<Triggered>("The job")
+        .ok::<Triggered>("The id of the job, and whether the job is new")
         .refuses(&CODES),
     ]
 }

@@ -9,7 +9,8 @@ use crate::api::Api;
 use crate::auth::Access;
 use crate::problem::Code;
 
-/// Returns the schema of a type. The generator keeps the schemas that it refers to.
+/// A function that returns the schema of a type. The generator keeps the schemas of the types that
+/// this type refers to.
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 /// One route: its path, access, input, responses and handler.
@@ -27,9 +28,9 @@ pub(crate) struct Route {
     pub(crate) query: Option<SchemaOf>,
     pub(crate) body: Option<SchemaOf>,
     pub(crate) answers: Vec<Answer>,
-    /// Whether each request reads from the store, rather than from the results of background reads.
+    /// Whether each request reads from the store, instead of using the results of background reads.
     pub(crate) reads: bool,
-    /// The codes of its refusals, apart from those that [`all_codes`](Self::all_codes) adds.
+    /// The codes of the route's refusals, without those that [`all_codes`](Self::all_codes) adds.
     pub(crate) codes: Vec<Code>,
     pub(crate) handler: MethodRouter<Api>,
 }
@@ -115,7 +116,7 @@ impl Route {
         self
     }
 
-    /// Lets every client use the route, because it reveals nothing worth protecting.
+    /// Lets every client use the route. For routes that reveal nothing worth protecting.
     pub(crate) const fn open(mut self) -> Self {
         self.access = None;
         self
@@ -175,7 +176,7 @@ impl Route {
         self
     }
 
-    /// Adds codes of refusals, apart from those that [`all_codes`](Self::all_codes) adds.
+    /// Adds codes of refusals. Those that [`all_codes`](Self::all_codes) adds need not be given.
     pub(crate) fn refuses(mut self, codes: &[Code]) -> Self {
         self.codes.extend_from_slice(codes);
         self

@@ -18,8 +18,8 @@ use super::queues::{Counted, Queues};
 use super::series::{Ring, STEP};
 use crate::view::{self, At, ChangedNodes, Counts, Overview, Point, Rates};
 
-/// How long jobs must be stranded before `/ready` fails. Rolling deploys strand jobs for a short
-/// time.
+/// How long jobs must be stranded before `/ready` fails. A rolling deploy may strand jobs for a
+/// shorter time.
 const STRANDED_FOR: Duration = Duration::from_secs(30);
 
 /// How many reads in a row must fail before the database counts as unreachable. A single read may
@@ -28,8 +28,8 @@ pub(super) const AWAY_AFTER: u32 = 2;
 
 /// The maximum age of the last read of the nodes for the database to count as reachable.
 ///
-/// It is more than the longest pause between two reads. The check is needed because reads may also
-/// stop without failing.
+/// This is longer than the longest pause between two reads. Counting failures alone is not enough,
+/// because reads may also stop without failing.
 const TRUSTED: Duration = Duration::from_secs(30);
 
 /// The nodes and leaders, as of one read.
@@ -76,8 +76,8 @@ pub(super) struct Board {
     stranded_since: Option<Instant>,
     /// Whether jobs are due while no node is live.
     ///
-    /// It becomes true only with a read of the nodes, not with one of the due routes: a node may
-    /// have joined between the last read of the nodes and a newer read of the due routes.
+    /// Only a read of the nodes sets this to true. A read of the due routes does not, because a
+    /// node may have joined since the last read of the nodes.
     nothing_runs: bool,
     queues: Queues,
     dead: Failures,
@@ -91,8 +91,8 @@ impl Board {
         self.cluster.as_ref()
     }
 
-    /// Stores a read of the nodes and leaders. Returns an event if a node, the status of a node or
-    /// a leader has changed.
+    /// Stores a read of the nodes and leaders. Returns an event if the set of nodes, the status of
+    /// a node or a leader has changed.
     pub(super) fn read_cluster(&mut self, cluster: Cluster) -> Option<ChangedNodes> {
         let same = |before: &Arc<Cluster>| before.membership() == cluster.membership();
         let changed = (!self.cluster.as_ref().is_some_and(same)).then(|| ChangedNodes {
@@ -102,7 +102,7 @@ impl Board {
         self.failures = 0;
         self.meter.read(cluster.live());
         self.dead.heard(&cluster.nodes);
-        // While the due routes are not known, the last value is kept until a node is live.
+        // While the due routes are not known, keep the last value until a node is live.
         let needed = match self.due {
             Some(_) => self.is_anything_due(),
             None => self.nothing_runs,
@@ -116,7 +116,7 @@ impl Board {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Stores a read of the due routes that began at this time, and finds the stranded ones.
+    /// Stores a read of the due routes that began at `began`, and finds the stranded routes.
     pub(super) fn read_due(&mut self, routes: Vec<DueRoute>, began: Instant) {
         let Some(cluster) = &self.cluster else {
             return;
@@ -135,8 +135,8 @@ impl Board {
         }
     }
 
-    /// Counts a failed read of the due routes, and forgets them after [`AWAY_AFTER`] failures.
-    /// Keeps the value of `nothing_runs`.
+    /// Counts a failed read of the due routes. After [`AWAY_AFTER`] failures in a row, the due
+    /// routes count as unknown. Keeps the value of `nothing_runs`.
     pub(super) fn due_failed(&mut self) {
         self.due_failures = self.due_failures.saturating_add(1);
         if self.due_failures >= AWAY_AFTER {
@@ -146,7 +146,7 @@ impl Board {
         }
     }
 
-    /// Stores a count of the jobs of all queues that began at this time.
+    /// Stores a count of the jobs of all queues. The count began at `began`.
     pub(super) fn read_counts(&mut self, queues: Vec<QueueInfo>, began: Instant) {
         let Some(at) = self.cluster.as_ref().map(|cluster| cluster.now()) else {
             return;
@@ -163,7 +163,7 @@ impl Board {
         self.queues.made(name, paused);
     }
 
-    /// Returns the last read of the newest dead letters.
+    /// Returns the state of the reads of the newest dead letters.
     pub(super) fn failures(&mut self) -> &mut Failures {
         &mut self.dead
     }
@@ -267,7 +267,7 @@ impl Board {
         self.queues.totals(queue)
     }
 
-    /// Returns the queues, with how long each one's longest-overdue job has been due.
+    /// Returns the queues, each with the time for which its longest-overdue job has been due.
     pub(super) fn queues(&self) -> view::Queues {
         let due = self.due.as_ref();
         self.queues.view(due.map(|due| (&*due.routes, due.at)))
@@ -292,7 +292,8 @@ impl Cluster {
             .filter(|node| view::is_live(node, self.at))
     }
 
-    /// Returns the leaders as of now: a leader whose lease has expired since the read is left out.
+    /// Returns one entry for each role, as of now. If the lease of a leader has expired since the
+    /// read, the role has no leader.
     pub(crate) fn leaders(&self) -> Vec<view::Leader> {
         let age = self.age();
         let leaders = self.leaders.iter().map(|leader| {
@@ -310,7 +311,7 @@ impl Cluster {
         leaders.collect()
     }
 
-    /// Returns what a `nodes` event reports: nodes, statuses and leaders.
+    /// Returns the values whose change causes a `nodes` event: nodes, their statuses, and leaders.
     fn membership(&self) -> (Vec<impl PartialEq + use<>>, Vec<impl PartialEq + use<>>) {
         let nodes = self.nodes.iter();
         let nodes = nodes.map(|node| (node.node, node.status, view::is_live(node, self.at)));
@@ -328,7 +329,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns a read at the time `at` of a node with a heartbeat at the time `beat`.
+    /// Returns the result of a read at the time `at`: one node, with a heartbeat at the time
+    /// `beat`.
     fn reading(at: i64, node: NodeId, beat: i64, succeeded: u64) -> Cluster {
         let label = Name::new("label", "n").unwrap();
         let mut load = NodeLoad::new(0, 1);

@@ -14,7 +14,7 @@ pub(super) const MOST: usize = 1_000;
 /// The maximum number of unfinished jobs that are followed until they end.
 const FOLLOWED: usize = 500;
 
-/// The last known fields of each remembered job.
+/// Finds changed jobs by comparing them with the fields that earlier reads returned.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     told: BTreeMap<JobId, Told>,
@@ -22,7 +22,7 @@ pub(super) struct Changes {
     looked: bool,
 }
 
-/// The fields of a job whose change is sent as an update.
+/// The fields of a job that are compared. If one of them changes, the job is sent as an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
     state: JobState,
@@ -48,17 +48,18 @@ impl From<&JobRecord> for Told {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) jobs: Vec<JobRecord>,
-    /// A lower bound of how many changed jobs were left out.
+    /// A lower bound of the number of changed jobs that were left out.
     pub(super) dropped: usize,
 }
 
 impl Changes {
-    /// Returns the newest job that was read.
+    /// Returns the newest job that was ever read.
     pub(super) fn newest(&self) -> Option<JobId> {
         self.newest
     }
 
-    /// Reads the jobs again, and returns those that have changed. The first read returns none.
+    /// Reads the newest jobs and the followed ones, and returns those that are new or have changed.
+    /// The first call returns no jobs.
     pub(super) async fn look(&mut self, client: &Client) -> Result<Found> {
         let first = !std::mem::replace(&mut self.looked, true);
         let all = JobFilter::all();
@@ -97,13 +98,14 @@ impl Changes {
         Ok(found)
     }
 
-    /// Returns whether every job of the page is newer than all that were read before.
+    /// Returns whether every job of the page is newer than all jobs that were read before.
     fn all_are_new(&self, page: &JobPage) -> bool {
         let oldest = page.jobs.last().map(|job| job.id);
         oldest > self.newest
     }
 
-    /// Returns the jobs that differ from the remembered fields, and remembers all of them.
+    /// Returns the jobs that are new or differ from the remembered fields, and remembers the fields
+    /// of all given jobs.
     fn changed(&mut self, jobs: impl Iterator<Item = JobRecord>) -> Vec<JobRecord> {
         let changed: Vec<JobRecord> = jobs
             .filter(|job| {
@@ -116,8 +118,8 @@ impl Changes {
         changed
     }
 
-    /// Forgets all but the newest [`FOLLOWED`] unfinished jobs and the newest [`MOST`] ended ones,
-    /// which is as many as the next read may list.
+    /// Forgets all but the newest [`FOLLOWED`] unfinished jobs and the newest [`MOST`] ended jobs.
+    /// The next read lists at most [`MOST`] jobs.
     fn forget(&mut self) {
         let (mut unfinished, mut ended) = (0, 0);
         let mut keep = BTreeMap::new();

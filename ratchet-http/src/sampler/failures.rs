@@ -10,14 +10,14 @@ use tokio::time::Instant;
 
 use crate::view::{At, DeadLetters, Job, State};
 
-/// How many dead letters are read.
+/// How many of the newest dead letters are read.
 pub(super) const READ: usize = 200;
 
 /// How many groups of equal dead letters are kept.
 const KEPT: usize = 8;
 
-/// The dead letters are read again after this time even if no change is known: another client may
-/// have retried or deleted one, and a job may become a dead letter without its node.
+/// The time after which the dead letters are read again even if no change is known: another program
+/// may have retried or deleted one, or the leader may have made one after its node crashed.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// The last read of the newest dead letters.
@@ -26,9 +26,9 @@ pub(super) struct Failures {
     kept: Option<Kept>,
     /// Whether the dead letters may have changed since the last read began.
     changed: bool,
-    /// The number of dead letters in the totals of each node.
+    /// The number of dead letters that each node reported in its totals.
     said: BTreeMap<NodeId, u64>,
-    /// The number of dead letters at the last count of jobs.
+    /// The number of dead letters that the last count of jobs found.
     counted: Option<u64>,
 }
 
@@ -43,7 +43,8 @@ struct Kept {
 }
 
 impl Failures {
-    /// Compares the totals of the nodes with the last ones: new dead letters ask for a read.
+    /// Compares the totals of the nodes with their previous totals, and requests a read if a node
+    /// has reported new dead letters.
     pub(super) fn heard(&mut self, nodes: &[NodeRecord]) {
         let said = nodes.iter().filter_map(|node| {
             let failed = node.load.totals?.failed;
@@ -56,14 +57,15 @@ impl Failures {
         self.said = said;
     }
 
-    /// Compares the number of dead letters with the last count: a change asks for a read.
+    /// Compares the number of dead letters with that of the last count, and requests a read if it
+    /// has changed.
     pub(super) fn counted(&mut self, failed: u64) {
         let before = self.counted.replace(failed);
         self.changed |= before.is_some_and(|before| before != failed);
     }
 
-    /// Checks jobs that are new or have changed: dead letters among them, or jobs that were dead
-    /// letters at the last read, ask for a read.
+    /// Checks jobs that are new or have changed, and requests a read if one of them is a dead
+    /// letter or was one at the last read.
     pub(super) fn saw(&mut self, jobs: &[Job]) {
         let is_kept = |job: &Job| {
             let kept = self.kept.as_ref();
@@ -73,24 +75,24 @@ impl Failures {
         self.changed |= jobs.iter().any(says);
     }
 
-    /// Asks for a read after an action on jobs through this API.
+    /// Requests a read after an action on jobs through this API.
     pub(super) fn acted(&mut self) {
         self.changed = true;
     }
 
-    /// Returns whether to read the dead letters: they may have changed, were never read, or were
-    /// read more than [`AGAIN`] ago.
+    /// Returns whether to read the dead letters: if they may have changed, have never been read, or
+    /// were last read at least [`AGAIN`] ago.
     pub(super) fn are_wanted(&self) -> bool {
         let is_old = |kept: &Kept| time::monotonic() >= kept.read_at + AGAIN;
         self.changed || self.kept.as_ref().is_none_or(is_old)
     }
 
-    /// Begins a read. Changes from now on ask for another one.
+    /// Marks the start of a read. A change from now on requests another read.
     pub(super) fn begin(&mut self) {
         self.changed = false;
     }
 
-    /// Asks for another read because the last one failed.
+    /// Requests another read because the last one failed.
     pub(super) fn failed(&mut self) {
         self.changed = true;
     }
@@ -112,15 +114,16 @@ impl Failures {
         differ
     }
 
-    /// Returns the groups of dead letters and when they were read; `None` before the first read.
+    /// Returns the groups of dead letters and the time of the last read; `None` before the first
+    /// read.
     pub(super) fn kept(&self) -> Option<(Vec<DeadLetters>, At)> {
         let kept = self.kept.as_ref()?;
         Some((kept.jobs.clone(), At(kept.at)))
     }
 }
 
-/// Groups equal dead letters, and returns the first [`KEPT`] groups. The jobs must be sorted newest
-/// first.
+/// Groups equal dead letters, and returns the [`KEPT`] groups with the newest jobs. The jobs must
+/// be sorted newest first.
 fn grouped(jobs: impl Iterator<Item = Job>) -> Vec<DeadLetters> {
     let mut groups: Vec<DeadLetters> = Vec::new();
     for job in jobs {

@@ -10,7 +10,8 @@ use tokio::sync::{Notify, broadcast};
 
 use crate::reads::share;
 
-/// How many events may wait for a slow listener before it misses some.
+/// The number of events that are kept for a slow listener. If more events wait, it misses the
+/// oldest.
 const BEHIND: usize = 16;
 
 /// Broadcasts events to the listeners, and counts the listeners of each client.
@@ -21,7 +22,7 @@ pub(super) struct Feed {
     last: Mutex<Option<Bytes>>,
     /// The number of listeners of each client.
     listeners: Mutex<HashMap<Option<IpAddr>, usize>>,
-    /// Notified of every new listener.
+    /// Notified whenever a listener is added.
     came: Notify,
 }
 
@@ -37,8 +38,8 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// Adds a listener. Returns `None` if there are `most` already, or the client has its share of
-    /// them. The share does not limit requests of unknown clients.
+    /// Adds a listener. Returns `None` if there are `most` listeners already, or if the client
+    /// already has its share of them. The share does not limit requests of unknown clients.
     pub(super) fn listen(&self, client: Option<IpAddr>, most: usize) -> Option<Listener> {
         {
             let mut listeners = self.listeners();
@@ -95,7 +96,7 @@ impl Feed {
     /// Sends an event to all listeners.
     pub(super) fn tell(&self, event: &'static str, data: &impl Serialize) {
         if let Some(frame) = frame(event, data) {
-            // There may be no listener.
+            // Sending fails if there is no listener, which is not an error.
             let _ = self.events.send(frame);
         }
     }
@@ -113,7 +114,7 @@ impl Feed {
     }
 }
 
-/// The updates of one listener.
+/// The receiving end of one listener.
 #[derive(Debug)]
 pub(crate) struct Listener {
     /// The events from now on.

@@ -2,13 +2,14 @@
 //!
 //! - The nodes and the due routes are always read, because readiness depends on them; less often
 //!   while no client reads.
-//! - Jobs are counted and the newest dead letters read only while clients read. The pause between
-//!   two reads grows with the time that a read takes, and does not depend on the number of clients.
+//! - The counts of jobs and the newest dead letters are read only while clients read. The pause
+//!   between two such reads grows with the duration of a read, and does not depend on the number of
+//!   clients.
 //! - The newest jobs are read only while there are listeners.
 //!
 //! A client counts as reading for a minute after each request. Each kind of read has one loop, so
-//! it never runs twice at the same time. Requests get what was read last; only those for the nodes
-//! and the overview wait, for a short time, if that is too old.
+//! it never runs twice at the same time. Requests use the results of the last reads. Only requests
+//! for the nodes and the overview wait, for a short time, if the last read of the nodes is too old.
 
 mod board;
 mod changes;
@@ -56,15 +57,15 @@ const DUE: Pace = Pace {
 const COUNTS: Duration = Duration::from_secs(10);
 /// The minimum pause between two reads of the newest dead letters.
 const FAILURES: Duration = Duration::from_secs(5);
-/// The pause after a count, or a read of dead letters, is this many times as long as it took, up to
-/// [`LONGEST_REST`].
+/// The pause after a count or a read of dead letters, as a multiple of the duration of that read.
+/// The pause is at most [`LONGEST_REST`].
 const SHARE: u32 = 50;
 /// How often listeners get events.
 const TICK: Duration = Duration::from_secs(1);
 /// The longest backoff after failed reads of the nodes or the due routes, and the minimum pause
 /// after a failed count or read of dead letters.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(15);
-/// The longest pause after a count or a read of dead letters, whether it was slow or failed.
+/// The longest pause after a count or a read of dead letters, even if it was slow or failed.
 const LONGEST_REST: Duration = Duration::from_secs(120);
 /// The maximum age of a read of the nodes that a response may use.
 const FRESH: Duration = Duration::from_secs(5);
@@ -94,9 +95,9 @@ struct Shared {
     board: Mutex<Board>,
     feed: Arc<Feed>,
     looked_at: Mutex<Option<Instant>>,
-    /// Notified when a client reads after a time in which none did.
+    /// Notified when a client reads after a time without reading clients.
     looks: Notify,
-    /// Notified of every successful read.
+    /// Notified after every successful read.
     read: watch::Sender<()>,
 }
 
@@ -116,8 +117,8 @@ impl Sampler {
         }
     }
 
-    /// Starts the background reads unless they were started before, and returns the sampler. They
-    /// end when `closing` is cancelled.
+    /// Starts the background reads unless they were started before, and returns the sampler. The
+    /// reads end when `closing` is cancelled.
     pub(crate) fn started(&self, closing: &CancellationToken) -> &Self {
         self.started.call_once(|| {
             let shared = Arc::clone(&self.shared);
@@ -213,7 +214,7 @@ impl Sampler {
     }
 }
 
-/// The place of a listener. Dropping it frees the place.
+/// One of the limited places for listeners. Dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Seat {
     feed: Arc<Feed>,
@@ -291,7 +292,7 @@ impl Shared {
 
     async fn read_due(&self) {
         let mut failures = 0;
-        // Which due routes are stranded depends on the nodes.
+        // Wait for the nodes, because they determine which due routes are stranded.
         self.clock_is_known().await;
         loop {
             let began = time::monotonic();
@@ -403,9 +404,10 @@ impl Shared {
         self.wait(Duration::MAX, known).await;
     }
 
-    /// Waits until the next read is due. After failures it waits for the backoff instead.
+    /// Waits until the next read is due. After failures, waits for the backoff instead.
     ///
-    /// If a client begins to read during the wait, the interval for reading clients applies.
+    /// If a client begins to read during the wait, the interval for reading clients applies at
+    /// once.
     async fn pause(&self, pace: Pace, failures: u32) {
         let began = time::monotonic();
         let backoff = match failures {
@@ -436,7 +438,7 @@ impl Shared {
         }
     }
 
-    /// Records that a client reads now.
+    /// Records that a client reads at this time.
     fn look(&self) {
         let watched = self.is_watched();
         *self.looked_at() = Some(time::monotonic());

@@ -1,7 +1,7 @@
 //! Keeps the known queues: their last job counts, and whether they are paused.
 //!
-//! For queues with due jobs, the pause is read with the due routes, which is more often than the
-//! counts are.
+//! Whether a queue with due jobs is paused is also read with the due routes, which are read more
+//! often than the counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::view::{self, At, Counts};
 
-/// The maximum age of a count that the history of pending jobs uses.
+/// The maximum age of a count for the history of pending jobs to use it.
 const GOOD: Duration = Duration::from_secs(300);
 
 /// The known queues.
@@ -32,19 +32,19 @@ pub(super) struct Counted {
     pub(super) began: Instant,
 }
 
-/// The last information on whether a queue is paused.
+/// The latest information on whether a queue is paused.
 #[derive(Clone, Copy, Debug)]
 struct Pause {
     paused: bool,
-    /// When the read began, or when this API paused or resumed the queue.
+    /// When the read that returned this began, or when this API paused or resumed the queue.
     since: Instant,
     /// Whether this API paused or resumed the queue since the last count of jobs.
     made: bool,
 }
 
 impl Queues {
-    /// Stores a count of the jobs of all queues. Queues that are not part of it have no jobs and
-    /// are not paused.
+    /// Stores a count of the jobs of all queues. Forgets queues that the count does not contain,
+    /// because they have no jobs and are not paused, unless newer information on them is known.
     pub(super) fn read_counts(&mut self, counted: Counted) {
         self.pauses.retain(|_, pause| pause.since > counted.began);
         for queue in &counted.queues {
@@ -53,11 +53,11 @@ impl Queues {
         self.counted = Some(counted);
     }
 
-    /// Stores a read of the due routes that began at this time.
+    /// Stores a read of the due routes that began at `began`.
     ///
-    /// Queues that are known only from earlier reads of due routes, and have no due job any more,
-    /// are forgotten. Counts alone would not remove them, since without clients there are no
-    /// counts.
+    /// Forgets queues that are known only from earlier reads of due routes and no longer have due
+    /// jobs. Counts cannot be relied on to remove them, because jobs are not counted without
+    /// clients.
     pub(super) fn read_due(&mut self, routes: &[DueRoute], began: Instant) {
         for due in routes {
             self.learn(&due.route.queue, due.paused, began);
@@ -81,7 +81,7 @@ impl Queues {
         }
     }
 
-    /// Records whether a queue is paused, as of the time `since`. Ignores it if newer information
+    /// Records whether a queue is paused, as of the time `since`. Does nothing if newer information
     /// is known.
     fn learn(&mut self, queue: &Name, paused: bool, since: Instant) {
         let made = false;
@@ -118,8 +118,8 @@ impl Queues {
         is_good.then(|| counted.queues.iter().filter_map(pending).sum())
     }
 
-    /// Returns the queues, with how long each one's longest-overdue job has been due, as far as
-    /// that is known.
+    /// Returns the queues, each with the time for which its longest-overdue job has been due, if
+    /// known.
     pub(super) fn view(&self, due: Option<(&[DueRoute], Timestamp)>) -> view::Queues {
         let overdue = |name: &Name| {
             let routes = due.iter().flat_map(|(routes, _)| routes.iter());

@@ -29,7 +29,7 @@ impl Attempts {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// The claim's number, which is the `claim_seq` of the job at that time.
+    /// The number of the claim: the `claim_seq` that the job had during this claim.
     pub seq: u64,
     /// The node that held the claim.
     pub node: Option<String>,
@@ -37,7 +37,7 @@ pub struct Attempt {
     pub claimed_at: At,
     /// When the claim ended.
     pub ended_at: At,
-    /// How long the body ran; null if no body ran to an end.
+    /// How long the body ran; null if no body ran to its end.
     pub ran_for_ms: Option<u64>,
     /// How the claim ended.
     pub outcome: Outcome,
@@ -66,7 +66,7 @@ impl From<&model::Attempt> for Attempt {
 pub enum Outcome {
     /// The body succeeded.
     Succeeded,
-    /// The body failed, and another attempt was to follow.
+    /// The body failed, and the job was scheduled for another attempt.
     Retried,
     /// The job became a dead letter.
     Failed,

@@ -13,7 +13,7 @@ pub struct Batches {
     pub next: Option<String>,
 }
 
-/// A batch: jobs that are counted together as they end.
+/// A batch: a group of jobs whose ends are counted together.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Batch {

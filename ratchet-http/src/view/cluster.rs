@@ -33,7 +33,7 @@ pub struct Node {
     pub started_at: At,
     /// When the node sent its last heartbeat.
     pub last_seen_at: At,
-    /// The present interval between its heartbeats.
+    /// The present interval between heartbeats of the node.
     pub heartbeat_ms: u64,
     /// The number of bodies that are running.
     pub running: u32,
@@ -54,8 +54,8 @@ pub struct Node {
     pub kinds: Option<Vec<String>>,
     /// The roles in which the node leads.
     pub leads: Vec<String>,
-    /// How far the node's clock is ahead of the database's; known only for the node of the process
-    /// that responds.
+    /// How far the node's clock is ahead of the database's; null for all nodes but that of the
+    /// process that responds.
     pub clock_skew_ms: Option<i64>,
     /// The totals since the node was built; null if it runs an older version, which does not report
     /// them.
@@ -142,7 +142,7 @@ pub enum NodeStatus {
     Active,
     /// The node finishes its running jobs and claims no more.
     Draining,
-    /// The node has shut down in order.
+    /// The node has shut down gracefully.
     Left,
     /// The node was silent for too long, or was displaced by a newer node with its label.
     Dead,
@@ -166,13 +166,13 @@ impl From<model::NodeStatus> for NodeStatus {
 pub struct Totals {
     /// The number of bodies that began.
     pub begun: u64,
-    /// The sum of the times that these jobs had been due before their bodies began.
+    /// The sum of the times for which the jobs of these bodies had been due when they were claimed.
     pub waited_ms: u64,
     /// The number of bodies that succeeded.
     pub succeeded: u64,
     /// The number of jobs that became dead letters.
     pub failed: u64,
-    /// The number of failed attempts that another attempt follows.
+    /// The number of failed attempts after which the job was scheduled for another attempt.
     pub retried: u64,
 }
 
@@ -198,7 +198,7 @@ pub struct Leader {
     pub node: Option<String>,
     /// The label of the leader; null if no node leads, or the label is not known.
     pub label: Option<String>,
-    /// The present term, or the last one if no node leads.
+    /// The present term, or the last term if no node leads.
     pub term: u64,
     /// The time until the leader's lease expires unless it is renewed; null if no node leads.
     pub expires_in_ms: Option<u64>,
@@ -230,7 +230,7 @@ impl Leader {
 pub struct Status {
     /// The node of the process that responds; null if it has none.
     pub node: Option<OwnNode>,
-    /// The part of this node in the cluster.
+    /// Whether this node is the primary, a standby or the only node.
     pub role: Role,
     /// Whether other nodes are live, as last read.
     pub clustered: bool,
@@ -278,14 +278,14 @@ impl From<&ratchet_core::Node> for OwnNode {
     }
 }
 
-/// The part of a node in the cluster.
+/// Whether the node of a process is the primary, a standby or the only node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// The node leads in the role that it must lead in to run jobs, or in maintenance if it needs
     /// no role.
     Primary,
-    /// The node does not lead in that role.
+    /// The node does not lead in the role that `primary` requires.
     Standby,
     /// The node needs no role to run jobs, and there is no other live node.
     SingleNode,

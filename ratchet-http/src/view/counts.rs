@@ -11,8 +11,8 @@ use super::{At, Counts, State};
 pub struct Matching {
     /// The number of jobs that were counted.
     pub jobs: u64,
-    /// Whether the count is complete. If false, counting stopped at its limit, and more jobs may
-    /// match.
+    /// Whether the count is complete. If false, counting stopped at its limit or timeout, and more
+    /// jobs may match.
     pub exact: bool,
 }
 
@@ -24,7 +24,7 @@ impl Matching {
         Self { jobs, exact: true }
     }
 
-    /// Returns a count that stopped at its limit: at least this many jobs match.
+    /// Returns an incomplete count: at least this many jobs match.
     #[must_use]
     pub const fn at_least(jobs: usize) -> Self {
         let jobs = jobs as u64;
@@ -36,15 +36,14 @@ impl Matching {
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct MatchingByState {
-    /// The counts by state. States are missing if counting ran out of time.
+    /// The counts by state. If counting reached its timeout, the remaining states are missing.
     pub counts: BTreeMap<State, Matching>,
-    /// The time of the background count that the numbers are from; null if they were counted for
-    /// this request.
+    /// When the jobs were counted in the background; null if they were counted for this request.
     pub counts_at: Option<At>,
 }
 
 impl MatchingByState {
-    /// Returns the numbers of a background count, which are complete.
+    /// Returns the counts that a background count found, which are complete.
     #[must_use]
     pub fn counted(counts: &Counts, at: At) -> Self {
         let exact = |(state, jobs): (&State, &u64)| {

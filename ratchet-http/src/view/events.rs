@@ -34,7 +34,7 @@ pub struct Tick {
     pub nothing_runs: bool,
     /// See [`Overview::rates`].
     pub rates: Rates,
-    /// The id of the newest job; null if there is none, or none was read yet.
+    /// The id of the newest job; null if there are no jobs or none has been read yet.
     pub newest: Option<String>,
 }
 
@@ -59,13 +59,13 @@ impl Tick {
     }
 }
 
-/// The event `jobs`: jobs that are new, or have changed since their last update.
+/// The event `jobs`: jobs that are new, or have changed since the last event with them.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ChangedJobs {
-    /// The present state of each job; at most 1,000 jobs.
+    /// The jobs as they are now; at most 1,000.
     pub jobs: Vec<Job>,
-    /// A lower bound of how many more jobs changed.
+    /// A lower bound of the number of further jobs that have changed.
     pub dropped: usize,
 }
 

@@ -73,7 +73,8 @@ pub struct Edge {
     /// The job that waits.
     pub to: String,
     /// How the job or batch `from` must end: `succeeded`, `failed`, `ended`, `result_is <pointer>`,
-    /// `failures_reach <n>` or `succeeded_at_least <percent>`.
+    /// `failures_reach <n>` or `succeeded_at_least <percent>`; `other` for a condition that this
+    /// version does not know.
     pub condition: String,
     /// The state of the link.
     pub state: LinkState,
@@ -93,7 +94,7 @@ impl From<&Link> for Edge {
     }
 }
 
-/// Returns the condition in words. The value that a result must equal is left out, because results
+/// Returns the condition as a text. Leaves out the value that a result must equal, because results
 /// may be confidential.
 fn condition(after: &After) -> String {
     let other = || "other".to_owned();

@@ -42,7 +42,7 @@ pub struct Job {
     pub claimed_at: Option<At>,
     /// Whether the job is running and a client has requested its cancellation.
     pub cancel_requested: bool,
-    /// The last progress that the body reported.
+    /// The progress that the body last reported.
     pub progress: Option<Progress>,
     /// The tags of the job.
     pub tags: Vec<String>,
@@ -176,9 +176,9 @@ impl From<&JobPage> for Jobs {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hidden {
-    /// They are shown.
+    /// These fields are shown.
     No,
-    /// They are hidden.
+    /// These fields are hidden.
     Yes,
 }
 
@@ -186,7 +186,7 @@ pub enum Hidden {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct JobDetail {
-    /// The fields that listings show too.
+    /// The fields that listings also contain.
     #[serde(flatten)]
     pub job: Job,
     /// The payload; missing if it is hidden.
@@ -213,9 +213,10 @@ pub struct JobDetail {
     pub signal_payload: Option<Box<RawValue>>,
     /// The trace in which the job was enqueued.
     pub trace: Option<Trace>,
-    /// The timeout of one attempt.
+    /// The timeout of one attempt; null without one.
     pub timeout_ms: Option<u64>,
-    /// How long a body may run without reporting anything.
+    /// The time without a report after which a running body counts as stalled; null without a
+    /// limit.
     pub stall_timeout_ms: Option<u64>,
     /// The retry policy.
     pub retry: Retry,
@@ -288,11 +289,11 @@ pub struct Retry {
     pub max_attempts: u32,
     /// The backoff: `none`, `fixed`, `linear` or `exponential`.
     pub backoff: String,
-    /// The delay after the first attempt.
+    /// The delay after the first failed attempt.
     pub delay_ms: u64,
-    /// The longest delay.
+    /// The maximum delay; null without a maximum.
     pub cap_ms: Option<u64>,
-    /// The jitter: by how many percent a delay is varied at random.
+    /// The jitter: the percentage by which a delay varies at random.
     pub jitter_percent: u8,
 }
 

@@ -25,7 +25,7 @@ pub struct Lock {
     pub fence: u64,
     /// The time until the lock expires unless it is renewed; null if the lock is free.
     pub expires_in_ms: Option<u64>,
-    /// The time since the lock expired without being released; null otherwise.
+    /// The time since the lock expired; null if it is held or was released.
     pub expired_for_ms: Option<u64>,
 }
 

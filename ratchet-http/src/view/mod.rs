@@ -2,8 +2,8 @@
 //!
 //! The command line prints the same types. Times are RFC 3339 in UTC with milliseconds, in fields
 //! that end in `_at`. Durations are whole milliseconds, in fields that end in `_ms`. Ids are
-//! strings. A field without a value is `null`, so all responses of a type have the same fields. The
-//! documentation of a field states if it may be missing instead.
+//! strings. A field without a value is `null`, so all responses of a type have the same fields. If
+//! a field may be missing instead, its documentation says so.
 //!
 //! ```
 //! # use ratchet_core::BoxError;

@@ -9,9 +9,10 @@ use super::{At, Counts, Job, Leader};
 pub struct Overview {
     /// The present time by the database's clock.
     pub at: At,
-    /// When the nodes were read. The live nodes, bodies, rates and leaders are as of this time.
+    /// When the nodes were read. The live nodes, running bodies, rates and leaders are as of this
+    /// time.
     pub read_at: At,
-    /// Whether the last read of the nodes is too long ago, because the database does not respond.
+    /// Whether the data of the nodes is out of date, because the database does not respond.
     pub stale: bool,
     /// The number of live nodes: those that have not ended and have not been silent for too long.
     pub live_nodes: usize,
@@ -23,8 +24,8 @@ pub struct Overview {
     pub counts: Option<Counts>,
     /// When the jobs were last counted; null before the first count.
     pub counts_at: Option<At>,
-    /// How long the longest-overdue job has been due, paused queues aside; null if no job is due or
-    /// if `due_at` is null.
+    /// How long the longest-overdue job has been due, without jobs in paused queues; null if no job
+    /// is due or if `due_at` is null.
     pub oldest_due_ms: Option<u64>,
     /// When the due jobs were last read; null if it is not known which jobs are due or stranded.
     pub due_at: Option<At>,
@@ -86,9 +87,10 @@ pub struct Rates {
     pub finished_per_s: f64,
     /// Jobs that became dead letters, per second.
     pub failed_per_s: f64,
-    /// Failed attempts that another attempt follows, per second.
+    /// Failed attempts after which the job is tried again, per second.
     pub retried_per_s: f64,
-    /// How long jobs had been due when their bodies began, on average; null if none began.
+    /// How long jobs whose bodies began had been due when they were claimed, on average; null if no
+    /// body began.
     pub wait_ms: Option<u64>,
 }
 
@@ -129,12 +131,12 @@ pub struct Point {
     pub pending: Option<u64>,
     /// The number of bodies that were running.
     pub running: u64,
-    /// How long the longest-overdue job had been due; 0 if none was due, null if that is not known.
+    /// How long the longest-overdue job had been due; 0 if no job was due, null if not known.
     pub overdue_ms: Option<u64>,
 }
 
 impl Point {
-    /// Creates a point at which no body runs and nothing is known of the jobs.
+    /// Creates a point without running bodies, at which the numbers of jobs are not known.
     #[must_use]
     pub fn new(at: At) -> Self {
         Self {

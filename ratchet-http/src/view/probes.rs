@@ -66,14 +66,14 @@ pub enum NotReady {
     Joining,
     /// The node finishes its running jobs and claims no more.
     Draining,
-    /// The node has shut down in order.
+    /// The node has shut down gracefully.
     Left,
-    /// The node was displaced by another with its label, or was stopped without an orderly
+    /// The node was displaced by another node with its label, or stopped without a graceful
     /// shutdown.
     Dead,
     /// The database does not respond.
     Database,
-    /// For a while, jobs have been due that no node in the cluster can run.
+    /// For at least 30 s, jobs have been due that no node in the cluster can run.
     Stranded,
     /// Jobs are due, and no node in the cluster is live, as in `nothing_runs` of the overview.
     NothingRuns,
@@ -85,7 +85,7 @@ pub enum NotReady {
 pub struct Leading {
     /// The role.
     pub role: String,
-    /// Whether the node leads, as far as it can know.
+    /// Whether the node leads, as far as the node itself can know.
     pub is_leader: bool,
     /// The term of the node; missing unless it leads.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -8,8 +8,8 @@ use super::{At, Counts, State};
 pub struct Queues {
     /// The known queues that have jobs or are paused, sorted by name.
     pub queues: Vec<Queue>,
-    /// When the jobs were last counted, which finds every queue; null before the first count. Until
-    /// then only queues with due jobs are known.
+    /// When the jobs were last counted; null before the first count. A count finds every queue.
+    /// Before the first count, only queues with due jobs are known.
     pub counts_at: Option<At>,
     /// When the due jobs were last read; null if they are not known.
     pub due_at: Option<At>,
@@ -21,8 +21,8 @@ pub struct Queues {
 pub struct Queue {
     /// The name of the queue.
     pub name: String,
-    /// Whether the queue is paused: its jobs are not claimed. This is as of the last read of the
-    /// due jobs if the queue has any, otherwise as of the last count.
+    /// Whether the queue is paused: its jobs are not claimed. This was read with the due jobs if
+    /// the queue has due jobs, otherwise with the last count.
     pub paused: bool,
     /// The number of jobs by state at the last count; null if the queue was not known then.
     pub counts: Option<Counts>,

@@ -22,7 +22,7 @@ pub enum ActedOutcome {
     Became,
     /// The job is running, and its node will get the request to cancel it.
     CancelRequested,
-    /// The job was changed, and its state is as before.
+    /// The job was changed, but its state is the same.
     Changed,
     /// The job was deleted.
     Deleted,
@@ -38,12 +38,14 @@ pub struct BulkDone {
     /// The number of dead letters that could not be retried because an unfinished job has their
     /// unique key.
     pub key_taken: u64,
-    /// The number of named jobs that do not exist or whose state does not allow the action. Jobs
-    /// that match a filter are skipped in this case, and not counted.
+    /// The number of jobs selected by id that do not exist or whose state does not allow the
+    /// action. Jobs selected by a filter are skipped if their state does not allow it, and are not
+    /// counted.
     pub refused: u64,
-    /// Whether no matching job was left. If false, the limit or the timeout was reached first.
+    /// Whether the action was applied to all matching jobs. If false, the limit or the timeout was
+    /// reached first.
     pub complete: bool,
-    /// The value of `after` to continue; null if `complete` is true.
+    /// The value of `after` for a request that continues; null if `complete` is true.
     pub next: Option<String>,
 }
 

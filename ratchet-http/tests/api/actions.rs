@@ -79,7 +79,7 @@ async fn a_dead_letter_whose_key_is_taken_conflicts_and_names_the_holder() {
     );
 }
 
-/// Counts how often each response came.
+/// Sends these actions on one job concurrently, and counts how often each response was returned.
 async fn at_once(world: &World, id: JobId, words: &[&str]) -> BTreeMap<String, usize> {
     let sent = words.iter().map(|word| {
         let (world, uri) = (world.clone(), format!("/api/jobs/{id}/{word}"));
@@ -142,7 +142,7 @@ async fn concurrent_actions(store: SharedStore) {
             of(&counts, "retry 200 became"),
             of(&counts, "delete 200 deleted"),
         );
-        // One of the two actions comes first, and the other then no longer applies.
+        // One of the two actions takes effect first, and the other one then no longer applies.
         assert_eq!(retried + deleted, 1, "{counts:?}");
         assert_eq!(
             world.client.job(dead).await.unwrap().is_some(),

@@ -172,7 +172,7 @@ async fn what_was_done_before_the_store_failed_is_told() {
     let problem = world.post_json("/api/jobs/bulk", &body).await;
     let problem = problem.refused(503, "unavailable");
     let detail = problem["detail"].as_str().unwrap();
-    assert!(detail.contains("500 jobs were acted on"), "{detail}");
+    assert!(detail.contains("applied to 500 jobs"), "{detail}");
     assert_eq!(bulk(&world, body).await["changed"], 100);
 }
 

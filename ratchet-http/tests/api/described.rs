@@ -14,13 +14,13 @@ use tower::ServiceExt;
 
 use crate::kit::{Answer, request};
 
-/// The document, with validators for its responses.
+/// The OpenAPI document, with validators for the responses that it describes.
 pub(crate) struct Described {
     pub(crate) document: Value,
     validators: Mutex<BTreeMap<String, Arc<Validator>>>,
 }
 
-/// Returns the document of the API.
+/// Returns the OpenAPI document of the API, which is read once.
 pub(crate) fn described() -> &'static Described {
     static DESCRIBED: OnceLock<Described> = OnceLock::new();
     DESCRIBED.get_or_init(|| {
@@ -59,7 +59,8 @@ impl Described {
         operations.collect()
     }
 
-    /// Returns the path template that a request matches: the one with the most equal parts.
+    /// Returns the path template that a request matches: among several, the one with the most
+    /// literal segments.
     fn template(&self, path: &str) -> Option<&str> {
         let asked: Vec<&str> = path.split('/').collect();
         let paths = self.document["paths"].as_object().unwrap().keys();
@@ -82,7 +83,7 @@ impl Described {
         let media = answer.media.as_deref().unwrap_or_default();
         if answer.status.is_client_error() || answer.status.is_server_error() {
             assert_ne!(answer.status.as_u16(), 500, "{asked}: {answer:?}");
-            // A 503 of a probe has its own body, not a problem.
+            // A probe responds with 503 and a body of its own, which is not a problem.
             let says_no = answer.status.as_u16() == 503 && media == "application/json";
             if method != Method::HEAD && !says_no {
                 assert_eq!(media, "application/problem+json", "{asked}: {answer:?}");
@@ -108,7 +109,7 @@ impl Described {
         let response = &operation["responses"][status];
         assert!(
             !response.is_null(),
-            "{asked} may not answer {status}: {answer:?}"
+            "{asked}: the document does not describe the status {status}: {answer:?}"
         );
         let Some(content) = response.get("content") else {
             return;

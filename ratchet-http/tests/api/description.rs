@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::described::described;
 use crate::kit::{self, HOSTILE, World, populate, request};
 
-/// Returns the path with valid parameters for which nothing exists.
+/// Returns the path with valid parameters that name no existing item.
 fn filled(template: &str, operation: &Value) -> String {
     let mut path = template.to_owned();
     for parameter in operation["parameters"].as_array().unwrap() {
@@ -140,7 +140,7 @@ async fn described_parameters_are_taken_and_others_are_refused() {
     let world = World::new();
     for (method, template, operation) in described().operations() {
         if operation["x-access"] == "open" {
-            // The probe with a path parameter returns that parameter.
+            // The probes accept any query.
             continue;
         }
         let path = filled(template, operation);
@@ -203,7 +203,7 @@ async fn every_operation_is_seen_to_answer_as_described() {
             && world.state(things.jobs[3]).await == JobState::Running
     })
     .await;
-    // Until then, jobs are due while no node is live, so the server is not ready.
+    // Until the node is read, jobs are due while no node is live, so the server is not ready.
     kit::until("the node was read", || async {
         world.get("/cluster/nodes").await.ok()["nodes"][0]["live"] == true
     })
@@ -301,7 +301,7 @@ async fn every_operation_is_seen_to_answer_as_described() {
     let all = json!({"action": "cancel", "filter": {"queue": "nobody/polls this"}});
     world.post_json("/api/jobs/bulk", &all).await.ok();
     seen.insert((Method::POST, "/api/jobs/bulk"));
-    // The first two respond with 200 only on a leader, the last one only with a recorder.
+    // The first two return 200 only on a leader, the last one only with a recorder of metrics.
     let elsewhere = ["/leader", "/leader/{role}", "/metrics"];
     let missed: Vec<_> = (described().operations().into_iter())
         .map(|(method, path, _)| (method, path))
@@ -311,7 +311,7 @@ async fn every_operation_is_seen_to_answer_as_described() {
     running.abort();
 }
 
-/// A parameter of a path.
+/// Encodes a parameter of a path.
 fn percent(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }

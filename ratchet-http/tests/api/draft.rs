@@ -1,5 +1,5 @@
-//! Random requests: mostly operations of the document with mostly valid parameters, and a few of
-//! any kind.
+//! Generates random requests: mostly operations of the OpenAPI document with mostly valid
+//! parameters, and a few arbitrary ones.
 
 use axum::body::Body;
 use http::{Method, Request};
@@ -35,11 +35,11 @@ enum Text {
     Batch,
     Node,
     Any(String),
-    /// Bytes, encoded with percent signs, perhaps wrongly.
+    /// Bytes that are percent-encoded, perhaps wrongly.
     Raw(Vec<u8>),
 }
 
-/// A body.
+/// The body of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Sent {
     Nothing,
@@ -250,7 +250,7 @@ fn described_draft() -> BoxedStrategy<Draft> {
             1 => prop::collection::vec((name, text()), 0..3),
         ]
     };
-    // Prefer writes, since only writes can lose jobs.
+    // Generate more writes than reads, because only writes can lose jobs.
     let weighted = operations.into_iter().flat_map(|operation| {
         let times = if operation.0 == "POST" { 3 } else { 1 };
         vec![operation; times]

@@ -52,8 +52,12 @@ async fn play(store: SharedStore, drafts: &[Draft]) {
     let ended = tokio::time::timeout(std::time::Duration::from_secs(30), running).await;
     ended.unwrap().unwrap().unwrap();
     let after = i64::try_from(world.count().await).unwrap();
-    assert_eq!(after, before + change, "jobs were lost or made");
-    // The remaining jobs can be read.
+    assert_eq!(
+        after,
+        before + change,
+        "the number of jobs differs from what the responses reported"
+    );
+    // All remaining jobs can still be read.
     let page = world.get("/api/jobs?limit=200").await.ok();
     assert_eq!(
         i64::try_from(page["jobs"].as_array().unwrap().len()).unwrap(),

@@ -13,7 +13,8 @@ use serde_json::json;
 use crate::described::described;
 use crate::kit::{Allow, World, allow_all, job_in, request};
 
-/// Returns every operation that needs an access, with valid path parameters.
+/// Returns every operation that the authorizer decides on, with valid path parameters and whether
+/// it writes.
 fn closed() -> Vec<(Method, String, bool)> {
     let operations = described().operations().into_iter();
     let closed = operations.filter(|(_, _, operation)| operation["x-access"] != "open");
@@ -190,7 +191,7 @@ async fn a_token_protects_reads_and_an_api_that_only_reads_takes_none_for_writes
         assert_eq!(shown(hidden).await, json!(null));
     }
     assert_eq!(open.get("/cluster/status").await.ok()["writes"], false);
-    // After too many wrong tokens, the client's right token is refused too.
+    // After too many wrong tokens, the client's correct token is refused too.
     for number in 0..10 {
         let guess = with("/api/jobs", &format!("wrong {number}"));
         protected.send(guess).await.refused(403, "denied");

@@ -20,7 +20,7 @@ use tower::ServiceExt;
 
 use crate::described::described;
 
-/// An authorizer that lets every client do what the function allows.
+/// An authorizer that allows every client the accesses for which the function returns true.
 pub(crate) struct Allow(pub(crate) fn(Access) -> bool);
 
 #[async_trait::async_trait]
@@ -169,7 +169,7 @@ impl Answer {
     }
 }
 
-/// What the bodies of the test jobs do.
+/// The job of the tests. The variant determines what its body does.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Act {

@@ -1,4 +1,4 @@
-//! Tests of the API over its router, as a client sees it.
+//! Tests of the API: requests of a client to its router, and the responses.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod actions;

@@ -327,7 +327,8 @@ async fn the_lineage_is_read_in_few_calls() {
     assert_eq!(graph["nodes"].as_array().unwrap().len(), 22);
     assert_eq!(graph["edges"].as_array().unwrap().len(), 40);
     let count = |what: &str| calls.iter().filter(|call| **call == what).count();
-    // One call for the children of each job, and one call per distance for jobs and for parents.
+    // The search makes one call for the children of each job, and for each distance one call for
+    // the jobs and one for their parents.
     assert_eq!(
         (count("children_of"), count("get"), count("parents_of")),
         (22, 3, 2)
@@ -364,7 +365,7 @@ async fn text_of_jobs_comes_through_as_it_is() {
     let node = kit::node(&store);
     let running = tokio::spawn(async move { node.run().await });
     let dead = things.jobs[1];
-    kit::until("it has failed", || async {
+    kit::until("the job has failed", || async {
         world.state(dead).await == JobState::Failed
     })
     .await;

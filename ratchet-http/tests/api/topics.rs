@@ -34,12 +34,12 @@ async fn a_paused_queue_is_seen_as_such_at_once() {
         changed(true)
     );
     assert!(!paused("mail").await);
-    // A queue without jobs can be paused in advance, whatever its name is.
+    // A queue can be paused before it has jobs, whatever its name is.
     assert_eq!(
         world.post("/api/queues/a%2Fb/pause").await.ok(),
         changed(true)
     );
-    until("it is listed", || paused("a/b")).await;
+    until("the paused queue is listed", || paused("a/b")).await;
     world.post("/api/queues/%20/pause").await.invalid("name");
 }
 
@@ -167,7 +167,7 @@ async fn a_node_is_drained_once_and_an_ended_one_conflicts() {
         let node = node.clone();
         async move { node.run().await }
     });
-    until("it is known", || async {
+    until("the node is known", || async {
         world
             .client
             .nodes()
@@ -238,7 +238,7 @@ async fn what_the_store_cannot_do_is_not_implemented() {
     ] {
         world.post(uri).await.refused(501, "unsupported");
     }
-    // Without links in the store, the graph has the job only.
+    // If the store has no links, the graph contains only the job itself.
     let alone = world.enqueue(NewJob::new("k", &1)).await;
     let graph = world.get(&format!("/api/jobs/{alone}/graph")).await.ok();
     assert_eq!(graph["nodes"].as_array().unwrap().len(), 1);

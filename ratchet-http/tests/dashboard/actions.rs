@@ -65,7 +65,7 @@ pub(crate) async fn on_jobs(stage: &mut Stage) -> Result<()> {
     let before = client.history(dead).await?.len();
     stage.visit(&format!("#/jobs/{dead}")).await?;
     page.click(&press("retry")).await?;
-    eventually("it was tried again", || async {
+    eventually("the job was tried again", || async {
         Ok(client.history(dead).await?.len() > before)
     })
     .await?;
@@ -82,7 +82,7 @@ pub(crate) async fn on_jobs(stage: &mut Stage) -> Result<()> {
     stage.until_state(slow, JobState::Running).await?;
     stage.visit(&format!("#/jobs/{slow}")).await?;
     page.click(&press("cancel")).await?;
-    // Leaving the dialog changes nothing.
+    // Closing the dialog with Escape changes nothing.
     page.until("document.activeElement.textContent === 'Leave it'")
         .await?;
     page.key("Escape").await?;
@@ -144,7 +144,10 @@ pub(crate) async fn in_bulk(stage: &mut Stage) -> Result<()> {
     page.confirm().await?;
     page.until_text("40 cancelled").await?;
     ensure!(count(JobState::Cancelled).await? == 40);
-    let other = client.job(other).await?.context("the other job is gone")?;
+    let other = client
+        .job(other)
+        .await?
+        .context("the other job does not exist")?;
     ensure!(
         other.state == JobState::Pending,
         "another queue was touched"

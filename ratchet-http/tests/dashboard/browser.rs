@@ -77,8 +77,8 @@ pub(crate) struct Browser {
     session: String,
 }
 
-/// The browser's program and all that it started: on some systems it is a script, and killing only
-/// that would leave the browser behind.
+/// The process of the browser and all processes that it started. On some systems the program is a
+/// script, and killing only the script would leave the browser running.
 struct Processes(Child);
 
 impl Drop for Processes {
@@ -185,8 +185,8 @@ impl Browser {
     }
 }
 
-/// Reads what the browser says on its standard error until it names its address, and then on, so
-/// that the pipe never fills.
+/// Reads the browser's standard error until it contains the address of the debugger, and returns
+/// the address. A background task continues to read, so that the pipe never fills.
 async fn address(said: tokio::process::ChildStderr) -> Result<String> {
     let mut lines = BufReader::new(said).lines();
     let mut all = String::new();

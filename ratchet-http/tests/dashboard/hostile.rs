@@ -1,4 +1,4 @@
-//! Text that looks like markup is shown as text, whatever its source.
+//! Text that looks like markup is shown as text, wherever the text comes from.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ pub(crate) async fn text_is_text(stage: &mut Stage) -> Result<()> {
     })
     .await?;
 
-    // Each page with the texts that must be shown there unchanged.
+    // The pages, each with the texts that it must show unchanged.
     let places = [
         (
             "#/overview".to_owned(),
@@ -94,7 +94,7 @@ pub(crate) async fn text_is_text(stage: &mut Stage) -> Result<()> {
         }
         unhurt(stage, &place).await?;
     }
-    // Texts in the address of a link.
+    // Texts in the URL of a link.
     stage.visit("#/jobs").await?;
     stage
         .page
@@ -177,7 +177,8 @@ pub(crate) async fn scripts_are_isolated(stage: &mut Stage) -> Result<()> {
         stage.visit(&format!("#/{place}")).await?;
         page.until("document.querySelector('main').textContent.includes('dna') || document.querySelector('main').textContent.includes('u202e')")
             .await?;
-        // Every such text is in an element that isolates it, or between isolating characters.
+        // Every text that changes the direction is in an element that isolates it, or between
+        // isolating characters.
         let loose = "[...(function* (walk) { while (walk.nextNode()) yield walk.currentNode; })(document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT))]
             .filter((one) => /[\\u202e\\u0645]/.test(one.data) && !one.parentElement.closest('svg'))
             .filter((one) => !getComputedStyle(one.parentElement).unicodeBidi.startsWith('isolate')
@@ -190,7 +191,7 @@ pub(crate) async fn scripts_are_isolated(stage: &mut Stage) -> Result<()> {
         let marked = page.eval(marked).await?;
         ensure!(marked == json!([]), "{place}: {marked}");
     }
-    // Payloads are JSON, in which such characters are shown as escapes.
+    // Payloads are shown as JSON, in which these characters are escaped.
     stage.visit(&format!("#/jobs/{odd}")).await?;
     page.until("[...document.querySelectorAll('pre')].some((one) => one.textContent.includes('\\\\u202edna'))")
         .await?;

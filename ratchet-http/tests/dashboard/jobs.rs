@@ -3,10 +3,10 @@
 use ratchet_core::{Job, JobContext, JobError, JobResult};
 use serde::{Deserialize, Serialize};
 
-/// Markup with a script that leaves a trace if it runs.
+/// Markup with a script that sets an attribute of the document if it runs.
 pub(crate) const HOSTILE: &str = "\"'><img src=x onerror=\"document.documentElement.dataset.hacked=1\"><script>document.documentElement.dataset.hacked=1</script>";
 
-/// Returns its payload as its result.
+/// A job that returns its payload as its result.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Echo {
     pub(crate) text: String,
@@ -21,7 +21,7 @@ impl Job for Echo {
     }
 }
 
-/// Becomes a dead letter.
+/// A job that becomes a dead letter with this error.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Broken {
     pub(crate) error: String,
@@ -36,7 +36,7 @@ impl Job for Broken {
     }
 }
 
-/// Reports progress and runs until it is cancelled.
+/// A job that reports progress and runs until it is cancelled.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Slow {
     pub(crate) message: String,
@@ -54,7 +54,7 @@ impl Job for Slow {
     }
 }
 
-/// Fails only in its first attempt.
+/// A job that fails only in its first attempt.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Second {
     pub(crate) error: String,

@@ -38,13 +38,13 @@ pub(crate) async fn rows_change(stage: &mut Stage) -> Result<()> {
         "document.querySelector('tr[data-key=\"{job}\"]').textContent.includes('succeeded')"
     ))
     .await?;
-    // The row element is the same, and the focus has not moved.
+    // The row is still the same element, and the focus is still in it.
     ensure!(
         page.eval("kept.isConnected && kept.contains(document.activeElement)")
             .await?
             == true
     );
-    // New jobs are announced, and do not move the shown rows.
+    // New jobs are announced by a button, and do not move the shown rows.
     let fresh = stage.client.enqueue(echo()).await?.id();
     page.until("document.querySelector('[data-action=fresh]')")
         .await?;
@@ -93,7 +93,7 @@ pub(crate) async fn rows_change(stage: &mut Stage) -> Result<()> {
 /// How long a flood lasts.
 const SECONDS: u64 = 5;
 
-/// Measures the longest time between two frames in the page, and the longest wait of an input.
+/// Measures the longest time between two frames in the page, and the longest delay of a key event.
 const MEASURE: &str = "
     window.flood = { gap: 0, wait: 0, keys: 0, done: false };
     (() => {
@@ -124,9 +124,9 @@ async fn press_keys(page: &Page) -> Result<String> {
         sleep(Duration::from_millis(100)).await;
     }
     let seen = page.eval("flood.done = true, flood").await?;
-    let told = format!("{seen}, slowest answer {slowest:?}, {pressed} keys pressed");
+    let told = format!("{seen}, slowest response {slowest:?}, {pressed} keys pressed");
     let keys = seen["keys"].as_u64();
-    ensure!(keys == Some(pressed), "keys were lost: {told}");
+    ensure!(keys == Some(pressed), "the page missed keys: {told}");
     for what in ["gap", "wait"] {
         let millis = seen[what].as_f64().unwrap_or(f64::MAX);
         let longest = LONGEST.as_secs_f64() * 1_000.0;
@@ -183,9 +183,9 @@ pub(crate) async fn flood(stage: &mut Stage) -> Result<()> {
     let told = format!("{seen}, {told}");
     ensure!(
         seen["sent"].as_u64() >= Some(1_000 * SECONDS),
-        "too few were sent: {told}"
+        "too few events were sent: {told}"
     );
-    ensure!(seen["rows"] == 50, "rows were added: {told}");
+    ensure!(seen["rows"] == 50, "the number of rows changed: {told}");
     let fresh = seen["fresh"].as_str().unwrap_or_default();
     ensure!(fresh.contains("1,000 or more new"), "{told}");
     eprintln!("flood: {told}");
@@ -212,10 +212,10 @@ pub(crate) async fn flood_of_jobs(stage: &mut Stage) -> Result<()> {
     let told = press_keys(page).await?;
     enqueuing.await??;
     let rows = page.eval("document.querySelectorAll('main tbody tr').length");
-    ensure!(rows.await? == 50, "rows were added: {told}");
+    ensure!(rows.await? == 50, "the number of rows changed: {told}");
     page.until_text("1,000 or more new").await?;
     let heard = page.eval("document.documentElement.ratchet.jobs").await?;
-    eprintln!("flood of jobs: {heard} told, {told}");
+    eprintln!("flood of jobs: {heard} updates received, {told}");
     Ok(())
 }
 
@@ -245,7 +245,7 @@ pub(crate) async fn reconnects(stage: &mut Stage) -> Result<()> {
         .page
         .until("!document.getElementById('banner').hidden")
         .await?;
-    // The shown data stays readable, and new requests fail with a message.
+    // The page keeps showing its data, and new requests fail with a message.
     ensure!(
         stage
             .page

@@ -1,16 +1,15 @@
-//! The dashboard in a browser: headless Chromium on a node that works, on every store that is
-//! there.
+//! Tests of the dashboard in headless Chromium, with a running node, on every available store.
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `RATCHET_TEST_CHROMIUM` | the browser; without it the usual names are looked for on the `PATH` |
-//! | `RATCHET_TEST_POSTGRES_URL` | the server; without it the cases on PostgreSQL are ignored |
-//! | `RATCHET_REQUIRE` | `chromium`, `postgres`, or `1`: being absent is a failure, not a reason to ignore |
-//! | `RATCHET_DASHBOARD_PICTURES` | a directory for the pictures of the documentation; without it none are made |
+//! | `RATCHET_TEST_CHROMIUM` | the path of the browser; if unset, the usual names are searched on the `PATH` |
+//! | `RATCHET_TEST_POSTGRES_URL` | the URL of the server; if unset, the cases on PostgreSQL are ignored |
+//! | `RATCHET_REQUIRE` | a list of `chromium` and `postgres`, or `1` for both: cases that need one fail, instead of being ignored, if it is not available |
+//! | `RATCHET_DASHBOARD_PICTURES` | the directory for the screenshots of the documentation; if unset, none are taken |
 //!
-//! The browser is spoken to in the DevTools protocol over a WebSocket. The crates that wrap it
-//! compile all of the protocol, which is a hundred thousand lines; a dozen of its methods are used
-//! here.
+//! The tests control the browser with the DevTools protocol over a WebSocket, without a crate for
+//! it: such crates compile the whole protocol, which is a hundred thousand lines, and the tests use
+//! only a dozen of its methods.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod actions;

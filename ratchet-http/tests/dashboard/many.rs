@@ -66,7 +66,8 @@ pub(crate) async fn matching(stage: &mut Stage) -> Result<()> {
     page.until(&format!("{LAMP} === 'failing'")).await?;
     page.key("Escape").await?;
     page.until("!document.querySelector('dialog')").await?;
-    // The page does not depend on a failed count.
+    // The failed count does not change the connection state, because the page does not depend on
+    // it.
     page.until(&format!("{LAMP} === 'live'")).await?;
     // There are more jobs than the server counts.
     stage.visit("#/jobs?kind=many").await?;
@@ -106,7 +107,7 @@ pub(crate) async fn counts(stage: &mut Stage) -> Result<()> {
             page.until(&shows(state, text)).await?;
         }
     }
-    // Another filter is counted again.
+    // A changed filter starts a new count.
     page.click("input[name=kind]").await?;
     page.eval("document.activeElement.select()").await?;
     page.write("few").await?;
@@ -114,8 +115,9 @@ pub(crate) async fn counts(stage: &mut Stage) -> Result<()> {
     page.until(&shows("pending", "2")).await
 }
 
-/// Holds every count back, keeps its signal in `counts`, and lets `again` stand for the page's
-/// timer.
+/// Replaces `fetch`, so that a count ends only when the test calls `release`, and `counts` contains
+/// the abort signal of each count. Replaces the page's timer, so that it fires only when the test
+/// calls `again`.
 const HOLD: &str = "(() => {
     const [real, every] = [window.fetch, window.setInterval];
     window.counts = [];
@@ -143,13 +145,13 @@ pub(crate) async fn one_count_at_a_time(stage: &mut Stage) -> Result<()> {
     page.eval("again(), again()").await?;
     let seen = page.eval(held).await?;
     ensure!(seen == json!([false]), "counts overlap: {seen}");
-    // Another filter aborts the count of the last one.
+    // A changed filter aborts the count for the previous filter.
     page.eval("location.hash = '#/jobs?kind=few'").await?;
     page.until("counts.length === 2").await?;
     let seen = page.eval(held).await?;
     ensure!(
         seen == json!([true, false]),
-        "the old count goes on: {seen}"
+        "the old count was not aborted: {seen}"
     );
     page.eval("again()").await?;
     ensure!(page.eval("counts.length").await? == 2);
@@ -227,7 +229,7 @@ pub(crate) async fn fan_out(stage: &mut Stage) -> Result<()> {
     page.until(SEEN).await?;
     page.click("[data-action=fold]").await?;
     page.until(&boxes(6)).await?;
-    // A key does the same.
+    // Pressing Enter on the group does the same.
     page.eval("document.querySelector('.graph .heap').focus()")
         .await?;
     page.key("Enter").await?;

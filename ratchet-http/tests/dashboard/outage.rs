@@ -37,8 +37,8 @@ async fn beat(stage: &Stage, node: NodeId, label: &str, kind: &str) -> Result<()
     Ok(())
 }
 
-/// The only node falls silent while a job is due that it cannot run: the alarm replaces the warning
-/// about the stranded job.
+/// The only node falls silent while a job is due that the node cannot run. The alarm replaces the
+/// warning about the stranded job.
 pub(crate) async fn nothing_runs(stage: &mut Stage) -> Result<()> {
     stage.client.enqueue(NewJob::new("lonely", &0)).await?;
     let page = &stage.page;
@@ -50,7 +50,7 @@ pub(crate) async fn nothing_runs(stage: &mut Stage) -> Result<()> {
         .await?;
         anyhow::Ok(page.eval("document.querySelector('#alarm').hidden").await?)
     };
-    // Heartbeats continue until the page has shown this, however slow the page is.
+    // The node sends heartbeats until the page has shown the warning, however slow the page is.
     let node = NodeId::new();
     let lives = async {
         loop {
@@ -62,14 +62,14 @@ pub(crate) async fn nothing_runs(stage: &mut Stage) -> Result<()> {
         shown = stranded => shown?,
         failed = lives => return failed,
     };
-    ensure!(no_alarm == true, "the alarm shows while a node lives");
+    ensure!(no_alarm == true, "the alarm is shown while a node is live");
     page.until("document.querySelector('#alarm').checkVisibility()")
         .await?;
     page.until(
         "document.querySelector('#alarm').textContent.includes('No node is live: nothing runs')",
     )
     .await?;
-    ensure!(page.eval(RED).await? == true, "the line is not red");
+    ensure!(page.eval(RED).await? == true, "the alarm is not red");
     page.until(
         "document.querySelector('[data-tile=Running].bad')?.textContent.includes('0 live nodes')",
     )
@@ -150,7 +150,10 @@ pub(crate) async fn failed_reads(stage: &mut Stage) -> Result<()> {
         page.eval(&format!("location.hash = '#/{place}'")).await?;
         page.until("document.querySelector('.alert.bad')").await?;
         let lies = page.eval(LIES).await?;
-        ensure!(lies == serde_json::json!([]), "{place} says {lies}");
+        ensure!(
+            lies == serde_json::json!([]),
+            "{place} claims after a failed read: {lies}"
+        );
         page.until(&format!("{LAMP} === 'failing'")).await?;
         repair(page).await?;
         page.until(&format!(
@@ -158,7 +161,8 @@ pub(crate) async fn failed_reads(stage: &mut Stage) -> Result<()> {
         ))
         .await?;
     }
-    // The text for an empty list and the rows belonged to another filter.
+    // After a failed read, the page shows neither the text for an empty list nor the rows of the
+    // previous filter.
     stage.visit("#/jobs").await?;
     page.until("document.querySelectorAll('main tbody tr').length === 1")
         .await?;

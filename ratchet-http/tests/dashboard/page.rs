@@ -1,4 +1,4 @@
-//! A page of the browser: input of a user, and what the page shows.
+//! A page of the browser: sends the input of a user, and reads what the page shows.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,7 +24,7 @@ impl Page {
         for domain in ["Page", "Runtime", "Log", "Network"] {
             page.0.call(&format!("{domain}.enable"), json!({})).await?;
         }
-        // Fields get focus events as in a focused window.
+        // Let fields get focus events, as if the window had the focus.
         let focused = json!({ "enabled": true });
         page.0
             .call("Emulation.setFocusEmulationEnabled", focused)
@@ -72,7 +72,7 @@ impl Page {
         match seen.await {
             Ok(()) => Ok(()),
             Err(_) => Err(anyhow!(
-                "never true: {expression}\n{}",
+                "timed out waiting until this is true: {expression}\n{}",
                 self.describe().await
             )),
         }

@@ -87,9 +87,9 @@ pub(crate) async fn every_page(stage: &mut Stage) -> Result<()> {
         .await?;
     ensure!(
         asked(page, "/api/jobs?") == 0,
-        "the overview reads jobs for itself"
+        "the overview page requested jobs"
     );
-    // The page is notified of one more dead letter.
+    // An event updates the page when there is one more dead letter.
     let error = "the disk is gone".to_owned();
     let gone = client.enqueue(Broken { error }.into_job()).await?.id();
     page.until(&format!(
@@ -251,13 +251,13 @@ pub(crate) async fn lineage(stage: &mut Stage) -> Result<()> {
     }
     ensure!(
         asked(page, &graph) == 1,
-        "it was read again although nothing moved"
+        "the graph was read again although no job changed its state"
     );
     stage.client.cancel(first).await?;
     page.until("document.querySelectorAll('.graph .edge.broken').length === 1")
         .await?;
     page.until_text("cancelled").await?;
-    ensure!(asked(page, &graph) <= 3, "it was read too often");
+    ensure!(asked(page, &graph) <= 3, "the graph was read too often");
     Ok(())
 }
 
@@ -281,7 +281,7 @@ pub(crate) async fn filters(stage: &mut Stage) -> Result<()> {
         .await?;
     ensure!(
         newest == jobs[59].id().to_string(),
-        "the newest is not first: {newest}"
+        "the newest job is not in the first row: {newest}"
     );
     for (after, first) in [(25, 34), (10, 9)] {
         page.click("[data-action=on]").await?;
@@ -313,7 +313,7 @@ pub(crate) async fn filters(stage: &mut Stage) -> Result<()> {
         hash.contains("state=paused") && hash.contains("queue=odd"),
         "{hash}"
     );
-    // The address determines what is shown, also when it is opened elsewhere.
+    // The URL alone determines what the page shows, so it can be opened elsewhere.
     stage.visit(&hash).await?;
     page.until(&rows(1)).await?;
     page.click("[data-state=paused]").await?;
@@ -336,12 +336,12 @@ pub(crate) async fn earlier_error(stage: &mut Stage) -> Result<()> {
     let page = &stage.page;
     stage.visit(&format!("#/jobs/{job}")).await?;
     page.until_text("Error of an earlier attempt").await?;
-    page.until_text("the job succeeded after it").await?;
+    page.until_text("the job has succeeded since").await?;
     ensure!(
         page.eval("[...document.querySelectorAll('h2')].some((one) => one.textContent === 'Last error') || [...document.querySelectorAll('.block.bad')].some((one) => !one.closest('.attempt'))")
             .await?
             == false,
-        "it looks like the end of the job"
+        "the error of an earlier attempt is shown as the outcome"
     );
     stage.visit("#/jobs").await?;
     page.until(&format!("document.querySelector('tr[data-key=\"{job}\"]')?.textContent.includes('an earlier attempt failed:the disk was full')"))
@@ -375,10 +375,10 @@ pub(crate) async fn uncounted(stage: &mut Stage) -> Result<()> {
         "{depth}.querySelector('.void-text')?.textContent.includes('not counted')"
     ))
     .await?;
-    // A single point is visible.
+    // A single point without neighbours is visible, as a dot.
     page.until(&format!("{depth}.querySelector('circle.dot.line-1')"))
         .await?;
-    // Values that are always known have no such gaps.
+    // Lines whose values are always known have no marked gaps.
     ensure!(
         page.eval("document.querySelectorAll('.plot .void').length")
             .await?

@@ -1,5 +1,5 @@
-//! Takes the screenshots of the documentation: the jobs of a shop on three nodes, for a few
-//! minutes.
+//! Takes the screenshots of the documentation. For a few minutes, three nodes run the jobs of a
+//! shop.
 
 use std::env;
 use std::path::PathBuf;
@@ -18,9 +18,9 @@ use tokio::time::sleep;
 
 use crate::stage::Stage;
 
-/// The variable that names the directory of the pictures.
+/// The environment variable with the directory of the screenshots.
 pub(crate) const DIRECTORY: &str = "RATCHET_DASHBOARD_PICTURES";
-/// How long the shop is open before the pictures are taken.
+/// How long the nodes run before the screenshots are taken.
 const OPEN: Duration = Duration::from_secs(290);
 const STEP: Duration = Duration::from_millis(250);
 
@@ -56,7 +56,7 @@ kinds! {
     Reindex "search.reindex" 400_000;
 }
 
-/// Takes about this long. Some attempts fail, and some jobs become dead letters.
+/// Runs for about this long. Some attempts fail, and some jobs become dead letters.
 async fn work(number: u64, millis: u64, ctx: &JobContext) -> JobResult<()> {
     let time = Duration::from_millis(millis / 2 + (number * 7919) % millis);
     if time > Duration::from_secs(60) {
@@ -81,7 +81,7 @@ async fn work(number: u64, millis: u64, ctx: &JobContext) -> JobResult<()> {
     }
 }
 
-/// Fails twice with a plausible error, and then runs for a long time.
+/// A job that fails twice with a plausible error, and then runs for a long time.
 #[derive(Serialize, Deserialize)]
 struct Invoice {
     order: u64,

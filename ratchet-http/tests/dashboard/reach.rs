@@ -94,21 +94,24 @@ pub(crate) async fn read_only(stage: &mut Stage) -> Result<()> {
         stage.visit(&format!("#/{place}")).await?;
         page.until("document.querySelector('[data-read-only]')")
             .await?;
-        page.until("document.querySelector('main [data-action][title*=\"only reads\"]')")
+        page.until("document.querySelector('main [data-action][title*=\"refuses writes\"]')")
             .await?;
         let open = "[...document.querySelectorAll('main .button[data-action]')].filter((one) => one.dataset.action !== 'on' \
                     && one.dataset.action !== 'back' && one.getAttribute('aria-disabled') !== 'true').length";
         ensure!(
             page.eval(open).await? == 0,
-            "{place}: something can be pressed"
+            "{place}: a button for a write is enabled"
         );
     }
     page.click("[data-action=cancel]").await?;
-    page.until_text("installed no authorizer").await?;
+    page.until_text("without an authorizer").await?;
     page.until_text("Hidden: this API does not show payloads")
         .await?;
     let posts = "performance.getEntriesByType('resource').filter((one) => one.name.endsWith('/cancel')).length";
-    ensure!(page.eval(posts).await? == 0, "it was tried all the same");
+    ensure!(
+        page.eval(posts).await? == 0,
+        "the page sent the refused request"
+    );
     ensure!(
         stage
             .client
@@ -131,7 +134,7 @@ pub(crate) async fn problems(stage: &mut Stage) -> Result<()> {
         stage.visit(nowhere).await?;
         page.until_text("There is no such page").await?;
     }
-    // A lost race is reported: the job was cancelled after the page was read.
+    // The page reports a lost race: the job was cancelled after the page had read it.
     let job = stage
         .client
         .enqueue(echo().delay(Duration::from_secs(900)))
@@ -169,7 +172,8 @@ pub(crate) async fn small_limits(stage: &mut Stage) -> Result<()> {
             "{place}: something cannot be read"
         );
     }
-    // The overview shows more dead letters than a page has, since the server reads them.
+    // The overview shows more dead letters than fit on a page, because the server reads them in the
+    // background, without the limit.
     stage.visit("#/overview").await?;
     page.until(
         "document.querySelectorAll('table[aria-label=\"Latest failures\"] tbody tr').length === 4",
@@ -183,11 +187,10 @@ pub(crate) async fn small_limits(stage: &mut Stage) -> Result<()> {
     page.click("[data-action=bulk-delete]").await?;
     page.confirm().await?;
     page.until_text("4 deleted").await?;
-    // The page reports that an item cannot be acted on because of its name.
+    // The page reports that the name of an item cannot be part of a URL.
     stage.visit("#/queues").await?;
     page.click("tr[data-key='..'] [data-action=resume]").await?;
-    page.until_text("This name cannot stand in an address")
-        .await
+    page.until_text("This name cannot be part of a URL").await
 }
 
 pub(crate) async fn keys(stage: &mut Stage) -> Result<()> {
@@ -261,7 +264,7 @@ pub(crate) async fn keys(stage: &mut Stage) -> Result<()> {
         page.eval("document.activeElement.dataset.action").await? == "pause",
         "the focus is lost"
     );
-    // Plots are readable by keys and screen reader.
+    // Plots can be read with the keyboard and a screen reader.
     stage.visit("#/overview").await?;
     page.until("document.querySelector('.plot[aria-label*=\"finished: now\"]')")
         .await?;
@@ -337,14 +340,17 @@ pub(crate) async fn colours(stage: &mut Stage) -> Result<()> {
     let dark = page.eval(ground).await?;
     page.key("t").await?;
     let light = page.eval(ground).await?;
-    ensure!(dark != light, "the key changes nothing");
+    ensure!(dark != light, "the key `t` does not change the theme");
     stage.visit("#/jobs").await?;
-    ensure!(page.eval(ground).await? == light, "the choice is forgotten");
+    ensure!(
+        page.eval(ground).await? == light,
+        "the chosen theme is not kept"
+    );
     page.click("[aria-label='Light or dark']").await?;
     page.until(&format!("{ground} === {dark}")).await
 }
 
-/// A label of the maximum length without spaces, on a node that runs a job and leads.
+/// The page fits a node label of the maximum length without spaces. The node runs a job and leads.
 pub(crate) async fn long_labels(stage: &mut Stage) -> Result<()> {
     let second = Duration::from_secs(1);
     let node = Ratchet::builder(Arc::clone(&stage.store))

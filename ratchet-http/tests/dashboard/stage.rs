@@ -37,7 +37,7 @@ impl Authorizer for Anybody {
     }
 }
 
-/// What the API allows.
+/// The access that the API allows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum May {
     Read,
@@ -61,8 +61,8 @@ struct Server {
     task: JoinHandle<()>,
 }
 
-/// Runs a case in a fresh environment. The case also fails if the console has errors, or if requests
-/// went elsewhere than to the API.
+/// Runs a case in a fresh environment. The case also fails if the console has errors, or if a
+/// request was not sent to the API.
 pub(crate) fn run(store: &Store, body: Body) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -117,12 +117,12 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Serves the API, instead of the one that is served at present.
+    /// Starts a server of the API, and stops the one that runs at present.
     pub(crate) async fn serve(&mut self, may: May) -> Result<()> {
         self.serve_within(may, Limits::default()).await
     }
 
-    /// Serves the API with these limits, instead of the one that is served at present.
+    /// Starts a server of the API with these limits, and stops the one that runs at present.
     pub(crate) async fn serve_within(&mut self, may: May, limits: Limits) -> Result<()> {
         self.stop_serving().await?;
         let api = Api::builder(self.client.clone())
@@ -199,18 +199,18 @@ impl Stage {
         .await
     }
 
-    /// Fails if the console has errors, or if requests went elsewhere than to the API.
+    /// Fails if the console has errors, or if a request was not sent to the API.
     fn listen(&self) -> Result<()> {
         let complaints = self.page.complaints();
         ensure!(
             complaints.is_empty(),
-            "the console complains: {complaints:#?}"
+            "the console has errors: {complaints:#?}"
         );
         let own = format!("http://{}{BELOW}/", self.address);
         for url in self.page.requests() {
             ensure!(
                 url.starts_with(&own) || url == "about:blank",
-                "a request went elsewhere: {url}"
+                "a request was not sent to the API: {url}"
             );
         }
         Ok(())
@@ -242,6 +242,6 @@ where
     };
     match timeout(PATIENCE, wait).await {
         Ok(done) => done,
-        Err(_) => bail!("it never happened that {what}"),
+        Err(_) => bail!("timed out waiting until {what}"),
     }
 }

@@ -16,7 +16,8 @@ const POSTGRES: &str = "RATCHET_TEST_POSTGRES_URL";
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     name: &'static str,
-    /// The server and the variable that names it; `None` if the store needs no server.
+    /// The variable with the URL of the server, and the URL if it is set; `None` if the store needs
+    /// no server.
     server: Option<(&'static str, Option<String>)>,
 }
 

@@ -58,7 +58,7 @@ impl Client {
     async fn hear(&mut self, name: &str) -> Value {
         let heard = async {
             loop {
-                let (event, data) = self.next().await.expect("the stream goes on");
+                let (event, data) = self.next().await.expect("the stream has not ended");
                 if event == name {
                     return data;
                 }
@@ -66,7 +66,7 @@ impl Client {
         };
         tokio::time::timeout(60 * SECOND, heard)
             .await
-            .unwrap_or_else(|_| panic!("never heard {name}"))
+            .unwrap_or_else(|_| panic!("no event `{name}` arrived"))
     }
 }
 

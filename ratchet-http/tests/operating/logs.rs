@@ -14,7 +14,7 @@ use tracing::subscriber::DefaultGuard;
 
 use crate::kit::{Anybody, Flaky, SECOND, get, send, until_status};
 
-/// Collects what is logged while it is installed.
+/// Collects the log lines while it is installed as the subscriber.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -95,7 +95,7 @@ async fn a_write_that_is_given_up_is_logged() {
     let lines = log.take();
     let of_write = lines.iter().find(|line| line.contains("PauseQueue"));
     assert!(
-        of_write.is_some_and(|line| line.contains("unknown: the request was given up")),
+        of_write.is_some_and(|line| line.contains("unknown: the request was dropped")),
         "{lines:?}"
     );
 }

@@ -25,7 +25,8 @@ impl Authorizer for Nobody {
 
 #[tokio::test]
 async fn what_a_node_counts_is_there_for_prometheus() {
-    // The tests of this file run in processes of their own, or share the recorder: it holds all.
+    // Other tests may run in the same process and then share this recorder, which keeps the metrics
+    // of all of them.
     let handle = prometheus::install().unwrap();
     assert!(prometheus::install().is_err(), "a process has one recorder");
     let node = node(MemoryStore::new(), "a");
@@ -129,7 +130,7 @@ async fn due_jobs_without_a_live_node_are_reported_alike_everywhere() {
         async move { node.run().await }
     });
     judged(false).await;
-    // The last node dies.
+    // The only live node crashes.
     run.abort();
     let _ = run.await;
     client.enqueue(nap()).await.unwrap();

@@ -33,7 +33,7 @@ async fn what_runs_and_how_much_is_shown() {
         node.enqueue(nap(10, false)).await.unwrap();
         tokio::time::sleep(SECOND).await;
     }
-    // The rates cover the last seconds only, and the next count may come later.
+    // The rates cover only the last seconds, so read them before waiting for the next count.
     let overview = get(&router, "/api/overview").await.json();
     let rate = overview["rates"]["finished_per_s"].as_f64().unwrap();
     assert!((rate - 1.0).abs() < 0.5, "{rate} of about one a second");
@@ -83,7 +83,7 @@ async fn what_is_late_or_stranded_is_shown() {
     assert_eq!(stranded.len(), 1, "{stranded:?}");
     assert_eq!(stranded[0]["queue"], "odd");
     assert_eq!(stranded[0]["kind"], "unknown");
-    // The other job has waited longer because its queue was paused.
+    // The job in the paused queue has been due for longer, but does not count here.
     let oldest = overview["oldest_due_ms"].as_u64().unwrap();
     assert!((90_000..150_000).contains(&oldest), "{oldest}");
     let late = |queues: &Value| queues["queues"][1]["overdue_ms"].as_u64() > Some(190_000);
@@ -120,10 +120,14 @@ async fn page_loads_do_not_count_jobs_and_without_readers_none_are_counted() {
     assert!((5..=8).contains(&counts), "{counts} counts in a minute");
     tokio::time::sleep(120 * SECOND).await;
     let after = store.counts();
-    assert!(after <= counts + 7, "counted for a minute more");
+    assert!(
+        after <= counts + 7,
+        "jobs are counted only for one more minute"
+    );
     tokio::time::sleep(600 * SECOND).await;
     assert_eq!(store.counts(), after);
-    // The first client after a while gets the old state, and soon after the present one.
+    // After a time without clients, the first request gets the old state, and later requests soon
+    // get the present one.
     let client = Ratchet::client(Arc::new(store.store.clone()));
     client.enqueue(nap(1, false)).await.unwrap();
     let overview = get(&router, "/api/overview").await.json();
@@ -168,7 +172,10 @@ async fn reading_ends_with_the_last_handle() {
     tokio::time::sleep(20 * SECOND).await;
     let before = store.calls();
     tokio::time::sleep(20 * SECOND).await;
-    assert!(store.calls() > before, "the router is a handle");
+    assert!(
+        store.calls() > before,
+        "the background reads stopped although a router exists"
+    );
     drop(router);
     tokio::time::sleep(SECOND).await;
     let before = store.calls();

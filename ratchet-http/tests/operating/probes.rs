@@ -100,14 +100,17 @@ async fn a_database_that_is_lost_counts_soon_and_one_failure_does_not() {
     let quarter = Duration::from_millis(250);
     let mut before = 0;
     for step in 0..80 {
-        // The database is unreachable for one of the reads that come every 5 s.
+        // The database is unreachable during one of the reads, which are 5 s apart.
         match step {
             18 => {
                 before = store.calls();
                 store.take_away(true);
             }
             22 => {
-                assert!(store.calls() > before, "there was a reading meanwhile");
+                assert!(
+                    store.calls() > before,
+                    "no background read ran during the outage"
+                );
                 store.take_away(false);
             }
             _ => {}

@@ -72,13 +72,13 @@ async fn no_request_waits_for_a_count_and_a_repeated_one_starts_none_too_soon() 
     let counted = |answer: &Value| answer["counts_at"].is_string();
     until(&router, "/api/overview", counted).await;
     assert_eq!(watched.calls("queues"), 1);
-    // The pause has its maximum of 120 s, also if clients return after a quiet time.
+    // The pause is the maximum of 120 s, even if clients return after a quiet time.
     tokio::time::sleep(62 * SECOND).await;
     look(&router, "/api/queues", 50).await;
     assert_eq!(watched.calls("queues"), 1);
     client.enqueue(NewJob::new("k", &1)).await.unwrap();
     tokio::time::sleep(SECOND).await;
-    // The old count is returned at once with its time, and the new one after the next count.
+    // The old count is returned at once, with its time; the new jobs appear after the next count.
     let overview = get(&router, "/api/overview").await.json();
     assert_eq!(overview["counts"]["pending"], 1);
     let now = |overview: &Value| overview["counts"]["pending"] == 2;
@@ -121,13 +121,14 @@ async fn a_pause_is_seen_by_what_is_due_however_long_the_counting_takes() {
     let asked = monotonic();
     let answer = until(&router, "/api/queues", paused).await;
     assert!(asked.elapsed() < 4 * SECOND);
-    // A queue that is newer than the last count is known by its due routes.
+    // A queue that was created after the last count is known from its due routes.
     let new = queue(&answer, "new").unwrap();
     assert_eq!(
         (&new["paused"], &new["counts"]),
         (&json!(false), &Value::Null)
     );
-    // The due routes are no longer known, which must not look as if none were due.
+    // The due routes are no longer known. The response must show this, and not that no jobs are
+    // due.
     watched.slow("due_routes", 3_600 * SECOND);
     let unknown = |answer: &Value| answer["due_at"] == Value::Null;
     let answer = until(&router, "/api/queues", unknown).await;
@@ -169,7 +170,7 @@ async fn the_newest_dead_letters_are_read_once_for_all_and_again_when_jobs_fail(
     let none = |overview: &Value| overview["failures"] == json!([]);
     let overview = until(&router, "/api/overview", none).await;
     assert!(overview["failures_at"].is_string());
-    // No job fails, so they are read again only at the long interval.
+    // No job fails, so the dead letters are read again only at the long interval.
     look(&router, "/api/overview", 120).await;
     let calm = watched.calls("list");
     assert!((4..=5).contains(&calm), "{calm} times in two minutes");
@@ -181,7 +182,7 @@ async fn the_newest_dead_letters_are_read_once_for_all_and_again_when_jobs_fail(
     let overview = until(&router, "/api/overview", ten).await;
     assert!(
         began.elapsed() < 15 * SECOND,
-        "as soon as it could be known"
+        "the dead letters were read too late"
     );
     let failures = overview["failures"].as_array().unwrap();
     assert_eq!(failures.len(), 1);

@@ -16,13 +16,16 @@ use tokio::task::JoinHandle;
 
 use crate::kit::{Anybody, SECOND, get, send};
 
-/// Returns a router whose requests hang until they time out.
+/// An authorizer that never returns, so that requests hang until they time out.
 struct Hangs;
 
 #[async_trait::async_trait]
 impl Authorizer for Hangs {
     async fn authorize(&self, parts: &Parts, _: Access) -> Result<(), Denied> {
-        assert!(!parts.uri.path().ends_with("locks"), "it panics");
+        assert!(
+            !parts.uri.path().ends_with("locks"),
+            "this authorizer panics for the locks"
+        );
         std::future::pending().await
     }
 }
@@ -58,7 +61,7 @@ async fn raw(address: SocketAddr, request: &str) -> String {
 
 async fn rest(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
-    // A connection that the server closes with unread bytes may be reset.
+    // If the server closes a connection with unread bytes, reading may fail with a reset.
     let _ = tokio::time::timeout(30 * SECOND, stream.read_to_end(&mut text))
         .await
         .expect("the server closes the connection");
@@ -83,7 +86,7 @@ async fn it_serves_until_it_is_told_to_stop_also_those_who_listen() {
     served.stop.send(()).unwrap();
     tokio::time::timeout(30 * SECOND, served.task)
         .await
-        .expect("it does not wait for those who listen")
+        .expect("the shutdown does not wait for event streams")
         .unwrap()
         .unwrap();
     rest(&mut listener).await;
@@ -160,10 +163,10 @@ async fn probes_are_answered_for_any_host_and_for_none() {
 async fn slow_and_idle_clients_are_dropped() {
     let limits = Limits::default().header_timeout(Duration::from_millis(300));
     let served = served(builder().limits(limits).build().unwrap()).await;
-    // A head that never ends.
+    // A head of which the rest never arrives.
     let answer = raw(served.address, "GET /health HTTP/1.1\r\nHost: loc").await;
     assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
-    // No head at all, and no second head after the first request.
+    // No head at all, and then no second head after a first request.
     assert_eq!(raw(served.address, "").await, "");
     let answer = raw(
         served.address,
@@ -197,7 +200,7 @@ async fn huge_bodies_are_refused_before_and_while_they_come() {
     let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunk}{chunk}");
     let answer = raw(served.address, &chunked).await;
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
-    // A head without end.
+    // A head that is longer than the limit.
     let header = format!(
         "GET /health HTTP/1.1\r\nX: {}\r\n\r\n",
         "x".repeat(1_000_000)
@@ -263,7 +266,7 @@ async fn half_open(address: SocketAddr) -> std::io::Result<TcpStream> {
 
 #[tokio::test]
 async fn connections_without_requests_do_not_starve_the_probes() {
-    // The timeouts are longer than the test, so they cannot help.
+    // The timeouts are longer than the test, so no connection is closed because of them.
     let limits = Limits::default().header_timeout(3_600 * SECOND);
     let alone = limits.clone().connections_per_peer(usize::MAX);
     for limits in [limits, alone] {
@@ -277,8 +280,8 @@ async fn connections_without_requests_do_not_starve_the_probes() {
             held.extend(half_open(served.address).await);
         }
         if held.len() <= most {
-            // The process may open no more files, which the server has found out too. Room for the
-            // probes.
+            // The process has no more file descriptors, and the server has noticed it too. Free
+            // some for the probes.
             held.truncate(held.len() - 16);
         }
         for (path, status) in [("/health", "200"), ("/ready", "200"), ("/leader", "503")] {
@@ -345,7 +348,7 @@ fn stopped_clock() -> std::sync::mpsc::Sender<()> {
 
 #[tokio::test(start_paused = true)]
 async fn clients_of_a_proxy_are_told_apart() {
-    // No allowance is refilled in between.
+    // With a stopped clock, no allowance is refilled between the requests.
     let _stopped = stopped_clock();
     for (proxies, other) in [(vec![[127, 0, 0, 1].into()], "401"), (vec![], "429")] {
         let token = Token::new("right").protect_reads(true);
@@ -382,7 +385,7 @@ async fn an_answer_that_hangs_or_panics_is_an_error_and_no_more() {
         (answer.status.as_u16(), &answer.json()["code"]),
         (500, &"internal".into())
     );
-    assert!(!answer.text.contains("it panics"));
+    assert!(!answer.text.contains("this authorizer panics for the locks"));
 }
 
 #[tokio::test]

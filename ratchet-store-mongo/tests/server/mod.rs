@@ -31,14 +31,15 @@ pub(crate) struct Space {
     pub(crate) url: String,
     pub(crate) prefix: String,
     pub(crate) database: Database,
-    /// Held if later tests reuse the collections.
+    /// The slot that this test holds, if later tests reuse the collections.
     pub(crate) slot: Option<Slot>,
 }
 
 impl Space {
-    /// Reuses the collections and indexes of an earlier test without their documents: creating and
-    /// dropping them takes longer than most cases. Without slots the collections are new. Those of
-    /// a test run stay on the server, which is expected to be disposable.
+    /// Reuses the collections and indexes of an earlier test, and deletes their documents, because
+    /// creating and dropping collections takes longer than most cases. If there is no slot, the
+    /// collections are new. Reused collections stay on the server after the test run; the server is
+    /// expected to be disposable.
     #[allow(dead_code, reason = "each test binary uses its part of this module")]
     pub(crate) async fn reused(url: &str) -> Result<Self, BoxError> {
         let (Ok(run), Some(slot)) = (std::env::var("NEXTEST_RUN_ID"), Slot::take()) else {
@@ -46,7 +47,8 @@ impl Space {
         };
         let mut space = Self::prefixed(url, format!("{run}.{slot}.")).await?;
         space.slot = Some(slot);
-        // A killed test may have open transactions, which must end before a collection is dropped.
+        // The mark shows that an earlier test was killed. It may have left open transactions, and
+        // dropping the collections waits until these have ended.
         let clock = space.of_majority("clock");
         if clock.find_one(doc! { "in_use": true }).await?.is_some() {
             space.renew().await?;
@@ -60,7 +62,7 @@ impl Space {
         Ok(space)
     }
 
-    /// Drops the collections.
+    /// Drops the collections, and creates the clock again.
     #[allow(dead_code, reason = "each test binary uses its part of this module")]
     pub(crate) async fn renew(&self) -> Result<(), BoxError> {
         for name in self.collections().await? {
@@ -92,7 +94,8 @@ impl Space {
         Ok(names)
     }
 
-    /// Builds a store on them with few connections, since many tests run at once.
+    /// Returns a builder for a store on the collections, with few connections because many tests
+    /// run at once.
     pub(crate) fn builder(&self) -> Builder {
         MongoStore::builder(&self.url)
             .database(self.database.name())
@@ -101,12 +104,12 @@ impl Space {
             .deadline(Duration::from_secs(20))
     }
 
-    /// Returns the name of a collection.
+    /// Returns the full name of a collection, with the prefix.
     pub(crate) fn name(&self, collection: &str) -> String {
         format!("{}{collection}", self.prefix)
     }
 
-    /// Returns a collection as the store sees it.
+    /// Returns a collection with the read and write concern `majority`, like the store's own.
     pub(crate) fn of_majority(&self, collection: &str) -> Collection<Document> {
         let options = mongodb::options::CollectionOptions::builder()
             .write_concern(WriteConcern::majority())
@@ -119,7 +122,8 @@ impl Space {
 
 #[async_trait]
 impl Place for Space {
-    /// Creates collections for one test, whose clock starts at the same time in every test.
+    /// Chooses a new prefix for the collections of one test, and creates the test's clock, which
+    /// starts at the same time in every test.
     async fn create(url: &str) -> Result<Self, BoxError> {
         let space = Self::prefixed(url, format!("{}.", JobId::new())).await?;
         space.set_clock().await?;

@@ -29,7 +29,8 @@ fn this(id: JobId) -> Document {
     doc! { "_id": id }
 }
 
-/// Begins a transaction that has written to a job: other writes to it wait until it ends.
+/// Begins a transaction and writes to a job in it. Other writes to this job wait until the
+/// transaction ends.
 async fn hold(space: &Space, id: JobId, change: Document) -> ClientSession {
     let client = space.database.client();
     let mut session = client.start_session().await.unwrap();
@@ -66,7 +67,8 @@ async fn update_of(space: &Space, name: &str) -> Option<Bson> {
     })
 }
 
-/// Waits for such an update, which then waits for the transaction that has locked its job.
+/// Waits until the server runs an update for this name. That update waits for the transaction that
+/// has locked the job.
 async fn waiting(space: &Space, name: &str) -> Bson {
     loop {
         if let Some(op) = update_of(space, name).await {
@@ -156,7 +158,7 @@ pub(crate) async fn what_a_killed_claim_took_is_returned(space: Arc<Space>) {
     let mut other = hold(&space, held, touch()).await;
     let claiming = claim(&store, request_all());
     let op = waiting(&space, &name).await;
-    // It waits at the second job, so it has taken the first.
+    // The update waits for the second job, so it has claimed the first.
     let admin = space.database.client().database("admin");
     admin
         .run_command(doc! { "killOp": 1, "op": op })
@@ -178,7 +180,7 @@ pub(crate) async fn a_claim_that_was_given_up_takes_nothing_later(space: Arc<Spa
     let mut other = hold(&space, id, touch()).await;
     let claimed = hasty.claim_next_batch(&request_all()).await;
     assert!(claimed.is_err(), "{claimed:?}");
-    // The server aborts it too, while the job is still locked.
+    // The server aborts the update too, while the job is still locked.
     let mut looks = 0;
     while update_of(&space, &name).await.is_some() {
         looks += 1;
@@ -193,8 +195,8 @@ pub(crate) async fn an_action_goes_on_among_claimers(space: Arc<Space>) {
     let plain = open(&space).await;
     let jobs: Vec<NewJob> = (0..2_000).map(|_| job()).collect();
     plain.enqueue(&jobs).await.unwrap();
-    // Each of its updates is delayed, so that there is always a claim between its read and its
-    // write.
+    // Each update of the action is delayed, so that there is always a claim between the action's
+    // read and its write.
     let fault = Fault::new(&space, &["update"]).late(200).always();
     let store = fault.builder(&space).deadline(Duration::from_secs(5));
     let store = store.connect().await.unwrap();
@@ -210,7 +212,8 @@ pub(crate) async fn an_action_goes_on_among_claimers(space: Arc<Space>) {
             .await
             .unwrap()
             .len();
-        // Claims some jobs during each of its updates, but not all of them before it writes.
+        // With this pause, some jobs are claimed during each update of the action, but not all of
+        // them before it writes.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     fault.lift().await;

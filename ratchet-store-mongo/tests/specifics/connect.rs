@@ -1,4 +1,4 @@
-//! Connecting, and being refused.
+//! Connections that work, and connections that are refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,8 @@ pub(crate) async fn a_closed_store_refuses(space: Arc<Space>) {
     store.close().await;
     let error = clone.database_time().await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
-    // The store's own is gone; the core's, which needs no connection, stays.
+    // The store itself has no coordinator any more. The one that the core provides instead needs no
+    // connection.
     assert!((*clone).coordinator().is_none());
 }
 

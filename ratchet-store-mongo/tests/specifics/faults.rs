@@ -1,4 +1,4 @@
-//! Commands that fail, get no reply, or are killed by others: with fail points of the server, which
+//! Commands that fail, get no reply, or are killed. The tests use fail points of the server, which
 //! affect only the connections with the name of the test.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use ratchet_store_mongo::{Builder, MongoStore};
 use crate::open;
 use crate::server::Space;
 
-/// A fail point.
+/// A fail point of the server: commands that fail or are delayed.
 pub(crate) struct Fault {
     admin: mongodb::Database,
     turns: mongodb::Collection<Document>,
@@ -31,7 +31,7 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// Affects these commands, once.
+    /// Creates a fail point that affects these commands, once.
     pub(crate) fn new(space: &Space, commands: &[&str]) -> Self {
         let name = format!("test {}", JobId::new());
         Self {
@@ -44,13 +44,13 @@ impl Fault {
         }
     }
 
-    /// Affects this many commands.
+    /// Makes the fail point affect this many commands.
     fn times(mut self, times: i32) -> Self {
         self.mode = doc! { "times": times };
         self
     }
 
-    /// Affects all commands after this many.
+    /// Makes the fail point skip this many commands, and affect all later ones.
     pub(crate) fn behind(mut self, first: i32) -> Self {
         self.mode = doc! { "skip": first };
         self
@@ -60,26 +60,26 @@ impl Fault {
         self.times(i32::MAX)
     }
 
-    /// The commands fail with this code and have no effect.
+    /// Makes the commands fail with this code, without an effect.
     pub(crate) fn code(mut self, code: i32) -> Self {
         self.data.insert("errorCode", code);
         self
     }
 
-    /// The server closes the connection instead of replying.
+    /// Makes the server close the connection instead of replying.
     pub(crate) fn unheard(mut self) -> Self {
         self.data.insert("closeConnection", true);
         self
     }
 
-    /// The commands wait this long before they run.
+    /// Makes the commands wait this long before they run.
     pub(crate) fn late(mut self, millis: i32) -> Self {
         self.data.insert("blockConnection", true);
         self.data.insert("blockTimeMS", millis);
         self
     }
 
-    /// The commands run, and then report a write concern error.
+    /// Makes the commands run, and then report a write concern error.
     fn unsafe_write(mut self, code: i32) -> Self {
         let error = doc! { "code": code, "codeName": "Late", "errmsg": "late" };
         self.data.insert("writeConcernError", error);
@@ -91,8 +91,8 @@ impl Fault {
         &self.name
     }
 
-    /// Sets the fail point. The server has one for all, so tests that set it take turns. A failed
-    /// test keeps its turn for a minute at most.
+    /// Activates the fail point. The server has only one for all tests, so the tests take turns. A
+    /// failed test keeps its turn for a minute at most.
     pub(crate) async fn set(mut self) -> Self {
         let turn = || {
             doc! { "$set": { "by": &self.name, "until": {
@@ -127,7 +127,7 @@ impl Fault {
         self
     }
 
-    /// Waits until this many commands have hit it.
+    /// Waits until this many commands have hit the fail point.
     pub(crate) async fn met(&self, times: i64) {
         let wait = doc! {
             "waitForFailPoint": "failCommand",
@@ -145,7 +145,7 @@ impl Fault {
         self.turns.update_one(mine, over).await.unwrap();
     }
 
-    /// Returns settings for a store whose connections it affects.
+    /// Returns a builder for a store whose connections the fail point affects.
     pub(crate) fn builder(&self, space: &Space) -> Builder {
         space.builder().application_name(&self.name)
     }
@@ -190,8 +190,8 @@ pub(crate) async fn a_lost_connection_is_repeated_and_leaves_one_job(space: Arc<
     let all = plain
         .list(&JobFilter::all(), &PageRequest::first(100))
         .await;
-    // Two single ones and two of the batch, whose second job has the first's key; and the four that
-    // were stored in between.
+    // Two single jobs; a batch of three; two of its repetition with new ids, whose third job has a
+    // used key; and the four jobs that were stored in between.
     assert_eq!(all.unwrap().jobs.len(), 2 + 3 + 2 + 4);
 }
 
@@ -316,7 +316,7 @@ pub(crate) async fn a_majority_that_does_not_answer_is_a_timeout(space: Arc<Spac
     let error = store.settle(std::slice::from_ref(&done)).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Timeout);
     fault.lift().await;
-    // The settlement took effect all the same, which a repeat finds out.
+    // The settlement took effect all the same, which a repeat shows.
     assert_eq!(store.settle(&[done]).await.unwrap(), [Fenced::Applied]);
     assert_eq!(state(&store, id).await, JobState::Succeeded);
 }
@@ -341,7 +341,7 @@ pub(crate) async fn a_pool_taken_by_others_leaves_heartbeats_locks_and_elections
         let store = store.clone();
         tokio::spawn(async move { store.pause_queue(&name("q")).await.unwrap() })
     };
-    // Once a call gets no connection, all are occupied.
+    // Once a call gets no connection, the only one is occupied.
     let some_time = Duration::from_millis(500);
     while tokio::time::timeout(some_time, enqueue(&store, job()))
         .await

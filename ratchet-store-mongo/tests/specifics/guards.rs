@@ -62,7 +62,7 @@ pub(crate) async fn a_lock_is_free_while_a_guarded_write_goes_on_and_the_write_i
         doc! { "command.delete": { "$exists": true } },
     )
     .await;
-    // The purge began within its tenure, which now ends.
+    // The purge began within the guard's tenure, which ends here.
     let released = other.release(&guard.lock, &guard.owner, guard.fence).await;
     assert_eq!(released.unwrap(), Fenced::Applied);
     let successor = acquire(&other, "two").await;
@@ -98,7 +98,7 @@ pub(crate) async fn a_guarded_write_whose_lock_expires_before_its_end_is_stale(s
         doc! { "command.delete": { "$exists": true } },
     )
     .await;
-    // No other owner takes it over.
+    // The lock expires, and no other owner acquires it.
     space.advance(TTL).await;
     assert_eq!(purging.await.unwrap().unwrap(), Guarded::Stale);
     fault.lift().await;

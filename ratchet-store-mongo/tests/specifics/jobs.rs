@@ -153,7 +153,7 @@ pub(crate) async fn a_purged_job_takes_its_history_along(space: Arc<Space>) {
     snooze(&store, 60).await;
     let selected = JobSelector::Ids(vec![id]);
     store.act(&selected, JobAction::Cancel).await.unwrap();
-    // The clock moves on during the call.
+    // The job must be older than the age in the purge request.
     tokio::time::sleep(Duration::from_millis(5)).await;
     let purge = PurgeRequest::new(JobState::Cancelled, Duration::from_millis(1), 10);
     assert_eq!(store.purge(&purge).await.unwrap().done(), Some(1));
@@ -231,7 +231,7 @@ pub(crate) async fn documents_of_others_are_on_no_page_and_stop_nothing(space: A
     }
     let all = JobSelector::matching(JobFilter::all(), 10);
     assert_eq!(store.act(&all, JobAction::Cancel).await.unwrap().len(), 2);
-    // Ended ones, the newest of all, which jobs would wait for.
+    // Adds a document of another program: an ended job with children that finished last.
     let mut like = rows.find_one(id_of(ids[0])).await.unwrap().unwrap();
     let ended = like.get_i64("finished_at").unwrap();
     like.extend(doc! { "_id": ObjectId::new(), "finished_at": ended + 1, "children": true });
@@ -289,14 +289,14 @@ pub(crate) async fn of_claims_that_would_end_alike_each_ends_as_it_must(space: A
     store.settle(&[released]).await.unwrap();
     let again = store.claim_next_batch(&request_all()).await.unwrap();
     assert_eq!(again.len(), 1);
-    // Nothing of the fourth can be read.
+    // The claim of the fourth job is unreadable.
     let rows = space.of_majority("jobs");
     let spoil = doc! { "$set": { "claim_seq": "spoiled" } };
     rows.update_one(id_of(tokens[3].job), spoil).await.unwrap();
     let end = |token: &ClaimToken| Settlement::new(*token, Outcome::Succeeded { result: None });
     let ends: Vec<Settlement> = tokens.iter().map(end).collect();
     let mut expected = vec![Fenced::Applied; 40];
-    // The third is applied as a repetition, and changes nothing.
+    // The settlement of the third job counts as a repeated one, and changes nothing.
     expected[3] = Fenced::Stale;
     assert_eq!(store.settle(&ends).await.unwrap(), expected);
     let ids = [0, 1, 2, 4].map(|place| tokens[place].job);

@@ -1,4 +1,4 @@
-//! Links and batches: transactions that conflict, and transactions that are aborted by others.
+//! Links and batches: transactions that conflict, and transactions whose commands are killed.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ pub(crate) async fn an_enqueue_sees_the_end_that_came_first(space: Arc<Space>) {
     let plain = open(&space).await;
     let parents = running(&plain, &[job()]).await;
     let (client, store) = application(&space).await;
-    // Begins its snapshot now.
+    // The snapshot of the transaction begins here.
     let mut session = begin(&space, &client).await;
     plain.settle(&[done(&parents[0])]).await.unwrap();
     let child = after(&parents);
@@ -139,7 +139,7 @@ pub(crate) async fn two_ends_at_once_let_their_child_go(space: Arc<Space>) {
         let done = done(&parents[0]);
         async move { first.settle(&[done]).await }
     });
-    // Everything is written, but not visible yet.
+    // The settlement has written everything, but its writes are not visible yet.
     let commit = doc! { "command.commitTransaction": { "$exists": true } };
     under_way(&space, &name, commit).await;
     let settled = second.settle(&[done(&parents[1])]).await.unwrap();
@@ -223,7 +223,7 @@ pub(crate) async fn an_end_that_is_killed_leaves_nothing_half_made(space: Arc<Sp
     plain.create_batch(id).await.unwrap();
     let parents = running(&plain, &[job().in_batch(id)]).await;
     let parent = parents[0].claim.token.job;
-    // One job goes on, and the other ends a chain.
+    // The end of the parent releases `on`, and cancels `unmet`, whose end releases `last`.
     let on = after(&parents);
     let unmet = job().after(parent, Condition::Failed).in_batch(id);
     let last = job().after(unmet.id(), Condition::Ended);

@@ -17,7 +17,7 @@ use crate::open;
 use crate::plans::{own, profile, profile_of};
 use crate::server::Space;
 
-/// Stores jobs and ends them, one after the other.
+/// Enqueues jobs and ends them, and returns their ids.
 pub(crate) async fn ended(store: &Checked<MongoStore>, count: usize) -> Vec<JobId> {
     let mut ids = Vec::new();
     while ids.len() < count {
@@ -50,7 +50,7 @@ pub(crate) async fn children(
     ids
 }
 
-/// Requests all jobs that have succeeded and may be removed.
+/// Returns a request to remove up to `limit` jobs that have succeeded.
 pub(crate) fn all(limit: usize) -> PurgeRequest {
     PurgeRequest::new(JobState::Succeeded, Duration::from_millis(1), limit)
 }
@@ -65,7 +65,7 @@ async fn cancel(store: &Checked<MongoStore>, jobs: &[JobId]) {
 pub(crate) async fn a_parent_stays_for_the_last_of_many_children(space: Arc<Space>) {
     let store = open(&space).await;
     let parent = ended(&store, 1).await[0];
-    // More than one command reads.
+    // These are more children than one command reads.
     let children = children(&store, parent, 1_100).await;
     let (last, others) = children.split_last().unwrap();
     cancel(&store, others).await;
@@ -100,14 +100,14 @@ pub(crate) async fn kept_parents_in_front_are_passed_in_several_transactions(spa
         let children: Vec<NewJob> = parents.iter().map(child).collect();
         store.enqueue(&children).await.unwrap();
     }
-    // After all of them.
+    // These two jobs end after all the parents.
     let (purged, archived) = (ended(&store, 1).await[0], ended(&store, 1).await[0]);
     tokio::time::sleep(Duration::from_millis(5)).await;
     let rows = profile(&own, async {
         assert_eq!(store.purge(&all(1)).await.unwrap(), Guarded::Done(1));
     })
     .await;
-    // Each transaction skips at most two hundred.
+    // Each transaction skips at most two hundred parents.
     assert_eq!(transactions(&rows).len(), 3, "{rows:#?}");
     assert!(!exists(&store, purged).await);
     let done = ArchiveStore::archive(&store, &all(10)).await.unwrap();
@@ -158,7 +158,7 @@ pub(crate) async fn a_key_stays_the_first_jobs_before_during_and_after_its_purge
     let name = fault.name().to_owned();
     let fault = fault.set().await;
     let purging = tokio::spawn(async move { slow.purge(&all(10)).await });
-    // It is deleted, but that is not visible yet.
+    // The job is deleted, but the deletion is not visible yet.
     let commit = doc! { "command.commitTransaction": { "$exists": true } };
     under_way(&space, &name, commit).await;
     assert_eq!(answer().await, [Enqueued::Duplicate(first)]);

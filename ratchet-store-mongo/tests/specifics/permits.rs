@@ -1,4 +1,4 @@
-//! Two concurrent claims of permits of one resource, one of them held open in its transaction.
+//! Two concurrent claims that need permits of one resource; the transaction of one is held open.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,8 @@ async fn hasty(space: &Space) -> Checked<MongoStore> {
     builder.connect().await.unwrap()
 }
 
-/// Another process in the middle of a claim: it has written to the resource.
+/// Simulates another process in the middle of a claim: its transaction has written to the document
+/// of the resource.
 async fn claimer(space: &Space) -> (ClientSession, Collection<Document>) {
     let client = Client::with_uri_str(&space.url).await.unwrap();
     let mut session = client.start_session().await.unwrap();
@@ -56,12 +57,12 @@ pub(crate) async fn a_claim_waits_for_who_takes_permits_of_the_same_resource(spa
         subtype: BinarySubtype::Uuid,
         bytes: taken.as_bytes().to_vec(),
     };
-    // On a route that this store does not know yet.
+    // The job runs on a route that this store does not know yet.
     let running = doc! { "state": 3, "route": 999, "claim_seq": 1_i64, "claimed_at": 1_i64 };
     let take = doc! { "$set": running };
     let take = jobs.update_one(doc! { "_id": id }, take);
     take.session(&mut session).await.unwrap();
-    // Only the conflict prevents the other claim: as far as it can see, one permit is free.
+    // Only the conflict prevents this claim, which still sees a free permit.
     let late = store.claim_next_batch(&request_all()).await.unwrap_err();
     assert!(late.is_transient(), "{late}");
     assert_eq!(state(&store, wanted).await, JobState::Pending);

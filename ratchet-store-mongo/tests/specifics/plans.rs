@@ -1,4 +1,4 @@
-//! What the server reads to execute calls.
+//! Which documents and index entries the server reads to execute calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +26,9 @@ pub(crate) async fn profile(space: &Space, work: impl Future<Output = ()>) -> Ve
     profile_of(space, "jobs", work).await
 }
 
-/// Does the same for this collection. No other test may use the database at the same time, so it
-/// must be a separate one.
+/// Runs work while the server profiles it, and returns the profiled statements on this collection.
+/// The database must not be shared with other tests, because the profile contains their statements
+/// too.
 pub(crate) async fn profile_of(
     space: &Space,
     collection: &str,
@@ -120,8 +121,8 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_what_it_takes(space: Arc<
     own.database.drop().await.unwrap();
     let keys: i64 = rows.iter().map(|row| number(row, "keysExamined")).sum();
     let documents: i64 = rows.iter().map(|row| number(row, "docsExamined")).sum();
-    // Fifty candidates of each of five priorities; fifty written and fifty read, with two keys
-    // each.
+    // The claim reads fifty candidates of each of the five priorities, and then writes and reads
+    // fifty jobs, with two keys each.
     assert!(keys <= 5 * 50 + 2 * 100 + 20, "{keys} keys: {rows:#?}");
     assert!(documents <= 2 * 60, "{documents} documents: {rows:#?}");
 }
@@ -252,7 +253,7 @@ pub(crate) async fn an_end_reads_only_the_open_links_of_its_job(space: Arc<Space
     let failed = Settlement::new(token, Outcome::Failed { error });
     store.settle(&[failed]).await.unwrap();
     let parent = token.job;
-    // Decided as soon as they are stored.
+    // The parent has ended, so the links of these children are decided as soon as they are stored.
     children(&store, parent, 500).await;
     let again = JobSelector::Ids(vec![parent]);
     store.act(&again, JobAction::Requeue).await.unwrap();
@@ -264,7 +265,8 @@ pub(crate) async fn an_end_reads_only_the_open_links_of_its_job(space: Arc<Space
     })
     .await;
     own.database.drop().await.unwrap();
-    // Found by their parent and by themselves, and already decided.
+    // Each of the three links is read by its parent, by its child, and by the update that decides
+    // it.
     assert!(read(&rows) <= 3 * 3, "{rows:#?}");
 }
 

@@ -1,4 +1,4 @@
-//! What the server deletes by its TTL index.
+//! Rates: keys that the TTL index deletes, and starts that are granted while the primary is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +80,7 @@ pub(crate) async fn the_server_forgets_idle_keys_and_no_fence(space: Arc<Space>)
         store.take(&[long]).await.unwrap()[0],
         RateAnswer::Wait(_)
     ));
-    // The lock expired before the key did, and its fences continue.
+    // The lock expired before the key did. It was not deleted, so its fences continue.
     let again = locks
         .acquire(&name("lock"), &name("two"), hold)
         .await
@@ -89,7 +89,7 @@ pub(crate) async fn the_server_forgets_idle_keys_and_no_fence(space: Arc<Space>)
 }
 
 pub(crate) async fn what_was_granted_before_a_loss_is_not_counted_again(space: Arc<Space>) {
-    // A server that reports, from the third key on, that it is not the primary.
+    // From the third key on, the server reports that it is not the primary.
     let fault = Fault::new(&space, &["findAndModify"])
         .code(10_107)
         .behind(2);

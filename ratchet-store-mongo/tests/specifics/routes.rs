@@ -1,4 +1,4 @@
-//! Route numbers that a restore frees and that other routes then get.
+//! Route numbers that a restore frees and that other routes get afterwards.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ pub(crate) async fn a_number_that_a_restore_gave_away_is_not_used(space: Arc<Spa
         .unwrap();
     fill(&store).await;
     restore(&space).await;
-    // A claim detects it.
+    // A claim detects the restore.
     let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     assert_eq!(claimed[0].claim.route.kind, "other");
     let id = enqueue(&store, NewJob::new("second", &1)).await;
@@ -70,7 +70,7 @@ pub(crate) async fn a_number_that_a_restore_gave_away_is_not_used(space: Arc<Spa
         .unwrap();
     let other = open(&space).await;
     enqueue(&other, NewJob::new("third", &1)).await;
-    // An enqueue detects it after an outage.
+    // An enqueue detects the restore after an outage.
     let fault = fault.set().await;
     NodeStore::nodes(&store).await.unwrap();
     fault.lift().await;

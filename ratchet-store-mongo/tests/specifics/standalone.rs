@@ -71,7 +71,7 @@ pub(crate) async fn it_says_what_it_is(space: Arc<Space>) {
     );
     assert!(store.recurring().is_none() && store.archive().is_none());
     assert!(store.permits().is_none() && store.rates().is_some());
-    // So no call ever set a number of permits.
+    // Without a permit store, no resource can have a limit.
     let error = store.enqueue(&[job().permit("api")]).await.unwrap_err();
     assert_eq!(error.invalid_input().unwrap().field(), "permit");
 }
@@ -210,7 +210,8 @@ pub(crate) async fn a_job_that_another_stored_stays(space: Arc<Space>) {
         let batch = [job(), both.clone(), job().unique_key("u")];
         async move { store.enqueue(&batch).await }
     });
-    // It has read the jobs, and does not see that another call stores the second one.
+    // The enqueue has read which jobs exist, and does not see that another call stores the second
+    // one.
     under_way(
         &space,
         &name,

@@ -83,7 +83,7 @@ pub(crate) async fn a_key_lost_to_others_is_contention(space: Arc<Space>) {
         .enqueue_in(&mut session, &[job().unique_key("u")])
         .await;
     assert_kind(&late.unwrap_err(), StoreErrorKind::Contention);
-    // The transaction is aborted; retry the whole.
+    // The transaction is aborted, so the whole transaction is retried.
     session.start_transaction().await.unwrap();
     let again = store
         .enqueue_in(&mut session, &[job().unique_key("u")])
@@ -227,7 +227,7 @@ pub(crate) async fn what_fails_behind_the_first_write_cannot_be_committed(space:
     assert_eq!(orders(&space).await, 1);
     let keys = space.of_majority("keys");
     assert_eq!(keys.count_documents(doc! {}).await.unwrap(), 0);
-    // Retry the whole.
+    // The whole transaction is retried.
     session.start_transaction().await.unwrap();
     let enqueued = store.enqueue_in(&mut session, keyed).await.unwrap();
     assert_eq!(enqueued, [Enqueued::Created(keyed[0].id())]);

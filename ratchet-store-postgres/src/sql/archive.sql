@@ -14,12 +14,12 @@ SET state = excluded.state, finished_at = excluded.finished_at, queue = excluded
     kind = excluded.kind, document = excluded.document, archived_at = excluded.archived_at
 
 -- name: get_archived
--- Returns archived jobs. [archive.get] Primary key of archive.
+-- Returns the archived jobs with these ids. [archive.get] Primary key of archive.
 SELECT id, archived_at, document FROM {schema}.archive WHERE id = ANY($1::uuid[])
 
 -- name: list_archived_oldest list_archived_newest
--- Lists the archived jobs that ended in some states, of a queue ($3) if $2 and of a kind ($5) if
--- $4, after one ($6), in the order of the page. [archive.list] Primary key of archive.
+-- Lists the archived jobs that ended in given states ($1), of the queue $3 if $2 and of the kind $5
+-- if $4, after the job $6, in the order of the page. [archive.list] Primary key of archive.
 SELECT id, archived_at, document FROM {schema}.archive
 WHERE id {behind} $6 AND state = ANY($1::smallint[])
   AND (NOT $2::boolean OR queue = $3) AND (NOT $4::boolean OR kind = $5)
@@ -27,8 +27,8 @@ ORDER BY id{descending}
 LIMIT $7
 
 -- name: purge_archive
--- Deletes the longest finished archived jobs. [archive.purge]
--- archive_finished, read in its order, and the primary key.
+-- Deletes the archived jobs that finished longest ago, except those that another transaction has
+-- locked. [archive.purge] archive_finished, read in its order, and the primary key.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 old AS MATERIALIZED (
     SELECT id FROM {schema}.archive

@@ -12,13 +12,13 @@ WHERE id = $1 AND NOT closed
 RETURNING id, total, succeeded, failed, cancelled, closed, created_at, ended_at
 
 -- name: get_batches
--- Returns batches. [batch.read] Primary key of batches.
+-- Returns the batches with these ids. [batch.read] Primary key of batches.
 SELECT id, total, succeeded, failed, cancelled, closed, created_at, ended_at
 FROM {schema}.batches
 WHERE id = ANY($1::uuid[])
 
 -- name: list_batches
--- Lists the batches with ids below one ($1), newest first. [batch.list] Primary key, backwards.
+-- Lists the batches with ids below $1, newest first. [batch.list] Primary key, backwards.
 SELECT id, total, succeeded, failed, cancelled, closed, created_at, ended_at
 FROM {schema}.batches
 WHERE id < $1
@@ -26,7 +26,7 @@ ORDER BY id DESC
 LIMIT $2
 
 -- name: lock_batches
--- Returns batches, and locks them until the transaction ends. [batch.join] [batch.count]
+-- Returns these batches, and locks them until the transaction ends. [batch.join] [batch.count]
 -- [link.enqueue] Primary key of batches; locked in order of id, as in every call.
 SELECT id, total, succeeded, failed, cancelled, closed, created_at, ended_at
 FROM {schema}.batches
@@ -35,13 +35,14 @@ ORDER BY id
 FOR NO KEY UPDATE
 
 -- name: grow_batches
--- Counts new children of locked open batches. [batch.join] Primary key of batches.
+-- Adds the numbers of new children to the totals of locked open batches. [batch.join] Primary key
+-- of batches.
 UPDATE {schema}.batches AS batch SET total = batch.total + grown.count
 FROM unnest($1::uuid[], $2::bigint[]) AS grown (id, count)
 WHERE batch.id = grown.id
 
 -- name: join_batches
--- Records that new jobs are in batches. [batch.join]
+-- Records the batches that new jobs are in. [batch.join]
 INSERT INTO {schema}.batch_jobs (job, batch)
 SELECT job, batch FROM unnest($1::uuid[], $2::uuid[]) AS new (job, batch)
 
@@ -50,15 +51,15 @@ SELECT job, batch FROM unnest($1::uuid[], $2::uuid[]) AS new (job, batch)
 SELECT job, batch FROM {schema}.batch_jobs WHERE job = ANY($1::uuid[])
 
 -- name: count_children
--- Marks children whose ends were not yet counted as counted, and returns their batches.
--- [batch.count] Primary key of batch_jobs.
+-- Marks these children as counted, except those that already are. Returns the children that it
+-- marked, with their batches. [batch.count] Primary key of batch_jobs.
 UPDATE {schema}.batch_jobs SET counted = true
 WHERE job = ANY($1::uuid[]) AND NOT counted
 RETURNING job, batch
 
 -- name: count_in_batches
--- Counts ended children. Returns the batches' new state, and locks these until the transaction
--- ends. [batch.count] Primary key of batches.
+-- Adds ended children to the counts of their batches. Returns the new state of the batches, and
+-- locks them until the transaction ends. [batch.count] Primary key of batches.
 UPDATE {schema}.batches AS batch
 SET succeeded = batch.succeeded + tally.succeeded, failed = batch.failed + tally.failed,
     cancelled = batch.cancelled + tally.cancelled
@@ -73,7 +74,8 @@ RETURNING batch.id, batch.total, batch.succeeded, batch.failed, batch.cancelled,
 UPDATE {schema}.batches SET ended_at = {now} WHERE id = ANY($1::uuid[]) AND ended_at IS NULL
 
 -- name: purge_batches
--- Deletes the longest ended batches. [batch.purge] batches_ended, read in its order.
+-- Deletes the batches that ended longest ago, except those that another transaction has locked.
+-- [batch.purge] batches_ended, read in its order.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 old AS MATERIALIZED (
     SELECT id FROM {schema}.batches

@@ -1,19 +1,19 @@
--- Claims: claims jobs, and settles, reports on and reclaims claims.
+-- Claims jobs, and settles, reports on and reclaims claims.
 
 -- name: claim_jobs
 -- Claims the first $7 due jobs in claim order for node $8, with their payloads if $9.
 -- [claim.exclusive] [claim.due] [claim.limit] [claim.order] [claim.aging] [claim.match]
--- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version]
--- $1, $2 and $3 are the wanted routes, their queues, and how many candidates of each to look at
--- (NULL: $6). $4 and $10 are the id (0: none) and the stamp of the last route that the caller
--- knows; if another route is the last, nothing is claimed. $5 is the aging interval, $6 the number
--- of candidates.
+-- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version] $1, $2 and $3 are the
+-- wanted routes, their queues, and how many candidates of each to look at (NULL: $6). $4 and $10
+-- are the id (0: none) and the stamp of the last route that the caller has read; if the last route
+-- in the table is another one, nothing is claimed. $5 is the aging interval, $6 the number of
+-- candidates.
 --
 -- Reads one range of jobs_claim per route and priority, in order, and merges the candidates by
 -- ratchet_core::priority::ClaimRank. Locks only the rows it returns. A lookup by place (ctid) is
 -- safe: if a row has moved since the candidates were read, another transaction has changed it. The
--- row is skipped, and the caller sees that the batch is short.
--- state + 0 keeps the planner from reading all of jobs_claim where it has a row's place.
+-- row is skipped, and the caller sees that the batch is short. state + 0 keeps the planner from
+-- reading all of jobs_claim where it can look a row up by its place.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 known AS MATERIALIZED (
     SELECT coalesce((SELECT last.id = $4 AND last.stamp = $10::bigint FROM {schema}.routes AS last
@@ -81,15 +81,16 @@ LEFT JOIN claimed ON true
 LEFT JOIN {schema}.job_data AS data ON data.id = claimed.id
 
 -- name: unclaim_jobs
--- Undoes claims of this transaction for which there is no permit; no other transaction has seen
--- them. The other columns that a claim wrote have no meaning while a job does not run. [permit.max]
--- Primary key.
+-- Undoes those claims of this transaction for which no permit is left; no other transaction has
+-- seen them. The other columns that a claim wrote have no meaning while a job does not run.
+-- [permit.max] Primary key.
 UPDATE {schema}.jobs AS job
 SET state = 0, claim_seq = job.claim_seq - 1
 WHERE job.id = ANY($1::uuid[]) AND job.state + 0 = 3
 
 -- name: load_inputs
--- Returns the inputs of the bodies of claims that are still held. [claim.load] Primary keys.
+-- Returns the inputs (payload and checkpoint) of the claims that are still held. [claim.load]
+-- Primary keys.
 SELECT job.id, job.claim_seq, job.node, job.claimed_at, data.payload, notes.checkpoint
 FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[])
     AS token (job, seq, node, claimed_at)
@@ -101,16 +102,16 @@ LEFT JOIN {schema}.job_data AS data ON data.id = job.id
 LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
 
 -- name: settle_jobs
--- Ends claims and moves their jobs on. Returns one row for each claim that was still held.
--- [settle.effect] [settle.mixed] [settle.token] [settle.cancel] [settle.keys] [settle.history]
--- The values come from ratchet_core::model::Settlement::effect. Only this statement knows whether
--- cancellation was requested, so it repeats what that function does then: Cancelled (6, in the
--- history 5), the same due time, no error and no result, and attempts counted as usual.
--- Skips jobs that would end and for whose end others wait (flags: 4 in a lane, 16 has children, 32
--- in a batch), unless $12 says that the caller follows their ends. With $12, waits for locked jobs as
--- long as the transaction allows; otherwise only briefly, so that one held job does not delay the
--- others (held.rs). Primary keys; the caller sends the tokens in order of id, so that all calls
--- lock in the same order.
+-- Ends claims and changes their jobs accordingly. Returns one row for each claim that was still
+-- held. [settle.effect] [settle.mixed] [settle.token] [settle.cancel] [settle.keys]
+-- [settle.history] The values come from ratchet_core::model::Settlement::effect. Only this
+-- statement knows whether cancellation was requested, so it implements what that function does in
+-- this case: Cancelled (6, in the history 5), the same due time, no error and no result, and
+-- attempts counted as usual. Skips jobs that would end while other jobs wait for their end (flags:
+-- 4 in a lane, 16 has children, 32 in a batch), unless $12: then the caller applies the effects on
+-- the other jobs. With $12, waits for locked jobs as long as the transaction allows; otherwise only
+-- briefly, so that one locked job does not delay the others (held.rs). Primary keys; the caller
+-- sends the tokens in order of id, so that all calls lock in the same order.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now, CASE WHEN NOT $12 THEN set_config('lock_timeout', '{patience}', true) END
 ),
@@ -166,10 +167,9 @@ freed AS (
 SELECT id, claim_seq, state, flags, node, claimed_at FROM ended
 
 -- name: find_settled
--- Returns the claims that last settled these jobs, and the current claims of running ones; 0 means
--- none. [settle.repeat] [lane.promote] [link.decide]
--- A claim that succeeded is not in the history: its node and time are in the job's row. Primary
--- keys.
+-- Returns for each of these jobs the claim that was last settled, and the current claim if the job
+-- is running; 0 means none. [settle.repeat] [lane.promote] [link.decide] A claim that succeeded is
+-- not in the history: its node and time are in the job's row. Primary keys.
 SELECT job.id, job.settled_seq, CASE WHEN job.state = 3 THEN job.claim_seq ELSE 0 END, job.flags,
        CASE WHEN attempt.job IS NULL THEN job.node ELSE attempt.node END,
        CASE WHEN attempt.job IS NULL THEN job.claimed_at ELSE attempt.claimed_at END,
@@ -181,9 +181,9 @@ WHERE job.id = ANY($1::uuid[])
 
 -- name: report_life
 -- Restarts the stall timeouts of claims and stores their reports. Returns one row for each claim
--- still held. [report.life] [report.progress] [report.token] [report.cancel]
--- Waits only briefly for locked jobs, so that one held job does not delay the others (held.rs).
--- Primary keys; no index has last_report.
+-- still held. [report.life] [report.progress] [report.token] [report.cancel] Waits only briefly for
+-- locked jobs, so that one locked job does not delay the others (held.rs). Primary keys; no index
+-- has last_report.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now, set_config('lock_timeout', '{patience}', true)
 ),
@@ -214,9 +214,9 @@ SELECT id, claim_seq, node, claimed_at, cancel_requested FROM alive
 
 -- name: running_jobs
 -- Returns every running job in order of id, with its timeouts, its node, and when the oldest node
--- began: the input of ratchet_core::model::ReclaimRequest::lost.
--- [reclaim.dead] [reclaim.unknown] [reclaim.start]
--- jobs_running: as many rows as there are claims, however many jobs there are.
+-- began: the input of ratchet_core::model::ReclaimRequest::judge. [reclaim.dead] [reclaim.unknown]
+-- [reclaim.start] Reads jobs_running: as many rows as there are claims, however many jobs there
+-- are.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 registry AS MATERIALIZED (SELECT min(started_at) AS since FROM {schema}.nodes)
 SELECT node.node, node.label, node.status, node.running, node.capacity, node.interval,
@@ -234,12 +234,12 @@ WHERE job.state = 3
 ORDER BY job.id
 
 -- name: reclaim_jobs
--- Takes claims back, with the effects of ratchet_core::model::ReclaimRequest::effect, unless they
--- have changed since they were judged. Returns one row for each. Skips jobs that end and for whose
--- end other jobs wait, unless $9 says that the caller follows their ends.
--- [reclaim.requeue] [reclaim.once] [reclaim.exhausted] [link.decide]
--- Waits only briefly for locked jobs, so that one held job does not delay the others (held.rs).
--- Primary keys.
+-- Takes claims back, with the effects that ratchet_core::model::ReclaimRequest::judge returned,
+-- unless they have changed since the caller read them. Returns one row for each claim that it took
+-- back. Skips jobs that would end while other jobs wait for their end, unless $9: then the caller
+-- applies the effects on the other jobs. [reclaim.requeue] [reclaim.once] [reclaim.exhausted]
+-- [link.decide] Waits only briefly for locked jobs, so that one locked job does not delay the
+-- others (held.rs). Primary keys.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now, set_config('lock_timeout', '{patience}', true)
 ),

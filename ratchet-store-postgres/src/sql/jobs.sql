@@ -1,9 +1,9 @@
--- Jobs: stores, reads, changes and deletes them.
+-- Stores, reads, changes and deletes jobs.
 
 -- name: enqueue_job
--- Stores one new job without keys: enqueue_jobs for the most common batch, at two thirds of its
--- cost. Stores nothing if the route ($2) is missing or has another stamp than $14.
--- A NULL time means now plus the delay. [enqueue.created] [enqueue.due] [claim.version]
+-- Stores one new job without keys. Does what enqueue_jobs does for the most common batch, at two
+-- thirds of the cost. Stores nothing if the route ($2) is missing or has another stamp than $14. A
+-- NULL time means now plus the delay. [enqueue.created] [enqueue.due] [claim.version]
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now FROM {schema}.routes WHERE id = $2 AND stamp = $14
 ),
@@ -16,9 +16,9 @@ INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at
 SELECT $1, 0, $2, $3, $4, coalesce($5, clock.now + $6), clock.now FROM clock
 
 -- name: enqueue_jobs
--- Stores new jobs without keys, or none of them if one exists. A check per row (ON CONFLICT) would
--- take a third more time, and one WAL record per row.
--- Stores nothing if the route $14, the largest of these, is missing or has another stamp than $15.
+-- Stores new jobs without keys. If one of them exists, fails with a duplicate key and stores none.
+-- A check per row (ON CONFLICT) would take a third more time, and write one WAL record per row.
+-- Stores nothing if $14, the largest of the jobs' routes, is missing or has another stamp than $15.
 -- A NULL time means now plus the delay. [enqueue.created] [enqueue.due] [claim.version]
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now FROM {schema}.routes WHERE id = $14 AND stamp = $15
@@ -44,12 +44,12 @@ SELECT new.id, 0, new.route, new.priority, new.flags,
 FROM new
 
 -- name: enqueue_keyed
--- Stores jobs that may have keys, lanes, origins and tags, unless their ids exist, and takes the
--- keys. Returns how many it stored. If a concurrent call took a key, the whole statement fails and
--- stores nothing. It also stores nothing, and returns false beside the count, if the route $22, the
--- largest of these, is missing or has another stamp than $23. A NULL time means now plus the delay.
--- [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic] [lane.head]
--- [recurring.origin] [tag.set] [claim.version]
+-- Stores jobs that may have keys, lanes, recurring definitions and tags, except jobs whose ids
+-- exist, and acquires the keys. Returns how many it stored, and true. If a concurrent call acquired
+-- a key, the whole statement fails and stores nothing. If $22, the largest of the jobs' routes, is
+-- missing or has another stamp than $23, stores nothing and returns 0 and false. A NULL time means
+-- now plus the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic]
+-- [lane.head] [recurring.origin] [tag.set] [claim.version]
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now FROM {schema}.routes WHERE id = $22 AND stamp = $23
 ),
@@ -108,7 +108,7 @@ UNION ALL
 SELECT 2, key, job FROM {schema}.unique_keys WHERE key = ANY($3::text[])
 
 -- name: take_unique_keys
--- Takes the free ones of these unique keys, in the order given. Returns one row for each.
+-- Acquires those of these unique keys that are free, in the order given. Returns one row for each.
 -- [keys.unique] [keys.race] [requeue.key]
 INSERT INTO {schema}.unique_keys (key, job)
 SELECT wanted.name, wanted.job
@@ -123,8 +123,8 @@ RETURNING job
 SELECT key, job FROM {schema}.unique_keys WHERE key = ANY($1::text[])
 
 -- name: get_jobs
--- Returns jobs with all their data, or without the parts that may be large. [get.whole]
--- [get.outline] Primary keys.
+-- Returns jobs, with the parts that may be large only if $2. [get.whole] [get.outline] Primary
+-- keys.
 SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, job.finished_at,
        job.attempts, job.crash_count, job.claim_seq, job.node, job.claimed_at, job.cancel_requested,
        data.id, CASE WHEN $2 THEN data.payload ELSE 'null' END, data.retry,
@@ -222,8 +222,8 @@ fresh AS (
 UPDATE {schema}.job_notes AS notes SET last_error = NULL FROM fresh WHERE notes.job = fresh.id
 
 -- name: reschedule_jobs
--- Makes waiting jobs due at a time ($2), or this long from now ($3). [reschedule.job]
--- [lane.reschedule] Primary key of jobs.
+-- Makes waiting jobs due at the time $2, or $3 milliseconds from now if $2 is NULL.
+-- [reschedule.job] [lane.reschedule] Primary key of jobs.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 UPDATE {schema}.jobs AS job SET run_at = coalesce($2::bigint, clock.now + $3::bigint)
 FROM clock
@@ -234,7 +234,7 @@ WHERE job.id = ANY($1::uuid[]) AND job.state + 0 IN (0, 1, 2)
 UPDATE {schema}.jobs SET priority = $2 WHERE id = ANY($1::uuid[]) AND state + 0 < 4
 
 -- name: release_jobs
--- Makes blocked jobs that no longer wait for anything claimable. [link.release] [signal.deliver]
+-- Makes blocked jobs claimable that no longer wait for anything. [link.release] [signal.deliver]
 -- Primary key of jobs.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 UPDATE {schema}.jobs AS job SET state = 0, run_at = greatest(job.run_at, clock.now)
@@ -257,11 +257,12 @@ CROSS JOIN LATERAL (
 ) AS job
 
 -- name: lock_old
--- Locks the longest finished jobs of a state after one ($3, $4) until the transaction ends, except
--- parents that unfinished children may read (flags: 16 has children). The caller checks parents
--- again for new children (awaited_parents). [purge.old] [purge.awaited] [archive.old]
--- [archive.awaited] [archive.race] [archive.poison] jobs_finished, read in its order, links_parent
--- and primary keys: OFFSET 0 keeps the planner from hashing a whole table.
+-- Locks the jobs of a state that finished longest ago until the transaction ends, beginning after
+-- the finish time $3 and the id $4. Leaves out parents that unfinished children may read (flags: 16
+-- has children). The caller checks parents again for new children (awaited_parents). [purge.old]
+-- [purge.awaited] [archive.old] [archive.awaited] [archive.race] [archive.poison] jobs_finished,
+-- read in its order, links_parent and primary keys: OFFSET 0 keeps the planner from hashing a whole
+-- table.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 SELECT job.id, job.finished_at, job.flags
 FROM {schema}.jobs AS job

@@ -1,10 +1,10 @@
 -- Lanes.
 
 -- name: enter_lanes
--- Locks lanes until the transaction ends and takes this many sequence numbers of each ($3; 0: only
--- the lock). Returns the last number. Creates the row of a lane that had no unfinished job.
--- [lane.sequence] [lane.head] Primary key of lanes; the caller sends them in order of name, so that
--- all calls lock in the same order.
+-- Locks lanes until the transaction ends, and reserves sequence numbers in each: as many as $3,
+-- which may be 0. Returns the last number of each lane. Creates the row of a lane that had no
+-- unfinished job. [lane.sequence] [lane.head] Primary key of lanes; the caller sends the lanes in
+-- order of name, so that all calls lock in the same order.
 INSERT INTO {schema}.lanes AS lane (queue, lane, last_seq)
 SELECT wanted.queue, wanted.lane, wanted.count
 FROM unnest($1::text[], $2::text[], $3::bigint[]) WITH ORDINALITY
@@ -14,8 +14,9 @@ ON CONFLICT (queue, lane) DO UPDATE SET last_seq = lane.last_seq + excluded.last
 RETURNING lane.queue, lane.lane, lane.last_seq
 
 -- name: lanes_of
--- Returns the lanes of jobs that have one, finished or not. [lane.requeue] [lane.promote]
--- Primary keys. A job's row in lane_jobs takes precedence, since it survives damage to the job.
+-- Returns the lanes of jobs that have one, finished or not. [lane.requeue] [lane.promote] Primary
+-- keys. A job's row in lane_jobs takes precedence over its other rows, because it survives damage
+-- to them.
 SELECT job.id, coalesce(member.queue, route.queue), coalesce(member.lane, data.lane)
 FROM {schema}.jobs AS job
 LEFT JOIN {schema}.lane_jobs AS member ON member.job = job.id
@@ -27,9 +28,9 @@ WHERE job.id = ANY($1::uuid[]) AND job.flags & {lane} = {lane}
 
 -- name: lock_lanes
 -- Locks the lanes of unfinished jobs until the transaction ends, except lanes that another
--- transaction has locked. The caller waits for those separately, so that a held lane does not delay
--- the others. [lane.promote] Primary keys: one lookup after the other, since a join planned for
--- small tables would read all of lane_jobs.
+-- transaction has locked. The caller waits for the locked lanes separately, so that a locked lane
+-- does not delay the others. [lane.promote] Primary keys: one lookup after the other, because a
+-- join planned for small tables would read all of lane_jobs.
 SELECT member.job, locked.queue, locked.lane
 FROM unnest($1::uuid[]) AS wanted (job)
 CROSS JOIN LATERAL (

@@ -9,9 +9,9 @@ FROM unnest($1::uuid[], $2::integer[], $3::smallint[], $4::uuid[], $5::text[])
 
 -- name: flag_parents
 -- Flags jobs as parents and locks them until the transaction ends. Returns those that exist, with
--- their states. A concurrent settlement either waits for this and then sees the flag, or this waits
--- for the settlement and sees it. [link.enqueue] [link.missing] Primary key of jobs; locked in
--- order of id, as in every call.
+-- their states. A concurrent settlement either waits for this transaction and then sees the flag,
+-- or this statement waits for the settlement and then sees its result. [link.enqueue]
+-- [link.missing] Primary key of jobs; locked in order of id, as in every call.
 WITH parent AS MATERIALIZED (
     SELECT id, state, flags FROM {schema}.jobs
     WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
@@ -23,7 +23,7 @@ flagged AS (
 SELECT id, state FROM parent
 
 -- name: find_ended
--- Returns how jobs ended, for those that have ended. [link.decide] Primary keys.
+-- Returns those of these jobs that have ended, and how they ended. [link.decide] Primary keys.
 SELECT job.id, job.state, job.flags,
        CASE WHEN job.flags & {children} = {children}
             THEN (SELECT result FROM {schema}.job_notes WHERE job = job.id) END
@@ -45,8 +45,8 @@ WHERE EXISTS (
 )
 
 -- name: lock_children
--- Locks the jobs that have open links to these parents until the transaction ends: a later
--- statement that reads their links sees all earlier decisions. [link.decide] [batch.callback]
+-- Locks the jobs that have open links to these parents until the transaction ends. A later
+-- statement that reads their links then sees all earlier decisions. [link.decide] [batch.callback]
 -- links_open and the primary key of jobs; locked in order of id, as in every call.
 SELECT job.id, job.state, job.flags
 FROM {schema}.jobs AS job
@@ -72,7 +72,7 @@ WHERE link.child = ANY($1::uuid[]) AND link.state = 0
 ORDER BY link.child, link.place
 
 -- name: decide_links
--- Decides open links. [link.decide] [link.once] Primary key of links.
+-- Stores the decisions on open links. [link.decide] [link.once] Primary key of links.
 UPDATE {schema}.links AS link SET state = decided.state
 FROM unnest($1::uuid[], $2::integer[], $3::smallint[]) AS decided (child, place, state)
 WHERE link.child = decided.child AND link.place = decided.place AND link.state = 0
@@ -83,14 +83,14 @@ WHERE link.child = decided.child AND link.place = decided.place AND link.state =
 SELECT DISTINCT child FROM {schema}.links WHERE child = ANY($1::uuid[]) AND state = 0
 
 -- name: links_of
--- Returns what jobs wait for. [link.parents] [link.decide] Primary key of links.
+-- Returns the links of jobs to their parents. [link.parents] [link.decide] Primary key of links.
 SELECT child, place, kind, parent, state, condition
 FROM {schema}.links
 WHERE child = ANY($1::uuid[])
 ORDER BY child, place
 
 -- name: children_of
--- Returns the links to a parent, from children after one ($3). [link.children] links_parent.
+-- Returns the links to a parent, from the children after $3. [link.children] links_parent.
 SELECT child, place, kind, parent, state, condition
 FROM {schema}.links
 WHERE parent = $1 AND kind = $2

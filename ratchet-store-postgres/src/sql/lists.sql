@@ -1,10 +1,10 @@
 -- Lists and counts of jobs by a filter.
 
 -- name: list_oldest list_newest
--- Lists the jobs in some states and routes ($2; NULL: any) after one ($3), in the order of the
--- page. [page.order] [page.walk] [page.filter] [act.select] Primary key of jobs, also backwards: +
--- 0 keeps the planner from reading and sorting all jobs of the states by another index while it has
--- no statistics.
+-- Lists the jobs in given states ($1) and routes ($2; NULL: any) after the job $3, in the order of
+-- the page. [page.order] [page.walk] [page.filter] [act.select] Primary key of jobs, also
+-- backwards: + 0 keeps the planner from reading and sorting all jobs of the states by another index
+-- while it has no statistics.
 SELECT id FROM {schema}.jobs
 WHERE id {behind} $3 AND state + 0 = ANY($1::smallint[])
   AND ($2::integer[] IS NULL OR route = ANY($2))
@@ -12,8 +12,8 @@ ORDER BY id{descending}
 LIMIT $4
 
 -- name: list_batch_oldest list_batch_newest
--- As list_oldest, for the children of a batch ($5), with a tag ($7) if $6.
--- [batch.filter] [page.order] [page.walk] batch_jobs_batch, read in its order or backwards.
+-- As list_oldest, for the children of the batch $5, with the tag $7 if $6. [batch.filter]
+-- [page.order] [page.walk] batch_jobs_batch, read in its order or backwards.
 SELECT member.job
 FROM {schema}.batch_jobs AS member
 CROSS JOIN LATERAL (
@@ -28,8 +28,9 @@ ORDER BY member.job{descending}
 LIMIT $4
 
 -- name: list_ended_oldest list_ended_newest
--- As list_oldest, for failed and cancelled jobs only. They are few among many, so OFFSET 0 prevents
--- reading the whole table. [page.order] [page.walk] [page.filter] [act.select] jobs_finished.
+-- As list_oldest, for failed and cancelled jobs only. These are few among many jobs; OFFSET 0 keeps
+-- the planner from reading the whole table. [page.order] [page.walk] [page.filter] [act.select]
+-- jobs_finished.
 SELECT id FROM (
     SELECT id FROM {schema}.jobs
     WHERE state >= 4 AND state IN (5, 6) AND state = ANY($1::smallint[])
@@ -53,7 +54,7 @@ ORDER BY id{descending}
 LIMIT $4
 
 -- name: list_tagged_oldest list_tagged_newest
--- As list_oldest, for the jobs with a tag ($5). OFFSET 0 makes the planner read only those, one
+-- As list_oldest, for the jobs with the tag $5. OFFSET 0 makes the planner read only those, one
 -- lookup after the other. [page.order] [page.walk] [page.filter] [act.select] Primary keys.
 SELECT tagged.job
 FROM {schema}.job_tags AS tagged
@@ -69,9 +70,9 @@ ORDER BY tagged.job{descending}
 LIMIT $4
 
 -- name: list_unfinished_oldest list_unfinished_newest
--- As list_oldest, for unfinished jobs only. OFFSET 0 prevents reading the ended ones.
--- [page.order] [page.walk] [page.filter] [act.select]
--- jobs_claim, jobs_waiting, jobs_running: as many entries as there are jobs in the wanted states.
+-- As list_oldest, for unfinished jobs only. OFFSET 0 keeps the planner from reading the ended jobs.
+-- [page.order] [page.walk] [page.filter] [act.select] jobs_claim, jobs_waiting, jobs_running: as
+-- many entries as there are jobs in the wanted states.
 SELECT id FROM (
     SELECT id, state, route FROM {schema}.jobs
     WHERE state = 0 AND 0::smallint = ANY($1::smallint[])
@@ -88,14 +89,14 @@ ORDER BY id{descending}
 LIMIT $4
 
 -- name: count_matching
--- Counts the jobs in some states and routes ($2; NULL: any) by state. [count.filter]
--- Reads every row of jobs once: for operators, not for loops.
+-- Counts the jobs in given states ($1) and routes ($2; NULL: any) by state. [count.filter] Reads
+-- every row of jobs once: for operators, not for loops.
 SELECT state, count(*) FROM {schema}.jobs
 WHERE state = ANY($1::smallint[]) AND ($2::integer[] IS NULL OR route = ANY($2))
 GROUP BY state
 
 -- name: count_tagged
--- As count_matching, for the jobs with a tag ($3). OFFSET 0 makes the planner read only those, one
+-- As count_matching, for the jobs with the tag $3. OFFSET 0 makes the planner read only those, one
 -- lookup after the other. [count.filter] Primary keys.
 SELECT found.state, count(*)
 FROM {schema}.job_tags AS tagged
@@ -109,9 +110,9 @@ WHERE tagged.tag = $3
 GROUP BY found.state
 
 -- name: count_batch
--- As count_matching, for the children of a batch ($3), with a tag ($5) if $4. OFFSET 0 makes the
--- planner read only those, one lookup after the other. [count.filter]
--- batch_jobs_batch and primary keys.
+-- As count_matching, for the children of the batch $3, with the tag $5 if $4. OFFSET 0 makes the
+-- planner read only those, one lookup after the other. [count.filter] batch_jobs_batch and primary
+-- keys.
 SELECT found.state, count(*)
 FROM {schema}.batch_jobs AS member
 CROSS JOIN LATERAL (

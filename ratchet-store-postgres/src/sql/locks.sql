@@ -2,12 +2,12 @@
 
 -- name: acquire_lock
 -- Acquires a free lock, or acquires it again for its owner; otherwise returns its holder. If two
--- callers race, one may get no row, and tries again.
--- A lock that is bound to a session is also free once that session has ended. A session whose start
--- this role may not see counts as alive. The sessions are read only after the row is locked: a
--- statement reads them once, and the holder may have reconnected while this one waited for the row.
--- ratchet_core::store::renewed_end defines the new expiry.
--- [lock.exclusive] [lock.held] [lock.expire] [lock.again] [lock.fence] Primary key of locks.
+-- callers race, one may get no row, and then tries again. A lock that is bound to a session is also
+-- free once that session has ended. A session whose start this role may not see counts as alive.
+-- The statement reads the sessions only after it has locked the row: it can read them only once,
+-- and the holder may reconnect while the statement waits for the row.
+-- ratchet_core::store::renewed_end defines the new expiry. [lock.exclusive] [lock.held]
+-- [lock.expire] [lock.again] [lock.fence] Primary key of locks.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 taken AS (
     INSERT INTO {schema}.locks AS lock
@@ -36,9 +36,9 @@ WHERE lock.name = $1 AND lock.owner <> $2 AND lock.expires_at > clock.now
   AND NOT EXISTS (SELECT FROM taken)
 
 -- name: move_expiry
--- Renews an unexpired tenure for $4 (ratchet_core::store::renewed_end), or releases the lock
--- (NULL). Binds it to this session, or to none.
--- [lock.renew] [lock.release] Primary key of locks.
+-- Renews an unexpired tenure for the TTL $4, or releases the lock if $4 is NULL.
+-- ratchet_core::store::renewed_end defines the new expiry. Binds the lock to a session ($5 and $6),
+-- or to none (NULL). [lock.renew] [lock.release] Primary key of locks.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 UPDATE {schema}.locks AS lock
 SET expires_at = CASE
@@ -69,9 +69,8 @@ ORDER BY lock.name
 LIMIT $2
 
 -- name: is_tenure
--- Returns a row if this tenure lasts. No other owner can take the lock before the transaction ends.
--- [guard.write]
--- Primary key of locks.
+-- Returns a row if this tenure still lasts. No other owner can then acquire the lock before the
+-- transaction ends. [guard.write] Primary key of locks.
 SELECT 1 FROM {schema}.locks
 WHERE name = $1 AND owner = $2 AND fence = $3 AND expires_at > {now}
 FOR SHARE
@@ -94,7 +93,7 @@ SELECT session.pid, floor(extract(epoch FROM session.backend_start) * 1000000)::
 FROM pg_catalog.pg_stat_activity AS session WHERE session.pid = pg_backend_pid()
 
 -- name: rebind_locks
--- Rebinds the locks of one session, $1 and $2, to another, $3 and $4. Locks that another owner has
--- taken over stay as they are. Reads the whole table, once per new connection: there are few locks.
+-- Rebinds the locks of one session, $1 and $2, to another, $3 and $4. Does not change locks that
+-- another owner has taken over. Reads the whole table of the few locks, once per new connection.
 UPDATE {schema}.locks SET session_pid = $3, session_start = $4
 WHERE session_pid = $1 AND session_start = $2

@@ -2,12 +2,11 @@
 
 -- name: beat_node
 -- Records a heartbeat of a known node; returns no row if the node is unknown. Each row has a claim
--- of the node, or NULLs if it has no claims.
--- [node.heartbeat] [node.reply] [node.previous] [node.claims] [node.cancel] [node.others]
--- [cancel.running]
--- $14 to $18 are the results of NodeStatus::after_heartbeat for each stored status. $12 is whether
--- the node reports the kinds that it runs ($11). An empty $13 means no notes.
--- Primary key (no index has the changed columns); the small table; jobs_running: this node's rows.
+-- of the node, or NULLs if it has no claims. [node.heartbeat] [node.reply] [node.previous]
+-- [node.claims] [node.cancel] [node.others] [cancel.running] $14 to $18 are the results of
+-- NodeStatus::after_heartbeat for each stored status. $12 is whether the node reports the kinds
+-- that it runs ($11). An empty $13 means no notes. Primary key (no index has the changed columns);
+-- the small table; the rows of this node in jobs_running.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 beat AS (
     UPDATE {schema}.nodes AS node
@@ -36,7 +35,8 @@ ORDER BY job.id
 
 -- name: put_node
 -- Records the first heartbeat of a node. If it joins, live nodes with its label become dead, or
--- left if they were draining. [node.heartbeat] [node.label] Reads the small table.
+-- left if they were draining, because the new node replaces them. [node.heartbeat] [node.label]
+-- Reads the small table.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 displaced AS (
     UPDATE {schema}.nodes SET status = CASE status WHEN 2 THEN 3 ELSE 4 END
@@ -65,8 +65,8 @@ ORDER BY started_at DESC, node
 UPDATE {schema}.nodes SET status = $2 WHERE node = $1 AND status < 3 AND status <> $2
 
 -- name: bury_nodes
--- Marks nodes dead that have sent no heartbeat since they were found silent, or left if they were
--- draining. [node.silent]
+-- Marks nodes as dead, or as left if they were draining, that have sent no heartbeat since they
+-- were found silent. [node.silent]
 UPDATE {schema}.nodes AS node SET status = CASE node.status WHEN 2 THEN 3 ELSE 4 END
 FROM unnest($1::uuid[], $2::bigint[]) AS silent (node, last_seen)
 WHERE node.node = silent.node AND node.last_seen = silent.last_seen AND node.status < 3

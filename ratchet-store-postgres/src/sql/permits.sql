@@ -2,18 +2,18 @@
 
 -- name: set_permits
 -- Sets the limit of a resource, and creates the resource if it is new. Changes no row if the limit
--- is the same, or if the resource exists and $3 says to keep its limit. [permit.change]
--- [permit.declare] Waits for the claims that lock the row. Primary key.
+-- is the same, or if the resource exists and $3 is true (keep its limit). [permit.change]
+-- [permit.declare] Waits for the claims that have locked the row. Primary key.
 INSERT INTO {schema}.permits AS old (resource, max_held) VALUES ($1, $2)
 ON CONFLICT (resource) DO UPDATE SET max_held = excluded.max_held
 WHERE old.max_held <> excluded.max_held AND NOT $3
 
 -- name: held_permits
 -- Returns the limits of these resources ($1, or all if $2) and how many running jobs hold a permit.
--- [permit.max] [permit.free] [permit.list]
--- A claim runs it after the statement that locks the resources, so that it sees everything
--- committed before the lock. Primary key; the few routes, once; jobs_permits: as many rows as there
--- are holders, since each route's count is a separate subselect.
+-- [permit.max] [permit.free] [permit.list] A claim runs this statement after the one that locks the
+-- resources, so that it sees everything committed before the locks were acquired. Primary key; the
+-- few routes, once; jobs_permits: as many rows as there are holders, because each route's count is
+-- a separate subselect.
 WITH held AS MATERIALIZED (
     SELECT route.permit AS resource, sum((
         SELECT count(*) FROM {schema}.jobs AS job
@@ -31,10 +31,10 @@ ORDER BY permit.resource
 
 -- name: look_at_permits
 -- Returns which of these routes, all of which need permits, have due jobs and a free permit.
--- [permit.order] Locks nothing: a claim checks permits again once it has the lock, and may skip a
--- route for what was true at some moment of its call.
--- One seek of jobs_claim per route and priority. Then, only for the resources of routes with due
--- jobs, the few routes, once, and jobs_permits: as many entries as there are holders.
+-- [permit.order] Locks nothing: a claim checks the permits again once it has locked them, and it
+-- may skip a route that had no due job or free permit at any moment of its call. One seek of
+-- jobs_claim per route and priority. Then, only for the resources of routes with due jobs, the few
+-- routes, once, and jobs_permits: as many entries as there are holders.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 due AS MATERIALIZED (
     SELECT route.id, route.permit
@@ -84,12 +84,12 @@ FOR NO KEY UPDATE
 SELECT 1 FROM {schema}.permits WHERE resource = $1
 
 -- name: take_rates
--- Takes one start of each of these distinct keys; $2 and $3 are the intervals and the tolerances of
--- their rates, in microseconds. [rate.exact] [rate.refill] [rate.keys] [rate.change]
--- Implements ratchet_core::rate::Rate::take in SQL, because a grant depends on concurrent calls. A
--- refused key is written only if its time is later than this rate can cause. Otherwise it is
--- returned with no answer and its time when the statement began. Primary key; in order of the keys,
--- so that no two calls deadlock.
+-- Takes one start for each of these distinct keys; $2 and $3 are the intervals and the tolerances
+-- of their rates, in microseconds. [rate.exact] [rate.refill] [rate.keys] [rate.change] Implements
+-- ratchet_core::rate::Rate::take in SQL, because a grant depends on concurrent calls. If a start is
+-- refused, the key is written only if its time is later than this rate allows: its time becomes the
+-- latest possible one. Otherwise the key is returned with NULL as the answer, and with its time
+-- when the statement began. Primary key; in order of the keys, so that no two calls deadlock.
 WITH clock AS MATERIALIZED (SELECT {now} * 1000 AS now),
 wanted AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[])

@@ -45,8 +45,8 @@ CROSS JOIN LATERAL (
 WHERE head.run_at IS NOT NULL
 
 -- name: count_due
--- Counts the due jobs of a queue ($1), up to $2. [queue.depth]
--- Reads as many entries of jobs_claim, with one seek per route of the queue and priority.
+-- Counts the due jobs of the queue $1, up to $2. [queue.depth] Reads as many entries of jobs_claim
+-- as it counts, with one seek per priority and route of the queue.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 SELECT count(*) FROM (
     SELECT 1
@@ -67,28 +67,29 @@ SELECT count(*) FROM (
 ) AS counted
 
 -- name: add_route
--- Stores the route of its first job. Returns no row if another session stored it or took its id at
--- the same time. A session must see the largest id committed before it can create the next one.
+-- Stores a new route, when its first job is enqueued. Returns no row if another session stored the
+-- route or used its id at the same time. A session can create the next id only when the largest id
+-- is committed and visible to it.
 INSERT INTO {schema}.routes (id, queue, kind, capability, permit)
 SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4 FROM {schema}.routes
 ON CONFLICT DO NOTHING
 RETURNING id
 
 -- name: load_routes
--- Returns the last route in the cache and those after it, with their stamps.
+-- Returns the last route that the cache has read and the routes after it, with their stamps.
 -- Primary key of routes.
 SELECT id, stamp, queue, kind, capability, permit FROM {schema}.routes WHERE id >= $1 ORDER BY id
 
 -- name: find_routes
--- Returns the routes of a queue ($1; empty: any) and a kind ($2; empty: any). [page.filter]
--- [count.filter] Reads the few routes once.
+-- Returns the ids of the routes of a queue ($1; empty: any) and a kind ($2; empty: any).
+-- [page.filter] [count.filter] Reads the few routes once.
 SELECT id FROM {schema}.routes
 WHERE ($1 = '' OR queue = $1) AND ($2 = '' OR kind = $2)
 
 -- name: lost_routes
--- Returns the ids of routes that pending jobs name and that do not exist, and how many of the first
--- 1,000 such jobs name each: ids after the last route, since ids have no gaps.
--- The end of jobs_claim, 1,000 entries at most.
+-- Returns the ids of missing routes that pending jobs name, and how many of the first 1,000 such
+-- jobs name each. Missing ids are those after the last route, because ids have no gaps. Reads the
+-- end of jobs_claim, 1,000 entries at most.
 SELECT lost.route, count(*)
 FROM (
     SELECT job.route FROM {schema}.jobs AS job
@@ -101,7 +102,7 @@ ORDER BY lost.route
 
 -- name: await_claims
 -- Waits for the claims in progress, and delays new ones until the transaction ends. [queue.pause]
--- Readers of the table, and dumps, do not wait.
+-- Readers of the table and dumps do not wait for this lock.
 LOCK TABLE {schema}.paused_queues IN EXCLUSIVE MODE
 
 -- name: notify_queues

@@ -42,10 +42,11 @@ ORDER BY name
 LIMIT $2
 
 -- name: claim_recurring
--- Claims the due definitions that are not claimed. Also returns the time and when the next of the
--- others can be claimed, so at least one row. Skips definitions that other transactions have
--- locked. [recurring.due] [recurring.claim] [recurring.clock] [recurring.hint] Index recurring_due:
--- the first unclaimed rows; index recurring_claimed: all claimed rows.
+-- Claims the due definitions that are not claimed. Each row also has the time now, and the time
+-- when the next of the other definitions can be claimed. So the statement returns a row even if it
+-- claims nothing. Skips definitions that other transactions have locked. [recurring.due]
+-- [recurring.claim] [recurring.clock] [recurring.hint] Index recurring_due: the first unclaimed
+-- rows; index recurring_claimed: all claimed rows.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 due AS MATERIALIZED (
     SELECT recurring.name FROM {schema}.recurring AS recurring
@@ -80,8 +81,8 @@ FROM clock CROSS JOIN others LEFT JOIN claimed ON true
 ORDER BY claimed.next_fire, claimed.name
 
 -- name: lock_tokens
--- Returns the tokens of definitions, and locks these in order of name until the transaction ends.
--- [recurring.stale] [recurring.slot] Primary key of recurring.
+-- Returns the tokens of definitions, and locks the definitions in order of name until the
+-- transaction ends. [recurring.stale] [recurring.slot] Primary key of recurring.
 SELECT name, incarnation, revision
 FROM {schema}.recurring
 WHERE name = ANY($1::text[])
@@ -98,7 +99,7 @@ FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS fired (name, next_fire, l
 WHERE recurring.name = fired.name
 
 -- name: declared_recurring
--- Returns the declared definitions that were created before a node began, if the node has a row.
+-- Returns the declared definitions that were created before this node began, if the node has a row.
 -- Locks them until the transaction ends. [recurring.retire]
 SELECT recurring.name, recurring.created_at, node.started_at
 FROM {schema}.nodes AS node

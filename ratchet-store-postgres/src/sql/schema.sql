@@ -32,7 +32,8 @@ FROM (SELECT) AS one
 LEFT JOIN pg_catalog.pg_namespace AS namespace ON namespace.nspname = $1
 
 -- name: identify
--- Returns where a connection leads, and the privileges on it; $1 is the schema, $2 are its tables.
+-- Returns the database that the connection leads to, the role and whether it has all privileges on
+-- the tables, and the isolation level. $1 is the schema, $2 are its tables.
 SELECT current_database()::text,
        floor(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
        (SELECT class.oid::bigint FROM pg_catalog.pg_class AS class
@@ -55,7 +56,8 @@ LEFT JOIN pg_catalog.pg_namespace AS namespace ON namespace.nspname = $1
 -- name: held_by_sessions
 -- Returns the sessions that keep old row versions of this database from being removed, including
 -- those of standbys with feedback, oldest first. [diag.read] Reads the state of the server; a role
--- that may not see other sessions sees no times. Autovacuum workers hold nothing back.
+-- that may not see other sessions sees no times. Leaves out autovacuum workers, which do not keep
+-- old row versions.
 SELECT pid::text,
        concat_ws(', ', usename, nullif(application_name, ''), nullif(backend_type, 'client backend'),
                  state, host(client_addr)),
@@ -79,8 +81,8 @@ ORDER BY prepared
 LIMIT 100
 
 -- name: held_by_slots
--- Returns the replication slots that keep old row versions, oldest first, without ages: the server
--- does not record when they began to. [diag.read] Reads the state of the server.
+-- Returns the replication slots that keep old row versions, oldest first, without ages, because the
+-- server does not record when a slot began to keep them. [diag.read] Reads the state of the server.
 SELECT slot_name::text,
        concat_ws(', ', slot_type, CASE WHEN active THEN 'in use' ELSE 'not in use' END),
        NULL::bigint, greatest(age(xmin), age(catalog_xmin))
@@ -99,8 +101,8 @@ WHERE namespace.nspname = $1 AND NOT (index.indisvalid AND index.indisready AND 
 ORDER BY class.relname
 
 -- name: own_encryption
--- Returns whether the server encrypts this connection, or no row if the server does not tell.
--- [diag.read] Reads the view of the server's own sessions.
+-- Returns whether the server encrypts this connection, or no row if the server does not report
+-- this. [diag.read] Reads the view of the server's own sessions.
 SELECT ssl FROM pg_catalog.pg_stat_ssl WHERE pid = pg_catalog.pg_backend_pid()
 
 -- name: server_state
@@ -108,8 +110,9 @@ SELECT ssl FROM pg_catalog.pg_stat_ssl WHERE pid = pg_catalog.pg_backend_pid()
 SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'
 
 -- name: vacuum_settings
--- Returns the tables of the schema for which autovacuum is off, and whether it is on for the
--- server. A row without a table concerns only the server. [diag.read] Reads the catalog.
+-- Returns the tables of the schema for which autovacuum is off, each with whether it is on for the
+-- server. If there is no such table, returns one row without a table. [diag.read] Reads the
+-- catalog.
 SELECT off.name, current_setting('autovacuum')::boolean
 FROM (VALUES (1)) AS one (n)
 LEFT JOIN LATERAL (

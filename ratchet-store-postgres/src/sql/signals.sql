@@ -9,7 +9,7 @@ FROM unnest($1::uuid[], $2::text[], $3::bigint[]) AS new (job, key, timeout)
 CROSS JOIN clock
 
 -- name: signals_of
--- Returns the signals that jobs wait or waited for, and whether it is too late for each
+-- Returns the signals that jobs wait for or waited for, and whether it is too late to deliver each
 -- (ratchet_core::links::is_too_late). [signal.answer] [get.whole] Primary key of signals.
 SELECT job, key, timeout, deadline, state, delivered_at, payload, deadline <= {now}
 FROM {schema}.signals
@@ -38,8 +38,8 @@ WHERE signal.job = ANY($1::uuid[]) AND signal.state = 0 AND signal.deadline > cl
 RETURNING signal.job
 
 -- name: miss_signals
--- Marks the overdue signals of these locked jobs as missed, and returns them. [signal.expire]
--- [signal.once] Primary key of signals.
+-- Marks the overdue signals of these locked jobs as missed, and returns these signals.
+-- [signal.expire] [signal.once] Primary key of signals.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 UPDATE {schema}.signals AS signal SET state = 2
 FROM clock
@@ -47,8 +47,8 @@ WHERE signal.job = ANY($1::uuid[]) AND signal.state = 0 AND signal.deadline <= c
 RETURNING signal.job, signal.key, signal.timeout
 
 -- name: renew_signals
--- Makes requeued jobs wait again for signals that were not delivered, and returns these jobs.
--- [link.requeue] Primary key of signals.
+-- Makes requeued jobs wait again for the signals that were not delivered, and returns the jobs that
+-- wait again. [link.requeue] Primary key of signals.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 UPDATE {schema}.signals AS signal SET state = 0, deadline = clock.now + signal.timeout
 FROM clock

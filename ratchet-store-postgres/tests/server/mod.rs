@@ -10,10 +10,11 @@ use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Executor, Row};
 use tokio::sync::Mutex;
 
-/// The server, as a user who may create schemas in its database.
+/// The server of the tests, with a user who may create schemas in its database.
 pub(crate) const SERVER: TestServer = TestServer::new("postgres", "RATCHET_TEST_POSTGRES_URL");
 
-/// Returns the URL of a pooler in front of the server; the tests use it for all calls that can.
+/// Returns the URL of a pooler in front of the server, if there is one. The tests use it for all
+/// calls that work through a pooler.
 pub(crate) fn pooler() -> Option<String> {
     std::env::var("RATCHET_TEST_PGBOUNCER_URL").ok()
 }
@@ -32,7 +33,7 @@ pub(crate) fn host(url: &str) -> String {
     host.to_owned()
 }
 
-/// Returns the URL of the same database at another address.
+/// Returns `url` with another host and port.
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
 pub(crate) fn at(url: &str, address: &str) -> String {
     url.replacen(&host(url), address, 1)
@@ -49,11 +50,11 @@ pub(crate) struct Schema {
     pub(crate) url: String,
     pub(crate) name: String,
     connection: Mutex<PgConnection>,
-    /// The slot, if later tests reuse the schema.
+    /// The slot of the schema, if later tests reuse it.
     slot: Option<Slot>,
 }
 
-/// Removes all rows but those of the migrations, and marks the schema as in use.
+/// Deletes all rows except those of the migrations, and marks the schema as in use.
 const EMPTY: &str = "
     DO $empty$
     DECLARE
@@ -74,8 +75,8 @@ const EMPTY: &str = "
     $empty$;
     UPDATE {schema}.test_clock SET now_ms = 1790000000123, left_by = NULL";
 
-/// Creates the schema. `left_by` is the run whose last test ended normally, and NULL while a test
-/// uses the schema.
+/// Creates the schema. `left_by` is the id of the run whose last test of the schema ended normally.
+/// It is NULL while a test uses the schema.
 const CREATE: &str = "
     CREATE SCHEMA {schema};
     CREATE TABLE {schema}.test_clock (now_ms bigint NOT NULL, left_by text);
@@ -89,10 +90,11 @@ impl Schema {
         Ok(schema)
     }
 
-    /// Returns an empty schema that reuses the tables of an earlier test, since creating and
-    /// dropping them takes longer than most cases. Creates a new schema if there are no slots, or
-    /// another run has locked the slot on this server. Creates the tables anew in each run, because
-    /// its migrations may differ, and after a killed test, whose last writes may be in progress.
+    /// Returns an empty schema that reuses the tables of an earlier test, because creating and
+    /// dropping tables takes longer than most cases. Creates a new schema if there are no slots, or
+    /// if another run has locked the slot on this server. Recreates the tables in each run, because
+    /// the migrations may differ, and after a killed test, whose last writes may still be in
+    /// progress.
     #[allow(dead_code, reason = "each test binary uses its part of this module")]
     pub(crate) async fn reused(url: &str) -> Result<Self, BoxError> {
         let Some(slot) = Slot::take() else {
@@ -118,7 +120,7 @@ impl Schema {
         Ok(schema)
     }
 
-    /// Drops the tables.
+    /// Drops the schema with its tables, and creates an empty one.
     #[allow(dead_code, reason = "each test binary uses its part of this module")]
     pub(crate) async fn renew(&self) -> Result<(), BoxError> {
         self.execute("DROP SCHEMA IF EXISTS {schema} CASCADE")
@@ -135,7 +137,8 @@ impl Schema {
         })
     }
 
-    /// Returns a builder of a store on it, with few connections, since many tests run at once.
+    /// Returns a builder of a store on the schema, with few connections, because many tests run at
+    /// once.
     pub(crate) fn builder(&self) -> Builder {
         let builder = match pooler() {
             Some(pooler) => PostgresStore::builder(&pooler).direct(&self.url),
@@ -167,7 +170,7 @@ impl Schema {
             .await?)
     }
 
-    /// Waits until a call of a store in this schema waits for a lock.
+    /// Returns once a call of a store in this schema waits for a lock.
     #[allow(dead_code, reason = "each test binary uses its part of this module")]
     pub(crate) async fn until_a_call_waits(&self) {
         let waiting = "SELECT FROM pg_stat_activity AS session
@@ -208,7 +211,7 @@ impl Place for Schema {
             None => "DROP SCHEMA {schema} CASCADE",
         };
         if let Err(error) = self.execute(&end.replace("{run}", &run())).await {
-            eprintln!("the schema {} is left over: {error}", self.name);
+            eprintln!("could not drop the schema {}: {error}", self.name);
         }
     }
 }
@@ -218,7 +221,7 @@ impl TestClock for Schema {
     async fn move_by(&self, millis: i64) {
         let sql = format!("UPDATE {{schema}}.test_clock SET now_ms = now_ms + {millis}");
         if let Err(error) = self.execute(&sql).await {
-            panic!("the clock cannot be moved: {error}");
+            panic!("cannot set the clock of the tests: {error}");
         }
     }
 }

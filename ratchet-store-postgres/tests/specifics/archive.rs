@@ -79,7 +79,7 @@ pub(crate) async fn a_document_that_cannot_be_read_harms_only_itself(schema: Arc
         page = page.after(read.next);
     }
     assert_eq!(listed, [ids[0], ids[2]]);
-    // It can be deleted like the others.
+    // The unreadable documents can be deleted like the others.
     let purge = ArchivePurge::new(Duration::from_secs(60), 10);
     assert_eq!(store.purge_archive(&purge).await.unwrap(), Guarded::Done(4));
 }

@@ -128,7 +128,7 @@ pub(crate) async fn a_locked_table_is_a_timeout(schema: Arc<Schema>) {
         assert_kind(&error, StoreErrorKind::Timeout);
     }
     if server::pooler().is_some() {
-        // It does not pass such a setting on.
+        // The pooler does not pass `statement_timeout` on.
         schema.execute("COMMIT").await.unwrap();
         enqueue(&store, job()).await;
         return;
@@ -138,7 +138,8 @@ pub(crate) async fn a_locked_table_is_a_timeout(schema: Arc<Schema>) {
         "SELECT 1 FROM pg_stat_activity WHERE application_name = '{}' AND state = 'active'",
         schema.name
     );
-    // Not inside the transaction with the lock: it would always see its first snapshot.
+    // Uses a separate connection, because the transaction with the lock would always see its first
+    // snapshot.
     let mut watching = PgConnection::connect(&schema.url).await.unwrap();
     let ended = async {
         while !watching
@@ -151,7 +152,7 @@ pub(crate) async fn a_locked_table_is_a_timeout(schema: Arc<Schema>) {
         }
     };
     let ended = tokio::time::timeout(Duration::from_secs(10), ended).await;
-    ended.expect("no statement goes on");
+    ended.expect("the server ends the abandoned statements");
     schema.execute("COMMIT").await.unwrap();
     enqueue(&store, job()).await;
 }
@@ -195,6 +196,6 @@ pub(crate) async fn unknown_roles_and_databases_are_misconfigured(schema: Arc<Sc
     assert_kind(&error, StoreErrorKind::Unavailable);
     let error = closed.heartbeat(&heartbeat()).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
-    // The server itself is fine.
+    // The server itself accepts connections.
     PgConnection::connect(&schema.url).await.unwrap();
 }

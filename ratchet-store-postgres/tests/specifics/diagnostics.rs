@@ -67,7 +67,7 @@ pub(crate) async fn a_session_that_holds_a_snapshot_is_seen(schema: Arc<Schema>)
     };
     let (age, transactions) = seen().await.unwrap();
     assert!(age >= 0 && transactions >= 0, "{age} ms, {transactions}");
-    // That is too short for a finding.
+    // The transaction is too short to be a finding.
     assert_eq!(found(&store, "held_snapshot").await, []);
     assert_eq!(found(&store, "not_seen").await, []);
     sqlx::raw_sql("ROLLBACK")

@@ -1,5 +1,5 @@
-//! Jobs whose rows an application's transaction holds, because it has linked new jobs to them: only
-//! calls on exactly these jobs wait for it.
+//! Jobs whose rows an application's transaction has locked, because it has linked new jobs to them.
+//! Only calls on exactly these jobs wait for that transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,7 +112,7 @@ pub(crate) async fn a_held_job_keeps_no_other_from_being_reported(schema: Arc<Sc
 pub(crate) async fn a_held_job_keeps_no_other_from_being_taken_back(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let tokens = two_running(&store).await;
-    // Another job already waits for this one, so it ends in a separate transaction.
+    // Another job already waits for `awaited`, so it is settled in a separate transaction.
     let awaited = enqueue(&store, job()).await;
     enqueue(&store, after(awaited)).await;
     store.claim_next_batch(&request_all()).await.unwrap();

@@ -1,5 +1,5 @@
-//! Calls that are held in the middle of a statement, after it took its snapshot, while another
-//! connection changes something. `docs/races.md` lists the interleavings.
+//! Calls that are blocked in the middle of a statement, after the statement took its snapshot,
+//! while another connection changes something. `docs/races.md` lists the interleavings.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,7 +43,7 @@ impl Held {
         Self(schema)
     }
 
-    /// Opens the store whose statements wait.
+    /// Opens the store whose statements wait for the clock.
     async fn store(&self) -> Checked<PostgresStore> {
         let builder = self.0.builder().application_name(&self.0.name);
         builder.clock_table("held_clock").connect().await.unwrap()
@@ -119,7 +119,7 @@ async fn end(store: &Checked<PostgresStore>, outcome: Outcome) -> JobId {
 pub(crate) async fn a_claim_passes_over_what_has_changed_since_it_looked(schema: Arc<Schema>) {
     let held = Held::new(schema).await;
     let (claiming, other) = (held.store().await, held.other().await);
-    // A job in the queue that the moved job goes to.
+    // A job in the queue that the change `move` moves jobs to.
     let elsewhere = enqueue(&other, job().queue("elsewhere")).await;
     let queue = Name::new("queue", "q").unwrap();
     let request = ClaimRequest::new(NodeId::new(), 10).queues(Selection::Only(vec![queue]));
@@ -142,7 +142,7 @@ pub(crate) async fn a_claim_passes_over_what_has_changed_since_it_looked(schema:
                 assert_eq!(acted, ActionOutcome::Became(JobState::Paused));
                 JobState::Paused
             }
-            // By SQL, as an operator might.
+            // Changes the row by SQL, as an operator might.
             "postpone" => {
                 let later = "UPDATE {schema}.jobs SET run_at = run_at + 3600000 WHERE id = '{id}'";
                 let later = later.replace("{id}", &id.to_string());
@@ -253,7 +253,7 @@ pub(crate) async fn a_key_stays_the_first_jobs_before_during_and_after_its_purge
     assert_eq!(other.enqueue(&[again()]).await.unwrap(), taken);
     assert_eq!(other.get(&[first], Detail::Whole).await.unwrap(), [None]);
     let left = held.0.rows("SELECT FROM {schema}.jobs").await.unwrap();
-    assert!(left.is_empty(), "{} jobs", left.len());
+    assert!(left.is_empty(), "{} jobs are left", left.len());
 }
 
 pub(crate) async fn a_renewal_and_a_takeover_that_meet_at_the_expiry_agree(schema: Arc<Schema>) {
@@ -261,10 +261,10 @@ pub(crate) async fn a_renewal_and_a_takeover_that_meet_at_the_expiry_agree(schem
     let (slow, other) = (held.store().await, held.other().await);
     let (a, b, ttl) = (name("a"), name("b"), Duration::from_secs(1));
 
-    // A renewal that was sent in time and runs late.
+    // A renewal that was sent in time but runs after the expiry.
     let lock = name("renewed late");
     let Acquired::Acquired { fence } = slow.acquire(&lock, &a, ttl).await.unwrap() else {
-        panic!("it is free");
+        panic!("expected the lock to be free");
     };
     held.hold().await;
     let renewal = tokio::spawn({
@@ -281,7 +281,7 @@ pub(crate) async fn a_renewal_and_a_takeover_that_meet_at_the_expiry_agree(schem
     // A takeover that begins when the lock is about to expire, and races with its renewal.
     let lock = name("renewed in time");
     let Acquired::Acquired { fence } = other.acquire(&lock, &a, ttl).await.unwrap() else {
-        panic!("it is free");
+        panic!("expected the lock to be free");
     };
     held.hold().await;
     let takeover = tokio::spawn({
@@ -292,7 +292,7 @@ pub(crate) async fn a_renewal_and_a_takeover_that_meet_at_the_expiry_agree(schem
     held.advance(999).await;
     let renewed = other.renew(&lock, &a, fence, ttl).await.unwrap();
     assert_eq!(renewed, Fenced::Applied);
-    // Past the expiry that the takeover's snapshot still shows.
+    // Advances the clock past the expiry time that the takeover's snapshot still shows.
     held.advance(1).await;
     held.let_go().await;
     let takeover = takeover.await.unwrap().unwrap();
@@ -307,7 +307,7 @@ struct Pool {
     give_back: watch::Receiver<bool>,
 }
 
-/// Holds a connection of the pool until told to return it.
+/// A job whose body holds a connection of the pool until the test lets it return the connection.
 #[derive(Serialize, Deserialize)]
 struct Hog;
 
@@ -384,7 +384,10 @@ pub(crate) async fn a_leader_whose_bodies_hold_every_connection_keeps_its_term(
     while taken.load(Ordering::SeqCst) < 2 || !leadership.is_leader() {
         tokio::time::sleep(MOMENT).await;
     }
-    assert!(pool.try_acquire().is_none(), "the bodies have everything");
+    assert!(
+        pool.try_acquire().is_none(),
+        "expected the bodies to hold all connections"
+    );
     let term = leadership.term();
     // Twice the TTL of the lock.
     for _ in 0..4 {

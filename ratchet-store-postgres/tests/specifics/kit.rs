@@ -1,4 +1,4 @@
-//! The testing kit on this store.
+//! The kit for testing jobs (`ratchet_core::testing`), on this store.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::open;
 use crate::server::Schema;
 
-/// Counts down with one job per number.
+/// A job that counts down, with one job per number.
 #[derive(Deserialize, Serialize)]
 struct Count {
     from: u32,

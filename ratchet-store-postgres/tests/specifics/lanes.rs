@@ -1,4 +1,4 @@
-//! Lanes and the transactions that hold them.
+//! Lanes and the transactions that lock them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ pub(crate) async fn a_lane_held_by_a_transaction_holds_up_no_other(schema: Arc<S
     tx.commit().await.unwrap();
     let settled = settling.await.unwrap().unwrap();
     assert_eq!(settled, [Fenced::Applied; 3]);
-    // The end of the head saw the job that entered while it waited.
+    // The settlement of the head saw the job that entered the lane while the settlement waited.
     assert_eq!(state(&store, behind.id()).await, JobState::Pending);
     let ends = claim(&store).await;
     assert_eq!(store.settle(&ends).await.unwrap(), [Fenced::Applied; 2]);

@@ -37,7 +37,7 @@ fn succeed(store: &Checked<PostgresStore>, token: ClaimToken) -> JoinHandle<Vec<
     })
 }
 
-/// Returns a connection of the application that has run this in a transaction, which stays open.
+/// Returns a connection of the application that has run `sql` in a transaction, which stays open.
 async fn held(schema: &Schema, sql: &str) -> PgConnection {
     let mut application = PgConnection::connect(&schema.url).await.unwrap();
     let sql = sql.replace("{schema}", &format!("\"{}\"", schema.name));
@@ -53,7 +53,7 @@ async fn commit(mut application: PgConnection) {
         .unwrap();
 }
 
-/// Waits until at least `count` statements on this schema wait for locks.
+/// Returns once at least `count` statements on this schema wait for locks.
 async fn until_waiting(schema: &Schema, count: i64) {
     let waiting = format!(
         "SELECT count(*) FROM pg_stat_activity
@@ -117,7 +117,7 @@ pub(crate) async fn the_second_of_two_parents_sees_what_the_first_decided(schema
     )
     .await;
     let tokens = claim(&store).await;
-    // Both ends find the child before either has locked it.
+    // Both settlements find the child before either has locked it.
     let lock = format!("SELECT 1 FROM {{schema}}.jobs WHERE id = '{child}' FOR UPDATE");
     let application = held(&schema, &lock).await;
     let ending = [succeed(&store, tokens[0]), succeed(&store, tokens[1])];
@@ -170,7 +170,7 @@ pub(crate) async fn a_claim_taken_back_meanwhile_leaves_no_child_waiting(schema:
         .execute("UPDATE {schema}.jobs SET claimed_at = 0")
         .await
         .unwrap();
-    // The parent is judged before a child waits for it, and then one does.
+    // The reclaim reads the parent before a child waits for it; then a child is linked.
     let mut application = PgConnection::connect(&schema.url).await.unwrap();
     let mut tx = application.begin().await.unwrap();
     let child = job().after(parent, Condition::Ended);
@@ -179,7 +179,7 @@ pub(crate) async fn a_claim_taken_back_meanwhile_leaves_no_child_waiting(schema:
     let reclaiming = tokio::spawn({
         let store = store.clone();
         async move {
-            // A reclaim waits only briefly, so try again.
+            // A reclaim waits only briefly for locked jobs, so the test repeats it.
             loop {
                 let taken = store.reclaim(&ReclaimRequest::new()).await.unwrap();
                 if !taken.is_empty() {
@@ -222,7 +222,7 @@ pub(crate) async fn a_rollback_leaves_no_links(schema: Arc<Schema>) {
             .total,
         0
     );
-    // A refused enqueue leaves the transaction as it was.
+    // A rejected enqueue leaves the transaction unchanged.
     let mut tx = application.begin().await.unwrap();
     store.enqueue_in(&mut tx, &jobs).await.unwrap();
     let bad = [job().in_batch(batch), after(JobId::new())];

@@ -1,6 +1,6 @@
 //! Tests of what only PostgreSQL has: schemas, roles, transactions of the application, lost
 //! connections, locks bound to sessions, query plans.
-#![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
+#![expect(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod archive;
 mod connections;

@@ -20,10 +20,10 @@ use tokio::net::TcpListener;
 use crate::open;
 use crate::server::{self, Schema};
 
-/// Runs a prepared statement to its end.
+/// The message that runs a prepared statement to its end.
 const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
 
-/// A proxy to the server, and the URL of the same database through it.
+/// Starts a proxy to the server. Returns it with the URL of the same database through it.
 pub(crate) async fn proxy_to(url: &str) -> (Proxy, String) {
     let proxy = Proxy::to(server::host(url)).await.unwrap();
     let through = server::at(url, &proxy.address().to_string());
@@ -38,7 +38,7 @@ pub(crate) async fn an_action_whose_commit_is_not_heard_of_is_not_done_again(sch
     store.enqueue(&new).await.unwrap();
     proxy.lose_answer(b"COMMIT\0");
     let selected = JobSelector::Ids(vec![new[0].id()]);
-    // A repetition would find the job already cancelled, and report that it did nothing.
+    // A repeated call would find the job already cancelled, and report that it did nothing.
     let error = store.act(&selected, JobAction::Cancel).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
     let stored = open(&schema)
@@ -63,7 +63,7 @@ pub(crate) async fn calls_on_silent_connections_end_at_the_deadline(schema: Arc<
     assert_kind(&refused, StoreErrorKind::Timeout);
     let refused = store.heartbeat(&heartbeat()).await.unwrap_err();
     assert_kind(&refused, StoreErrorKind::Timeout);
-    // Neither connection is used again.
+    // The store uses neither of the two connections again.
     let again = [job()];
     store.enqueue(&again).await.unwrap();
     assert!(exists(&store, again[0].id()).await);
@@ -151,7 +151,7 @@ pub(crate) async fn a_silent_connection_for_wakeups_is_noticed(schema: Arc<Schem
     let queue = Wakeup::queue(Name::new("queue", "q").unwrap());
     let patience = Duration::from_secs(60);
     let heard = tokio::time::timeout(patience, async {
-        // Until both are connected.
+        // Repeats until both coordinators are connected.
         loop {
             sending.notify(queue.clone()).await;
             let next = tokio::time::timeout(Duration::from_millis(200), wakeups.next());
@@ -183,7 +183,7 @@ pub(crate) async fn a_leader_that_vanishes_in_mid_write_holds_its_lock_up_for_a_
     let owner = Name::new("owner", "o").unwrap();
     let hour = Duration::from_secs(3_600);
     let Acquired::Acquired { fence } = leader.acquire(&lock, &owner, hour).await.unwrap() else {
-        panic!("a free lock cannot be had");
+        panic!("expected the lock to be free");
     };
     let guard = Guard {
         lock: lock.clone(),
@@ -199,7 +199,7 @@ pub(crate) async fn a_leader_that_vanishes_in_mid_write_holds_its_lock_up_for_a_
     while schema.rows(waiting).await.unwrap().is_empty() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // It has checked its lock, and never gets the purge's answer.
+    // The node has checked its lock, and never receives the answer to the purge.
     proxy.silence();
     schema.execute("COMMIT").await.unwrap();
     let other = open(&schema).await;
@@ -233,7 +233,8 @@ pub(crate) async fn a_wrong_password_is_misconfigured(schema: Arc<Schema>) {
 }
 
 pub(crate) async fn a_setting_that_is_refused_is_done_without(schema: Arc<Schema>) {
-    // As a pooler or a fork of the server might, though not with PgBouncer's code.
+    // Makes the server reject the setting, as a pooler or a fork of the server might, but not with
+    // PgBouncer's code.
     let (proxy, url) = proxy_to(&schema.url).await;
     proxy.rewrite(b"c statement_timeout=", b"c statement_timeoux=");
     let store = PostgresStore::builder(&url).schema(&schema.name);
@@ -242,7 +243,7 @@ pub(crate) async fn a_setting_that_is_refused_is_done_without(schema: Arc<Schema
     store.heartbeat(&heartbeat()).await.unwrap();
 }
 
-/// Returns what this process logged since the first call.
+/// Returns what this process has logged since the first call of this function.
 fn logged() -> String {
     static LOG: LazyLock<Arc<Mutex<Vec<u8>>>> = LazyLock::new(|| {
         let log: Arc<Mutex<Vec<u8>>> = Arc::default();
@@ -270,7 +271,7 @@ impl io::Write for Log {
 
 pub(crate) async fn a_deaf_connection_for_wakeups_is_warned_about(schema: Arc<Schema>) {
     assert!(!logged().contains(&schema.name));
-    // As through a pooler: LISTEN succeeds, and no notification ever arrives.
+    // Simulates a pooler: LISTEN succeeds, but no notification ever arrives.
     let (proxy, url) = proxy_to(&schema.url).await;
     proxy.rewrite(b"LISTEN \"ratchet:", b"LISTEN \"elsewhe:");
     let told_of = |text: &str| {
@@ -293,7 +294,7 @@ pub(crate) async fn a_deaf_connection_for_wakeups_is_warned_about(schema: Arc<Sc
     };
     tokio::time::timeout(Duration::from_secs(30), told)
         .await
-        .expect("a warning");
+        .expect("the store logs a warning");
     drop((subscribed, also_subscribed));
 }
 
@@ -303,15 +304,15 @@ pub(crate) async fn a_release_whose_answer_is_lost_is_applied(schema: Arc<Schema
     let store = store.connect().await.unwrap();
     let (lock, owner, ttl) = (name("l"), name("o"), Duration::from_secs(60));
     let Acquired::Acquired { fence } = store.acquire(&lock, &owner, ttl).await.unwrap() else {
-        panic!("the lock is free");
+        panic!("expected the lock to be free");
     };
     proxy.lose_answer(EXECUTE);
     let released = store.release(&lock, &owner, fence).await.unwrap();
     assert_eq!(released, Fenced::Applied);
-    // A second call returns that the lock is no longer held.
+    // A second release, in another call, returns that the lock is no longer held.
     let released = store.release(&lock, &owner, fence).await.unwrap();
     assert_eq!(released, Fenced::Stale);
-    // So does a call whose answer is lost, if the caller never had the lock.
+    // A release whose answer is lost returns the same, if its owner never held the lock.
     proxy.lose_answer(EXECUTE);
     let released = store.release(&lock, &name("other"), fence).await.unwrap();
     assert_eq!(released, Fenced::Stale);

@@ -26,7 +26,7 @@ pub(crate) async fn a_claim_counts_what_was_claimed_while_it_waited(schema: Arc<
     let first = enqueue(&store, job().permit("api")).await;
     enqueue(&store, job().permit("api")).await;
     let plain = enqueue(&store, job()).await;
-    // Another session is about to claim the first.
+    // Another session is about to claim the first job.
     let mut other = PgConnection::connect(&schema.url).await.unwrap();
     run(&mut other, &schema, "BEGIN").await;
     let lock = "SELECT FROM {schema}.permits WHERE resource = 'api' FOR NO KEY UPDATE";
@@ -54,7 +54,7 @@ pub(crate) async fn claims_that_need_no_permit_wait_for_none(schema: Arc<Schema>
     run(&mut other, &schema, "BEGIN").await;
     let lock = "SELECT FROM {schema}.permits FOR NO KEY UPDATE";
     run(&mut other, &schema, lock).await;
-    // Each of its other routes has no free permit, or no due job in these queues.
+    // Each of the other routes has no free permit, or no due job in these queues.
     let mine = request_all().queues(Selection::Except(vec![Name::new("queue", "q").unwrap()]));
     let claimed = store.claim_next_batch(&mine).await.unwrap();
     assert_eq!(claimed.len(), 1);

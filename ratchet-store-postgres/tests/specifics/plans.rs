@@ -10,7 +10,8 @@ use crate::server::Schema;
 use ratchet_conformance::kit::{enqueue, job};
 use ratchet_sql::JOB_TABLES;
 
-/// Statements that may read a whole table of jobs, because only operators run them, and no loops.
+/// Statements that may read a whole table of jobs, because only operators cause them, not the loops
+/// of a node.
 const SCANS: [&str; 10] = [
     "count_jobs",
     "count_matching",
@@ -23,7 +24,7 @@ const SCANS: [&str; 10] = [
     "list_archived_oldest",
     "list_archived_newest",
 ];
-/// Statements that cannot be explained.
+/// Statements that EXPLAIN does not accept.
 const SCRIPTS: [&str; 3] = ["create_migrations", "await_claims", "await_nodes"];
 
 /// The tables that grow, besides those of each job.
@@ -58,7 +59,7 @@ async fn plan(schema: &Schema, explain: &str) -> String {
     lines.join("\n")
 }
 
-/// Stores jobs without analyzing the tables: the server believes that these are empty.
+/// Stores jobs without analyzing the tables, so that the planner takes the tables for empty.
 async fn fill(schema: &Schema, jobs: usize) {
     let fill = format!(
         "ALTER TABLE {{schema}}.jobs SET (autovacuum_enabled = off);
@@ -143,7 +144,7 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
         let prepare = format!("SET plan_cache_mode = {mode}; PREPARE {mode} AS {sql}");
         schema.execute(&prepare).await.unwrap();
     }
-    // Without a bound, or bounded by permits.
+    // `most` is NULL, or the limit that free permits impose.
     let explain = |mode: &str, most: &str| {
         format!(
             "SET plan_cache_mode = {mode};
@@ -373,7 +374,8 @@ pub(crate) async fn permits_are_counted_without_reading_the_waiting(schema: Arc<
         let prepare = format!("PREPARE count_{number} AS {sql}");
         schema.execute(&prepare).await.unwrap();
     }
-    // 100,000 wait in a route with permits, 8 of which are held; 300 others run.
+    // 100,000 jobs are in a route that needs permits; 8 of them run and hold a permit. 300 jobs of
+    // other routes run too.
     fill(&schema, 100_000).await;
     let run = "UPDATE {schema}.jobs SET state = 3, flags = flags | 128 WHERE run_at <= 8;
                UPDATE {schema}.jobs SET state = 3, route = 4 + run_at % 100

@@ -13,10 +13,10 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::open;
 use crate::server::Schema;
 
-/// The code of an encryption request, in the place of a startup message's protocol version.
+/// The code that an encryption request has in place of the protocol version of a startup message.
 const SSL_REQUEST: [u8; 4] = [4, 210, 22, 47];
 
-/// A pooler and its free sessions, the last freed at the end.
+/// A pooler and its free sessions, in the order in which they were freed.
 #[derive(Default)]
 struct Pooler {
     host: String,
@@ -125,7 +125,7 @@ pub(crate) async fn a_pooler_that_loses_prepared_statements_is_refused(schema: A
     let pool = PgPoolOptions::new().connect(&url).await.unwrap();
     let by_pool = PostgresStore::pool_builder(pool).schema(&schema.name);
     for through in [by_url, by_pool] {
-        // The check may give up because it takes too long.
+        // Repeats, because the check may give up when it takes too long.
         let refused = loop {
             if let Err(refused) = through.clone().migrate(false).connect().await {
                 break refused;

@@ -20,7 +20,7 @@ pub(crate) async fn a_time_in_which_nothing_can_be_written_passes(schema: Arc<Sc
         |state: &str| format!("ALTER ROLE \"{role}\" {state} default_transaction_read_only");
     let on = format!("{} = on", window("SET"));
     schema.execute(&on).await.unwrap();
-    // All connections are opened now, and are read-only.
+    // All connections are opened now, while new sessions are read-only.
     let store = PostgresStore::builder(&url).schema(&schema.name);
     let store = store.max_connections(3).connect().await.unwrap();
     let (filter, page) = (JobFilter::all(), PageRequest::first(1));
@@ -33,7 +33,7 @@ pub(crate) async fn a_time_in_which_nothing_can_be_written_passes(schema: Arc<Sc
         .iter()
         .filter(|finding| finding.code == "read_only");
     assert_eq!(told.count(), 1);
-    // One of them reports that it is read-only, and all are replaced.
+    // One of the connections reports that it is read-only, and the store replaces all of them.
     let refused = store.enqueue(&[job()]).await.unwrap_err();
     assert_kind(&refused, StoreErrorKind::ReadOnly);
     store.heartbeat(&heartbeat()).await.unwrap();
@@ -60,10 +60,12 @@ pub(crate) async fn a_limit_of_the_role_stays(schema: Arc<Schema>) {
     enqueue(&store, job()).await;
     let lock = "BEGIN; LOCK TABLE {schema}.jobs IN ACCESS EXCLUSIVE MODE";
     schema.execute(lock).await.unwrap();
-    // Long before the store's own deadline.
+    // The role's limit ends the call long before the store's own deadline.
     let new = [job()];
     let refused = tokio::time::timeout(Duration::from_secs(5), store.enqueue(&new)).await;
-    let refused = refused.expect("the role's limit").unwrap_err();
+    let refused = refused
+        .expect("the role's limit ends the call")
+        .unwrap_err();
     assert_kind(&refused, StoreErrorKind::Timeout);
     assert!(refused.to_string().contains("57014"), "{refused}");
     schema.execute("COMMIT").await.unwrap();
@@ -138,7 +140,7 @@ pub(crate) async fn a_pool_that_cannot_work_is_refused(schema: Arc<Schema>) {
     assert!(refused.to_string().contains("isolation"), "{refused}");
     drop_role(&schema, &role).await;
 
-    // A limit in the URL saves the connection that would look for one.
+    // With a limit in the URL, the store does not open a connection to look for one.
     let nobody = as_role(&schema, "nobody_here");
     let separator = if nobody.contains('?') { '&' } else { '?' };
     let nobody = format!("{nobody}{separator}options=-c%20statement_timeout=9000");

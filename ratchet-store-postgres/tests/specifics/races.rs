@@ -16,7 +16,7 @@ use crate::server::Schema;
 pub(crate) async fn an_action_spares_jobs_that_no_longer_match(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let id = enqueue(&store, job()).await;
-    // Another session is about to claim it.
+    // Another session is about to claim the job.
     let mut other = PgConnection::connect(&schema.url).await.unwrap();
     let mut claim = other.begin().await.unwrap();
     let running = format!(
@@ -46,7 +46,7 @@ pub(crate) async fn an_action_whose_jobs_are_all_gone_looks_behind_them(schema: 
     let store = open(&schema).await;
     let first = enqueue(&store, job()).await;
     let second = enqueue(&store, job()).await;
-    // Another session is about to claim the first.
+    // Another session is about to claim the first job.
     let mut other = PgConnection::connect(&schema.url).await.unwrap();
     let mut claim = other.begin().await.unwrap();
     let running = format!(
@@ -74,7 +74,7 @@ pub(crate) async fn an_action_whose_jobs_are_all_gone_looks_behind_them(schema: 
 async fn claim_during(schema: &Schema, id: JobId, action: JobAction) -> Vec<Claimed> {
     let slow = schema.builder().clock_table("slow_clock");
     let slow = slow.connect().await.unwrap();
-    // It knows the route, so that the first claim goes through.
+    // The store has read the route, so its first claim does not find the routes outdated.
     slow.queues().await.unwrap();
     let lock = "SELECT pg_advisory_lock(hashtextextended('{schema}', 1))";
     schema.execute(lock).await.unwrap();
@@ -159,7 +159,7 @@ pub(crate) async fn what_was_claimed_is_kept_when_looking_for_more_takes_too_lon
     let spoil = "UPDATE {schema}.job_data SET retry = '{' WHERE id = '{job}'";
     let spoil = spoil.replace("{job}", &spoiled.to_string());
     schema.execute(&spoil).await.unwrap();
-    // The unreadable job cannot be failed either, because that call waits for a lock.
+    // The store cannot fail the unreadable job either, because that call waits for a lock.
     let lock = "BEGIN; LOCK TABLE {schema}.attempts IN ACCESS EXCLUSIVE MODE";
     schema.execute(lock).await.unwrap();
     let claimed = store.claim_next_batch(&request_all()).await.unwrap();

@@ -20,7 +20,7 @@ use crate::server::Schema;
 #[derive(Clone, Copy, Debug)]
 enum Lost {
     Gone,
-    /// Another kind has its id.
+    /// The route of another kind has the id.
     Taken,
 }
 
@@ -29,7 +29,7 @@ fn of(kind: &str) -> NewJob {
     NewJob::new(kind, &1)
 }
 
-/// Makes a store know the routes `first` and `mine`, and the database lose the second.
+/// Makes a store read the routes `first` and `mine`, and then makes the database lose `mine`.
 async fn lose(schema: &Schema, store: &Checked<PostgresStore>, lost: Lost) {
     for kind in ["first", "mine"] {
         enqueue(store, of(kind)).await;
@@ -188,8 +188,8 @@ pub(crate) async fn a_transaction_older_than_a_route_is_begun_again(schema: Arc<
     assert_eq!(claimed(&store).await.len(), 1);
 }
 
-/// The connection that adds routes still leads to the old server, as through an endpoint that was
-/// switched over, so routes added on it do not help.
+/// Simulates an endpoint that was switched over: the connection that adds routes still leads to the
+/// old server, so adding routes on it does not help.
 pub(crate) async fn routes_are_added_where_jobs_are_stored(schema: Arc<Schema>) {
     let store = schema.builder().application_name(&schema.name);
     let store = store.connect().await.unwrap();
@@ -197,7 +197,7 @@ pub(crate) async fn routes_are_added_where_jobs_are_stored(schema: Arc<Schema>) 
     let named = "SELECT pid FROM pg_stat_activity WHERE application_name = 'NAME'";
     let named = named.replace("NAME", &schema.name);
     let pids = schema.rows(&named).await.unwrap();
-    // That connection was opened before the pool's.
+    // The connection that adds routes was opened before those of the pool.
     let old = pids.iter().map(|row| row.get::<i32, _>(0)).min().unwrap();
     let two = "DELETE FROM {schema}.jobs; DELETE FROM {schema}.job_data;
                ALTER TABLE {schema}.routes RENAME TO old_routes;

@@ -101,7 +101,11 @@ pub(crate) async fn tables_of_others_are_refused(schema: Arc<Schema>) {
         .iter()
         .map(|row| row.get(0))
         .collect();
-    assert_eq!(made, ["jobs", "test_clock"], "something half made");
+    assert_eq!(
+        made,
+        ["jobs", "test_clock"],
+        "expected no object of an aborted migration"
+    );
     schema
         .execute("DROP TABLE {schema}.jobs; CREATE TABLE {schema}.migrations (mine text)")
         .await
@@ -202,7 +206,7 @@ pub(crate) async fn without_the_right_to_create_the_dba_is_told_what_to_run(sche
     works(&usable.name).await;
     usable.take_away().await;
 
-    // The schema has all tables, and they belong to another role.
+    // The schema has all tables, but they belong to another role.
     let full = Schema::create(&schema.url).await.unwrap();
     drop(open(&full).await);
     full.execute(&usage).await.unwrap();

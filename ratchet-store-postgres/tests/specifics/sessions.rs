@@ -18,15 +18,15 @@ use crate::schemas::{drop_role, role};
 use crate::server::{self, Schema};
 
 const HOUR: Duration = Duration::from_secs(3_600);
-/// A lifetime after which a connection is too old at its next use.
+/// A lifetime so short that a connection is too old at its next use.
 const NO_TIME: Duration = Duration::from_nanos(1);
 
-/// Returns a builder whose clock stands still, so that no lock expires.
+/// Returns a builder of a store whose clock does not advance, so that no lock expires.
 fn builder(schema: &Schema) -> Builder {
     schema.builder().clock_table("test_clock")
 }
 
-/// Opens a store whose locks end with its session.
+/// Opens a store whose locks end with the session of its connection.
 async fn bound(schema: &Schema) -> Checked<PostgresStore> {
     let bound = builder(schema).session_locks(true);
     bound.connect().await.unwrap()
@@ -58,7 +58,7 @@ async fn acquire(store: &Checked<PostgresStore>, owner: &str) -> Acquired {
 async fn take(store: &Checked<PostgresStore>, owner: &str) -> Fence {
     match acquire(store, owner).await {
         Acquired::Acquired { fence } => fence,
-        Acquired::Held(held) => panic!("the lock is held: {held:?}"),
+        Acquired::Held(held) => panic!("expected the lock to be free: {held:?}"),
     }
 }
 
@@ -76,7 +76,9 @@ async fn assert_held(store: &Checked<PostgresStore>, by: &str) {
             assert_eq!(owner, name(by));
             assert_eq!(remaining, HOUR);
         }
-        acquired @ Acquired::Acquired { .. } => panic!("it was taken: {acquired:?}"),
+        acquired @ Acquired::Acquired { .. } => {
+            panic!("expected the lock to be held: {acquired:?}")
+        }
     }
 }
 
@@ -116,7 +118,7 @@ pub(crate) async fn a_lock_whose_session_ended_is_taken_at_once(schema: Arc<Sche
     assert_eq!(gone.holder.as_ref().unwrap().owner, name("old"));
     let listed = other.list_locks(None, 9).await.unwrap();
     assert!(listed[0].1.holder_gone);
-    // Even by a store without the setting: the holder's setting counts.
+    // Even a store without the setting takes the lock over: only the holder's setting matters.
     let new = take(&other, "new").await;
     assert!(new > old, "{new:?} is not after {old:?}");
     assert_eq!(session(&schema).await, None);
@@ -161,7 +163,7 @@ pub(crate) async fn a_lock_whose_session_lives_is_kept(schema: Arc<Schema>) {
     assert_eq!(take(&other, "holder").await, fence);
     let second = session(&schema).await;
     assert!(second.is_some() && second != first);
-    // And from a store whose locks end only by expiry, and back.
+    // It also continues from a store whose locks end only by expiry, and back.
     let other = timed(&schema).await;
     assert_eq!(renew(&other, "holder", fence).await, Fenced::Applied);
     assert_eq!(session(&schema).await, None);
@@ -215,7 +217,7 @@ pub(crate) async fn a_lock_outlives_the_planned_end_of_its_connection(schema: Ar
     for _ in 0..3 {
         holder.database_time().await.unwrap();
         let now = session(&schema).await;
-        assert!(now.is_some() && now != before, "the connection is the same");
+        assert!(now.is_some() && now != before, "expected a new connection");
         before = now;
         assert_held(&other, "holder").await;
     }
@@ -276,7 +278,7 @@ pub(crate) async fn a_candidate_that_waited_for_the_row_sees_the_holders_new_ses
     while schema.rows(waiting).await.unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
-    // The holder is back, on a session that began after the candidate's statement.
+    // The holder reconnects, with a session that began after the candidate's statement.
     let mut back = PgConnection::connect(&schema.url).await.unwrap();
     let pid: i32 = back
         .fetch_one("SELECT pg_backend_pid()")
@@ -304,7 +306,7 @@ pub(crate) async fn a_candidate_with_a_takeover_delay_leaves_it_to_the_others(sc
     let mut leader = candidate(&holder);
     let me = NodeId::new();
     let ElectionOutcome::Elected(term) = leader.turn(me).await.unwrap() else {
-        panic!("the role has no other candidate");
+        panic!("expected the only candidate to become leader");
     };
     let pids = "SELECT session_pid FROM {schema}.locks";
     let pid: i32 = schema.rows(pids).await.unwrap()[0].get(0);
@@ -321,7 +323,7 @@ pub(crate) async fn a_candidate_with_a_takeover_delay_leaves_it_to_the_others(sc
         matches!(outcome, ElectionOutcome::Elected(next) if next > term),
         "{outcome:?}"
     );
-    // The old leader learns of it at its next turn; until then its guard is stale.
+    // The old leader learns of the takeover at its next turn; until then it uses a stale guard.
     assert!(leader.leadership().is_leader());
     let guard = leader.leadership().guard();
     let purge = PurgeRequest::new(JobState::Failed, HOUR, 1).guarded(guard);
@@ -404,7 +406,7 @@ async fn serve(client: &mut TcpStream, server: &mut TcpStream, greeting: &mut Ve
             }
             read = server.read(&mut answered) => {
                 let answered = &answered[..read.unwrap()];
-                assert!(!answered.is_empty(), "the server hung up");
+                assert!(!answered.is_empty(), "the server closed the connection");
                 if !known && greeting.is_empty() {
                     heard.extend_from_slice(answered);
                     let welcome = heard.windows(WELCOME.len()).position(|part| part == WELCOME);
@@ -421,7 +423,7 @@ async fn serve(client: &mut TcpStream, server: &mut TcpStream, greeting: &mut Ve
     let mut said = Vec::new();
     while !said.ends_with(READY) {
         let read = server.read(&mut answered).await.unwrap();
-        assert!(read > 0, "the server hung up");
+        assert!(read > 0, "the server closed the connection");
         said.extend_from_slice(&answered[..read]);
     }
 }
@@ -438,7 +440,7 @@ pub(crate) async fn a_session_that_is_a_poolers_is_refused(schema: Arc<Schema>) 
         assert!(refused.to_string().contains("session_locks"), "{refused}");
         let timed = through().session_locks(false).connect().await;
         timed.unwrap().close().await;
-        // A pooler as the direct URL is refused too.
+        // Connecting also fails if `direct` leads to a pooler.
         let pool = PostgresStore::builder(&schema.url).direct(&pooler);
         let pool = pool.schema(&schema.name).session_locks(true);
         assert_kind(
@@ -457,7 +459,7 @@ pub(crate) async fn a_session_that_is_a_poolers_is_refused(schema: Arc<Schema>) 
 pub(crate) async fn a_role_that_cannot_see_its_own_session_is_refused(schema: Arc<Schema>) {
     let (role, _) = user(&schema, "o").await;
     let separator = if schema.url.contains('?') { '&' } else { '?' };
-    // It logs in as one role and works as another.
+    // The connection logs in as one role and runs statements as another.
     let url = format!("{}{separator}options=-c%20role={role}", schema.url);
     let through = || PostgresStore::builder(&url).schema(&schema.name);
     let timed = through().session_locks(false).connect().await;

@@ -25,7 +25,7 @@ async fn comes(wakeups: &mut WakeupStream) -> bool {
         .is_ok()
 }
 
-/// Returns a subscription that is known to work.
+/// Returns a subscription that has already received a wakeup.
 async fn listening(store: &Checked<ratchet_store_postgres::PostgresStore>) -> WakeupStream {
     let coordinator = store.coordinator().unwrap();
     let mut wakeups = coordinator.subscribe();
@@ -33,7 +33,7 @@ async fn listening(store: &Checked<ratchet_store_postgres::PostgresStore>) -> Wa
     loop {
         coordinator.notify(Wakeup::queue(queue.clone())).await;
         if comes(&mut wakeups).await {
-            // Drain the probes that are still in flight.
+            // Reads the probes that are still in flight.
             while comes(&mut wakeups).await {}
             return wakeups;
         }
@@ -67,11 +67,17 @@ pub(crate) async fn a_commit_brings_both(schema: Arc<Schema>) {
     let jobs = [job(), job(), job().delay(Duration::from_secs(60))];
     let enqueued = store.enqueue_in(&mut tx, &jobs).await.unwrap();
     assert!(!exists(&store, enqueued[0].id()).await);
-    assert!(!comes(&mut wakeups).await, "before the commit");
+    assert!(
+        !comes(&mut wakeups).await,
+        "received a wakeup before the commit"
+    );
     tx.commit().await.unwrap();
     let wakeup = wakeups.next().await;
     assert_eq!(wakeup.queue.unwrap(), "default");
-    assert!(!comes(&mut wakeups).await, "one wakeup for the queue");
+    assert!(
+        !comes(&mut wakeups).await,
+        "received a second wakeup for the queue"
+    );
     for job in enqueued {
         assert!(exists(&store, job.id()).await);
     }
@@ -81,7 +87,10 @@ pub(crate) async fn a_commit_brings_both(schema: Arc<Schema>) {
         .await
         .unwrap();
     tx.commit().await.unwrap();
-    assert!(!comes(&mut wakeups).await, "quietly");
+    assert!(
+        !comes(&mut wakeups).await,
+        "received a wakeup that the client should not send"
+    );
 }
 
 pub(crate) async fn keys_lost_to_others_leave_the_transaction_usable(schema: Arc<Schema>) {
@@ -108,7 +117,7 @@ pub(crate) async fn keys_lost_to_others_leave_the_transaction_usable(schema: Arc
     tx.commit().await.unwrap();
     assert_eq!(other.await.unwrap(), [Enqueued::Duplicate(jobs[1].id())]);
 
-    // The other way round: the transaction waits for a rival, loses, and continues.
+    // In the opposite case, the transaction waits for a rival, loses the race, and continues.
     let mut rival = PgConnection::connect(&schema.url).await.unwrap();
     let mut first = rival.begin().await.unwrap();
     let winner = job().unique_key("w");
@@ -182,7 +191,10 @@ pub(crate) async fn closing_again_is_silent(schema: Arc<Schema>) {
     for _ in 0..2 {
         store.close().await;
         coordinator.notify(Wakeup::any()).await;
-        assert!(!comes(&mut wakeups).await, "carried after the end");
+        assert!(
+            !comes(&mut wakeups).await,
+            "received a wakeup after the store was closed"
+        );
         assert!(!comes(&mut coordinator.subscribe()).await);
     }
 }
@@ -218,7 +230,7 @@ pub(crate) async fn an_enqueue_that_meets_its_deadline_is_taken_back(schema: Arc
 
 async fn meet_the_deadline(schema: &Schema) {
     let store = open(schema).await;
-    // Make the store open a connection and cache the routes.
+    // Makes the store open a connection and cache the routes.
     enqueue(&store, job()).await;
     assert_ne!(store.connections(), Some(0));
     let lock = "BEGIN; LOCK TABLE {schema}.signals IN ACCESS EXCLUSIVE MODE";

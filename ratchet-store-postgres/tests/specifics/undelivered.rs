@@ -13,7 +13,7 @@ use crate::network::proxy_to;
 use crate::open;
 use crate::server::Schema;
 
-/// Does nothing. The proxy looks for its payload.
+/// A job whose body does nothing, and by whose payload the proxy recognizes the answer of a claim.
 #[derive(Deserialize, Serialize)]
 struct Marked(String);
 
@@ -89,6 +89,7 @@ pub(crate) async fn a_permit_that_was_claimed_unheard_is_free_again(schema: Arc<
         .unwrap();
     let job = |text: &str| Marked(text.to_owned()).into_job().permit("printer");
     let jobs = [job("swallow-this"), job("second")];
-    // A claim that takes permits is a transaction, so the answer to its commit is lost.
+    // A claim of jobs that need permits runs in a transaction, so here the answer to its commit is
+    // lost too.
     run_both(&schema, &[b"swallow-this", b"COMMIT\0"], jobs).await;
 }

@@ -1,9 +1,10 @@
--- Claims: claims jobs, and settles, reports on and reclaims claims.
+-- Claims: claims jobs, and settles, reports on and reclaims them.
 
 -- name: claim_streams
 -- Returns the wanted routes and priorities with due jobs, and the first job of each. Returns no row
 -- for a node (?3) that is stored as not active. [claim.due] [claim.match] [claim.paused]
--- [claim.live] One seek of ratchet_jobs_claim per wanted route and priority; no cost per job.
+-- [claim.live] Needs one seek of ratchet_jobs_claim per wanted route and priority, at no cost per
+-- job.
 WITH level (priority) AS (VALUES (4), (3), (2), (1), (0))
 SELECT route.id, level.priority, head.run_at, head.id
 FROM json_each(?1) AS wanted
@@ -20,7 +21,8 @@ WHERE route.queue NOT IN (SELECT queue FROM ratchet_paused_queues)
 
 -- name: claim_due
 -- Returns the next due jobs of one route and priority, in claim order. [claim.due] [claim.order]
--- One range of ratchet_jobs_claim, read in its order: no sort, no cost per waiting job.
+-- Reads one range of ratchet_jobs_claim in its order, without a sort and at no cost per waiting
+-- job.
 SELECT run_at, id
 FROM ratchet_jobs INDEXED BY ratchet_jobs_claim
 WHERE state = 0 AND route = ?1 AND priority = ?2 AND run_at <= ?3 AND (run_at, id) > (?4, ?5)
@@ -28,8 +30,8 @@ ORDER BY run_at, id
 LIMIT ?6
 
 -- name: claim_read
--- Returns a pending job as its claim will show it, with its payload if ?2. [claim.running]
--- [claim.whole] [claim.version] Primary keys.
+-- Returns what the claim of a pending job will contain, with the payload if ?2 is true.
+-- [claim.running] [claim.whole] [claim.version] Uses primary keys.
 SELECT job.claim_seq, job.route, job.priority, job.run_at, job.attempts, job.crash_count,
        data.id, data.retry, data.timeout, data.stall_timeout, data.traceparent, data.tracestate,
        CASE WHEN ?2 THEN data.payload END, job.data, job.flags,
@@ -39,7 +41,8 @@ LEFT JOIN ratchet_job_data AS data ON data.id = job.data
 WHERE job.id = ?1 AND job.state = 0
 
 -- name: claim_job
--- Claims a pending job for a node. [claim.exclusive] [claim.running] Primary key of ratchet_jobs.
+-- Claims a pending job for a node. [claim.exclusive] [claim.running] Uses the primary key of
+-- ratchet_jobs.
 UPDATE ratchet_jobs
 SET state = 3, claim_seq = claim_seq + 1, node = ?2, claimed_at = ?3, last_report = NULL,
     cancel_requested = 0
@@ -47,17 +50,18 @@ WHERE id = ?1 AND state = 0
 
 -- name: fail_unreadable
 -- Makes a pending job with an unreadable row a dead letter, so that it affects only itself.
--- [errors.poison] Primary key of ratchet_jobs.
+-- [errors.poison] Uses the primary key of ratchet_jobs.
 UPDATE ratchet_jobs
 SET state = 5, claim_seq = claim_seq + 1, settled_seq = claim_seq + 1, finished_at = ?2
 WHERE id = ?1 AND state = 0
 
 -- name: load_checkpoint
--- Returns the last checkpoint of a job. [claim.whole] Primary key of ratchet_job_notes.
+-- Returns the last checkpoint of a job. [claim.whole] Uses the primary key of ratchet_job_notes.
 SELECT checkpoint FROM ratchet_job_notes WHERE job = ?1
 
 -- name: load_input
--- Returns the input of the body of a claim, if the claim is still held. [claim.load] Primary keys.
+-- Returns the payload and the checkpoint of a claim's job, if the claim is still held. [claim.load]
+-- Uses primary keys.
 SELECT data.payload, notes.checkpoint
 FROM ratchet_jobs AS job
 LEFT JOIN ratchet_job_data AS data ON data.id = job.data
@@ -67,21 +71,22 @@ WHERE job.id = ?1 AND job.state = 3 AND job.claim_seq = ?2 AND job.node IS ?3
 
 -- name: read_claim
 -- Returns what a settlement or a report needs to know about a job's claim. [settle.token]
--- [settle.repeat] [report.token] Primary key of ratchet_jobs.
+-- [settle.repeat] [report.token] Uses the primary key of ratchet_jobs.
 SELECT state, claim_seq, settled_seq, cancel_requested, claimed_at, node, data, flags
 FROM ratchet_jobs
 WHERE id = ?1
 
 -- name: settle_job
--- Ends a claim and moves its job on. [settle.effect] [settle.token] [settle.cancel] Primary key of
--- ratchet_jobs.
+-- Ends a claim, and puts its job into the next state. [settle.effect] [settle.token]
+-- [settle.cancel] Uses the primary key of ratchet_jobs.
 UPDATE ratchet_jobs
 SET state = ?3, run_at = coalesce(?4, run_at), attempts = attempts + ?5, settled_seq = claim_seq,
     finished_at = ?6, ran_for_us = ?7
 WHERE id = ?1 AND state = 3 AND claim_seq = ?2
 
 -- name: find_settler
--- Returns the node and the time of an ended claim. [settle.repeat] Primary key of ratchet_attempts.
+-- Returns the node and the time of an ended claim. [settle.repeat] Uses the primary key of
+-- ratchet_attempts.
 SELECT node, claimed_at FROM ratchet_attempts WHERE job = ?1 AND seq = ?2
 
 -- name: add_attempt
@@ -90,44 +95,46 @@ INSERT INTO ratchet_attempts (job, seq, outcome, claimed_at, ended_at, ran_for_u
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
 
 -- name: keep_result
--- Stores the result of a body. [settle.effect] Primary key of ratchet_job_notes.
+-- Stores the result of a job. [settle.effect] Uses the primary key of ratchet_job_notes.
 INSERT INTO ratchet_job_notes (job, result) VALUES (?1, ?2)
 ON CONFLICT (job) DO UPDATE SET result = excluded.result
 
 -- name: report_life
--- Restarts the stall timeout of a claim. [report.life] [report.token] Primary key of ratchet_jobs;
--- no index has last_report.
+-- Restarts the stall timeout of a claim. [report.life] [report.token] Uses the primary key of
+-- ratchet_jobs; no index contains last_report.
 UPDATE ratchet_jobs SET last_report = ?3 WHERE id = ?1 AND state = 3 AND claim_seq = ?2
 
 -- name: keep_progress
--- Replaces the progress of a job. [report.progress] Primary key of ratchet_job_notes.
+-- Replaces the progress of a job. [report.progress] Uses the primary key of ratchet_job_notes.
 INSERT INTO ratchet_job_notes (job, percent, message) VALUES (?1, ?2, ?3)
 ON CONFLICT (job) DO UPDATE SET percent = excluded.percent, message = excluded.message
 
 -- name: keep_checkpoint
--- Replaces the checkpoint of a job. [report.progress] Primary key of ratchet_job_notes.
+-- Replaces the checkpoint of a job. [report.progress] Uses the primary key of ratchet_job_notes.
 INSERT INTO ratchet_job_notes (job, checkpoint) VALUES (?1, ?2)
 ON CONFLICT (job) DO UPDATE SET checkpoint = excluded.checkpoint
 
 -- name: running_jobs
--- Returns every running job, in order of id. [reclaim.dead] [reclaim.start] ratchet_jobs_running:
--- as many rows as there are claims, however many jobs there are.
+-- Returns every running job, in order of id. [reclaim.dead] [reclaim.start] Uses
+-- ratchet_jobs_running, and reads one entry per claim, however many jobs there are.
 SELECT id, claim_seq, crash_count, cancel_requested, claimed_at, last_report, node, data, flags
 FROM ratchet_jobs INDEXED BY ratchet_jobs_running
 WHERE state = 3
 ORDER BY id
 
 -- name: timeouts_of
--- Returns the timeouts of a running job that has any. [reclaim.stall] [reclaim.overdue] Primary
--- key.
+-- Returns the timeouts of a running job that has any. [reclaim.stall] [reclaim.overdue] Uses the
+-- primary key.
 SELECT timeout, stall_timeout FROM ratchet_job_data WHERE id = ?1
 
 -- name: reclaim_job
--- Takes a claim back. [reclaim.requeue] [reclaim.once] Primary key of ratchet_jobs.
+-- Reclaims a claim, and puts its job into the next state. [reclaim.requeue] [reclaim.once] Uses the
+-- primary key of ratchet_jobs.
 UPDATE ratchet_jobs
 SET state = ?3, crash_count = ?4, finished_at = ?5
 WHERE id = ?1 AND state = 3 AND claim_seq = ?2
 
 -- name: disown_job
--- Leaves a job that crashed too often running without an owner. [reclaim.exhausted] Primary key.
+-- Removes the node from a job that crashed too often. The job stays running until a settlement
+-- fails it. [reclaim.exhausted] Uses the primary key.
 UPDATE ratchet_jobs SET node = NULL, crash_count = ?3 WHERE id = ?1 AND state = 3 AND claim_seq = ?2

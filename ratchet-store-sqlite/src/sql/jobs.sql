@@ -2,7 +2,7 @@
 
 -- name: enqueue_job
 -- Stores a job, unless its id exists. [enqueue.created] [enqueue.repeat] [enqueue.due] [lane.head]
--- Primary key of ratchet_jobs.
+-- Uses the primary key of ratchet_jobs.
 INSERT INTO ratchet_jobs (id, state, route, priority, run_at, data, flags, created_at)
 VALUES (?1, ?8, ?2, ?3, ?4, ?5, ?6, ?7)
 ON CONFLICT (id) DO NOTHING
@@ -16,16 +16,17 @@ INSERT INTO ratchet_job_data (id, payload, retry, timeout, stall_timeout,
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
 
 -- name: last_data
--- Returns the last id of ratchet_job_data, after which the next enqueue appends. Primary key of
--- ratchet_job_data.
+-- Returns the last id of ratchet_job_data; the next enqueue continues after it. Uses the primary
+-- key of ratchet_job_data.
 SELECT coalesce(max(id), 0) FROM ratchet_job_data
 
 -- name: find_idempotency_key
--- Returns the first job with an idempotency key. [keys.idempotency] Primary key.
+-- Returns the first job with an idempotency key. [keys.idempotency] Uses the primary key.
 SELECT job FROM ratchet_idempotency_keys WHERE key = ?1
 
 -- name: find_unique_key
--- Returns the unfinished job that has a unique key. [keys.unique] [requeue.key] Primary key.
+-- Returns the unfinished job that has a unique key. [keys.unique] [requeue.key] Uses the primary
+-- key.
 SELECT job FROM ratchet_unique_keys WHERE key = ?1
 
 -- name: keep_idempotency_key
@@ -33,31 +34,31 @@ SELECT job FROM ratchet_unique_keys WHERE key = ?1
 INSERT INTO ratchet_idempotency_keys (key, job, reserved_at) VALUES (?1, ?2, ?3)
 
 -- name: take_unique_key
--- Takes a free unique key. [keys.unique] [keys.race] [requeue.key]
+-- Stores a free unique key with the job that gets it. [keys.unique] [keys.race] [requeue.key]
 INSERT INTO ratchet_unique_keys (key, job) VALUES (?1, ?2)
 
 -- name: free_unique_key
 -- Releases the unique key of a job that ends, if the job still holds it. [settle.keys]
--- [cancel.waiting] Primary keys of ratchet_unique_keys and ratchet_job_data.
+-- [cancel.waiting] Uses the primary keys of ratchet_unique_keys and ratchet_job_data.
 DELETE FROM ratchet_unique_keys
 WHERE key = (SELECT unique_key FROM ratchet_job_data WHERE id = ?1) AND job = ?2
 
 -- name: unique_key_of
--- Returns the unique key with which a job was enqueued. [requeue.key] Primary key of
+-- Returns the unique key with which a job was enqueued. [requeue.key] Uses the primary key of
 -- ratchet_job_data.
 SELECT unique_key FROM ratchet_job_data WHERE id = ?1
 
 -- name: job_exists
--- Returns whether a job is stored. [enqueue.repeat] Primary key of ratchet_jobs.
+-- Returns whether a job is stored. [enqueue.repeat] Uses the primary key of ratchet_jobs.
 SELECT EXISTS (SELECT 1 FROM ratchet_jobs WHERE id = ?1)
 
 -- name: tag_job
--- Adds a tag to a stored job. [tag.set] Primary key of ratchet_job_tags.
+-- Adds a tag to a stored job. [tag.set] Uses the primary key of ratchet_job_tags.
 INSERT INTO ratchet_job_tags (tag, job) VALUES (?1, ?2) ON CONFLICT DO NOTHING
 
 -- name: get_job
 -- Returns a job with all its data, or without the parts that may be large. [get.whole]
--- [get.outline] Primary keys.
+-- [get.outline] Uses primary keys.
 SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, job.finished_at,
        job.attempts, job.crash_count, job.claim_seq, job.node, job.claimed_at, job.cancel_requested,
        data.id, CASE WHEN ?2 THEN data.payload ELSE 'null' END, data.retry,
@@ -77,8 +78,8 @@ LEFT JOIN ratchet_job_notes AS notes ON notes.job = job.id
 WHERE job.id = ?1
 
 -- name: history
--- Returns the ended claims of a job. [history.order] Primary keys. The claim that succeeded, the
--- last one, is in the row of the job.
+-- Returns the ended claims of a job. [history.order] Uses primary keys. The successful claim, which
+-- is the last one, is recorded in the job's own row.
 SELECT seq, node, claimed_at, ended_at, ran_for_us, outcome, error
 FROM ratchet_attempts
 WHERE job = ?1
@@ -89,51 +90,55 @@ WHERE id = ?1 AND state = 4
 ORDER BY 1
 
 -- name: read_state
--- Returns what an action needs to know about a job. [act.respond] Primary key of ratchet_jobs.
+-- Returns what an action needs to know about a job. [act.respond] Uses the primary key of
+-- ratchet_jobs.
 SELECT state, data, flags FROM ratchet_jobs WHERE id = ?1
 
 -- name: change_state
--- Moves a waiting job from one state to another. [act.respond] [cancel.waiting] [pause.job] Primary
--- key of ratchet_jobs.
+-- Moves a waiting job from one state to another. [act.respond] [cancel.waiting] [pause.job] Uses
+-- the primary key of ratchet_jobs.
 UPDATE ratchet_jobs SET state = ?3, finished_at = ?4 WHERE id = ?1 AND state = ?2
 
 -- name: request_cancel
--- Requests the cancellation of a running job. [cancel.running] Primary key of ratchet_jobs.
+-- Requests the cancellation of a running job. [cancel.running] Uses the primary key of
+-- ratchet_jobs.
 UPDATE ratchet_jobs SET cancel_requested = 1 WHERE id = ?1 AND state = 3
 
 -- name: requeue_job
 -- Moves a dead letter to a waiting state, due now, with counters reset. [requeue.fresh]
--- [lane.requeue] Primary key.
+-- [lane.requeue] Uses the primary key.
 UPDATE ratchet_jobs SET state = ?3, run_at = ?2, attempts = 0, crash_count = 0, finished_at = NULL
 WHERE id = ?1 AND state = 5
 
 -- name: reschedule_job
--- Makes a waiting job due at another time. [reschedule.job] [lane.reschedule] Primary key of
--- ratchet_jobs.
+-- Makes a waiting job due at another time. [reschedule.job] [lane.reschedule] Uses the primary key
+-- of ratchet_jobs.
 UPDATE ratchet_jobs SET run_at = ?2 WHERE id = ?1 AND state IN (0, 1, 2)
 
 -- name: set_priority
--- Changes the priority of an unfinished job. [priority.job] Primary key of ratchet_jobs.
+-- Changes the priority of an unfinished job. [priority.job] Uses the primary key of ratchet_jobs.
 UPDATE ratchet_jobs SET priority = ?2 WHERE id = ?1 AND state < 4
 
 -- name: release_job
--- Makes a blocked job that no longer waits for anything claimable. [link.release] [signal.deliver]
--- Primary key of ratchet_jobs.
+-- Makes a blocked job claimable; for a job that waits for nothing any more. [link.release]
+-- [signal.deliver] Uses the primary key of ratchet_jobs.
 UPDATE ratchet_jobs SET state = 0, run_at = max(run_at, ?2) WHERE id = ?1 AND state = 1
 
 -- name: keep_error
--- Stores the error of a job's last attempt. [settle.effect] Primary key of ratchet_job_notes.
+-- Stores the error of a job's last attempt. [settle.effect] Uses the primary key of
+-- ratchet_job_notes.
 INSERT INTO ratchet_job_notes (job, last_error) VALUES (?1, ?2)
 ON CONFLICT (job) DO UPDATE SET last_error = excluded.last_error
 
 -- name: clear_error
--- Clears the error of a job's last attempt. [requeue.fresh] Primary key of ratchet_job_notes.
+-- Clears the error of a job's last attempt. [requeue.fresh] Uses the primary key of
+-- ratchet_job_notes.
 UPDATE ratchet_job_notes SET last_error = NULL WHERE job = ?1
 
 -- name: purge_due
--- Returns the longest finished jobs of a state, except parents that unfinished children may read
--- (flags: 16 has children). [purge.old] [purge.awaited] ratchet_jobs_finished, read in its order,
--- ratchet_links_parent and primary keys.
+-- Returns up to ?3 jobs of a state that finished before ?2, the earliest first, except parents that
+-- unfinished children may still read. [purge.old] [purge.awaited] Uses ratchet_jobs_finished, read
+-- in its order, ratchet_links_parent and primary keys.
 SELECT job.id, job.data, job.flags
 FROM ratchet_jobs AS job INDEXED BY ratchet_jobs_finished
 WHERE job.state = ?1 AND job.state >= 4 AND job.finished_at < ?2
@@ -144,23 +149,23 @@ ORDER BY job.finished_at, job.id
 LIMIT ?3
 
 -- name: purge_job
--- Deletes a job. [purge.old] [delete.job] [purge.keys] Primary key of ratchet_jobs.
+-- Deletes a job. [purge.old] [delete.job] [purge.keys] Uses the primary key of ratchet_jobs.
 DELETE FROM ratchet_jobs WHERE id = ?1
 
 -- name: purge_data
--- Deletes the data of a job that was fixed at its enqueue. [purge.old] [delete.job] Primary key of
--- ratchet_job_data.
+-- Deletes the data of a job that was fixed at its enqueue. [purge.old] [delete.job] Uses the
+-- primary key of ratchet_job_data.
 DELETE FROM ratchet_job_data WHERE id = ?1
 
 -- name: purge_notes
--- Deletes the result, progress, checkpoint and error of a job. [purge.old] [delete.job] Primary key
--- of ratchet_job_notes.
+-- Deletes the result, progress, checkpoint and error of a job. [purge.old] [delete.job] Uses the
+-- primary key of ratchet_job_notes.
 DELETE FROM ratchet_job_notes WHERE job = ?1
 
 -- name: purge_attempts
--- Deletes the history of a job. [purge.old] [delete.job] Primary key of ratchet_attempts.
+-- Deletes the history of a job. [purge.old] [delete.job] Uses the primary key of ratchet_attempts.
 DELETE FROM ratchet_attempts WHERE job = ?1
 
 -- name: purge_tags
--- Deletes the tags of a job. [purge.old] [delete.job] ratchet_job_tags_of_job.
+-- Deletes the tags of a job. [purge.old] [delete.job] Uses ratchet_job_tags_of_job.
 DELETE FROM ratchet_job_tags WHERE job = ?1

@@ -1,27 +1,27 @@
 -- Queues and routes.
 
 -- name: pause_queue
--- Pauses a queue. [queue.pause] [queue.again] Primary key.
+-- Pauses a queue. [queue.pause] [queue.again] Uses the primary key.
 INSERT INTO ratchet_paused_queues (queue, paused_at) VALUES (?1, ?2)
 ON CONFLICT (queue) DO NOTHING
 
 -- name: resume_queue
--- Resumes a paused queue. [queue.resume] [queue.again] Primary key.
+-- Resumes a paused queue. [queue.resume] [queue.again] Uses the primary key.
 DELETE FROM ratchet_paused_queues WHERE queue = ?1
 
 -- name: paused_queues
--- Returns the paused queues. [queue.list] Reads the whole, small table.
+-- Returns the paused queues. [queue.list] Reads the whole table, which is small.
 SELECT queue FROM ratchet_paused_queues
 
 -- name: count_jobs
--- Counts the jobs of each route by state. [queue.list] Reads every row of ratchet_jobs once: for
--- operators, not for loops.
+-- Counts the jobs of each route by state. [queue.list] Reads every row of ratchet_jobs once: only
+-- operators use it, not the loops of nodes.
 SELECT route, state, count(*) FROM ratchet_jobs GROUP BY route, state
 
 -- name: due_routes
 -- Returns the routes with jobs that are due by ?1, whether their queue is paused, and when the
--- first job of each is due. [queue.due] One seek of ratchet_jobs_claim per route and priority; no
--- cost per job.
+-- first job of each is due. [queue.due] Needs one seek of ratchet_jobs_claim per route and
+-- priority, at no cost per job.
 WITH level (priority) AS (VALUES (4), (3), (2), (1), (0)),
 head (route, queue, run_at) AS (
     SELECT route.id, route.queue,
@@ -38,8 +38,8 @@ WHERE run_at IS NOT NULL
 GROUP BY route
 
 -- name: count_due
--- Counts the due jobs of a queue (?2), up to ?3. [queue.depth] Reads as many entries of
--- ratchet_jobs_claim, with one seek per route of the queue and priority.
+-- Counts the due jobs of a queue (?2), up to ?3. [queue.depth] Reads one entry of
+-- ratchet_jobs_claim per counted job, with one seek per route of the queue and priority.
 WITH level (priority) AS (VALUES (4), (3), (2), (1), (0))
 SELECT count(*) FROM (
     SELECT 1
@@ -52,24 +52,24 @@ SELECT count(*) FROM (
     LIMIT ?3)
 
 -- name: add_route
--- Stores the route of its first job. The unique key of ratchet_routes prevents duplicates.
+-- Stores a new route. The unique key of ratchet_routes prevents duplicates.
 INSERT INTO ratchet_routes (queue, kind, capability, permit, stamp) VALUES (?1, ?2, ?3, ?4, random())
 RETURNING id, stamp
 
 -- name: load_routes
--- Returns the last route in the cache and those after it, with their stamps. Primary key of
--- ratchet_routes.
+-- Returns the last cached route (?1), if it is still stored, and the routes after it, with their
+-- stamps. Uses the primary key of ratchet_routes.
 SELECT id, stamp, queue, kind, capability, permit FROM ratchet_routes WHERE id >= ?1 ORDER BY id
 
 -- name: last_route
--- Returns the newest route, which shows whether another process has added routes or the database
--- was restored. Primary key of ratchet_routes.
+-- Returns the newest route. It shows whether another process has added routes, or the database was
+-- restored. Uses the primary key of ratchet_routes.
 SELECT id, stamp FROM ratchet_routes ORDER BY id DESC LIMIT 1
 
 -- name: lost_routes
--- Returns the ids of routes that pending jobs name and that do not exist, and how many of the first
--- 1,000 such jobs name each: ids after the last route, since ids have no gaps. The end of
--- ratchet_jobs_claim, 1,000 entries at most.
+-- Returns the ids of missing routes, and how many of the first 1,000 pending jobs without a route
+-- have each. Ids have no gaps, so the missing ones are greater than the last stored one. Reads the
+-- end of ratchet_jobs_claim, at most 1,000 entries.
 SELECT route, count(*)
 FROM (
     SELECT route FROM ratchet_jobs

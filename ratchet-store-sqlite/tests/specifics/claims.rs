@@ -1,4 +1,4 @@
-//! Claims by several handles, of damaged rows, and their query plans.
+//! Claims by several handles, claims of damaged rows, and the query plans of claims.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -97,7 +97,7 @@ async fn damaged_jobs_become_dead_letters_and_the_others_are_claimed() {
             enqueue(&store, key()).await,
             enqueue(&store, job()).await,
         ];
-        // The second job's row in `ratchet_job_data` is the second one.
+        // The second job has the row with the id 2 in `ratchet_job_data`.
         place.sql().execute(damage, [2]).unwrap();
         let request = ClaimRequest::new(NodeId::new(), 2);
         let claimed = store.claim_next_batch(&request).await.unwrap();
@@ -244,7 +244,7 @@ async fn to_see_what_is_late_takes_a_seek_per_route_and_level() {
     }
 }
 
-/// Statements that may read all jobs, because operators run them and loops do not.
+/// Statements that may read all jobs, because only operators run them, not the loops of nodes.
 const SCANS: [&str; 2] = ["count_jobs", "count_matching"];
 
 #[tokio::test]

@@ -58,7 +58,7 @@ async fn a_log_that_does_not_shrink_is_told_of() {
     let store = place.open().await;
     enqueue(&store, job()).await;
     let log = place.path().with_extension("db-wal");
-    // Frames after the last commit are not read.
+    // SQLite does not read the log after the last commit, so the added bytes do no harm.
     let log = File::options().write(true).open(log).unwrap();
     log.set_len(Finding::LARGE_LOG).unwrap();
     let large: Vec<Finding> = Finding::log_size(Finding::LARGE_LOG).into_iter().collect();

@@ -120,8 +120,8 @@ async fn many_callers_share_few_commits() {
     assert!(taken <= 20, "{taken} commits for 200 calls");
 }
 
-/// Counts the commits in the write-ahead log: its frames whose second number, the size of the
-/// database after a commit, is not 0.
+/// Counts the commits in the write-ahead log. A frame ends a commit if its second number, the size
+/// of the database after the commit, is not 0.
 fn commits(place: &Place) -> usize {
     const HEADER: usize = 32;
     const FRAME: usize = 24 + 4_096;

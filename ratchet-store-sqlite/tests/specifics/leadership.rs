@@ -21,7 +21,7 @@ use crate::Place;
 
 const TTL: Duration = Duration::from_secs(6);
 
-/// The state that the bodies share.
+/// The state that the job bodies share.
 struct Busy {
     store: Checked<SqliteStore>,
     enqueued: AtomicU64,
@@ -94,7 +94,7 @@ async fn a_leader_whose_bodies_keep_the_writer_busy_keeps_its_term() {
     let leadership = node.leadership("maintenance").unwrap();
     until(async || leadership.is_leader() && busy.enqueued.load(Ordering::SeqCst) >= 16).await;
     let term = leadership.term();
-    // Twice the time after which another node could take the lock.
+    // In total, the clock moves by twice the TTL, after which another node could acquire the lock.
     for _ in 0..4 {
         clock.advance(TTL / 2);
         let before = busy.enqueued.load(Ordering::SeqCst);
@@ -131,7 +131,7 @@ async fn while_an_application_keeps_the_file_locked_no_node_takes_over() {
     let mut candidates = Vec::new();
     for _ in 0..2 {
         let store: SharedStore = Arc::new(place.open_impatient().await);
-        // An hour, so that the test does not depend on the speed of the machine.
+        // The TTL is an hour, so that the test does not depend on the speed of the machine.
         let timings = LeaderTimings::of_ttl(Duration::from_secs(3_600));
         let election = Election::new(store, &role, timings).unwrap();
         candidates.push((election, NodeId::new()));
@@ -144,7 +144,7 @@ async fn while_an_application_keeps_the_file_locked_no_node_takes_over() {
     let other = place.sql();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     leader.turn(id).await.unwrap_err();
-    // The leader cannot renew its lock, and the standby still reads that it leads.
+    // The leader cannot renew its lock, and the standby still reads that the leader holds it.
     let seen = standby.turn(standby_id).await.unwrap();
     assert!(matches!(seen, ElectionOutcome::OtherLeader { .. }));
     assert!(!standby.leadership().is_leader());

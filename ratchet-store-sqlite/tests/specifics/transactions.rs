@@ -135,7 +135,7 @@ async fn links_come_and_go_with_the_transaction() {
     let error = store.enqueue_in_blocking(&tx, &bad).unwrap_err();
     assert_eq!(error.invalid_input().unwrap().field(), "batch");
     tx.commit().unwrap();
-    // Links of ended parents were decided in the same transaction.
+    // The links to the ended parent were decided in the same transaction.
     assert_eq!(total().await, (2, 1));
     let ids = jobs.map(|job| job.id());
     let found = store.get(&ids, Detail::Whole).await.unwrap();
@@ -144,7 +144,7 @@ async fn links_come_and_go_with_the_transaction() {
     assert!(!exists(&store, bad[0].id()).await);
 }
 
-/// The transaction of another type of store.
+/// A transaction that belongs to another type of store.
 struct Foreign;
 
 impl AppTransaction<Self> for Foreign {

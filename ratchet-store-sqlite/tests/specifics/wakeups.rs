@@ -1,4 +1,4 @@
-//! Wakeups, and the end of a store that a node owns.
+//! Wakeups, and how a store that a node owns is closed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ async fn jobs_of_another_process_wake_up_who_listens() {
     let place = Place::new();
     let (store, other) = (place.open().await, place.open().await);
     let mut wakeups = store.coordinator().unwrap().subscribe();
-    // From then on the coordinator watches the file.
+    // The coordinator sends this wakeup once it watches the file.
     assert_eq!(next(&mut wakeups).await, Wakeup::any());
     for _ in 0..3 {
         enqueue(&other, job()).await;
@@ -69,8 +69,8 @@ async fn own_jobs_that_are_to_wake_no_node_wake_none() {
             break;
         }
     }
-    // If the watcher looks between the count and the commit of own jobs, it may take them for jobs
-    // of another process.
+    // If the watcher looks after own jobs are counted and before they are committed, it may mistake
+    // them later for jobs of another process.
     assert!(woken < 50, "{woken}");
 }
 

@@ -21,26 +21,26 @@ INSERT INTO {schema}.archive (id, state, finished_at, queue, kind, document, arc
 SELECT id, state, finished_at, queue, kind, document, @now FROM @given
 
 -- name: get_archived
--- Returns archived jobs. [archive.get] Primary key of archive.
+-- Returns the archived jobs with these ids. [archive.get] Primary key of archive.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT id, archived_at, document FROM {schema}.archive
 WHERE id IN (SELECT id FROM @wanted)
 
 -- name: list_archived_oldest list_archived_newest
--- Lists the archived jobs that ended in some states (@P1: a bit for each), of a queue (@P3) if @P2
--- and of a kind (@P5) if @P4, after one (@P6), in the order of the page. [archive.list] Primary key
--- of archive.
+-- Lists the archived jobs that ended in given states (@P1: a bit for each), of the queue @P3 if @P2
+-- and of the kind @P5 if @P4, after the job @P6, in the order of the page. [archive.list] Primary
+-- key of archive.
 SELECT TOP (@P7) id, archived_at, document FROM {schema}.archive
 WHERE id {behind} CONVERT(binary(16), @P6) AND @P1 & POWER(2, state) <> 0
   AND (@P2 = 0 OR queue = @P3) AND (@P4 = 0 OR kind = @P5)
 ORDER BY id{descending}
 
 -- name: purge_archive
--- Deletes the longest finished archived jobs, except those that another transaction has locked.
--- [archive.purge] archive_finished, read in its order, and the primary key. The rows to delete are
--- found by a range of their id, so that locked ones are skipped, and their conditions are checked
--- again.
+-- Deletes the archived jobs that finished longest ago, except those that another transaction has
+-- locked. [archive.purge] archive_finished, read in its order, and the primary key. The rows to
+-- delete are found by a range of their id, so that locked ones are skipped, and their conditions
+-- are checked again.
 DECLARE @before bigint = {now} - @P1;
 DECLARE @old TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @old (id)

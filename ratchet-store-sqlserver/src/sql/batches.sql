@@ -18,7 +18,7 @@ FROM {schema}.batches
 WHERE id IN (SELECT id FROM @closed)
 
 -- name: get_batches
--- Returns batches. [batch.read] Primary key of batches.
+-- Returns the batches with these ids. [batch.read] Primary key of batches.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT id, total, succeeded, failed, cancelled, closed, created_at, ended_at
@@ -26,14 +26,14 @@ FROM {schema}.batches
 WHERE id IN (SELECT id FROM @wanted)
 
 -- name: list_batches
--- Lists the batches with ids below one (@P1), newest first. [batch.list] Primary key, backwards.
+-- Lists the batches with ids below @P1, newest first. [batch.list] Primary key, backwards.
 SELECT TOP (@P2) id, total, succeeded, failed, cancelled, closed, created_at, ended_at
 FROM {schema}.batches
 WHERE id < CONVERT(binary(16), @P1)
 ORDER BY id DESC
 
 -- name: lock_batches
--- Returns batches, and locks them until the transaction ends. [batch.join] [batch.count]
+-- Returns these batches, and locks them until the transaction ends. [batch.join] [batch.count]
 -- [link.enqueue] Primary key of batches. The rows are written unchanged, which locks them on every
 -- server.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
@@ -47,7 +47,8 @@ FROM @wanted AS wanted
 INNER LOOP JOIN {schema}.batches AS batch WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON batch.id = wanted.id
 
 -- name: grow_batches
--- Counts new children of locked open batches. [batch.join] Primary key of batches.
+-- Adds the numbers of new children to the totals of locked open batches. [batch.join] Primary key
+-- of batches.
 DECLARE @grown TABLE (id binary(16) NOT NULL PRIMARY KEY, count bigint NOT NULL);
 INSERT INTO @grown (id, count)
 SELECT CONVERT(binary(16), given.id, 2), given.count
@@ -57,7 +58,7 @@ FROM @grown AS grown
 INNER LOOP JOIN {schema}.batches AS batch WITH (FORCESEEK, ROWLOCK) ON batch.id = grown.id
 
 -- name: join_batches
--- Records that new jobs are in batches. [batch.join]
+-- Records the batches that new jobs are in. [batch.join]
 INSERT INTO {schema}.batch_jobs (job, batch)
 SELECT CONVERT(binary(16), given.job, 2), CONVERT(binary(16), given.batch, 2)
 FROM OPENJSON(@P1) WITH (job char(32), batch char(32)) AS given
@@ -70,8 +71,8 @@ SELECT job, batch FROM {schema}.batch_jobs
 WHERE job IN (SELECT id FROM @wanted)
 
 -- name: count_children
--- Marks children whose ends were not yet counted as counted, and returns their batches.
--- [batch.count] Primary key of batch_jobs.
+-- Marks these children as counted, except those that already are. Returns the children that it
+-- marked, with their batches. [batch.count] Primary key of batch_jobs.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 UPDATE {schema}.batch_jobs SET counted = 1
@@ -82,8 +83,8 @@ WHERE batch_jobs.job = wanted.id
 OPTION (FORCE ORDER, LOOP JOIN)
 
 -- name: count_in_batches
--- Counts ended children. Returns the batches' new state, and locks these until the transaction
--- ends. [batch.count] Primary key of batches.
+-- Adds ended children to the counts of their batches. Returns the new state of the batches, and
+-- locks them until the transaction ends. [batch.count] Primary key of batches.
 DECLARE @tally TABLE (id binary(16) NOT NULL PRIMARY KEY, succeeded bigint NOT NULL,
                       failed bigint NOT NULL, cancelled bigint NOT NULL);
 INSERT INTO @tally (id, succeeded, failed, cancelled)
@@ -109,7 +110,7 @@ INNER LOOP JOIN {schema}.batches AS batch WITH (FORCESEEK, ROWLOCK) ON batch.id 
 WHERE batch.ended_at IS NULL
 
 -- name: purge_batches
--- Deletes the longest ended batches, except those that another transaction has locked.
+-- Deletes the batches that ended longest ago, except those that another transaction has locked.
 -- [batch.purge] batches_ended, read in its order. The rows to delete are found by a range of their
 -- id, so that locked ones are skipped, and their conditions are checked again.
 DECLARE @before bigint = {now} - @P1;

@@ -1,21 +1,22 @@
--- Claims: claims jobs, and settles, reports on and reclaims claims.
+-- Claims jobs, and settles, reports on and reclaims claims.
 
 -- name: claim_jobs
 -- Claims the first @P5 due jobs in claim order for a node (@P6), with their payloads if @P7.
 -- [claim.exclusive] [claim.due] [claim.limit] [claim.order] [claim.aging] [claim.match]
 -- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version] @P1 are the wanted
 -- routes, their queues, and how many candidates of each to look at (NULL: @P4). @P2 and @P8 are the
--- id (0: none) and the stamp of the last route that the caller knows; if another route is the last,
--- nothing is claimed. @P3 is the aging interval, @P4 the number of candidates.
+-- id (0: none) and the stamp of the last route that the caller has read; if the last route in the
+-- table is another one, nothing is claimed. @P3 is the aging interval, @P4 the number of
+-- candidates.
 --
 -- Reads one range of jobs_claim per route and priority, in order and without locks, and merges the
 -- candidates by ratchet_core::priority::ClaimRank. Then locks as many of them as are wanted, in
 -- that order, and changes the locked rows. The hint READPAST skips rows that another transaction
--- has locked, but only if the server finds them in a range and not by a seek of the whole key. So
--- the rows are found by a range of their id. A candidate may also have been made due later since it
--- was read, so the conditions are checked again once it is locked. Babelfish ignores hints: there,
--- the second of two claims waits for the first, which is short, and then finds the rows changed
--- (the conditions at the end). The caller looks again.
+-- has locked, but only if the server finds the rows in a range and not by a seek of the whole key.
+-- So the rows are found by a range of their id. A candidate's due time may have been changed since
+-- the candidate was read, so the conditions are checked again once it is locked. Babelfish ignores
+-- hints: there, the second of two claims waits for the first, which is short, and then finds that
+-- the rows have changed (the conditions of the UPDATE). The caller then repeats the claim.
 --
 -- The claimed jobs are read before the commit, so a caller that cannot read them has not claimed
 -- them. All claims share an application lock. A pause takes it exclusively, so no earlier claim is
@@ -89,9 +90,9 @@ LEFT JOIN {schema}.job_notes AS notes ON notes.job = claimed.id AND claimed.clai
 COMMIT TRANSACTION
 
 -- name: unclaim_jobs
--- Undoes claims of this transaction for which there is no permit; no other transaction has seen
--- them. The other columns that a claim wrote have no meaning while a job does not run. [permit.max]
--- Primary key.
+-- Undoes those claims of this transaction for which no permit is left; no other transaction has
+-- seen them. The other columns that a claim wrote have no meaning while a job does not run.
+-- [permit.max] Primary key.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 UPDATE job SET state = 0, claim_seq = job.claim_seq - 1
@@ -100,7 +101,8 @@ INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wante
 WHERE job.state + 0 = 3
 
 -- name: load_inputs
--- Returns the inputs of the bodies of claims that are still held. [claim.load] Primary keys.
+-- Returns the inputs (payload and checkpoint) of the claims that are still held. [claim.load]
+-- Primary keys.
 DECLARE @token TABLE (job binary(16) NOT NULL, seq bigint NOT NULL, node binary(16) NOT NULL,
                       claimed_at bigint NOT NULL);
 INSERT INTO @token (job, seq, node, claimed_at)
@@ -116,15 +118,16 @@ LEFT JOIN {schema}.job_data AS data ON data.id = job.id
 LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
 
 -- name: settle_jobs
--- Ends claims and moves their jobs on. Returns one row for each claim that was still held.
--- [settle.effect] [settle.mixed] [settle.token] [settle.cancel] [settle.keys] [settle.history] The
--- values come from ratchet_core::model::Settlement::effect. Only this statement knows whether
--- cancellation was requested, so it repeats what that function does then: Cancelled (6, in the
--- history 5), the same due time, no error and no result, and attempts counted as usual. Skips jobs
--- for whose end others wait (flags: 4 in a lane, 16 has children, 32 in a batch), unless @P2 says
--- that the caller follows their ends. With @P2, waits for locked jobs as long as the transaction
--- allows; otherwise only briefly, so that one held job does not delay the others (held.rs). Primary
--- keys; the tokens are read in order of id, so that all calls lock in the same order.
+-- Ends claims and changes their jobs accordingly. Returns one row for each claim that was still
+-- held. [settle.effect] [settle.mixed] [settle.token] [settle.cancel] [settle.keys]
+-- [settle.history] The values come from ratchet_core::model::Settlement::effect. Only this
+-- statement knows whether cancellation was requested, so it implements what that function does in
+-- this case: Cancelled (6, in the history 5), the same due time, no error and no result, and
+-- attempts counted as usual. Skips jobs that would end while other jobs wait for their end (flags:
+-- 4 in a lane, 16 has children, 32 in a batch), unless @P2: then the caller applies the effects on
+-- the other jobs. With @P2, waits for locked jobs as long as the transaction allows; otherwise only
+-- briefly, so that one locked job does not delay the others (held.rs). Primary keys; the tokens are
+-- read in order of id, so that all calls lock in the same order.
 DECLARE @now bigint = {now};
 DECLARE @settlement TABLE (job binary(16) NOT NULL PRIMARY KEY, seq bigint NOT NULL,
                            state smallint NOT NULL, delay bigint NULL, attempts int NOT NULL,
@@ -197,9 +200,9 @@ IF @P2 = 0 SET LOCK_TIMEOUT {lock_timeout};
 SELECT id, claim_seq, state, flags, node, claimed_at FROM @ended
 
 -- name: find_settled
--- Returns the claims that last settled these jobs, and the current claims of running ones; 0 means
--- none. [settle.repeat] [lane.promote] [link.decide] A claim that succeeded is not in the history:
--- its node and time are in the job's row. Primary keys.
+-- Returns for each of these jobs the claim that was last settled, and the current claim if the job
+-- is running; 0 means none. [settle.repeat] [lane.promote] [link.decide] A claim that succeeded is
+-- not in the history: its node and time are in the job's row. Primary keys.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT job.id, job.settled_seq, CASE WHEN job.state = 3 THEN job.claim_seq ELSE 0 END, job.flags,
@@ -214,8 +217,8 @@ WHERE job.id IN (SELECT id FROM @wanted)
 -- name: report_life
 -- Restarts the stall timeouts of claims and stores their reports. Returns one row for each claim
 -- still held. [report.life] [report.progress] [report.token] [report.cancel] Waits only briefly for
--- locked jobs, so that one held job does not delay the others (held.rs). Primary keys, in order of
--- id; no index has last_report.
+-- locked jobs, so that one locked job does not delay the others (held.rs). Primary keys, in order
+-- of id; no index has last_report.
 DECLARE @now bigint = {now};
 DECLARE @report TABLE (job binary(16) NOT NULL, seq bigint NOT NULL, [percent] smallint NULL,
                        message nvarchar(max) NULL, [checkpoint] nvarchar(max) NULL,
@@ -268,10 +271,10 @@ SELECT id, claim_seq, node, claimed_at, cancel_requested FROM @alive
 
 -- name: running_jobs
 -- Returns every running job in order of id, with its timeouts, its node, and when the oldest node
--- began: the input of ratchet_core::model::ReclaimRequest::lost. [reclaim.dead] [reclaim.unknown]
--- [reclaim.start] jobs_running: as many rows as there are claims, however many jobs there are. If
--- readers wait for writers in this database, skips jobs that another transaction has locked; the
--- next sweep finds them.
+-- began: the input of ratchet_core::model::ReclaimRequest::judge. [reclaim.dead] [reclaim.unknown]
+-- [reclaim.start] Reads jobs_running: as many rows as there are claims, however many jobs there
+-- are. If readers wait for writers in this database, skips jobs that another transaction has
+-- locked; the next sweep finds them.
 DECLARE @now bigint = {now};
 SELECT node.node, node.label, node.status, node.running, node.capacity, node.interval,
        node.started_at, node.last_seen, node.connections, node.cpu_percent, node.memory_bytes,
@@ -287,12 +290,13 @@ WHERE job.state = 3
 ORDER BY job.id
 
 -- name: reclaim_jobs
--- Takes claims back, with the effects of ratchet_core::model::ReclaimRequest::effect, unless they
--- have changed since they were judged. Returns one row for each. Skips jobs that end and for whose
--- end other jobs wait, unless @P2 says that the caller follows their ends. [reclaim.requeue]
--- [reclaim.once] [reclaim.exhausted] [link.decide] Waits only briefly for locked jobs, so that one
--- held job does not delay the others (held.rs). Primary keys, in order of id, so that all calls
--- lock in the same order.
+-- Takes claims back, with the effects that ratchet_core::model::ReclaimRequest::judge returned,
+-- unless they have changed since the caller read them. Returns one row for each claim that it took
+-- back. Skips jobs that would end while other jobs wait for their end, unless @P2: then the caller
+-- applies the effects on the other jobs. [reclaim.requeue] [reclaim.once] [reclaim.exhausted]
+-- [link.decide] With @P2, waits for locked jobs as long as the transaction allows; otherwise only
+-- briefly, so that one locked job does not delay the others (held.rs). Primary keys, in order of
+-- id, so that all calls lock in the same order.
 DECLARE @now bigint = {now};
 DECLARE @lost TABLE (job binary(16) NOT NULL PRIMARY KEY, seq bigint NOT NULL,
                      crash_count int NOT NULL, cancel_requested bit NOT NULL,

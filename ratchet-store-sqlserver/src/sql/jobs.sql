@@ -1,8 +1,8 @@
--- Jobs: stores, reads, changes and deletes them.
+-- Stores, reads, changes and deletes jobs.
 
 -- name: enqueue_jobs
--- Stores new jobs without keys, or none of them if one exists, which is reported as a duplicate.
--- Returns how many it stored. Stores nothing if the route @P2, the largest of these, is missing or
+-- Stores new jobs without keys. If one of them exists, fails with a duplicate key and stores none.
+-- Returns how many it stored. Stores nothing if @P2, the largest of the jobs' routes, is missing or
 -- has another stamp than @P3. A NULL time means now plus the delay. [enqueue.created] [enqueue.due]
 -- [claim.version]
 DECLARE @now bigint = {now};
@@ -32,12 +32,13 @@ COMMIT TRANSACTION;
 SELECT COUNT_BIG(*) FROM @new
 
 -- name: enqueue_keyed
--- Stores jobs that may have keys, lanes, origins and tags, unless their ids exist, and takes the
--- keys. Returns how many it stored, and of how many. If a concurrent call took a key or stored an
--- id, the whole statement fails and stores nothing. It also stores nothing, of none, if the route
--- @P3, the largest of these, is missing or has another stamp than @P4. A NULL time means now plus
--- the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic]
--- [lane.head] [recurring.origin] [tag.set] [claim.version]
+-- Stores jobs that may have keys, lanes, recurring definitions and tags, except jobs whose ids
+-- exist, and acquires the keys. Returns how many it stored, and the number of given jobs. If a
+-- concurrent call acquired a key or stored an id, the whole statement fails and stores nothing. If
+-- @P3, the largest of the jobs' routes, is missing or has another stamp than @P4, stores nothing
+-- and returns 0 and 0. A NULL time means now plus the delay. [enqueue.created] [enqueue.repeat]
+-- [enqueue.due] [keys.race] [enqueue.atomic] [lane.head] [recurring.origin] [tag.set]
+-- [claim.version]
 DECLARE @now bigint = {now};
 DECLARE @new TABLE (id binary(16) NOT NULL, route int NOT NULL, priority smallint NOT NULL,
                     flags smallint NOT NULL, run_at bigint NULL, delay bigint NOT NULL,
@@ -113,9 +114,9 @@ SELECT 2, [key], job FROM {schema}.unique_keys
 WHERE [key] IN (SELECT name FROM @unique)
 
 -- name: take_unique_keys
--- Takes the free ones of these unique keys. If several jobs want a key, the first one given gets
--- it. If a concurrent call takes a key, the statement fails with a duplicate. [keys.unique]
--- [keys.race] [requeue.key]
+-- Acquires those of these unique keys that are free. If several jobs want a key, the first one
+-- given gets it. If a concurrent call acquires a key, the statement fails with a duplicate key.
+-- [keys.unique] [keys.race] [requeue.key]
 DECLARE @wanted TABLE (place int NOT NULL PRIMARY KEY, job binary(16) NOT NULL,
                        name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);
 INSERT INTO @wanted (place, job, name)
@@ -137,8 +138,8 @@ SELECT [key], job FROM {schema}.unique_keys
 WHERE [key] IN (SELECT name FROM @wanted)
 
 -- name: get_jobs
--- Returns jobs with all their data except their tags (tags_of), or without the parts that may be
--- large. [get.whole] [get.outline] Primary keys.
+-- Returns jobs without their tags (tags_of), with the parts that may be large only if @P2.
+-- [get.whole] [get.outline] Primary keys.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, job.finished_at,
@@ -260,8 +261,8 @@ FROM @fresh AS fresh
 INNER LOOP JOIN {schema}.job_notes AS notes WITH (FORCESEEK, ROWLOCK) ON notes.job = fresh.id
 
 -- name: reschedule_jobs
--- Makes waiting jobs due at a time (@P2), or this long from now (@P3). [reschedule.job]
--- [lane.reschedule] Primary key of jobs.
+-- Makes waiting jobs due at the time @P2, or @P3 milliseconds from now if @P2 is NULL.
+-- [reschedule.job] [lane.reschedule] Primary key of jobs.
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
@@ -280,7 +281,7 @@ INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wante
 WHERE job.state + 0 < 4
 
 -- name: release_jobs
--- Makes blocked jobs that no longer wait for anything claimable. [link.release] [signal.deliver]
+-- Makes blocked jobs claimable that no longer wait for anything. [link.release] [signal.deliver]
 -- Primary key of jobs.
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
@@ -306,9 +307,9 @@ WHERE NOT EXISTS (SELECT 1 FROM {schema}.job_notes AS notes WHERE notes.job = fa
 
 -- name: lock_free
 -- Locks, until the transaction ends, those of these jobs that no other transaction has locked, and
--- returns them. Primary key of jobs, found by a range of the id, since the server skips locked rows
--- only there. Babelfish ignores hints: it returns all jobs and locks none, and the caller then
--- waits for locked jobs as usual.
+-- returns them. Primary key of jobs. The rows are found by a range of their id, because the server
+-- skips locked rows only in a range. Babelfish ignores hints: there, the statement returns all jobs
+-- and locks none, and the caller then waits for locked jobs as usual.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT job.id
@@ -318,13 +319,13 @@ INNER LOOP JOIN {schema}.jobs AS job
     ON {range job.id wanted.id}
 
 -- name: lock_old
--- Locks the longest finished jobs of a state after one (@P3, @P4) until the transaction ends,
--- except parents that unfinished children may read (flags: 16 has children). The caller checks
--- parents again for new children (awaited_parents). [purge.old] [purge.awaited] [archive.old]
--- [archive.awaited] [archive.race] [archive.poison] jobs_finished, read in its order and without
--- locks. The rows to lock are found by a range of their id, so that locked ones are skipped, and
--- their conditions are checked again. links_parent and primary keys. The rows are written
--- unchanged, which locks them on every server.
+-- Locks the jobs of a state that finished longest ago until the transaction ends, beginning after
+-- the finish time @P3 and the id @P4. Leaves out parents that unfinished children may read (flags:
+-- 16 has children). The caller checks parents again for new children (awaited_parents). [purge.old]
+-- [purge.awaited] [archive.old] [archive.awaited] [archive.race] [archive.poison] jobs_finished,
+-- read in its order and without locks. The rows to lock are found by a range of their id, so that
+-- locked ones are skipped, and their conditions are checked again. links_parent and primary keys.
+-- The rows are written unchanged, which locks them on every server.
 DECLARE @before bigint = {now} - @P2;
 DECLARE @old TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @old (id)

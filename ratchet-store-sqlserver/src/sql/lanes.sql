@@ -1,10 +1,11 @@
 -- Lanes.
 
 -- name: enter_lanes
--- Locks lanes until the transaction ends and takes this many sequence numbers of each (count; 0:
--- only the lock). Returns the last number. Creates the row of a lane that had no unfinished job.
--- [lane.sequence] [lane.head] Primary key of lanes, locked in the order of the keys. If two callers
--- race for a lane without a row, one may fail with a duplicate key and begins again.
+-- Locks lanes until the transaction ends, and reserves sequence numbers in each: as many as count,
+-- which may be 0. Returns the last number of each lane. Creates the row of a lane that had no
+-- unfinished job. [lane.sequence] [lane.head] Primary key of lanes, locked in the order of the
+-- keys. If two callers race for a lane without a row, one may fail with a duplicate key; it then
+-- begins again.
 DECLARE @wanted TABLE (queue nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
                        lane nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL, count bigint NOT NULL,
                        PRIMARY KEY (queue, lane));
@@ -30,7 +31,8 @@ INNER LOOP JOIN {schema}.lanes AS lane WITH (FORCESEEK, UPDLOCK, ROWLOCK)
 
 -- name: lanes_of
 -- Returns the lanes of jobs that have one, finished or not. [lane.requeue] [lane.promote] Primary
--- keys. A job's row in lane_jobs takes precedence, since it survives damage to the job.
+-- keys. A job's row in lane_jobs takes precedence over its other rows, because it survives damage
+-- to them.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT job.id, COALESCE(member.queue, route.queue), COALESCE(member.lane, data.lane)
@@ -44,9 +46,9 @@ WHERE job.id IN (SELECT id FROM @wanted) AND job.flags & {lane} = {lane}
 
 -- name: lock_lanes
 -- Locks the lanes of unfinished jobs until the transaction ends, except lanes that another
--- transaction has locked. The caller waits for those separately, so that a held lane does not delay
--- the others. [lane.promote] Primary keys. Babelfish ignores hints: there, the write waits for a
--- locked row, at most as long as the caller's transaction waits for any lock.
+-- transaction has locked. The caller waits for the locked lanes separately, so that a locked lane
+-- does not delay the others. [lane.promote] Primary keys. Babelfish ignores hints: there, the write
+-- waits for a locked row, at most as long as the caller's transaction waits for any lock.
 DECLARE @member TABLE (job binary(16) NOT NULL,
                        queue nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
                        lane nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);

@@ -10,9 +10,10 @@ FROM OPENJSON(@P1) WITH (child char(32), place int, kind smallint, parent char(3
 
 -- name: flag_parents
 -- Flags jobs as parents and locks them until the transaction ends. Returns those that exist, with
--- their states. A concurrent settlement either waits for this and then sees the flag, or this waits
--- for the settlement and sees it. [link.enqueue] [link.missing] Primary key of jobs. A row that
--- already has the flag is written too, which locks it.
+-- their states. A concurrent settlement either waits for this transaction and then sees the flag,
+-- or this statement waits for the settlement and then sees its result. [link.enqueue]
+-- [link.missing] Primary key of jobs. A row that already has the flag is written too, which locks
+-- it.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 UPDATE job SET flags = job.flags | {children}
@@ -23,7 +24,7 @@ FROM @wanted AS wanted
 INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON job.id = wanted.id
 
 -- name: find_ended
--- Returns how jobs ended, for those that have ended. [link.decide] Primary keys.
+-- Returns those of these jobs that have ended, and how they ended. [link.decide] Primary keys.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT job.id, job.state, job.flags, CASE WHEN job.flags & {children} = {children} THEN notes.result END
@@ -44,8 +45,8 @@ WHERE parent.id IN (SELECT id FROM @wanted)
               WHERE link.parent = parent.id AND link.kind = 0 AND child.state < 4)
 
 -- name: lock_children
--- Locks the jobs that have open links to these parents until the transaction ends: a later
--- statement that reads their links sees all earlier decisions. [link.decide] [batch.callback]
+-- Locks the jobs that have open links to these parents until the transaction ends. A later
+-- statement that reads their links then sees all earlier decisions. [link.decide] [batch.callback]
 -- links_open and the primary key of jobs. The rows are written unchanged, which locks them on every
 -- server.
 DECLARE @wanted TABLE (parent binary(16) NOT NULL, kind smallint NOT NULL,
@@ -79,7 +80,7 @@ WHERE link.child IN (SELECT id FROM @wanted) AND link.state = 0
 ORDER BY link.child, link.place
 
 -- name: decide_links
--- Decides open links. [link.decide] [link.once] Primary key of links.
+-- Stores the decisions on open links. [link.decide] [link.once] Primary key of links.
 DECLARE @decided TABLE (child binary(16) NOT NULL, place int NOT NULL, state smallint NOT NULL,
                         PRIMARY KEY (child, place));
 INSERT INTO @decided (child, place, state)
@@ -100,7 +101,7 @@ SELECT DISTINCT child FROM {schema}.links
 WHERE child IN (SELECT id FROM @wanted) AND state = 0
 
 -- name: links_of
--- Returns what jobs wait for. [link.parents] [link.decide] Primary key of links.
+-- Returns the links of jobs to their parents. [link.parents] [link.decide] Primary key of links.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT child, place, kind, parent, state, condition
@@ -109,7 +110,7 @@ WHERE child IN (SELECT id FROM @wanted)
 ORDER BY child, place
 
 -- name: children_of
--- Returns the links to a parent, from children after one (@P3). [link.children] links_parent.
+-- Returns the links to a parent, from the children after @P3. [link.children] links_parent.
 SELECT TOP (@P4) child, place, kind, parent, state, condition
 FROM {schema}.links
 WHERE parent = CONVERT(binary(16), @P1) AND kind = @P2 AND child > CONVERT(binary(16), @P3)

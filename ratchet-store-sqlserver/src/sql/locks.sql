@@ -2,8 +2,8 @@
 
 -- name: acquire_lock
 -- Acquires a free lock, or acquires it again for its owner; otherwise returns its holder. If two
--- callers race for a lock that was never held, one may fail with a duplicate key, and looks again.
--- ratchet_core::store::renewed_end defines the new expiry. [lock.exclusive] [lock.held]
+-- callers race for a lock that was never held, one may fail with a duplicate key, and then tries
+-- again. ratchet_core::store::renewed_end defines the new expiry. [lock.exclusive] [lock.held]
 -- [lock.expire] [lock.again] [lock.fence] Primary key of locks.
 DECLARE @now bigint = {now};
 DECLARE @taken TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);
@@ -28,8 +28,9 @@ WHERE known.name = @P1 AND (taken.name IS NOT NULL OR (owner <> @P2 AND expires_
 COMMIT TRANSACTION
 
 -- name: move_expiry
--- Renews an unexpired tenure for @P4 (ratchet_core::store::renewed_end), or releases the lock
--- (NULL). [lock.renew] [lock.release] Primary key of locks.
+-- Renews an unexpired tenure for the TTL @P4, or releases the lock if @P4 is NULL.
+-- ratchet_core::store::renewed_end defines the new expiry. [lock.renew] [lock.release] Primary key
+-- of locks.
 DECLARE @now bigint = {now};
 UPDATE {schema}.locks
 SET expires_at = CASE WHEN @P4 IS NULL THEN 0
@@ -38,8 +39,8 @@ SET expires_at = CASE WHEN @P4 IS NULL THEN 0
 WHERE name = @P1 AND owner = @P2 AND fence = @P3 AND expires_at > @now
 
 -- name: find_lock
--- Returns one lock. The 0 in the last column means that no ended session has freed it: locks are
--- never bound to sessions here. [lock.inspect] Primary key of locks.
+-- Returns one lock. The last column is always 0 (the holder's session has not ended), because locks
+-- are never bound to sessions here. [lock.inspect] Primary key of locks.
 SELECT owner, fence, expires_at, {now}, CAST(0 AS bit) FROM {schema}.locks WHERE name = @P1
 
 -- name: list_locks
@@ -51,8 +52,9 @@ WHERE name > @P1
 ORDER BY name
 
 -- name: is_tenure
--- Returns a row if this tenure lasts. No other owner can take the lock before the transaction ends.
--- [guard.write] Primary key of locks. The row is written unchanged, which locks it on every server.
+-- Returns a row if this tenure still lasts. No other owner can then acquire the lock before the
+-- transaction ends. [guard.write] Primary key of locks. The row is written unchanged, which locks
+-- it on every server.
 DECLARE @now bigint = {now};
 UPDATE {schema}.locks SET fence = fence
 WHERE name = @P1 AND owner = @P2 AND fence = @P3 AND expires_at > @now;
@@ -62,7 +64,7 @@ WHERE name = @P1 AND owner = @P2 AND fence = @P3 AND expires_at > @now
 -- name: bump_version
 -- Increases the version of a namespace, and returns it. Must run in a transaction. [version.bump]
 -- Primary key of versions. If two callers race for a namespace without a version, one may fail with
--- a duplicate key and begins again.
+-- a duplicate key; it then begins again.
 DECLARE @now bigint = {now};
 UPDATE {schema}.versions SET version = CASE WHEN version >= @now THEN version + 1 ELSE @now END
 WHERE namespace = @P1;

@@ -5,8 +5,8 @@
 -- of the node, or NULLs if it has no claims. [node.heartbeat] [node.reply] [node.previous]
 -- [node.claims] [node.cancel] [node.others] [cancel.running] @P14 to @P18 are the results of
 -- NodeStatus::after_heartbeat for each stored status. Primary key (no index has the changed
--- columns); the small table; jobs_running: this node's rows. If readers wait for writers in this
--- database, skips a claim that another call is writing; the next heartbeat returns it.
+-- columns); the small table; the rows of this node in jobs_running. If readers wait for writers in
+-- this database, skips a claim that another call is writing; the next heartbeat returns it.
 DECLARE @now bigint = {now};
 DECLARE @previous bigint = (SELECT last_seen FROM {schema}.nodes
                            WHERE node = CONVERT(binary(16), @P1));
@@ -30,9 +30,9 @@ ORDER BY job.id
 
 -- name: put_node
 -- Records the first heartbeat of a node. If it joins, live nodes with its label become dead, or
--- left if they were draining. Runs one at a time, so that of two new nodes with the same label the
--- later sees the earlier. Must run in a transaction. [node.heartbeat] [node.label] Reads the small
--- table.
+-- left if they were draining, because the new node replaces them. Runs one at a time, so that of
+-- two new nodes with the same label the later sees the earlier. Must run in a transaction.
+-- [node.heartbeat] [node.label] Reads the small table.
 DECLARE @now bigint = {now};
 DECLARE @got int, @node binary(16) = CONVERT(binary(16), @P1);
 EXEC @got = sp_getapplock @Resource = {joins}, @LockMode = 'Exclusive',
@@ -64,8 +64,8 @@ UPDATE {schema}.nodes SET status = @P2
 WHERE node = CONVERT(binary(16), @P1) AND status < 3 AND status <> @P2
 
 -- name: bury_nodes
--- Marks nodes dead that have sent no heartbeat since they were found silent, or left if they were
--- draining. [node.silent]
+-- Marks nodes as dead, or as left if they were draining, that have sent no heartbeat since they
+-- were found silent. [node.silent]
 DECLARE @silent TABLE (node binary(16) NOT NULL PRIMARY KEY, last_seen bigint NOT NULL);
 DECLARE @buried TABLE (node binary(16) NOT NULL);
 INSERT INTO @silent (node, last_seen)

@@ -3,8 +3,8 @@
 -- name: set_permits
 -- Sets the limit of a resource, and creates the resource if it is new. If the resource exists and
 -- @P3 is set, keeps its limit. Returns whether anything changed (1 or 0). [permit.declare]
--- [permit.change] Waits for the claims that lock the row. If two callers race for a new resource,
--- one may fail with a duplicate key and begins again. Primary key.
+-- [permit.change] Waits for the claims that have locked the row. If two callers race for a new
+-- resource, one may fail with a duplicate key; it then begins again. Primary key.
 DECLARE @changed int;
 BEGIN TRANSACTION;
 UPDATE {schema}.permits SET max_held = @P2 WHERE resource = @P1 AND max_held <> @P2 AND @P3 = 0;
@@ -20,9 +20,9 @@ SELECT @changed
 
 -- name: held_permits
 -- Returns the limits of these resources (@P1, or all if @P2) and how many running jobs hold a
--- permit. [permit.max] [permit.free] [permit.list] A claim runs it after the statement that locks
--- the resources, so that it sees everything committed before the lock. Primary key; the few routes,
--- once; jobs_permits: as many rows as there are holders.
+-- permit. [permit.max] [permit.free] [permit.list] A claim runs this statement after the one that
+-- locks the resources, so that it sees everything committed before the locks were acquired. Primary
+-- key; the few routes, once; jobs_permits: as many rows as there are holders.
 SELECT permit.resource, permit.max_held,
        (SELECT COUNT_BIG(*) FROM {schema}.routes AS route
         JOIN {schema}.jobs AS job ON job.state = 3 AND job.route = route.id
@@ -33,10 +33,10 @@ ORDER BY permit.resource
 
 -- name: look_at_permits
 -- Returns which of these routes, all of which need permits, have due jobs and a free permit.
--- [permit.order] Locks nothing: a claim checks permits again once it has the lock, and may skip a
--- route for what was true at some moment of its call. One seek of jobs_claim per route and
--- priority. Then, only for the resources of routes with due jobs, the few routes, once, and
--- jobs_permits: as many entries as there are holders.
+-- [permit.order] Locks nothing: a claim checks the permits again once it has locked them, and it
+-- may skip a route that had no due job or free permit at any moment of its call. One seek of
+-- jobs_claim per route and priority. Then, only for the resources of routes with due jobs, the few
+-- routes, once, and jobs_permits: as many entries as there are holders.
 DECLARE @now bigint = {now};
 SELECT route.id
 FROM {schema}.routes AS route
@@ -77,13 +77,14 @@ INNER LOOP JOIN {schema}.permits AS held WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON h
 SELECT 1 FROM {schema}.permits WHERE resource = @P1
 
 -- name: take_rates
--- Takes one start of each of these distinct keys, given with the intervals and the tolerances of
+-- Takes one start for each of these distinct keys, given with the intervals and the tolerances of
 -- their rates, in microseconds. [rate.exact] [rate.refill] [rate.keys] [rate.change] Implements
--- ratchet_core::rate::Rate::take in SQL, because a grant depends on concurrent calls. A refused key
--- is written only if its time is later than this rate can cause. Otherwise it is returned with no
--- answer and its time. The rows are first locked by writing them unchanged. If two callers race for
--- a new key, one may fail with a duplicate key and begins again. The answer is read before the
--- commit, so a caller that cannot read it has taken nothing. Primary key.
+-- ratchet_core::rate::Rate::take in SQL, because a grant depends on concurrent calls. If a start is
+-- refused, the key is written only if its time is later than this rate allows: its time becomes the
+-- latest possible one. Otherwise the key is returned with NULL as the answer, and with its time.
+-- The rows are first locked by writing them unchanged. If two callers race for a new key, one may
+-- fail with a duplicate key; it then begins again. The answer is read before the commit, so a
+-- caller that cannot read it has taken no start. Primary key.
 DECLARE @now bigint = {now} * 1000;
 DECLARE @wanted TABLE ([key] nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY,
                        interval bigint NOT NULL, tolerance bigint NOT NULL);

@@ -1,8 +1,9 @@
 -- Queues and routes.
 
 -- name: pause_queue
--- Pauses a queue. Waits for the claims in progress, and delays new ones until it is done. Returns
--- whether the queue was not paused before. [queue.pause] [queue.again] Primary key.
+-- Pauses a queue. Waits for the claims in progress, and delays new ones until the pause is
+-- committed. Returns whether the queue was not paused before. [queue.pause] [queue.again] Primary
+-- key.
 DECLARE @now bigint = {now};
 DECLARE @got int;
 BEGIN TRANSACTION;
@@ -53,8 +54,8 @@ LEFT JOIN {schema}.paused_queues AS paused ON paused.queue = route.queue
 WHERE head.run_at IS NOT NULL
 
 -- name: count_due
--- Counts the due jobs of a queue (@P1), up to @P2. [queue.depth] Reads as many entries of
--- jobs_claim, with one seek per route of the queue and priority.
+-- Counts the due jobs of the queue @P1, up to @P2. [queue.depth] Reads as many entries of
+-- jobs_claim as it counts, with one seek per priority and route of the queue.
 DECLARE @now bigint = {now};
 SELECT COUNT_BIG(*) FROM (
     SELECT TOP (@P2) due.id
@@ -71,26 +72,27 @@ SELECT COUNT_BIG(*) FROM (
 ) AS counted
 
 -- name: add_route
--- Stores the route of its first job. Fails with a duplicate if another session stored it or took
--- its id at the same time. A session must see the largest id committed before it can create the
--- next one.
+-- Stores a new route, when its first job is enqueued. Fails with a duplicate key if another session
+-- stored the route or used its id at the same time. A session can create the next id only when the
+-- largest id is committed and visible to it.
 INSERT INTO {schema}.routes (id, queue, kind, capability, permit)
 SELECT COALESCE(MAX(id), 0) + 1, @P1, @P2, @P3, @P4 FROM {schema}.routes
 
 -- name: load_routes
--- Returns the last route in the cache and those after it, with their stamps. Primary key of routes.
+-- Returns the last route that the cache has read and the routes after it, with their stamps.
+-- Primary key of routes.
 SELECT id, stamp, queue, kind, capability, permit FROM {schema}.routes WHERE id >= @P1 ORDER BY id
 
 -- name: find_routes
--- Returns the routes of a queue (@P1; empty: any) and a kind (@P2; empty: any). [page.filter]
--- [count.filter] Reads the few routes once.
+-- Returns the ids of the routes of a queue (@P1; empty: any) and a kind (@P2; empty: any).
+-- [page.filter] [count.filter] Reads the few routes once.
 SELECT id FROM {schema}.routes
 WHERE (@P1 = N'' OR queue = @P1) AND (@P2 = N'' OR kind = @P2)
 
 -- name: lost_routes
--- Returns the ids of routes that pending jobs name and that do not exist, and how many of the first
--- 1,000 such jobs name each: ids after the last route, since ids have no gaps. The end of
--- jobs_claim, 1,000 entries at most.
+-- Returns the ids of missing routes that pending jobs name, and how many of the first 1,000 such
+-- jobs name each. Missing ids are those after the last route, because ids have no gaps. Reads the
+-- end of jobs_claim, 1,000 entries at most.
 SELECT lost.route, COUNT_BIG(*)
 FROM (
     SELECT TOP (1000) job.route FROM {schema}.jobs AS job WITH (INDEX(jobs_claim))

@@ -1,8 +1,8 @@
 -- Recurring definitions.
 
 -- name: add_recurring
--- Stores a recurring definition; a duplicate if its name exists. [recurring.create] Primary key of
--- recurring.
+-- Stores a recurring definition. Fails with a duplicate key if its name exists. [recurring.create]
+-- Primary key of recurring.
 INSERT INTO {schema}.recurring (name, incarnation, revision, definition, next_fire, last_slot, paused,
                                 declared, created_at)
 VALUES (@P1, CONVERT(binary(16), @P2), @P3, @P4, @P5, @P6, @P7, @P8, @P9)
@@ -42,13 +42,13 @@ WHERE name > @P1
 ORDER BY name
 
 -- name: claim_recurring
--- Claims the due definitions that are not claimed. Also returns the time and when the next of the
--- others can be claimed, so at least one row. Skips definitions that other transactions have
--- locked. [recurring.due] [recurring.claim] [recurring.clock] [recurring.hint] Index recurring_due:
--- the first unclaimed rows, read without locks; index recurring_claimed: all claimed rows. The rows
--- to claim are found by a range of their name, so that locked ones are skipped, and their
--- conditions are checked again. Babelfish ignores hints: there, the statement waits for locked
--- rows.
+-- Claims the due definitions that are not claimed. Each row also has the time now, and the time
+-- when the next of the other definitions can be claimed. So the statement returns a row even if it
+-- claims nothing. Skips definitions that other transactions have locked. [recurring.due]
+-- [recurring.claim] [recurring.clock] [recurring.hint] Index recurring_due: the first unclaimed
+-- rows, read without locks; index recurring_claimed: all claimed rows. The rows to claim are found
+-- by a range of their name, so that locked ones are skipped, and their conditions are checked
+-- again. Babelfish ignores hints: there, the statement waits for locked rows.
 DECLARE @now bigint = {now};
 DECLARE @due TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
 DECLARE @held TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
@@ -97,9 +97,9 @@ ORDER BY recurring.next_fire, recurring.name;
 COMMIT TRANSACTION
 
 -- name: lock_tokens
--- Returns the tokens of definitions, and locks these until the transaction ends. [recurring.stale]
--- [recurring.slot] Primary key of recurring. The rows are written unchanged, which locks them on
--- every server.
+-- Returns the tokens of definitions, and locks the definitions until the transaction ends.
+-- [recurring.stale] [recurring.slot] Primary key of recurring. The rows are written unchanged,
+-- which locks them on every server.
 DECLARE @wanted TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (name) SELECT DISTINCT {name value} FROM OPENJSON(@P1);
 UPDATE held SET revision = held.revision
@@ -127,7 +127,7 @@ INNER LOOP JOIN {schema}.recurring AS recurring WITH (FORCESEEK, ROWLOCK)
     ON recurring.name = fired.name
 
 -- name: declared_recurring
--- Returns the declared definitions that were created before a node began, if the node has a row.
+-- Returns the declared definitions that were created before this node began, if the node has a row.
 -- Locks them until the transaction ends. [recurring.retire] The rows are written unchanged, which
 -- locks them on every server. Their conditions are then checked again.
 DECLARE @began bigint = (SELECT started_at FROM {schema}.nodes WHERE node = CONVERT(binary(16), @P1));

@@ -22,7 +22,7 @@ JOIN sys.schemas AS schemas ON schemas.schema_id = tables.schema_id
 WHERE schemas.name = @P1
 
 -- name: own_indexes
--- Returns the indexes in a schema. [diag.read] Reads the catalog.
+-- Returns the enabled indexes in a schema. [diag.read] Reads the catalog.
 SELECT CAST(indexes.name AS nvarchar(128))
 FROM sys.indexes AS indexes
 JOIN sys.tables AS tables ON tables.object_id = indexes.object_id

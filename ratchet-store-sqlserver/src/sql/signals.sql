@@ -8,7 +8,7 @@ SELECT CONVERT(binary(16), given.job, 2), {name given.[key]}, given.timeout, @no
 FROM OPENJSON(@P1) WITH (job char(32), [key] nvarchar(256), timeout bigint) AS given
 
 -- name: signals_of
--- Returns the signals that jobs wait or waited for, and whether it is too late for each
+-- Returns the signals that jobs wait for or waited for, and whether it is too late to deliver each
 -- (ratchet_core::links::is_too_late). [signal.answer] [get.whole] Primary key of signals.
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
@@ -45,8 +45,8 @@ WHERE signals.job = wanted.id
 OPTION (FORCE ORDER, LOOP JOIN)
 
 -- name: miss_signals
--- Marks the overdue signals of these locked jobs as missed, and returns them. [signal.expire]
--- [signal.once] Primary key of signals.
+-- Marks the overdue signals of these locked jobs as missed, and returns these signals.
+-- [signal.expire] [signal.once] Primary key of signals.
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
@@ -58,8 +58,8 @@ WHERE signals.job = wanted.id
 OPTION (FORCE ORDER, LOOP JOIN)
 
 -- name: renew_signals
--- Makes requeued jobs wait again for signals that were not delivered, and returns these jobs.
--- [link.requeue] Primary key of signals.
+-- Makes requeued jobs wait again for the signals that were not delivered, and returns the jobs that
+-- wait again. [link.requeue] Primary key of signals.
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);

@@ -14,14 +14,14 @@ use crate::session::{self, Server, Session};
 use crate::words::{DATABASE_CLOCK, Words};
 use crate::{connection, migrate};
 
-/// A real SQL Server.
+/// A server that is SQL Server, not Babelfish.
 pub(crate) const SERVER: Server = Server {
     version: String::new(),
     user: String::new(),
     is_babelfish: false,
 };
 
-/// Parts of the language that the parser does not know, the replacements that it accepts, and why.
+/// Parts of T-SQL that the parser does not know, the replacements that it accepts, and the reasons.
 const UNKNOWN: [(&str, &str, &str); 4] = [
     (
         "OPTION (FORCE ORDER, LOOP JOIN)",
@@ -185,7 +185,7 @@ fn parse(text: &str) -> Result<(), String> {
     parsed.map(drop).map_err(|error| error.to_string())
 }
 
-/// Checks that a server would parse this text, as far as the parser knows the language.
+/// Checks that a server would parse this text, as far as the parser knows T-SQL.
 pub(super) fn parses(text: &str) -> Result<(), String> {
     let words = UNKNOWN.iter();
     let known = words.fold(text.to_owned(), |text, (unknown, instead, _)| {
@@ -201,7 +201,7 @@ fn tokens(name: &str, text: &str) -> Vec<Token> {
             .into_iter()
             .filter(|token| !matches!(token, Token::Whitespace(_)))
             .collect(),
-        Err(error) => panic!("{name} is not of the language: {error}"),
+        Err(error) => panic!("{name} is not valid T-SQL: {error}"),
     }
 }
 
@@ -231,15 +231,18 @@ fn is_word(token: Option<&Token>, text: &str) -> bool {
 fn every_text_is_of_the_language() {
     let mut needed: BTreeMap<&str, usize> = BTreeMap::new();
     for (name, text) in texts() {
-        assert!(!text.contains(['{', '}']), "{name} has an unknown word");
+        assert!(
+            !text.contains(['{', '}']),
+            "{name} has an unknown placeholder"
+        );
         if parse(&text).is_ok() {
             continue;
         }
         if let Err(error) = parses(&text) {
-            panic!("{name} is not of the language: {error}\n{text}");
+            panic!("{name} is not valid T-SQL: {error}\n{text}");
         }
         for (unknown, instead, _) in UNKNOWN {
-            // Without this replacement, but with all others.
+            // The text with all replacements but this one.
             let others = UNKNOWN.iter().filter(|(other, ..)| *other != unknown);
             let without = others.fold(text.clone(), |text, (other, instead, _)| {
                 text.replace(other, instead)
@@ -251,7 +254,10 @@ fn every_text_is_of_the_language() {
     }
     for (unknown, _, reason) in UNKNOWN {
         let times = needed.get(unknown).copied().unwrap_or_default();
-        assert!(times > 0, "{unknown} is parsed by now ({reason})");
+        assert!(
+            times > 0,
+            "the parser now accepts {unknown}; remove its entry ({reason})"
+        );
     }
 }
 
@@ -271,16 +277,16 @@ fn every_function_is_an_old_one_and_no_word_is_of_another_language() {
             assert!(!REFUSED.contains(&word.as_str()), "{name} has {word}");
             assert!(
                 !(word == "DISTINCT" && is_word(tokens.get(place + 1), "FROM")),
-                "{name} compares as only SQL Server 2022 does"
+                "{name} uses IS DISTINCT FROM, which only SQL Server 2022 has"
             );
             let before = place.checked_sub(1).and_then(|before| tokens.get(before));
-            // True for a table or an alias with its columns.
+            // The name of a table or an alias that is followed by its columns.
             let is_name = matches!(before, Some(Token::Period)) || is_word(before, "AS");
             let is_called = tokens.get(place + 1) == Some(&Token::LParen);
             if is_called && !is_name && !word.starts_with('@') && !OTHERS.contains(&word.as_str()) {
                 assert!(
                     FUNCTIONS.contains(&word.as_str()),
-                    "{name} calls {word}, which is not known to be one of SQL Server 2016"
+                    "{name} calls {word}, which FUNCTIONS does not list"
                 );
                 called.insert(word);
             }
@@ -309,7 +315,10 @@ fn no_sql_variant_is_selected() {
                 && is_word(tokens.get(place - 2), "CAST")
                 && is_word(tokens.get(place + 4), "AS");
             let is_asked = is_word(tokens.get(place + 4), "IS");
-            assert!(is_cast || is_asked, "{name} selects a property as it is");
+            assert!(
+                is_cast || is_asked,
+                "{name} selects a property without a cast"
+            );
         }
     }
     assert_eq!(seen, 3);
@@ -375,7 +384,7 @@ fn brackets_and_transactions_are_closed() {
 }
 
 /// A statement with several writes must be atomic: it runs in its own transaction, or in the
-/// caller's, and its comment then says so.
+/// caller's, which its comment then mentions.
 #[test]
 fn what_writes_twice_is_in_a_transaction() {
     for ((name, tokens), (_, text)) in every_statement().zip(super::texts()) {
@@ -394,7 +403,10 @@ fn what_writes_twice_is_in_a_transaction() {
         let said = ["transaction", "locked", "begins again"]
             .iter()
             .any(|word| comment.contains(word));
-        assert!(writes < 2 || own || said, "{name} writes {writes} times");
+        assert!(
+            writes < 2 || own || said,
+            "{name} writes {writes} times without a transaction"
+        );
     }
 }
 
@@ -417,8 +429,8 @@ fn every_own_error_has_the_number_of_a_meaning() {
     assert!(thrown >= 4, "{thrown}");
 }
 
-/// From 5,000 locks of one statement on one table, the server would lock the whole table, and so
-/// block all other callers.
+/// If a statement needs 5,000 locks on one table, the server would lock the whole table, which
+/// blocks all other callers.
 #[test]
 fn no_table_of_jobs_is_ever_locked_as_a_whole() {
     // No statement writes many rows of these tables.
@@ -445,7 +457,7 @@ fn no_table_of_jobs_is_ever_locked_as_a_whole() {
         assert_eq!(
             scripts.contains(&off),
             !few.contains(&table),
-            "{table}: rows of many jobs, whose locks may become one of the table"
+            "{table}: expected lock escalation to be disabled unless statements write few rows"
         );
     }
 }
@@ -457,5 +469,5 @@ fn deletes_are_of_few_jobs_at_once() {
     const ESCALATION: usize = 5_000;
     let entries = 1 + 3;
     let at_once = SqlServer::DELETES_AT_ONCE;
-    assert!(at_once * entries < ESCALATION, "{at_once} at once");
+    assert!(at_once * entries < ESCALATION, "{at_once} jobs at once");
 }

@@ -157,7 +157,9 @@ fn every_parameter_is_bound() {
         }
         let is_right = times.is_some_and(|times| times.iter().all(|times| *times == wanted));
         if is_right == BOUND_ELSEWHERE.contains(&name) {
-            wrong.push(format!("{name} has {wanted}, and is bound {times:?} times"));
+            wrong.push(format!(
+                "{name}: expected {wanted} bound parameters, found {times:?}"
+            ));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -178,7 +180,7 @@ fn every_variable_is_declared_once_and_used() {
             let uses = own.iter().filter(|one| **one == variable).count();
             assert!(
                 uses > 1,
-                "{name} declares {variable} for nothing, or does not"
+                "{name} declares {variable} without using it, or the reverse"
             );
         }
     }

@@ -2,7 +2,7 @@
 //! encryption. These servers are simulated, so the tests need no database.
 //!
 //! The key and the certificates are for `db.example`, from an authority whose own key was deleted.
-#![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
+#![expect(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ const AUTHORITY: &str = concat!(
     "/tests/encryption/authority.pem"
 );
 
-/// The type of a packet.
+/// The types of packets.
 const PRELOGIN: u8 = 0x12;
 const LOGIN: u8 = 0x10;
 
-/// The server's answer in the negotiation of encryption.
+/// The answers of a server in the negotiation of encryption.
 const OFF: u8 = 0;
 const NOT_SUPPORTED: u8 = 2;
 const REQUIRED: u8 = 3;
 
-/// Runs a server that gives this answer. Returns what the client sends next: the type of a packet
-/// and its first byte, or `None` if the client disconnects.
+/// Runs a server that gives this answer. Returns its URL, and what the client sends next: the type
+/// of a packet and its first byte, or `None` if the client disconnects.
 async fn answering(encryption: u8) -> (String, JoinHandle<Option<(u8, u8)>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = url(&listener);
@@ -87,7 +87,7 @@ async fn strict() -> (String, JoinHandle<bool>) {
         let Ok(mut caller) = TlsAcceptor::from(Arc::new(config)).accept(caller).await else {
             return false;
         };
-        // A client that refuses the certificate has already completed the handshake, and sends
+        // A client that rejects the certificate has already completed the handshake, and sends
         // nothing more.
         matches!(caller.read_u8().await, Ok(PRELOGIN))
     });

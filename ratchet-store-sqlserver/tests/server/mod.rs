@@ -1,4 +1,4 @@
-//! The server for the tests, and a separate schema for each test.
+//! The server that the tests use, and a separate schema for each test.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub(crate) async fn connect(url: &str) -> Result<Client, BoxError> {
     }
     let stream = TcpStream::connect(config.get_addr()).await?;
     stream.set_nodelay(true)?;
-    // Boxed, since the future of a handshake is large.
+    // Boxed, because the future of a handshake is large.
     let connecting = Client::connect(config, stream.compat_write());
     Ok(Box::pin(connecting).await?)
 }
@@ -89,7 +89,7 @@ impl Schema {
                 name: name.to_owned(),
                 client: Mutex::new(client),
             },
-            Err(error) => panic!("there is no connection: {error}"),
+            Err(error) => panic!("cannot connect: {error}"),
         }
     }
 
@@ -121,7 +121,7 @@ impl Schema {
         let version = "SELECT CAST(SERVERPROPERTY('BabelfishVersion') AS nvarchar(128))";
         match self.rows(version).await {
             Ok(rows) => rows[0].get::<&str, _>(0).is_some(),
-            Err(error) => panic!("the server does not say what it is: {error}"),
+            Err(error) => panic!("cannot read the version of Babelfish: {error}"),
         }
     }
 
@@ -133,7 +133,7 @@ impl Schema {
 
     /// Drops a database that a test has created in addition to its schema.
     pub(crate) async fn drop_database(&self, name: &str) {
-        // It may take a moment until the last session has ended.
+        // Retries, because it may take a moment until the last session has ended.
         let drop = format!("DROP DATABASE [{name}]");
         for _ in 0..50 {
             if self.execute(&drop).await.is_ok() {
@@ -141,7 +141,7 @@ impl Schema {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        eprintln!("the database {name} is left over");
+        eprintln!("could not drop the database {name}");
     }
 
     async fn drop_all(&self) -> Result<(), BoxError> {
@@ -164,7 +164,7 @@ impl Schema {
 
 #[async_trait]
 impl Place for Schema {
-    /// Creates an empty schema, whose clock starts at the same time in every test.
+    /// Creates an empty schema whose clock shows the same time in every test.
     async fn create(url: &str) -> Result<Self, BoxError> {
         Self::called(url, &format!("test_{}", JobId::new())).await
     }
@@ -172,7 +172,7 @@ impl Place for Schema {
     /// Drops the schema.
     async fn take_away(&self) {
         if let Err(error) = self.drop_all().await {
-            eprintln!("the schema {} is left over: {error}", self.name);
+            eprintln!("could not drop the schema {}: {error}", self.name);
         }
     }
 }
@@ -182,7 +182,7 @@ impl TestClock for Schema {
     async fn move_by(&self, millis: i64) {
         let sql = format!("UPDATE {{schema}}.test_clock SET now_ms = now_ms + ({millis})");
         if let Err(error) = self.execute(&sql).await {
-            panic!("the clock cannot be moved: {error}");
+            panic!("cannot set the clock of the tests: {error}");
         }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) async fn a_pool_taken_by_others_leaves_heartbeats_and_locks(schema: A
     let (lock, owner) = (name("l"), name("o"));
     let lock = store.acquire(&lock, &owner, Duration::from_secs(9)).await;
     assert!(matches!(lock.unwrap(), Acquired::Acquired { .. }));
-    // A transaction on the last connection can store a new route.
+    // A transaction on the last connection can add a route.
     let new = [job().queue("never seen")];
     store.enqueue_in(&mut taken, &new).await.unwrap();
     taken.commit().await.unwrap();
@@ -153,7 +153,7 @@ impl io::Write for Lines {
     }
 }
 
-/// The driver would log the key, at the level `ERROR`.
+/// The store suppresses the driver's log, which would include the key.
 pub(crate) async fn lost_races_are_not_logged(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let twice = [job()];

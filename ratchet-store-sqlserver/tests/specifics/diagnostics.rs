@@ -1,7 +1,7 @@
-//! What diagnostics find in a database with problems.
+//! The findings in a database with problems.
 //!
-//! Babelfish shows only a part of this: indexes have other names there and are not checked,
-//! READ_COMMITTED_SNAPSHOT cannot be turned off, and no view shows which sessions keep row
+//! On Babelfish only some of them can be tested: indexes have other names there and are not
+//! checked, READ_COMMITTED_SNAPSHOT cannot be turned off, and no view shows which sessions keep row
 //! versions.
 
 use std::sync::Arc;
@@ -51,7 +51,8 @@ pub(crate) async fn a_schema_of_another_version_is_found(schema: Arc<Schema>) {
     assert_eq!(version().await[0].severity, Severity::Error);
 }
 
-/// On SQL Server a new database has the setting off. Babelfish always reports it as on.
+/// On SQL Server, READ_COMMITTED_SNAPSHOT is off in a new database. Babelfish always reports it as
+/// on.
 pub(crate) async fn readers_that_wait_for_writers_are_found(schema: Arc<Schema>) {
     let database = format!("ratchet_{}", &schema.name[20..]);
     let create = format!("CREATE DATABASE [{database}]");
@@ -109,7 +110,7 @@ pub(crate) async fn a_session_that_keeps_versions_is_seen(schema: Arc<Schema>) {
     };
     let (words, seconds) = seen().await.unwrap();
     assert!(!words.is_empty() && seconds >= 0, "{words}, {seconds} s");
-    // This is too short to be reported.
+    // The transaction is too short to be a finding.
     assert_eq!(found(&store, "held_snapshot").await, []);
     assert_eq!(found(&store, "not_seen").await, []);
     let end = holder.simple_query("ROLLBACK TRANSACTION").await.unwrap();

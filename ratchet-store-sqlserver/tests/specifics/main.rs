@@ -1,6 +1,6 @@
 //! Tests of what only SQL Server has: transactions of the application, discarded connections,
 //! settings of sessions and of the database, schemas.
-#![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
+#![expect(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod connections;
 mod diagnostics;

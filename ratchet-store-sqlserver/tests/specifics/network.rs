@@ -1,4 +1,4 @@
-//! Networks that become silent or break, and answers that are lost.
+//! Networks that fall silent or break, and answers that are lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(crate) async fn an_action_whose_commit_is_not_heard_of_is_not_done_again(sch
     store.enqueue(&new).await.unwrap();
     proxy.lose_answer(sent(COMMIT));
     let selected = JobSelector::Ids(vec![new[0].id()]);
-    // A repeat would find a job that is already cancelled, and report that it did nothing.
+    // A repeated call would find the job already cancelled, and report that it did nothing.
     let error = store.act(&selected, JobAction::Cancel).await.unwrap_err();
     assert!(proxy.has_lost_answer());
     assert_kind(&error, StoreErrorKind::Unavailable);
@@ -71,7 +71,7 @@ pub(crate) async fn a_commit_of_an_application_that_is_not_heard_of_is_unavailab
     proxy.lose_answer(sent(COMMIT));
     assert_kind(&tx.commit().await.unwrap_err(), StoreErrorKind::Unavailable);
     assert!(proxy.has_lost_answer());
-    // A read shows what happened, and a repeated enqueue is safe, too.
+    // A read shows whether the job was stored, and repeating the enqueue is safe.
     assert!(exists(&store, new[0].id()).await);
     store.enqueue(&new).await.unwrap();
 }
@@ -110,7 +110,7 @@ pub(crate) async fn calls_on_silent_connections_end_at_the_deadline(schema: Arc<
     let (refused, missed) = tokio::join!(store.enqueue(&new), store.heartbeat(&beat));
     assert_kind(&refused.unwrap_err(), StoreErrorKind::Timeout);
     assert_kind(&missed.unwrap_err(), StoreErrorKind::Timeout);
-    // No connection is used again, not even an idle one.
+    // The store uses none of these connections again, not even an idle one.
     let again = [job()];
     store.enqueue(&again).await.unwrap();
     assert!(exists(&store, again[0].id()).await);
@@ -129,10 +129,14 @@ pub(crate) async fn a_transaction_on_a_silent_connection_ends_at_the_deadline(sc
     let mut tx = store.begin().await.unwrap();
     proxy.silence();
     let asked = tokio::time::timeout(Duration::from_secs(60), tx.query("SELECT 1", &[])).await;
-    let refused = asked.expect("the deadline").unwrap_err();
+    let refused = asked.expect("the call fails at its deadline").unwrap_err();
     assert_kind(&refused, StoreErrorKind::Timeout);
     assert_kind(&tx.commit().await.unwrap_err(), StoreErrorKind::Unavailable);
-    assert_eq!(store.connections(), Some(0), "its connection is gone");
+    assert_eq!(
+        store.connections(),
+        Some(0),
+        "expected the connection to be closed"
+    );
     let mut tx = store.begin().await.unwrap();
     assert_eq!(tx.query("SELECT 1", &[]).await.unwrap().len(), 1);
     tx.rollback().await.unwrap();
@@ -169,16 +173,16 @@ pub(crate) async fn a_release_whose_answer_is_lost_is_applied(schema: Arc<Schema
     let store = builder.connect().await.unwrap();
     let (lock, owner, ttl) = (name("l"), name("o"), Duration::from_secs(600));
     let Acquired::Acquired { fence } = store.acquire(&lock, &owner, ttl).await.unwrap() else {
-        panic!("the lock is free");
+        panic!("expected the lock to be free");
     };
     proxy.lose_answer(sent(EXPIRY));
     let released = store.release(&lock, &owner, fence).await.unwrap();
     assert!(proxy.has_lost_answer());
     assert_eq!(released, Fenced::Applied);
-    // A second release in another call reports that the lock is no longer held.
+    // A second release, in another call, returns that the lock is no longer held.
     let released = store.release(&lock, &owner, fence).await.unwrap();
     assert_eq!(released, Fenced::Stale);
-    // An owner that lost the connection but never held the lock gets the same answer.
+    // A release whose answer is lost returns the same, if its owner never held the lock.
     proxy.lose_answer(sent(EXPIRY));
     let released = store.release(&lock, &name("other"), fence).await.unwrap();
     assert!(proxy.has_lost_answer());

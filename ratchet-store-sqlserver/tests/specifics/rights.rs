@@ -47,11 +47,11 @@ impl<'a> Login<'a> {
     /// Drops the login and everything on which it was granted privileges.
     pub(crate) async fn drop(self) {
         self.schema.take_away().await;
-        // Creates the schema again, since the cleanup of the test drops it.
+        // Creates the schema again, because the cleanup of the test drops it.
         self.schema.execute("CREATE SCHEMA {schema}").await.unwrap();
         let drop_user = format!("DROP USER [{}]", self.name);
         self.schema.execute(&drop_user).await.unwrap();
-        // It may take a moment until its last session has ended.
+        // Retries, because it may take a moment until the login's last session has ended.
         let drop_login = format!("DROP LOGIN [{}]", self.name);
         for _ in 0..50 {
             if self.schema.execute(&drop_login).await.is_ok() {
@@ -59,7 +59,7 @@ impl<'a> Login<'a> {
             }
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
-        eprintln!("the login {} is left over", self.name);
+        eprintln!("could not drop the login {}", self.name);
     }
 
     pub(crate) fn builder(&self) -> ratchet_store_sqlserver::Builder {
@@ -67,7 +67,7 @@ impl<'a> Login<'a> {
         builder.deadline(std::time::Duration::from_secs(60))
     }
 
-    /// Returns the statements that the error says a DBA must run.
+    /// Returns the statements that a DBA must run, according to the error.
     async fn told(&self) -> String {
         let refused = self.builder().connect().await.unwrap_err();
         assert_kind(&refused, StoreErrorKind::Misconfigured);
@@ -84,7 +84,7 @@ pub(crate) async fn without_the_right_to_create_the_dba_is_told_what_to_run(sche
     let told = login.told().await;
     assert!(told.contains("GRANT CREATE TABLE TO"), "{told}");
     assert!(told.contains("GRANT ALTER, SELECT"), "{told}");
-    // Nothing was created halfway.
+    // The failed migration created nothing.
     let made = format!(
         "SELECT 1 FROM sys.tables AS t JOIN sys.schemas AS s ON s.schema_id = t.schema_id \
          WHERE s.name = N'{}' AND t.name <> N'test_clock'",
@@ -92,7 +92,7 @@ pub(crate) async fn without_the_right_to_create_the_dba_is_told_what_to_run(sche
     );
     assert!(schema.rows(&made).await.unwrap().is_empty());
 
-    // If the schema does not exist, the error says to create it.
+    // If the schema does not exist, the error contains the statement that creates it.
     let missing = format!("{}_new", schema.name);
     let builder = login.builder().schema(&missing);
     let refused = builder.connect().await.unwrap_err();
@@ -100,7 +100,7 @@ pub(crate) async fn without_the_right_to_create_the_dba_is_told_what_to_run(sche
     let text = refused.to_string();
     let (_, told) = text.split_once("a DBA must run: ").unwrap();
     let (grant, create) = told.split_once("; ").unwrap();
-    // Babelfish grants this to the owner of a schema.
+    // On Babelfish, the owner of a schema has this privilege already.
     if !schema.is_babelfish().await {
         schema.execute(grant).await.unwrap();
     }
@@ -144,13 +144,13 @@ pub(crate) async fn who_may_only_read_is_refused_by_the_right(schema: Arc<Schema
     assert!(refused.to_string().contains("permission"), "{refused}");
     assert!(
         !exists(&theirs, new[0].id()).await,
-        "something was left over"
+        "expected nothing to be left over"
     );
     store.close().await;
     login.drop().await;
 }
 
-/// A password with all characters that a URL and a connection string escape.
+/// Uses a password with all characters that a URL and a connection string escape.
 pub(crate) async fn odd_passwords_log_in_by_url_and_by_connection_string(schema: Arc<Schema>) {
     drop(open(&schema).await);
     let login = Login::create(&schema).await;
@@ -167,7 +167,7 @@ pub(crate) async fn odd_passwords_log_in_by_url_and_by_connection_string(schema:
         login.name,
     );
     let builder = SqlServerStore::builder(&text).schema(&schema.name);
-    // Uses the encryption of the URL, for which a connection string has no word.
+    // Uses the same encryption as the URL, because a connection string cannot turn encryption off.
     let builder = match schema.url.contains("encrypt=off") {
         true => builder.encryption(ratchet_store_sqlserver::Encryption::Off),
         false => builder.trust_any_certificate(),

@@ -77,7 +77,11 @@ pub(crate) async fn tables_of_others_are_refused(schema: Arc<Schema>) {
     );
     let made = schema.rows(&made).await.unwrap();
     let made: Vec<&str> = made.iter().filter_map(|row| row.get(0)).collect();
-    assert_eq!(made, ["jobs", "test_clock"], "something was left over");
+    assert_eq!(
+        made,
+        ["jobs", "test_clock"],
+        "expected the failed migration to leave nothing"
+    );
 }
 
 /// The number of migrations of this version.
@@ -124,14 +128,14 @@ pub(crate) async fn without_migrating_a_missing_schema_is_refused(schema: Arc<Sc
     );
 }
 
-/// Times that would overflow the server's own functions, and sessions with other languages and date
-/// formats.
+/// Tests times that would overflow the server's own functions, and sessions with other languages
+/// and date formats.
 pub(crate) async fn times_are_those_of_the_clock_and_far_ones_too(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let now = store.database_time().await.unwrap();
     let here = time::to_millis(time::wall_clock());
     let skew = (here - time::to_millis(now)).abs();
-    assert!(skew < 60_000, "the server's clock is UTC");
+    assert!(skew < 60_000, "expected the server's clock to be UTC");
     for delay in [
         Duration::from_secs(40 * 60),
         Duration::from_secs(30 * 86_400),
@@ -156,7 +160,7 @@ pub(crate) async fn times_are_those_of_the_clock_and_far_ones_too(schema: Arc<Sc
 
 pub(crate) async fn a_large_payload_of_long_characters_comes_back(schema: Arc<Schema>) {
     let store = open(&schema).await;
-    // As many four-byte characters as a payload may contain, between two quotes.
+    // The number of four-byte characters that a payload may contain, between two quotes.
     let count = (ratchet_core::limits::MAX_PAYLOAD_BYTES - 2) / 4;
     let text = "🦀".repeat(count);
     let job = NewJob::new("kind", &text);
@@ -176,7 +180,7 @@ pub(crate) async fn a_large_payload_of_long_characters_comes_back(schema: Arc<Sc
     );
 }
 
-/// Returns the expression that converts a time to a number, with this time instead of the server's.
+/// Tests the expression of the clock with given times in place of the server's time.
 pub(crate) async fn the_clock_counts_beyond_what_fits_into_an_int(schema: Arc<Schema>) {
     let script = SqlServerStore::migrations("s").remove(0).sql;
     let (_, clock) = script.rsplit_once("', ").unwrap();
@@ -201,7 +205,7 @@ pub(crate) async fn the_clock_counts_beyond_what_fits_into_an_int(schema: Arc<Sc
 }
 
 pub(crate) async fn a_migration_that_fails_leaves_nothing(schema: Arc<Schema>) {
-    // This table conflicts with one that is created in the middle of the first step.
+    // This view has the name of a table that is created in the middle of the first step.
     let theirs = "CREATE VIEW {schema}.unique_keys AS SELECT 1 AS mine";
     schema.execute(theirs).await.unwrap();
     let error = refusal(&schema).await;
@@ -217,7 +221,7 @@ pub(crate) async fn a_migration_that_fails_leaves_nothing(schema: Arc<Schema>) {
     assert_eq!(
         made,
         ["test_clock", "unique_keys"],
-        "something was left over"
+        "expected the failed migration to leave nothing"
     );
     schema
         .execute("DROP VIEW {schema}.unique_keys")
@@ -257,14 +261,14 @@ pub(crate) async fn a_step_that_is_made_meanwhile_is_none_that_is_missing(schema
     made.into_results().await.unwrap();
     let mut starting = Box::pin(next(&schema).connect());
     let waited = tokio::time::timeout(Duration::from_secs(5), &mut starting).await;
-    assert!(waited.is_err(), "it did not wait");
+    assert!(waited.is_err(), "expected the call to wait");
     let end = other.simple_query("COMMIT TRANSACTION").await.unwrap();
     end.into_results().await.unwrap();
     enqueue(&starting.await.unwrap(), job()).await;
 }
 
 /// Uses a new database, selected by the URL. On SQL Server, READ_COMMITTED_SNAPSHOT must first be
-/// set in it.
+/// turned on in it.
 pub(crate) async fn a_url_is_enough(schema: Arc<Schema>) {
     let database = format!("ratchet_{}", &schema.name[20..]);
     let run = async |sql: &str| schema.execute(sql).await.unwrap();

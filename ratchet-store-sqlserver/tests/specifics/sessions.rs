@@ -17,14 +17,22 @@ async fn number(tx: &mut Transaction, what: &str) -> i32 {
     rows.unwrap()[0].get(0).unwrap()
 }
 
-/// Returns the session of the pool's only connection. It must be in no transaction except the one
-/// that queries it.
+/// Returns the session of the pool's only connection. The session must be in no transaction except
+/// the one of this query.
 async fn session(store: &Checked<SqlServerStore>) -> i32 {
     let mut tx = store.begin().await.unwrap();
-    assert_eq!(number(&mut tx, "@@TRANCOUNT").await, 1, "one was left open");
+    assert_eq!(
+        number(&mut tx, "@@TRANCOUNT").await,
+        1,
+        "expected no other open transaction"
+    );
     let session = number(&mut tx, "@@SPID").await;
     tx.commit().await.unwrap();
-    assert_eq!(store.connections(), Some(1), "it was given back");
+    assert_eq!(
+        store.connections(),
+        Some(1),
+        "expected the connection to be returned"
+    );
     session
 }
 
@@ -32,7 +40,7 @@ async fn one(schema: &Schema) -> Checked<SqlServerStore> {
     schema.builder().max_connections(1).connect().await.unwrap()
 }
 
-/// Locks all rows of a table from outside the store.
+/// Opens a connection outside of the store that runs `hold` in a transaction, which stays open.
 async fn holder(schema: &Schema, hold: &str) -> Client {
     let mut rival = server::connect(&schema.url).await.unwrap();
     run(
@@ -53,7 +61,7 @@ pub(crate) async fn a_session_is_used_again_and_again(schema: Arc<Schema>) {
     let first = session(&store).await;
     enqueue(&store, job()).await;
     assert_eq!(session(&store).await, first);
-    // Neither refused input nor a rollback changes the session.
+    // Neither invalid input nor a rollback changes the session.
     let refused = store
         .enqueue(&[job().in_batch(ratchet_core::BatchId::new())])
         .await;
@@ -70,11 +78,15 @@ pub(crate) async fn a_dropped_call_takes_its_session_with_it(schema: Arc<Schema>
     let this = JobSelector::Ids(vec![id]);
     let waiting = store.act(&this, JobAction::Cancel);
     let waited = tokio::time::timeout(Duration::from_secs(3), waiting).await;
-    assert!(waited.is_err(), "it did not wait");
-    assert_eq!(store.connections(), Some(0), "its connection is gone");
+    assert!(waited.is_err(), "expected the call to wait");
+    assert_eq!(
+        store.connections(),
+        Some(0),
+        "expected the connection to be closed"
+    );
     assert_ne!(session(&store).await, before);
     run(&mut rival, "ROLLBACK TRANSACTION").await;
-    // The server rolled back the abandoned transaction, which holds no locks any more.
+    // The server has rolled back the abandoned transaction, so its locks are released.
     let stored = store
         .get(&[id], Detail::Whole)
         .await
@@ -94,13 +106,17 @@ pub(crate) async fn an_error_leaves_no_transaction_open(schema: Arc<Schema>) {
         let jobs = [job()];
         store.enqueue_in(&mut tx, &jobs).await.unwrap();
         let error = tx.execute("SELECT 1 / 0", &[]).await;
-        // The error may appear as an unreadable row.
+        // The error may also be that a row cannot be read.
         assert!(error.is_err());
         if rolls_back {
             tx.rollback().await.unwrap();
         } else {
             drop(tx);
-            assert_eq!(store.connections(), Some(0), "its connection is gone");
+            assert_eq!(
+                store.connections(),
+                Some(0),
+                "expected the connection to be closed"
+            );
         }
         let now = session(&store).await;
         assert_eq!(now == session_before, rolls_back);
@@ -115,7 +131,7 @@ pub(crate) async fn a_transaction_that_was_ended_or_begun_inside_is_refused(sche
         let mut tx = store.begin().await.unwrap();
         let jobs = [job()];
         tx.execute(statement, &[]).await.unwrap();
-        // Without a transaction, no job is stored.
+        // If the statement has ended the transaction, no job is stored.
         match store.enqueue_in(&mut tx, &jobs).await {
             Ok(_) => assert!(stores, "{statement}"),
             Err(error) => {
@@ -145,7 +161,7 @@ pub(crate) async fn what_cannot_be_set_back_closes_the_session(schema: Arc<Schem
             assert_eq!(
                 store.connections(),
                 Some(0),
-                "{left}: its connection is gone"
+                "{left}: expected the connection to be closed"
             );
             let now = session(&store).await;
             assert_ne!(now, before, "{left}");
@@ -155,7 +171,7 @@ pub(crate) async fn what_cannot_be_set_back_closes_the_session(schema: Arc<Schem
     }
 }
 
-/// The pool does not keep a session with application locks that outlive the transaction.
+/// The pool does not keep a session whose application locks outlive the transaction.
 pub(crate) async fn what_a_procedure_leaves_ends_with_the_transaction(schema: Arc<Schema>) {
     let store = one(&schema).await;
     let lock = format!("own lock of {}", schema.name);
@@ -170,12 +186,16 @@ pub(crate) async fn what_a_procedure_leaves_ends_with_the_transaction(schema: Ar
         } else {
             tx.rollback().await.unwrap();
         }
-        assert_eq!(store.connections(), Some(0), "its connection is gone");
+        assert_eq!(
+            store.connections(),
+            Some(0),
+            "expected the connection to be closed"
+        );
     }
 }
 
-/// The settings of a session during a transaction in which the application has changed them, and
-/// after it.
+/// Compares the settings of a session before and after a transaction in which the application
+/// changed them.
 pub(crate) async fn the_isolation_level_is_the_stores_own(schema: Arc<Schema>) {
     const LEVEL: &str =
         "(SELECT transaction_isolation_level FROM sys.dm_exec_sessions WHERE session_id = @@SPID)";
@@ -185,7 +205,7 @@ pub(crate) async fn the_isolation_level_is_the_stores_own(schema: Arc<Schema>) {
     assert_eq!(number(&mut tx, LEVEL).await, READ_COMMITTED);
     let options = number(&mut tx, "@@OPTIONS").await;
     let patience = number(&mut tx, "@@LOCK_TIMEOUT").await;
-    assert_eq!(patience, 60_000, "the deadline");
+    assert_eq!(patience, 60_000, "expected the deadline");
     let mut sets = vec!["SET LOCK_TIMEOUT 5", "SET ANSI_NULLS OFF", "SET NOCOUNT ON"];
     // Babelfish cannot change this setting within a transaction.
     if !schema.is_babelfish().await {
@@ -197,7 +217,11 @@ pub(crate) async fn the_isolation_level_is_the_stores_own(schema: Arc<Schema>) {
     let before = number(&mut tx, "@@SPID").await;
     tx.commit().await.unwrap();
     let mut tx = store.begin().await.unwrap();
-    assert_eq!(number(&mut tx, "@@SPID").await, before, "the same session");
+    assert_eq!(
+        number(&mut tx, "@@SPID").await,
+        before,
+        "expected the same session"
+    );
     assert_eq!(number(&mut tx, LEVEL).await, READ_COMMITTED);
     assert_eq!(number(&mut tx, "@@OPTIONS").await, options);
     assert_eq!(number(&mut tx, "@@LOCK_TIMEOUT").await, patience);

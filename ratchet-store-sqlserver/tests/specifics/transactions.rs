@@ -51,7 +51,11 @@ pub(crate) async fn a_rollback_leaves_no_rows(schema: Arc<Schema>) {
         let rows = schema.rows(&count).await.unwrap();
         assert_eq!(rows[0].get::<i32, _>(0), Some(0), "{table}");
     }
-    assert_eq!(open_connections(&store), 1, "it was given back");
+    assert_eq!(
+        open_connections(&store),
+        1,
+        "expected the connection to be returned"
+    );
 }
 
 pub(crate) async fn a_commit_brings_them(schema: Arc<Schema>) {
@@ -64,7 +68,10 @@ pub(crate) async fn a_commit_brings_them(schema: Arc<Schema>) {
     let own = schema.sql("SELECT note FROM {schema}.notes");
     let read = tx.query(&own, &[]).await.unwrap();
     assert_eq!(read[0].get::<&str, _>(0), Some("a"));
-    assert!(!exists(&store, enqueued[0].id()).await, "before the commit");
+    assert!(
+        !exists(&store, enqueued[0].id()).await,
+        "the job is visible before the commit"
+    );
     tx.commit().await.unwrap();
     for job in enqueued {
         assert!(exists(&store, job.id()).await);
@@ -80,7 +87,11 @@ pub(crate) async fn a_dropped_transaction_leaves_nothing(schema: Arc<Schema>) {
     let jobs = [job()];
     store.enqueue_in(&mut tx, &jobs).await.unwrap();
     drop(tx);
-    assert_eq!(open_connections(&store), 0, "its connection is gone");
+    assert_eq!(
+        open_connections(&store),
+        0,
+        "expected the connection to be closed"
+    );
     assert!(!exists(&store, jobs[0].id()).await);
     assert_eq!(notes(&schema).await, 0);
 }
@@ -88,7 +99,7 @@ pub(crate) async fn a_dropped_transaction_leaves_nothing(schema: Arc<Schema>) {
 pub(crate) async fn a_dropped_call_throws_its_connection_away(schema: Arc<Schema>) {
     let store = schema.builder().max_connections(1).connect().await.unwrap();
     make_notes(&schema).await;
-    // Another transaction holds the key that this one wants, so the call cannot end.
+    // Another transaction has inserted the key that this one inserts, so the call waits.
     let mut rival = crate::server::connect(&schema.url).await.unwrap();
     let hold = schema.sql("BEGIN TRANSACTION; INSERT INTO {schema}.notes VALUES (N'a')");
     let held = rival.simple_query(hold).await.unwrap();
@@ -97,14 +108,18 @@ pub(crate) async fn a_dropped_call_throws_its_connection_away(schema: Arc<Schema
     let insert = insert(&schema);
     let waiting = tx.execute(&insert, &[&"a"]);
     let waited = tokio::time::timeout(Duration::from_millis(300), waiting).await;
-    assert!(waited.is_err(), "it did not wait");
+    assert!(waited.is_err(), "expected the call to wait");
     let jobs = [job()];
     let error = store.enqueue_in(&mut tx, &jobs).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
     let error = tx.commit().await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
-    assert_eq!(open_connections(&store), 0, "its connection is gone");
-    // The pool, which has one connection, has room again.
+    assert_eq!(
+        open_connections(&store),
+        0,
+        "expected the connection to be closed"
+    );
+    // The pool, which may have one connection, can open another.
     let id = enqueue(&store, job()).await;
     assert!(exists(&store, id).await);
     let end = rival.simple_query("ROLLBACK TRANSACTION").await.unwrap();
@@ -127,10 +142,16 @@ pub(crate) async fn a_refused_enqueue_leaves_the_transaction_usable(schema: Arc<
     tx.commit().await.unwrap();
     assert!(exists(&store, good[0].id()).await);
     for job in &bad {
-        assert!(!exists(&store, job.id()).await, "something was left over");
+        assert!(
+            !exists(&store, job.id()).await,
+            "expected the rejected enqueue to leave nothing"
+        );
     }
     let lanes = schema.rows("SELECT lane FROM {schema}.lanes").await;
-    assert!(lanes.unwrap().is_empty(), "something was left over");
+    assert!(
+        lanes.unwrap().is_empty(),
+        "expected the rejected enqueue to leave nothing"
+    );
 }
 
 pub(crate) async fn an_error_of_the_server_fails_the_transaction(schema: Arc<Schema>) {
@@ -164,7 +185,7 @@ pub(crate) async fn a_key_that_two_transactions_want_is_had_by_one(schema: Arc<S
         store.enqueue_in(&mut first, &one).await.unwrap();
         let mut waiting = Box::pin(store.enqueue_in(&mut second, &other));
         let waited = tokio::time::timeout(Duration::from_secs(2), &mut waiting).await;
-        assert!(waited.is_err(), "it did not wait");
+        assert!(waited.is_err(), "expected the call to wait");
         if first_commits {
             first.commit().await.unwrap();
             let lost = waiting.await.unwrap_err();
@@ -173,7 +194,7 @@ pub(crate) async fn a_key_that_two_transactions_want_is_had_by_one(schema: Arc<S
                 &second.commit().await.unwrap_err(),
                 StoreErrorKind::Unavailable,
             );
-            // Begins again, as the caller must.
+            // Begins the transaction again, as the caller must.
             let mut again = store.begin().await.unwrap();
             let told = store.enqueue_in(&mut again, &other).await.unwrap();
             assert_eq!(told, [Enqueued::Duplicate(one[0].id())]);
@@ -188,9 +209,9 @@ pub(crate) async fn a_key_that_two_transactions_want_is_had_by_one(schema: Arc<S
     }
 }
 
-/// Settings of statements without parameters last exactly until the transaction ends. Babelfish
-/// does not undo settings at the end of a procedure, so there those of statements with parameters
-/// last as long.
+/// Settings that a statement without parameters changes last exactly until the transaction ends.
+/// Babelfish does not undo settings at the end of a procedure. There, settings that a statement
+/// with parameters changes last until the transaction ends too.
 pub(crate) async fn what_an_application_sets_lasts_until_the_end(schema: Arc<Schema>) {
     let store = schema.builder().max_connections(1).connect().await.unwrap();
     for commits in [true, false] {
@@ -199,26 +220,42 @@ pub(crate) async fn what_an_application_sets_lasts_until_the_end(schema: Arc<Sch
             tx.execute(set, &[]).await.unwrap();
         }
         let three = "SELECT a FROM (VALUES (1), (2), (3)) AS three (a)";
-        assert_eq!(tx.query(three, &[]).await.unwrap().len(), 1, "it lasts");
+        assert_eq!(
+            tx.query(three, &[]).await.unwrap().len(),
+            1,
+            "expected the setting to last"
+        );
         let some = format!("{three} WHERE a > @P1");
-        assert_eq!(tx.query(&some, &[&0]).await.unwrap().len(), 1, "it lasts");
+        assert_eq!(
+            tx.query(&some, &[&0]).await.unwrap().len(),
+            1,
+            "expected the setting to last"
+        );
         tx.execute("SET ROWCOUNT 2", &[]).await.unwrap();
         assert_eq!(
             tx.query(&some, &[&0]).await.unwrap().len(),
             2,
-            "it is changed"
+            "expected the setting to be changed"
         );
         if commits {
             tx.commit().await.unwrap();
         } else {
             tx.rollback().await.unwrap();
         }
-        assert_eq!(open_connections(&store), 1, "the same connection");
+        assert_eq!(
+            open_connections(&store),
+            1,
+            "expected the connection to be kept"
+        );
         let jobs = [job(), job(), job()];
         store.enqueue(&jobs).await.unwrap();
         let ids: Vec<JobId> = jobs.iter().map(NewJob::id).collect();
         let found = store.get(&ids, Detail::Whole).await.unwrap();
-        assert_eq!(found.iter().flatten().count(), 3, "rows were left out");
+        assert_eq!(
+            found.iter().flatten().count(),
+            3,
+            "expected the setting to be reset"
+        );
     }
 }
 
@@ -235,7 +272,7 @@ pub(crate) async fn a_temporary_table_made_without_parameters_lasts(schema: Arc<
     tx.commit().await.unwrap();
 }
 
-/// Checks this with and without parameters.
+/// Checks the count of statements with and without parameters.
 pub(crate) async fn the_last_statement_is_counted(schema: Arc<Schema>) {
     let store = open(&schema).await;
     make_notes(&schema).await;
@@ -267,7 +304,7 @@ pub(crate) async fn a_closed_store_refuses(schema: Arc<Schema>) {
     assert_kind(&error, StoreErrorKind::Unavailable);
 }
 
-/// The application's settings would prevent rows from being stored.
+/// Without a reset, the application's settings would prevent rows from being stored.
 pub(crate) async fn an_enqueue_stores_every_job_whatever_was_set_before(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let mut tx = store.begin().await.unwrap();
@@ -297,7 +334,7 @@ pub(crate) async fn a_transaction_of_another_store_is_refused(schema: Arc<Schema
     assert!(exists(&store, jobs[0].id()).await);
 }
 
-/// A statement of the application that ends a transaction where none is open fails the transaction
+/// A statement of the application that fails, here a second COMMIT, fails the transaction
 /// permanently.
 pub(crate) async fn a_refused_statement_fails_the_transaction(schema: Arc<Schema>) {
     let store = open(&schema).await;

@@ -97,8 +97,8 @@ impl Modules {
         cycles
     }
 
-    /// Returns, for each parent, which of the modules below it uses which other. Each use has one
-    /// pair of files as its proof. The empty name stands for the parent's own code.
+    /// Returns, for each parent module, the uses between its child modules. Each use has one pair
+    /// of modules as an example. The empty name stands for the parent's own code.
     fn levels(&self) -> BTreeMap<Module, Uses> {
         let mut levels: BTreeMap<Module, Uses> = BTreeMap::new();
         for (user, used) in self.uses() {
@@ -170,7 +170,8 @@ impl Modules {
         module
     }
 
-    /// Returns the module that declares a name which this module has, possibly by a re-export.
+    /// Returns the module that declares a name, which `module` either declares itself or
+    /// re-exports.
     fn declaring(&self, module: Module, name: &str, depth: usize) -> Module {
         let Some(file) = self.files.get(&module).filter(|_| depth < 8) else {
             return module;

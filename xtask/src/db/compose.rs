@@ -28,11 +28,11 @@ pub(super) fn start_service(
     ensure!(on_path("docker").is_some(), "there is no docker");
     ensure!(
         process::works(Command::new("docker").arg("info")),
-        "no Docker engine answers"
+        "no Docker engine is running"
     );
     ensure!(
         process::works(Command::new("docker").args(["compose", "version"])),
-        "docker has no compose"
+        "docker has no command `compose`"
     );
     let (port, file) = (free_port()?, process::root().join("compose.yaml"));
     let project = format!("ratchet-xtask-{service}-{}", std::process::id());

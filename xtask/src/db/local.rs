@@ -75,7 +75,7 @@ pub(super) fn install_and_start() -> Result<Server> {
     ensure!(on_path("apt-get").is_some(), "there is no apt-get");
     ensure!(is_root()?, "only root can install packages");
     eprintln!("PostgreSQL is not installed: installing the package `postgresql` with apt-get");
-    // This prevents the package from creating and starting its default server.
+    // This setting prevents the package from creating and starting its default server.
     let setting = Path::new(DEBIAN_SETTINGS).join("ratchet-xtask.conf");
     fs::create_dir_all(DEBIAN_SETTINGS)?;
     fs::write(&setting, "create_main_cluster = false\n")?;
@@ -245,10 +245,11 @@ fn listen(programs: &Path, user: &User, directory: &Path, version: &str) -> Resu
     };
     let version = version.replace("postgres (PostgreSQL)", "PostgreSQL");
     let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
-    Server::start(url, format!("{version}, started for this"), control)
+    Server::start(url, format!("{version}, started for this run"), control)
 }
 
-/// Returns whether the extension is installed. Some systems have it in a separate package.
+/// Returns whether the extension `pg_stat_statements` is installed. Some systems have it in a
+/// separate package.
 fn counts_statements(programs: &Path) -> bool {
     let library = output(Command::new(programs.join("pg_config")).arg("--pkglibdir"));
     library.is_ok_and(|directory| {

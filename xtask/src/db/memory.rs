@@ -14,7 +14,8 @@ use super::quoted;
 
 /// Where Linux mounts a file system in memory.
 const MEMORY: &str = "/dev/shm";
-/// How much must be free there, in KiB: 6 GiB. A complete run uses about a quarter of that.
+/// How many KiB must be free in this file system: 6 GiB. A complete run uses about a quarter of
+/// that.
 const NEEDED: u64 = 6 << 20;
 
 static IN_USE: OnceLock<PathBuf> = OnceLock::new();

@@ -110,7 +110,7 @@ pub(crate) struct Server {
     keeper: Option<Keeper>,
 }
 
-/// Shell lines that do something to a server.
+/// Shell lines that stop, start and remove a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
     /// Stops the server at once, as a crash would. Its data stays.
@@ -126,7 +126,7 @@ impl Server {
     pub(crate) fn named(url: String) -> Self {
         Self {
             url,
-            origin: "the server named to us".to_owned(),
+            origin: "the server that the environment names".to_owned(),
             control: None,
             program: None,
             keeper: None,
@@ -146,7 +146,7 @@ impl Server {
         })
     }
 
-    /// Lets the server run on after this process ends. Returns the command that removes it.
+    /// Leaves the server running after this process ends. Returns the command that removes it.
     fn leave(mut self) -> Result<Option<String>> {
         if let Some(keeper) = self.keeper.take() {
             keeper.leave()?;
@@ -186,7 +186,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn up(kind: Kind) -> Result<()> {
     let state = &kind.state()?;
     if let Some(url) = running(state)? {
-        println!("It runs already.");
+        println!("The server is already running.");
         return told(kind, &url);
     }
     if state.exists() {
@@ -222,10 +222,10 @@ fn down(state: &Path) -> Result<()> {
     };
     let remove = found["remove"]
         .as_str()
-        .context("no command in the state file")?;
+        .context("the state file has no command that removes the server")?;
     shell(remove)?;
     fs::remove_file(state)?;
-    println!("Stopped, and its data removed.");
+    println!("Stopped the server and removed its data.");
     Ok(())
 }
 

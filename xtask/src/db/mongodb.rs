@@ -44,7 +44,7 @@ enum Kind {
 /// Returns the replica set that the environment names, or starts one.
 ///
 /// # Errors
-/// If there is none, with the reason.
+/// If the environment names none and none can be started, with the reasons.
 pub(crate) fn provide() -> Result<Server> {
     env::var(URL).map_or_else(|_| own(), |url| Ok(Server::named(url)))
 }
@@ -52,7 +52,7 @@ pub(crate) fn provide() -> Result<Server> {
 /// Returns the standalone server that the environment names, or starts one.
 ///
 /// # Errors
-/// If there is none, with the reason.
+/// If the environment names none and none can be started, with the reasons.
 pub(crate) fn provide_standalone() -> Result<Server> {
     env::var(STANDALONE_URL).map_or_else(|_| own_standalone(), |url| Ok(Server::named(url)))
 }
@@ -148,8 +148,11 @@ fn install(requirements: &Path, directory: &Path) -> Result<()> {
     install.arg(&fresh).arg("-r").arg(requirements);
     let installed = output(&mut install).and_then(|_| {
         let moved = fs::rename(&fresh, directory);
-        // Another process has finished first.
-        ensure!(moved.is_ok() || directory.is_dir(), "cannot be moved");
+        // If the rename fails, another process may have installed the server first.
+        ensure!(
+            moved.is_ok() || directory.is_dir(),
+            "the directory cannot be renamed"
+        );
         Ok(())
     });
     if fresh.exists() {
@@ -189,7 +192,7 @@ fn on_a_fresh_directory(program: &Path, kind: Kind) -> Result<Server> {
         Kind::Standalone => (String::new(), "a standalone"),
     };
     let url = format!("mongodb://{}/{options}", hosts.join(","));
-    let origin = format!("{version}, {what}, started for this");
+    let origin = format!("{version}, {what}, started for this run");
     let control = control(program, kind, &directory, &ports);
     let mut server = Server::start(url, origin, control)?;
     server.program = Some(program.to_owned());

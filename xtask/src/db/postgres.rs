@@ -14,7 +14,7 @@ pub(crate) const URL: &str = "RATCHET_TEST_POSTGRES_URL";
 /// Returns the server that the environment names, or starts one.
 ///
 /// # Errors
-/// If there is none, with the reason.
+/// If the environment names none and none can be started, with the reasons.
 pub(crate) fn provide() -> Result<Server> {
     match env::var(URL) {
         Ok(url) => Ok(Server::named(url)),

@@ -10,7 +10,7 @@ pub(crate) const URL: &str = "RATCHET_TEST_REDIS_URL";
 /// Returns the server that the variable names, or starts one that stores nothing.
 ///
 /// # Errors
-/// If there is none, with the reason.
+/// If the variable is not set and no server can be started, with the reason.
 pub(crate) fn provide() -> Result<Server> {
     std::env::var(URL).map_or_else(|_| own(), |url| Ok(Server::named(url)))
 }
@@ -32,5 +32,5 @@ fn own() -> Result<Server> {
         stop,
     };
     let url = format!("redis://127.0.0.1:{port}/");
-    Server::start(url, "a Redis started for this".to_owned(), control)
+    Server::start(url, "a Redis started for this run".to_owned(), control)
 }

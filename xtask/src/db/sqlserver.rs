@@ -1,6 +1,6 @@
-//! SQL Server: only a server that the environment names. No package that could be installed here
-//! has one, and running its container means accepting the vendor's licence, which each user must
-//! do.
+//! Finds the SQL Server that the environment names. Starts none: no package that could be installed
+//! here has one, and running its container means accepting the vendor's licence, which each user
+//! must do.
 
 use std::env;
 
@@ -18,6 +18,6 @@ pub(crate) const URL: &str = "RATCHET_TEST_SQLSERVER_URL";
 pub(crate) fn provide() -> Result<Server> {
     match env::var(URL) {
         Ok(url) => Ok(Server::named(url)),
-        Err(_) => bail!("no SQL Server: {URL} is not set; compose.yaml has one"),
+        Err(_) => bail!("{URL} is not set; compose.yaml has a SQL Server to start"),
     }
 }

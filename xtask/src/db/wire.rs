@@ -76,7 +76,10 @@ pub(super) fn run(port: u16, command: Document) -> Result<Vec<u8>> {
     let mut head = [0; 4];
     server.read_exact(&mut head)?;
     let rest = usize::try_from(i32::from_le_bytes(head))?;
-    ensure!((21..100_000).contains(&rest), "not an answer");
+    ensure!(
+        (21..100_000).contains(&rest),
+        "the length of the server's answer is invalid"
+    );
     let mut answer = vec![0; rest - 4];
     server.read_exact(&mut answer)?;
     Ok(answer)

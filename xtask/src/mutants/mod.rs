@@ -80,7 +80,7 @@ fn test((backend, package): Store, args: &Args) -> Result<bool> {
     }
     ensure!(
         !mutants.is_empty(),
-        "{package} has no mutant with {}",
+        "no mutant of {package} matches {}",
         args.filters.join(" or ")
     );
     if args.whole_suite {
@@ -103,7 +103,7 @@ fn test((backend, package): Store, args: &Args) -> Result<bool> {
                 server = Some(found);
             }
             Err(reason) if args.store.is_none() && !is_required(backend.name) => {
-                println!("left out, each mutant applies to its statement: {reason:#}");
+                println!("not run, but each mutant applies to its statement: {reason:#}");
                 return Ok(true);
             }
             Err(reason) => return Err(reason),

@@ -1,5 +1,5 @@
 //! The mutants of a store: reads `mutants.toml`, applies each mutant to its statement, and rejects
-//! those that do not apply.
+//! mutants whose edit does not apply.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,7 +24,7 @@ struct Entries {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
-    /// What goes wrong, as a sentence.
+    /// The name of the mutant: a sentence about what goes wrong.
     name: String,
     find: String,
     replace: String,
@@ -68,7 +68,8 @@ pub(super) fn read(package: &str) -> Result<Vec<Mutant>> {
     parse(&text, &statements::of(&package)?).with_context(|| path.display().to_string())
 }
 
-/// Applies the entries to the statements, which are given as texts by name.
+/// Parses `text`, the content of `mutants.toml`, and applies each entry to its statement.
+/// `statements` has the text of each statement by its name.
 fn parse(text: &str, statements: &BTreeMap<String, String>) -> Result<Vec<Mutant>> {
     let entries: BTreeMap<String, Entries> = toml::from_str(text)?;
     let mut mutants = Vec::new();
@@ -83,7 +84,7 @@ fn parse(text: &str, statements: &BTreeMap<String, String>) -> Result<Vec<Mutant
     {
         let original = statements
             .get(&statement)
-            .with_context(|| format!("no statement {statement}"))?;
+            .with_context(|| format!("the store has no statement `{statement}`"))?;
         for entry in of {
             if !names.insert(entry.name.clone()) {
                 problems.push(format!("two mutants are named \"{}\"", entry.name));
@@ -113,7 +114,7 @@ fn parse(text: &str, statements: &BTreeMap<String, String>) -> Result<Vec<Mutant
 }
 
 /// Returns the statement without its comments, with the one occurrence of `find` replaced, and with
-/// the mark by which the hook recognizes it.
+/// the mark by which `ratchet-mutant` recognizes a replacement.
 fn replacement(original: &str, find: &str, replace: &str) -> Result<String> {
     let lines = original.lines().filter(|line| !line.starts_with("--"));
     let text = lines.collect::<Vec<_>>().join("\n");
@@ -126,7 +127,7 @@ fn replacement(original: &str, find: &str, replace: &str) -> Result<String> {
     let mutant = text.replacen(find, replace, 1);
     ensure!(
         parameters(&text) == parameters(&mutant),
-        "expected the parameters of the statement: without one of them, a driver fails the call"
+        "the edit changes the parameters of the statement, so the driver would fail the call"
     );
     Ok(mutant + ratchet_mutant::MARK)
 }

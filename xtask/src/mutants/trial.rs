@@ -89,7 +89,8 @@ impl Tests {
         })
     }
 
-    /// Runs a group without a mutant: it must pass. Returns how long it may take with one.
+    /// Runs a group without a mutant, and fails if a case does. Returns the time limit of the group
+    /// with a mutant.
     pub(super) fn measure(&self, test: &str, group: &str) -> Result<Duration> {
         let watch = Stopwatch::start();
         let ended = self.run(test, group, None, Duration::from_secs(600))?;
@@ -152,7 +153,7 @@ impl Tests {
         command
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .env("RATCHET_REPORT_DIR", self.directory.join("reports"))
-            // A case that hangs fails first, and is named.
+            // A case that hangs fails before the limit of its group, so the result names the case.
             .env("RATCHET_CASE_SECONDS", limit.as_secs().to_string())
             .env("RATCHET_HISTORY_SECONDS", limit.as_secs().to_string());
         if !group.is_empty() {
@@ -165,14 +166,14 @@ impl Tests {
     }
 }
 
-/// The name and the path of a test's program, if this message of cargo tells them.
+/// Returns the name and the path of a test's program, if this message of cargo contains them.
 fn program(message: &str) -> Option<(String, PathBuf)> {
     let message: Value = serde_json::from_str(message).ok()?;
     let name = message["target"]["name"].as_str()?;
     Some((name.to_owned(), message["executable"].as_str()?.into()))
 }
 
-/// Runs a test program until it ends, a case fails or the time is over.
+/// Runs a test program until it ends, a case fails or the time limit is over.
 fn until_failure(command: &mut Command, group: &str, limit: Duration) -> Result<Ended> {
     let mut child = command
         .stdout(Stdio::piped())
@@ -207,7 +208,7 @@ fn until_failure(command: &mut Command, group: &str, limit: Duration) -> Result<
             _ => Ended::Passed,
         },
     };
-    // The pipe ends with the process.
+    // The reader ends too, because the pipe is closed when the process ends.
     let _ = reader.join();
     Ok(ended)
 }
@@ -230,7 +231,7 @@ fn send_lines(from: Option<impl Read>, to: &mpsc::Sender<String>) {
     }
 }
 
-/// The case that a line of a test runner is about, and whether it passed.
+/// Returns the case whose result a line of a test runner reports, and whether it passed.
 fn verdict_of(line: &str) -> Option<(&str, bool)> {
     let (case, passed) = match line.trim_end().strip_prefix("test ")?.rsplit_once("... ")? {
         (case, "ok") => (case, true),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How many tests ended in which way.
+/// The numbers of tests that passed, failed or were skipped.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) passed: u64,

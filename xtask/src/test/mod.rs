@@ -106,7 +106,7 @@ fn title(phase: &str, name: &str) -> String {
 pub(crate) fn run(args: &Args) -> Result<()> {
     if !process::works(process::program(c_compiler()).arg("--version")) {
         eprintln!(
-            "note: no C compiler answers as `cc`; SQLite is compiled from source and needs one"
+            "note: no C compiler found as `cc`; SQLite is compiled from source and needs one"
         );
     }
     let target = process::target_dir()?;
@@ -213,7 +213,7 @@ fn selection(args: &Args) -> Vec<&'static str> {
     [packages, vec!["--all-features"]].concat()
 }
 
-/// Compiles all tests, and the programs beside them.
+/// Compiles all tests, programs and examples.
 fn build(args: &Args, runner: Runner) -> Result<Done> {
     let mut tests = match runner {
         Runner::Nextest => process::cargo(&["nextest", "run", "--no-run"]),

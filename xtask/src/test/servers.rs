@@ -31,7 +31,8 @@ impl Servers {
             .collect();
         let backends = starting.into_iter().map(|(name, url, server)| {
             let server = server.join();
-            let server = server.unwrap_or_else(|_| Err(anyhow!("its start panicked")));
+            let server =
+                server.unwrap_or_else(|_| Err(anyhow!("the thread that starts it panicked")));
             (name, url, server)
         });
         Ok(Self {

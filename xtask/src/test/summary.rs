@@ -25,7 +25,7 @@ pub(super) struct Summary {
     pub(super) missing: Vec<&'static str>,
 }
 
-/// Summarizes the steps. `whole` says whether they should have covered everything.
+/// Summarizes the steps. `whole` is whether the steps should have tested every backend.
 pub(super) fn of(steps: &[Step], report: &Report, servers: &Servers, whole: bool) -> Summary {
     let mut summary = Summary {
         lines: phases(steps),

@@ -1,4 +1,5 @@
-//! The jobs of the topology cases. The payload says how the job was enqueued; the body compares.
+//! The jobs of the topology cases. The payload contains how the job was enqueued, and the body
+//! compares this with the job that it runs as.
 
 use std::io::Write;
 use std::path::Path;
@@ -54,14 +55,14 @@ pub(crate) struct Body {
     pub(crate) began: i64,
 }
 
-/// What a body writes to the notes when it begins.
+/// The note that a body writes when it begins.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Begun {
     pub(crate) job: String,
     pub(crate) kind: String,
     pub(crate) lane: Option<String>,
     pub(crate) body: Body,
-    /// Whether kind, queue or lane differ from those it was enqueued with.
+    /// Whether the kind, queue or lane differs from that in the payload.
     pub(crate) wrong: bool,
 }
 
@@ -95,7 +96,7 @@ impl<const KIND: usize> Job for As<KIND> {
             body: body.clone(),
             wrong: !right,
         };
-        // One short write to a file that is appended to is whole or absent.
+        // A short write to a file opened for appending is complete or absent, even after SIGKILL.
         let line = format!("{}\n", serde_json::to_string(&begun)?);
         (&notes.file).write_all(line.as_bytes())?;
         if duty.long {

@@ -2,8 +2,8 @@
 //! survive.
 //!
 //! Each round has its own schema, four workers, and producers of plain jobs, jobs in lanes and jobs
-//! with permits: two on Ratchet's connections, one on the application's own pool. They continue
-//! after the fault. Every job in the database must end within a minute of it.
+//! with permits: two on Ratchet's connections, one on the application's own pool. The producers
+//! continue after the fault. Every job in the database must end within a minute of the fault.
 //!
 //! | figure | meaning |
 //! |---|---|

@@ -57,12 +57,12 @@ impl Pair {
         }
     }
 
-    /// The primary before the fault.
+    /// Returns the primary before the fault.
     pub(crate) const fn server_at_first(&self) -> &Server {
         &self.primary
     }
 
-    /// The primary after the fault.
+    /// Returns the primary after the fault.
     pub(crate) fn server(&self) -> &Server {
         self.standby.as_ref().unwrap_or(&self.primary)
     }
@@ -128,8 +128,8 @@ impl Pair {
         event
     }
 
-    /// Reads the jobs of the new server before any client reaches it, then starts a producer that
-    /// knows only the new server.
+    /// Reads the jobs of the new server before any client reaches it. Then starts a producer that
+    /// is connected to the new server only.
     async fn present(&self, scene: &mut Scene) -> Event {
         let server = self.server();
         let mut event = Event::nothing_lost(now());

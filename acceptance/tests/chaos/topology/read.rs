@@ -155,7 +155,7 @@ fn number(row: &Document, name: &str) -> i64 {
     match row.get(name) {
         Some(Bson::Int64(number)) => *number,
         Some(Bson::Int32(number)) => (*number).into(),
-        other => panic!("{name} is no whole number: {other:?}"),
+        other => panic!("expected a whole number in `{name}`, found {other:?}"),
     }
 }
 

@@ -31,10 +31,10 @@ pub(crate) const PRODUCERS: u64 = 3;
 pub(crate) const LANES: usize = 12;
 /// The limit of the resource.
 const PERMITS: u32 = 8;
-/// How often each producer enqueues, and the jobs of each kind per tick.
+/// How often each producer enqueues. `BATCH` is the number of jobs of each kind per tick.
 const TICK: Duration = Duration::from_millis(100);
-/// How many times longer a tick is on a replica set. Jobs in lanes need transactions there, and the
-/// test is not about a backlog.
+/// How many times longer a tick is on a replica set. Jobs in lanes need transactions there, and
+/// faster ticks would only build up a backlog.
 const SLOWER: u32 = 5;
 const BATCH: usize = 2;
 /// The jobs stored at once just before the fault.
@@ -56,21 +56,21 @@ const OLD: Menu = Menu {
     queues: &["early", "late", "latest"],
 };
 
-/// The menu that creates, in another order, some of the routes that only the old server had; it
-/// never creates the others.
+/// The menu of producers that use only the new server. It creates some of the routes that only the
+/// old server had, in another order, and never the others.
 const NEW: Menu = Menu {
     kinds: [KINDS[2], KINDS[1], KINDS[0]],
     queues: &["late"],
 };
 
-/// The end of a fault, and what survived it.
+/// The end of a fault, and the jobs that survived the fault.
 pub(crate) struct Event {
-    /// When every process could reach the new server.
+    /// The time from which every process could reach the new server.
     pub(crate) since: i64,
     /// The jobs on the new server before any client reached it. `None` means that every
     /// acknowledged job must be there.
     pub(crate) present: Option<BTreeSet<String>>,
-    /// When each endpoint moved to the new server.
+    /// The time at which each endpoint moved to the new server.
     pub(crate) moved: [i64; ENDPOINTS],
 }
 
@@ -90,7 +90,8 @@ pub(crate) struct Ledger {
     /// How often each producer enqueues.
     tick: Duration,
     stop: AtomicBool,
-    /// Whether producers use new queues too, and whether jobs of those are stored.
+    /// Whether producers also use the new queues. `late_stored` is whether jobs of these queues are
+    /// stored.
     late: AtomicBool,
     late_stored: AtomicBool,
     /// Whether the fault is over.
@@ -104,7 +105,7 @@ pub(crate) struct Ledger {
 
 pub(crate) struct Acknowledged {
     pub(crate) job: JobId,
-    /// When the call began.
+    /// The time at which the call began.
     pub(crate) asked: i64,
     /// The endpoint of the call. `None` means the new server itself.
     pub(crate) endpoint: Option<usize>,
@@ -202,8 +203,8 @@ impl Scene {
     }
 
     /// Makes the producers use new queues. Returns once jobs of these queues are stored and the
-    /// pausing producer pauses. A burst of jobs makes the nodes claim many jobs when the fault
-    /// comes.
+    /// pausing producer pauses. Also enqueues a burst of jobs, so that the nodes are claiming many
+    /// jobs when the fault comes.
     pub(crate) async fn begin_late(&self) {
         self.ledger.late.store(true, Ordering::Relaxed);
         let stored = timeout(PATIENCE, async {
@@ -224,7 +225,7 @@ impl Scene {
         producer.enqueue(&self.ledger, &burst).await;
     }
 
-    /// Starts a producer that knows only the new server.
+    /// Starts a producer that is connected to the new server only.
     pub(crate) async fn welcome(&mut self, port: u16) {
         let order = Order {
             url: format!("postgres://postgres@127.0.0.1:{port}/postgres"),
@@ -326,8 +327,8 @@ impl Producer {
         }
     }
 
-    /// Enqueues jobs. A failed call may have stored its jobs or not, so the judge does not expect
-    /// them.
+    /// Enqueues jobs. A failed call may or may not have stored its jobs, so the judge does not
+    /// expect them.
     async fn enqueue(&self, ledger: &Ledger, jobs: &[NewJob]) {
         let asked = now();
         match self.client.enqueue_all(jobs).await {

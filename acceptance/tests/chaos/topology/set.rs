@@ -41,7 +41,7 @@ pub(crate) async fn prepare(url: &str) {
             sleep(Duration::from_millis(100)).await;
         }
     });
-    waited.await.expect("the set is whole");
+    waited.await.expect("all members of the set are up");
     let config = admin.run_command(doc! { "replSetGetConfig": 1 }).await;
     let mut config = config.unwrap().get_document("config").unwrap().clone();
     let version = config.get_i32("version").unwrap();
@@ -74,7 +74,8 @@ pub(crate) async fn disturb(fault: Fault, scene: &mut Scene) -> Event {
     let event = Event::nothing_lost(now());
     match fault {
         Fault::StepDown => {
-            // Without `force`, the primary waits for a secondary to catch up, and hands over to it.
+            // Without `force`, the primary waits until a secondary has caught up, which then takes
+            // over.
             let down = doc! { "replSetStepDown": 30 };
             admin(&order.url).await.run_command(down).await.unwrap();
         }
@@ -111,7 +112,10 @@ fn signal(signal: &str, process: i64) {
     let sent = Command::new("kill")
         .args([signal, &process.to_string()])
         .status();
-    assert!(sent.unwrap().success(), "no {signal} to the primary");
+    assert!(
+        sent.unwrap().success(),
+        "{signal} could not be sent to the primary"
+    );
 }
 
 /// Stops or resumes replication on the secondaries.

@@ -72,11 +72,11 @@ pub(crate) struct Figures {
     unrouted: usize,
     equal_terms: usize,
     ended_workers: usize,
-    /// The longest time in milliseconds until everything ran again. `None` means that something
-    /// never did.
+    /// The longest time in milliseconds until everything ran again. `None` means that a worker, a
+    /// kind or a lane never ran again.
     runs_again: Option<u64>,
-    /// The time in milliseconds until the last job stored before the fault ended, among those that
-    /// did.
+    /// The time in milliseconds until the last of the jobs ended that were stored before the fault.
+    /// Jobs that never ended do not count.
     last_end: u64,
 }
 
@@ -204,7 +204,7 @@ impl fmt::Display for Figures {
         }
         write!(
             f,
-            "; the last job from before ended after {} ms",
+            "; the last job stored before the fault ended after {} ms",
             self.last_end
         )
     }

@@ -1,4 +1,5 @@
-//! Three processes of the shop on one database: one is asked to end, and one is killed at work.
+//! Three processes of the shop on one database: one gets SIGTERM, and one is killed while it runs
+//! jobs.
 
 #![expect(clippy::unwrap_used, reason = "an error of a helper fails the test")]
 
@@ -99,7 +100,8 @@ async fn guarded(folder: &Path, url: &str) {
 }
 
 async fn scenario(folder: &Path, url: &str) {
-    // This process's gateway never answers, so it holds the first charges until it is killed.
+    // The gateway of this process never answers, so the process holds the first charges until it is
+    // killed.
     let doomed = Program::start(folder, url, "shop-1", 3_600_000).await;
     let shop = Shop::new(url, vec![doomed.address]).await;
     for customer in 0..CUSTOMERS {
@@ -242,7 +244,7 @@ impl Shop {
     }
 
     async fn number(&self, sql: &str) -> usize {
-        // There are few such texts, and a test may leak them.
+        // The test has few such statements, so it may leak their texts.
         let sql: &'static str = String::leak(sql.to_owned());
         usize::try_from(self.db.number(sql, vec![]).await.unwrap()).unwrap()
     }
@@ -258,8 +260,8 @@ impl Shop {
         mailed == CUSTOMERS * ORDERS_EACH + IMPORTED
     }
 
-    /// Reads every order over HTTP, and checks that it was charged once, mailed, and packed in its
-    /// turn.
+    /// Reads every order over HTTP, and checks that it was charged once, mailed, and packed in
+    /// order.
     async fn check_orders(&self) {
         for (customer, number) in (0..CUSTOMERS).flat_map(|c| (0..ORDERS_EACH).map(move |n| (c, n)))
         {
@@ -294,7 +296,8 @@ impl Shop {
                 lost.len(),
                 "{job:?}"
             );
-            // The process may have held other jobs when it was killed, but it certainly held these.
+            // The process may have held other jobs too when it was killed, but it certainly held
+            // those in `held`.
             if held.iter().any(|held| held.id == job.id) {
                 assert_eq!(job.crash_count, 1, "{job:?}");
             }

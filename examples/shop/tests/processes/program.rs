@@ -24,7 +24,8 @@ impl Program {
             .env("SHOP_DATABASE_URL", url)
             .env("SHOP_GATEWAY_MS", gateway_ms.to_string())
             .env("RATCHET_NODE__LABEL", label)
-            // On a slow machine no node may count as dead. A restarted node reclaims its own jobs.
+            // No node may count as dead, even on a slow machine. A restarted node reclaims its own
+            // jobs at once, because it has the same label.
             .env("RATCHET_CLUSTER__DEAD_AFTER", "10m")
             .env_remove("SHOP_LISTEN")
             .stdout(Stdio::piped())

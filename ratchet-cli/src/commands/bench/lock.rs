@@ -10,12 +10,13 @@ use super::QUEUE;
 use crate::exit::Failure;
 use crate::output::since;
 
-/// How long the lock stays held after a measurement was killed.
+/// How long the lock stays held after its measurement was killed.
 const LEASE: Duration = Duration::from_secs(60);
-/// How often the lock is renewed. Some renewals may fail before the lease expires.
+/// The interval between renewals of the lock, short enough that a few may fail before the lease
+/// expires.
 const RENEWAL: Duration = Duration::from_secs(15);
 
-/// The lock of a measurement, which keeps others from starting.
+/// The lock that a measurement holds, so that no other measurement starts.
 #[derive(Debug)]
 pub(super) struct Lock {
     name: Name,
@@ -69,7 +70,7 @@ impl Lock {
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         tokio::select! {
-            // If the lock is lost already, the work does not begin.
+            // The lock is checked first: if it is lost already, the work does not begin.
             biased;
             () = self.keep(client) => Err(Failure::failed(
                 "another `ratchet bench` has begun: the lock expired while the database was \
@@ -79,7 +80,7 @@ impl Lock {
         }
     }
 
-    /// Runs the work to its end while renewing the lock, also if the lock is lost.
+    /// Runs the work to its end while renewing the lock, even if the lock is lost.
     pub(super) async fn keep_during<T>(
         &mut self,
         client: &Client,
@@ -92,12 +93,12 @@ impl Lock {
         }
     }
 
-    /// Renews the lock until another measurement has it.
+    /// Renews the lock until another measurement has acquired it.
     async fn keep(&mut self, client: &Client) {
         while self.fence.is_some() {
             tokio::time::sleep(RENEWAL).await;
-            // A failed renewal is retried. If the lease has expired in between, this acquires the
-            // lock again, unless another measurement did so first.
+            // If a renewal fails, the next one retries it. If the lease has expired in between,
+            // this acquires the lock again, unless another measurement has done so first.
             drop(self.acquire(client).await);
         }
     }
@@ -138,8 +139,11 @@ mod tests {
             Ok(Lock::take(&client).await.map(drop))
         };
         let meanwhile = lock.hold(&client, long).await.unwrap();
-        assert!(meanwhile.is_err(), "another bench runs, too");
-        // The other measurement did not acquire the lock in between.
+        assert!(
+            meanwhile.is_err(),
+            "another measurement acquired the held lock"
+        );
+        // The lock is still held between two pieces of work.
         let refused = async { Ok(Lock::take(&client).await.is_err()) };
         assert_eq!(lock.hold(&client, refused).await, Ok(true));
         lock.release(&client).await.unwrap();
@@ -167,7 +171,7 @@ mod tests {
             Ok(())
         };
         assert!(lock.hold(&client, long).await.is_err());
-        // The remaining jobs belong to the other measurement.
+        // The cleanup does not run, because the jobs in the queue belong to the other measurement.
         let clean_up = async { Ok(()) };
         assert!(lock.hold(&client, clean_up).await.is_err());
         assert_eq!(lock.keep_during(&client, async { 7 }).await, 7);

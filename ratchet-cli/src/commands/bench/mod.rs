@@ -1,7 +1,8 @@
 //! `ratchet bench`: measures the configured database, in a separate queue.
 //!
 //! The program `ratchet-bench` compares backends and other job systems on empty databases. This
-//! command measures a database in use, so it is small, asks first, and deletes its jobs afterwards.
+//! command measures a database in use, so it enqueues few jobs, asks first, and deletes its jobs
+//! afterwards.
 
 mod figures;
 mod lock;
@@ -23,13 +24,13 @@ use crate::confirm::confirm;
 use crate::exit::{Failure, Verdict};
 use crate::output::{DIM, Table, clean, number, paint};
 
-/// The name of the queue of the jobs, and of the lock that prevents concurrent measurements.
+/// The name of the queue for the jobs, and of the lock that prevents concurrent measurements.
 const QUEUE: &str = "ratchet-bench";
 /// How many jobs one call enqueues in the phase `enqueue_in_hundreds`.
 const HUNDRED: usize = 100;
 /// The timeout of a measurement.
 const LONGEST: Duration = Duration::from_secs(600);
-/// How long no job may end before the measurement is given up.
+/// The measurement fails if no job ends for this long.
 const STUCK: Duration = Duration::from_secs(30);
 /// The interval between two jobs whose start latency is measured.
 const PACE: Duration = Duration::from_millis(20);
@@ -60,13 +61,13 @@ pub(super) async fn run(app: &mut App, what: Bench) -> Result<(), Failure> {
             measured = measure(&client, &what, &mut phases, &mut runner) => measured,
             _ = tokio::signal::ctrl_c() => Err(Failure::interrupted("interrupted")),
             () = tokio::time::sleep(LONGEST) => {
-                Err(Failure::failed("the measurement takes longer than 10 minutes")
+                Err(Failure::failed("the measurement did not end within 10 minutes")
                     .remedy("Measure with fewer --jobs."))
             }
         }
     };
     let measured = lock.hold(&client, measured).await;
-    // These two steps may also take a while, so the lock is still renewed.
+    // Stopping the node and deleting the jobs may also take a while, so the lock is still renewed.
     let stopped = match runner {
         Some(runner) => lock.keep_during(&client, runner.stop()).await,
         None => Ok(()),
@@ -114,7 +115,8 @@ async fn measure(
     runner: &mut Option<Runner>,
 ) -> Result<(), Failure> {
     let [singles, jobs, latency] = [what.singles, what.jobs, what.latency].map(count);
-    // Jobs for the start latency are enqueued last, but have the numbers from 0 to `latency`.
+    // The jobs of the start latency are enqueued last, but have the first numbers, from 0 up to but
+    // not including `latency`.
     let load = |jobs, batch| Enqueue {
         jobs,
         batch,
@@ -135,7 +137,7 @@ async fn measure(
     let finished = || Ok(usize::try_from(node.stats().finished).unwrap_or(usize::MAX));
     wait_for::<Failure>(loaded, STUCK, finished).await?;
     phases.push(Figures::new("drain", loaded, clock.elapsed(), Vec::new()));
-    // These jobs are enqueued by another client than the node's own.
+    // Enqueue these jobs through a client other than the node's own.
     let clock = Clock::start();
     enqueue_at(PACE, client, &ledger, new_job, |_| {}).await?;
     wait_for::<Failure>(loaded + latency, STUCK, finished).await?;
@@ -152,7 +154,7 @@ async fn measure(
 impl From<Stuck> for Failure {
     fn from(Stuck { finished, jobs }: Stuck) -> Self {
         Self::failed(format!(
-            "{finished} of {jobs} jobs have ended, and no more ended within {} s",
+            "only {finished} of {jobs} jobs have ended, and no more ended within {} s",
             STUCK.as_secs()
         ))
         .remedy("Is the queue `ratchet-bench` paused? -v shows the logs of the node.")

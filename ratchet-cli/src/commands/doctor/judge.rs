@@ -26,7 +26,7 @@ pub(super) struct Seen {
     pub(super) stranded: Vec<DueRoute>,
 }
 
-/// The limits up to which clock skew and overdue jobs are not reported.
+/// The clock skew and the delay of due jobs above which a finding is reported.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tolerance {
     pub(super) skew: Duration,
@@ -34,7 +34,7 @@ pub(super) struct Tolerance {
 }
 
 /// Returns the finding that the schema does not match this program. `missing` are the migrations
-/// that it lacks.
+/// that the schema lacks.
 ///
 /// # Errors
 /// The error itself, if it is not about the schema.
@@ -64,7 +64,7 @@ fn found(severity: Severity, code: &'static str, summary: String, remedy: &str) 
     Finding::new(code, severity, summary).remedy(remedy)
 }
 
-/// Returns the due routes that no node can run, apart from silent nodes.
+/// Returns the due routes that no node can run. Silent nodes do not count.
 pub(super) fn stranded_now(
     due: &[DueRoute],
     nodes: &[NodeRecord],
@@ -150,7 +150,7 @@ fn nodes<'a>(
     no_node.into_iter().chain(silent)
 }
 
-/// Returns a finding for each role that has candidates but no leader.
+/// Returns a finding for each role that live nodes may lead in but no node leads in.
 fn leaders(live: &[&NodeRecord], leaders: &[Leader]) -> Vec<Finding> {
     let led: BTreeSet<&str> = leaders
         .iter()
@@ -167,7 +167,7 @@ fn leaders(live: &[&NodeRecord], leaders: &[Leader]) -> Vec<Finding> {
             Severity::Warning,
             "no_leader",
             format!("No node leads in `{role}`"),
-            "A candidate becomes the leader within one lease. If this finding stays, check the logs \
+            "A candidate becomes the leader within one lease. If this finding persists, check the logs \
              of the candidates and `ratchet locks`.",
         )
     });
@@ -187,7 +187,7 @@ fn unheld_claims(live: &[&NodeRecord]) -> Option<Finding> {
             Severity::Warning,
             "claims_unheld",
             format!("The store lists {sum} claims under nodes that do not hold them"),
-            "Each node releases such claims itself, within seconds after an outage. If the number stays, \
+            "Each node releases such claims itself, within seconds after an outage. If the number persists, \
              the store refuses the release or is too slow: see the node's log. Stopping the node \
              releases the claims too.",
         )
@@ -254,7 +254,7 @@ fn stranded(due: &DueRoute) -> Finding {
         "Deploy a node that can run these jobs, or cancel them: `ratchet jobs cancel --kind`.",
     )
     .detail(format!(
-        "its jobs in the queue {} have been due for {}",
+        "the oldest of these jobs in the queue {} has been due for {}",
         route.queue,
         since(due.overdue)
     ))
@@ -417,7 +417,8 @@ mod tests {
             node
         };
         let newest = built_in.version.as_deref();
-        // An earlier release of Ratchet does not report the version, and a directory may lack it.
+        // Nodes with an earlier release of Ratchet do not report the version, and a directory may
+        // not name one.
         assert!(codes(&seen(vec![with(newest), with(newest), with(None), node(3)])).is_empty());
         assert_eq!(codes(&seen(vec![with(Some("2025b"))])), ["zone_data_old"]);
         let mut seen = seen(vec![with(newest), with(Some("2025b")), node(3)]);
@@ -426,7 +427,7 @@ mod tests {
         assert_eq!(finding.severity, Severity::Warning);
         let detail = finding.detail.unwrap();
         assert!(detail.starts_with("2025b: alpha; 202"), "{detail}");
-        // A node that is silent computes no slots.
+        // A silent node computes no slots, so its time-zone data does not matter.
         seen.nodes[1].last_seen = from_millis(0);
         assert_eq!(codes(&seen), ["silent_node"]);
     }

@@ -1,4 +1,5 @@
-//! `ratchet doctor`: looks for problems, and explains how to fix them.
+//! `ratchet doctor`: looks for problems with the database and the cluster, and explains how to fix
+//! them.
 
 mod judge;
 
@@ -14,7 +15,7 @@ use crate::args::Doctor;
 use crate::exit::{Failure, Verdict};
 use crate::output::{BAD, BOLD, DIM, GOOD, WARN, clean, paint};
 
-/// How often the clocks are compared. The comparison with the shortest round trip is used.
+/// How many times the clocks are compared. The comparison with the shortest round trip is used.
 const LOOKS: usize = 3;
 
 #[derive(Serialize)]
@@ -89,7 +90,7 @@ async fn look(client: &Client) -> Result<Seen, Failure> {
 }
 
 /// Returns how far this host's clock is ahead of the database's in milliseconds, the uncertainty of
-/// that, and the database's time.
+/// this value, and the database's time.
 ///
 /// The database is assumed to read its clock in the middle of the round trip.
 async fn compare_clocks(client: &Client) -> Result<(i64, Duration, time::Timestamp), Failure> {

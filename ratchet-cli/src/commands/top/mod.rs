@@ -50,7 +50,7 @@ pub(super) async fn run(app: &mut App, what: Top) -> Result<(), Failure> {
     .await
 }
 
-/// Prints the view once, after two reads, because rates need two heartbeats.
+/// Prints the view once, after two reads, because rates are computed from two heartbeats.
 async fn once(app: &mut App, client: &Client, pause: Duration) -> Result<(), Failure> {
     let mut reader = Reader::new(client);
     let mut model = Model::new(reader.read().await?);
@@ -96,7 +96,8 @@ async fn stream(app: &mut App, client: &Client, pause: Duration) -> Result<(), F
     }
 }
 
-/// Reads and draws concurrently, so that keys work while the database hangs.
+/// Shows the view on the terminal. Reads and draws concurrently, so that keys work while the
+/// database hangs.
 async fn live(client: &Client, pause: Duration) -> Result<(), Failure> {
     let mut reader = Reader::new(client);
     let model = Model::new(reader.read().await?);
@@ -109,7 +110,7 @@ async fn live(client: &Client, pause: Duration) -> Result<(), Failure> {
         Ok(())
     };
     tokio::select! {
-        () = asked_to_end() => Err(Failure::interrupted("asked to end")),
+        () = asked_to_end() => Err(Failure::interrupted("terminated by a signal")),
         ended = show(draw, model, looks, keys) => ended,
         () = look(async || reader.read().await, pause, tell) => Ok(()),
     }
@@ -122,8 +123,8 @@ fn heed_color(choice: anstream::ColorChoice) {
     }
 }
 
-/// Waits for SIGTERM or SIGHUP. Without a handler, they would end the process without restoring the
-/// terminal.
+/// Waits for SIGTERM or SIGHUP. Without a handler, these signals would end the process without
+/// restoring the terminal.
 #[cfg(unix)]
 async fn asked_to_end() {
     use tokio::signal::unix::{SignalKind, signal};
@@ -138,13 +139,13 @@ async fn asked_to_end() {
     }
 }
 
-/// Never returns: there are no such signals.
+/// Never returns, because this platform has no such signals.
 #[cfg(not(unix))]
 async fn asked_to_end() {
     std::future::pending().await
 }
 
-/// Reads at each interval and sends the result, until the receiver is dropped.
+/// Reads once per interval and sends the result, until the receiver is dropped.
 async fn look(
     mut once: impl AsyncFnMut() -> Result<Seen, Failure>,
     pause: Duration,
@@ -160,7 +161,7 @@ async fn look(
     }
 }
 
-/// Draws after every read and on request, until a key ends the view.
+/// Draws the view after every read and on request, until a key ends it.
 async fn show(
     mut draw: impl FnMut(&Model) -> Result<(), Failure>,
     mut model: Model,
@@ -297,7 +298,7 @@ mod tests {
         let view = async {
             tokio::select! {
                 ended = show(|_| Ok(()), Model::new(seen()), looks, &mut keys) => ended,
-                () = look(once, PAUSE, tell) => unreachable!("it hangs"),
+                () = look(once, PAUSE, tell) => unreachable!("the read never returns"),
             }
         };
         let user = async {
@@ -337,7 +338,7 @@ mod tests {
         let view = async {
             tokio::select! {
                 ended = show(draw, Model::new(seen()), looks, &mut keys) => ended,
-                () = look(once, PAUSE, tell) => unreachable!("the receiver lives as long"),
+                () = look(once, PAUSE, tell) => unreachable!("the receiver is not dropped before `show` returns"),
             }
         };
         assert_eq!(timeout(100 * PAUSE, view).await, Ok(Ok(())));

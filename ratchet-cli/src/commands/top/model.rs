@@ -21,7 +21,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Returns the live nodes: those that have not ended and were not silent for too long.
+    /// Returns the live nodes: those that have not ended and have not been silent for too long.
     fn live(&self) -> impl Iterator<Item = &NodeRecord> {
         let nodes = self.nodes.iter();
         nodes.filter(|node| view::is_live(node, self.at))
@@ -51,7 +51,7 @@ impl From<&JobRecord> for Failed {
     }
 }
 
-/// The state of the view: the last read, the rates, and the last failure.
+/// The state of the view: the result of the last read, the rates, and the last failure.
 #[derive(Debug)]
 pub(super) struct Model {
     seen: Seen,
@@ -89,7 +89,7 @@ impl Model {
         }
     }
 
-    /// Stores the result of a read, and clears the failure.
+    /// Stores the result of a successful read, and clears the failure.
     pub(super) fn update(&mut self, seen: Seen) {
         self.meter.read(seen.live());
         self.seen = seen;
@@ -209,7 +209,7 @@ pub(super) mod tests {
         assert_eq!(finished(&model), None);
         model.update(seen(6_000, &[(one, 5_000, 50), (other, 6_000, 10)]));
         assert_eq!(finished(&model), Some(12.0));
-        // One node has sent a heartbeat since, and both still count.
+        // Only one node has sent a heartbeat since the last read, and both nodes still count.
         model.update(seen(10_000, &[(one, 10_000, 100), (other, 6_000, 10)]));
         assert_eq!(finished(&model), Some(12.0));
         // A restarted node is a new node, which has no rates yet.

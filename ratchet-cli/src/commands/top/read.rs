@@ -1,5 +1,5 @@
-//! Reads the data of the view. Queries that read whole tables run less often: the counts of jobs,
-//! and the newest dead letters.
+//! Reads the data of the view. The expensive queries run less often: the counts of jobs, and the
+//! newest dead letters.
 
 use std::future::Future;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::exit::Failure;
 const COUNT_INTERVAL: Duration = Duration::from_secs(10);
 /// The minimum interval between two reads of the newest dead letters.
 const FAILURES_INTERVAL: Duration = Duration::from_secs(1);
-/// The interval is also at least this many times as long as the last read took.
+/// The minimum interval as a multiple of the duration of the last such read.
 const SHARE: u32 = 50;
 /// How many dead letters are shown.
 const FAILURES: usize = 8;
@@ -44,7 +44,8 @@ impl<'a> Reader<'a> {
         let leaders = client.leaders(&nodes).await?;
         let due = client.due_routes().await?;
         let mut queues = self.queues.get(queues::queues(client)).await?;
-        // The due routes are newer than the last count.
+        // The counts may be from an earlier read, so take the delays and the pauses from the due
+        // routes.
         for queue in &mut queues.queues {
             let of_queue = due
                 .iter()
@@ -81,7 +82,7 @@ async fn failed(client: &Client) -> Result<Vec<Failed>, Failure> {
 /// A cached read, which is repeated less often the longer it takes.
 struct Seldom<T> {
     interval: Duration,
-    /// The last result, and when it may be read again.
+    /// The last result, and the earliest time of the next read.
     last: Option<(T, Instant)>,
 }
 
@@ -103,7 +104,7 @@ impl<T: Clone> Seldom<T> {
         let next = began + self.interval.max(took * SHARE);
         let known = match (read, self.last.take()) {
             (Ok(new), _) => new,
-            // Keep the last result, and do not retry before the next interval.
+            // Keep the last result, and do not retry before the interval has passed.
             (Err(_), Some((known, _))) => known,
             (Err(failure), None) => return Err(failure),
         };

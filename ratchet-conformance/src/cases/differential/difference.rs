@@ -114,7 +114,8 @@ fn compare(path: &str, expected: Option<&Tree>, found: Option<&Tree>, lines: &mu
     ) = (expected, found)
         && open == other_open
     {
-        // A missing or additional item shifts all later items, so only the middle is compared.
+        // A missing or additional item shifts all later items, so the items that are equal at both
+        // ends are left out.
         let (expected, found) = (&parts[..], &others[..]);
         let (head, tail) = match expected.len() == found.len() {
             true => (0, 0),

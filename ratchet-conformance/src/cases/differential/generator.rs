@@ -29,7 +29,7 @@ const DEFINITIONS: [&str; 4] = ["d", "D", "ä", "minutely"];
 
 pub(super) struct Generator {
     random: Rng,
-    /// Whether the history uses the archive, permits or rates: see `new`.
+    /// Whether the history uses the archive. `permits` and `rates` say the same of those parts.
     archives: bool,
     permits: bool,
     rates: bool,
@@ -44,16 +44,16 @@ pub(super) struct Generator {
     /// Whether the history uses recurring definitions.
     recurring: bool,
     firings: Vec<RecurringFiring>,
-    /// The open batches; `batches` has all.
+    /// The open batches. `batches` has the open and the closed ones.
     open: Vec<BatchId>,
     batches: Vec<BatchId>,
-    /// The stored jobs; `fresh` has those of the enqueue being generated. Nearly all parents are
-    /// among them, since a bad parent makes the whole enqueue fail.
+    /// The stored jobs. `fresh` has the jobs of the enqueue that is being generated. Nearly all
+    /// parents are in one of the two, because an unknown parent makes the whole enqueue fail.
     stored: Vec<JobId>,
     fresh: Vec<JobId>,
     /// The jobs that wait for signals.
     waiters: Vec<JobId>,
-    /// Whether the history uses workflows and signals.
+    /// Whether the history uses workflows. `signals` says the same of signals.
     workflows: bool,
     signals: bool,
 }
@@ -90,7 +90,7 @@ impl Generator {
         }
     }
 
-    /// Remembers the ids, tokens and other results that later steps can use.
+    /// Records the ids, tokens and other results of a step for later steps.
     pub(super) fn learn(&mut self, answer: &Answer) {
         match answer {
             Answer::Claimed(jobs) => {

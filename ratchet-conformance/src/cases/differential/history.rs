@@ -74,7 +74,8 @@ impl Pair {
     }
 
     /// Compares everything observable, through the handle that did not run the step. Reads the
-    /// attempts of changed jobs only, since the end of a claim changes its job.
+    /// attempts of changed jobs only, because the end of a claim, which adds an attempt, also
+    /// changes the job.
     async fn compare(&mut self, reader: usize) -> Result<(), Mismatch> {
         let store = &*self.handles[reader].store;
         let recurring = self.cx.has(Power::Recurring);
@@ -240,8 +241,7 @@ struct Shrinking<'a> {
 }
 
 impl Shrinking<'_> {
-    /// Replaces the steps by these if they fail as well. Tries nothing more once the case must
-    /// finish.
+    /// Replaces the steps by `fewer` if these fail as well. Does nothing once the case must finish.
     async fn try_instead(&mut self, fewer: Vec<Step>) -> bool {
         if self.cx.is_late() {
             return false;
@@ -290,7 +290,7 @@ impl Shrinking<'_> {
     }
 }
 
-/// Removes all steps, and all items inside them, without which the history still fails.
+/// Removes every step, and every item in a step, that the history does not need to fail.
 async fn shrink(cx: &Cx, steps: Vec<Step>, first: Mismatch) -> (Vec<Step>, Mismatch) {
     if cx.is_late() {
         return (steps, first);
@@ -325,8 +325,8 @@ fn tell(seed: u64, steps: &[Step], mismatch: &Mismatch) -> String {
     }
     let _ = writeln!(
         out,
-        "\nafter the last of these steps, which are what remains of a history; RATCHET_SEED={seed} \
-         runs all of it:"
+        "\nafter the last of these steps, to which the history was shortened; RATCHET_SEED={seed} \
+         runs the whole history:"
     );
     for (number, step) in steps.iter().enumerate() {
         let _ = writeln!(out, "{number:>4}. {step:?}");

@@ -93,8 +93,8 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// Adopts from the model what a store may report differently: that other jobs may wait for the
-    /// end of a claimed job although none does.
+    /// Adopts the one field of the model's answer that may differ: a store may report that other
+    /// jobs wait for the end of a claimed job although none does.
     pub(super) fn allowing_for(mut self, model: &Self) -> Self {
         match (&mut self, model) {
             (Self::Claimed(mine), Self::Claimed(model)) => {
@@ -113,7 +113,7 @@ impl Answer {
     }
 }
 
-/// Evaluates an expression with the list of a step's items, or another if the step has no list.
+/// Evaluates `$does` with the list of a step's items, or `$otherwise` if the step has no list.
 macro_rules! with_items {
     ($step:expr, $items:ident => $does:expr, $otherwise:expr) => {
         match $step {
@@ -131,7 +131,7 @@ macro_rules! with_items {
 }
 
 impl Step {
-    /// Returns how many jobs, tokens or other items the call takes, or 0 if it takes no list.
+    /// Returns how many jobs, tokens or other items the call has, or 0 if it has no list.
     pub(super) fn items(&self) -> usize {
         with_items!(self, items => items.len(), 0)
     }
@@ -253,13 +253,14 @@ impl Step {
     }
 }
 
-/// Returns the recurring definitions. Only histories of a store that has them use them.
+/// Returns the store's recurring definitions. Only histories of stores with recurring definitions
+/// call this.
 fn recurring(store: &dyn Store) -> &dyn RecurringStore {
     let recurring = store.recurring();
     recurring.expect("the suite lists a power that the store lacks")
 }
 
-/// Returns the archive. Only histories of a store that has an archive use it.
+/// Returns the store's archive. Only histories of stores with an archive call this.
 fn archive(store: &dyn Store) -> &dyn ArchiveStore {
     store.archive().expect("the store has an archive")
 }

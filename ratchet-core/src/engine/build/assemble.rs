@@ -115,7 +115,7 @@ impl NodeBuilder {
     }
 }
 
-/// Returns the elections in which the node takes part.
+/// Creates the elections of the roles in which the node may lead.
 fn elections(
     store: &SharedStore,
     config: &Config,
@@ -126,7 +126,7 @@ fn elections(
     for role in leads {
         match Election::new(Arc::clone(store), role, config.leadership) {
             Ok(election) => elections.push(election.takeover_delay(config.takeover_delay)),
-            // The problems already include the timings and the role.
+            // The problems already include those of the timings and of the role's name.
             Err(_) if !config.leadership.problems().is_empty() => {}
             Err(_) if Election::lock_of(role).is_err() => {}
             Err(error) => problems.push(error.to_string().into()),

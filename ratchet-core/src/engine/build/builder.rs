@@ -1,4 +1,5 @@
-//! The builder of nodes and its fields. The setters are in the files beside this one, by topic.
+//! The builder of nodes and its fields. The setters are in the other files of this folder, by
+//! topic.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,6 +22,21 @@ use crate::store::SharedStore;
 /// Builds a [`Node`](crate::Node).
 ///
 /// Setters never fail. [`build`](Self::build) reports all problems at once.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use ratchet::Ratchet;
+///
+/// # async fn example() -> Result<(), ratchet::BoxError> {
+/// let store = ratchet::connect("memory:").await?;
+/// let node = Ratchet::builder(store)
+///     .concurrency(8)
+///     .drain_grace(Duration::from_secs(30))
+///     .build()?;
+/// node.run().await?;
+/// # Ok(()) }
+/// ```
 #[must_use]
 pub struct NodeBuilder {
     pub(super) store: SharedStore,
@@ -79,8 +95,8 @@ impl NodeBuilder {
         }
     }
 
-    /// [Closes](crate::Store::close) the store when the node's run ends. Use it in programs that do
-    /// not use the store otherwise.
+    /// Makes the node [close](crate::Store::close) the store when its run ends. Use it in programs
+    /// that do not use the store otherwise.
     ///
     /// Afterwards the node cannot run again, and its clients fail. If the future of the run is
     /// dropped, the store stays open.

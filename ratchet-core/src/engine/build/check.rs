@@ -1,4 +1,4 @@
-//! Checks settings without needing handlers or a store.
+//! Checks the settings that can be checked without handlers and a store.
 
 use std::time::Duration;
 
@@ -13,8 +13,9 @@ use crate::name::Name;
 use crate::route::Selection;
 
 impl NodeBuilder {
-    /// Returns the problems of the settings so far, whatever the program registers later. For
-    /// programs that check the settings of another program, such as its configuration file.
+    /// Returns the problems of the settings so far, except those that a later registration can
+    /// solve. For programs that check the settings of another program, such as its configuration
+    /// file.
     ///
     /// As long as no job and no daemon is registered, the kinds and roles that a setting names
     /// count as known.
@@ -27,7 +28,7 @@ impl NodeBuilder {
         if kinds.is_empty() && self.daemons.is_empty() {
             let named = self.pools.iter().flat_map(|pool| &pool.kinds);
             kinds.extend(named.filter_map(|kind| Name::new("kind", kind).ok()));
-            // The default pool is always left some kind.
+            // This kind is left for the default pool.
             kinds.extend(Name::new("kind", "any other"));
             let chosen = self.roles.iter().flatten();
             let others = chosen
@@ -45,8 +46,8 @@ impl NodeBuilder {
         let mut capabilities = self.capabilities.clone();
         let refuses = !self.config.untagged || self.pools.iter().any(|pool| !pool.untagged);
         if capabilities.is_empty() && refuses {
-            // The program or its environment may add capabilities, without which the node could
-            // take no job.
+            // The program or its environment may add capabilities. Without any, the node could
+            // claim no job.
             capabilities.extend(Name::new("capability", "any other"));
         }
         let pools = partition(
@@ -79,13 +80,14 @@ impl NodeBuilder {
     }
 }
 
-/// Returns the problem of a node that polls no queue.
+/// Returns a problem if the node polls no queue.
 pub(super) fn no_queue(queues: &Selection) -> Option<SettingProblem> {
     let none = *queues == Selection::Only(Vec::new());
     none.then(|| SettingProblem::new(&["queue"], "the list of queues is empty"))
 }
 
-/// Returns the roles of the node, as far as they are known.
+/// Selects the roles of the node, and adds their problems to `problems`. Returns no role if the
+/// selection itself is invalid.
 pub(super) fn taking(
     leads: &[Name],
     only: Option<&[Name]>,
@@ -111,7 +113,7 @@ pub(super) fn taking(
         && !taking.leads.contains(role)
     {
         let text =
-            format!("the node claims only while it leads in {role}, but it may not lead in it");
+            format!("the node claims only while it leads in {role}, but may not lead in that role");
         let settings = ["active_passive", "role", "promotable"];
         problems.push(SettingProblem::new(&settings, text));
     }

@@ -24,13 +24,13 @@ impl BuildError {
         }
     }
 
-    /// Returns the problems, each as a sentence that names the values.
+    /// Returns the problems, each as a text that names the values.
     #[must_use]
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
 
-    /// Returns the same problems, each with the names of the settings that caused it.
+    /// Returns the problems, each with the names of the settings that caused it.
     #[must_use]
     pub fn refused(&self) -> &[SettingProblem] {
         &self.refused

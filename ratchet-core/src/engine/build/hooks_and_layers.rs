@@ -17,8 +17,8 @@ impl NodeBuilder {
     /// that wraps a `tower::Service` of [`JobRequest`](crate::JobRequest) and
     /// [`JobResponse`](crate::JobResponse). Needs the feature `tower`.
     ///
-    /// The layer that was added first is the outermost. Layers of one kind
-    /// ([`layer_for`](Self::layer_for)) are inside the layers of all kinds. A layer is applied
+    /// The layer that was added first is the outermost. The layers of a single kind
+    /// ([`layer_for`](Self::layer_for)) run inside the layers of all kinds. A layer is applied
     /// once, when the node is built, and its service is cloned for every job. So the state that its
     /// clones share, such as the permits of a `ConcurrencyLimit`, is shared by all jobs of the
     /// node.

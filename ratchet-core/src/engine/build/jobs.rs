@@ -81,13 +81,13 @@ impl NodeBuilder {
         }
     }
 
-    /// Sets whether the node takes jobs that require no capability. The default is `true`.
+    /// Sets whether the node runs jobs that require no capability. The default is `true`.
     ///
-    /// With `false`, the node leaves jobs that any node can run to other nodes, and takes only jobs
-    /// that require one of its [`capabilities`](Self::capabilities). Use it for nodes with rare
-    /// hardware. The slots of [`SYSTEM_QUEUE`](crate::SYSTEM_QUEUE) take the jobs of that queue in
-    /// any case, unless [`system_concurrency`](Self::system_concurrency) is 0. [`Pool::untagged`]
-    /// sets the same for one pool.
+    /// With `false`, the node runs only jobs that require one of its
+    /// [`capabilities`](Self::capabilities), and leaves all others to other nodes. Use it for nodes
+    /// with rare hardware. The slots of [`SYSTEM_QUEUE`](crate::SYSTEM_QUEUE) run the jobs of that
+    /// queue in any case, unless [`system_concurrency`](Self::system_concurrency) is 0.
+    /// [`Pool::untagged`] sets the same for one pool.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -111,8 +111,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets the most bodies that run at once, not counting those of other [pools](Pool). The
-    /// default is 32.
+    /// Sets the maximum number of bodies that run at once, not counting those of other
+    /// [pools](Pool). The default is 32.
     pub fn concurrency(mut self, bodies: usize) -> Self {
         self.config.concurrency = bodies;
         self
@@ -146,29 +146,30 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets the most claims that the node holds beyond the running ones, while jobs are very short.
-    /// The default is 960. With 0, the node claims only for free slots. Other pools have a
-    /// [`prefetch`](Pool::prefetch) of their own.
+    /// Sets the maximum number of prefetched claims: claims that the node holds in addition to the
+    /// running ones, while jobs are very short. The default is 960. With 0, the node claims only
+    /// for free slots. Other pools have a [`prefetch`](Pool::prefetch) of their own.
     pub fn prefetch(mut self, claims: usize) -> Self {
         self.config.prefetch = claims;
         self
     }
 
     /// Sets how long a prefetched claim may wait for a slot before it is handed back. The default
-    /// is 5 s, the maximum half of the start timeout.
+    /// is 5 s. The maximum is half of the start timeout.
     pub fn prefetch_ttl(mut self, ttl: Duration) -> Self {
         self.config.prefetch_ttl = ttl;
         self
     }
 
-    /// Sets whether payloads are read when bodies are about to begin, instead of with the claim.
-    /// Useful for large payloads.
+    /// Sets whether the node reads payloads when their bodies are about to begin, instead of with
+    /// the claim. This helps with large payloads.
     pub fn lazy_payloads(mut self, lazy: bool) -> Self {
         self.config.lazy_payloads = lazy;
         self
     }
 
-    /// Sets how waiting raises the priority of jobs. The default is one level per 15 minutes.
+    /// Sets how fast the priority of a job rises while the job waits. The default is one level per
+    /// 15 minutes.
     pub fn aging(mut self, aging: Aging) -> Self {
         self.config.aging = aging;
         self

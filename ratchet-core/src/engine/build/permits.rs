@@ -15,8 +15,8 @@ impl NodeBuilder {
     ///
     /// The first declaration wins. A number that an operator has set later
     /// ([`Client::set_permits`](crate::Client::set_permits)) stays, and so does the number of an
-    /// earlier release. If the declared number differs, the node logs it. In this builder, a second
-    /// number for a resource replaces the first.
+    /// earlier release. If the declared number differs from the stored one, the node logs the
+    /// difference. In this builder, a second number for a resource replaces the first.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -46,7 +46,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Returns the problem of the permits, once the store is known.
+    /// Returns a problem if permits are declared but the store has no permits.
     pub(super) fn permit_problem(&self) -> Option<SettingProblem> {
         let missing = !self.permits.is_empty() && self.store.permits().is_none();
         missing.then(|| SettingProblem::new(&["permit"], "the store has no permits"))

@@ -45,7 +45,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Returns the problems of the rate limits, once all other settings are known.
+    /// Returns the problems of the rate limits with the registered kinds and with the store.
     pub(super) fn limit_problems(&self) -> Vec<String> {
         let kinds = self.registry.kinds();
         let mut problems = Vec::new();
@@ -55,7 +55,7 @@ impl NodeBuilder {
             }
             if limit.strategy.needs_store() && self.store.rates().is_none() {
                 problems.push(format!(
-                    "the rate limit of {kind} counts in the store, which cannot keep rates"
+                    "the rate limit of {kind} counts in the store, which does not support rate limits"
                 ));
             }
         }

@@ -43,8 +43,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets whether the node, when it starts, deletes definitions that this program does not
-    /// declare and that another node declared before this one began. The default is `false`.
+    /// Sets whether the node, when it starts, deletes the definitions that another node declared
+    /// before this node started and that this program does not declare. The default is `false`.
     /// Definitions that were stored at run time stay.
     ///
     /// Use it only in clusters in which all nodes run the same program, because a node cannot know
@@ -56,7 +56,8 @@ impl NodeBuilder {
     }
 
     /// Sets the longest time before the node looks for recurring definitions that another process
-    /// has stored. The node wakes up in time for the slots that it knows. The default is 5 s.
+    /// has stored. The node always wakes up in time for the slots of the definitions that it has
+    /// read. The default is 5 s.
     pub fn recurring_interval(mut self, interval: Duration) -> Self {
         self.config.recurring_interval = interval;
         self

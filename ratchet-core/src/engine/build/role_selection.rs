@@ -17,8 +17,8 @@ pub(super) struct RoleSelection {
 }
 
 impl RoleSelection {
-    /// Selects the roles of a node. `declared` are the roles of the application, `only` the chosen
-    /// roles. `None` chooses all.
+    /// Selects the roles of a node. `declared` are the roles of the application. `only` are the
+    /// chosen roles; `None` chooses all roles.
     ///
     /// # Errors
     /// A role that is declared twice, or that was chosen and is not known.
@@ -31,7 +31,9 @@ impl RoleSelection {
         let mut leads: Vec<Name> = Name::new("role", MAINTENANCE).into_iter().collect();
         for role in declared {
             if leads.contains(role) || *role == WORKER {
-                problems.push(format!("the role {role} is there twice").into());
+                problems.push(
+                    format!("the role {role} is declared twice or is a role of the engine").into(),
+                );
             } else {
                 leads.push(role.clone());
             }
@@ -57,7 +59,7 @@ impl RoleSelection {
         })
     }
 
-    /// Returns the names of all roles, as other nodes read them.
+    /// Returns the names of all roles, as the node publishes them.
     pub(super) fn names(&self) -> Vec<Name> {
         let worker = Name::new("role", WORKER).into_iter().filter(|_| self.works);
         worker.chain(self.leads.iter().cloned()).collect()

@@ -11,10 +11,10 @@ use crate::name::Name;
 impl NodeBuilder {
     /// Sets the label of the node, its name for operators.
     ///
-    /// The label must be unique among live nodes. A node that starts with the label of another
-    /// takes over from that node. So a process that restarts under its own label takes back its
-    /// jobs at once. The default label is made from the node's random id, which is new at each
-    /// start and cannot be set.
+    /// The label must be unique among live nodes. A node that starts with the label of another node
+    /// displaces that node. So a process that restarts under its own label takes back its jobs at
+    /// once. The default label is made from the node's random id, which is new at each start and
+    /// cannot be set.
     ///
     /// Two processes with one label, such as copies of one deployment, displace each other. The
     /// older one loses its claims and its roles, and stops with
@@ -44,8 +44,8 @@ impl NodeBuilder {
     /// the role to other nodes for five minutes. A body that returns `Ok` is started again only in
     /// the next term.
     ///
-    /// Two instances may run for a moment, after the node of one has lost its leadership without
-    /// knowing it. For a write that only one instance may make, use the
+    /// Two instances may run for a moment if the node of one has lost its leadership and has not
+    /// noticed yet. For a write that only one instance may make, use the
     /// [`guard`](DaemonContext::guard) or the [`term`](DaemonContext::term).
     ///
     /// ```
@@ -77,8 +77,8 @@ impl NodeBuilder {
     }
 
     /// Claims only while the node leads in this role, which is added to the node's roles. So one
-    /// node of the cluster works, and the others are on standby. When the node ceases to lead, it
-    /// hands back its claims whose bodies have not begun.
+    /// node of the cluster runs jobs, and the others are on standby. When the node ceases to lead,
+    /// it hands back its claims whose bodies have not begun.
     pub fn active_passive(mut self, role: &str) -> Self {
         if let Some(role) = self.keep(Name::new("active_passive", role)) {
             if !self.leads.contains(&role) {
@@ -108,10 +108,10 @@ impl NodeBuilder {
         self
     }
 
-    /// Reads label, capabilities and roles from the environment variables `RATCHET_NODE_LABEL`,
-    /// `RATCHET_NODE_CAPABILITIES` and `RATCHET_NODE_ROLES`, as far as they are set. The last two
-    /// are comma-separated lists. The values replace what was set before. Each process needs a
-    /// [`label`](Self::label) of its own.
+    /// Reads the label, the capabilities and the roles from the environment variables
+    /// `RATCHET_NODE_LABEL`, `RATCHET_NODE_CAPABILITIES` and `RATCHET_NODE_ROLES`. The last two are
+    /// comma-separated lists. A variable that is set replaces the earlier setting; one that is not
+    /// set changes nothing. Each process needs a [`label`](Self::label) of its own.
     pub fn read_env(mut self) -> Self {
         match NodeEnvironment::read() {
             Ok(found) => self.surround(&found),
@@ -126,7 +126,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets how long this node waits for other nodes to take over after a leader has vanished. The
+    /// Sets how long this node leaves the takeover to other nodes after a leader has vanished. The
     /// default is zero.
     pub fn takeover_delay(mut self, delay: Duration) -> Self {
         self.config.takeover_delay = delay;

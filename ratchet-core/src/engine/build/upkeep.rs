@@ -11,19 +11,19 @@ impl NodeBuilder {
     /// Sets the shortest and the longest delay between polls. The defaults are 100 ms and 1 s.
     ///
     /// The leader of the maintenance role looks for due jobs every `max`, on behalf of all nodes.
-    /// An idle node that has received word from that leader in the last 5 s polls only every 15
+    /// An idle node that has received a beacon from that leader in the last 5 s polls only every 15
     /// times `max`. So a job whose wakeup is lost waits for up to twice `max`, and up to 5 s longer
-    /// if the leader died. While these looks are slow, the leader pauses after each look for 20
-    /// times as long as the look took, up to 2 minutes; then the job waits for a poll. A leader
-    /// whose `max` is longer than 2 s does not reduce the polls of the other nodes.
+    /// if the leader died. After a slow look, the leader pauses for 20 times as long as the look
+    /// took, up to 2 minutes; in the meantime only polls find such a job. A leader whose `max` is
+    /// longer than 2 s sends no beacons, so the other nodes poll as usual.
     pub fn poll_interval(mut self, min: Duration, max: Duration) -> Self {
         self.config.poll_min = min;
         self.config.poll_max = max;
         self
     }
 
-    /// Sets the interval between heartbeats of a node on which something depends. The default is 5
-    /// s.
+    /// Sets the interval between heartbeats of a node that is not idle. The default is 5 s. For
+    /// idle nodes see [`heartbeat_max`](Self::heartbeat_max).
     pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
         self.config.heartbeat_interval = interval;
         self.config.heartbeat_max = self.config.heartbeat_max.max(interval);
@@ -32,14 +32,14 @@ impl NodeBuilder {
 
     /// Sets the longest interval between heartbeats of a node that holds no job and leads in no
     /// role, while no other node joins or leaves. The default is 30 s, the maximum 60 s. An order
-    /// to drain reaches such a node that much later.
+    /// to drain can take that long to reach such a node.
     pub fn heartbeat_max(mut self, interval: Duration) -> Self {
         self.config.heartbeat_max = interval;
         self
     }
 
-    /// Sets how long a node must be silent to count as dead, at least three heartbeat intervals.
-    /// The default is 15 s.
+    /// Sets how long a node must be silent to count as dead. It must be at least three heartbeat
+    /// intervals. The default is 15 s.
     pub fn dead_after(mut self, silence: Duration) -> Self {
         self.config.dead_after = silence;
         self

@@ -44,12 +44,13 @@ const GROWTH: f64 = 1.5;
 /// The jitter of a wait, as a fraction in either direction.
 const JITTER: f64 = 0.1;
 /// The factor by which the wait of an idle poller is longer than `poll_interval.max` while another
-/// loop looks for due jobs. With the default this is 15 s.
+/// loop looks for due jobs. With the defaults this wait is 15 s.
 const QUIET: u32 = 15;
-/// The most jobs that one call asks for. It is enough to spread the cost of a call, and a third of
-/// what a node may hold by default, so that one batch is claimed while another runs and a third is
-/// settled. On PostgreSQL a drain reached 0.68 of the benchmark's floor with 256, 0.73 with 320,
-/// and 0.50 with 512, where claims and settlements wait for each other.
+/// The most jobs that one call asks for. The number is large enough to spread the cost of a call.
+/// It is a third of what a node may hold by default, so that one batch is claimed while another
+/// runs and a third is settled. In the benchmark, emptying a queue on PostgreSQL reached 0.68 of
+/// the floor's throughput with 256, 0.73 with 320, and 0.50 with 512, where claims and settlements
+/// wait for each other.
 const MAX_CLAIM: usize = 320;
 
 /// The handles that the pollers use.
@@ -96,7 +97,8 @@ pub(crate) async fn run(run: Arc<PollerHandles>, pool: usize) {
             continue;
         }
         let Some(limit) = poller.room(pool) else {
-            // The rate at which jobs end changes the room, so it is also measured regularly.
+            // The room also depends on the rate at which jobs end, so it is computed again
+            // regularly.
             tokio::select! {
                 biased;
                 () = run.draining.cancelled() => return,
@@ -171,21 +173,21 @@ impl Poller {
         let finished = Counters::read(&pool.counters().finished);
         self.rate.measure(finished, time::monotonic());
         let capacity = share.concurrency + self.rate.prefetch(share.prefetch);
-        // A pool that prefetches refills when half of its room is free, so that batches stay large.
-        // A slot never waits for that.
+        // A pool that prefetches refills when half of its capacity is free, so that batches stay
+        // large. A free slot never waits for that.
         let refill_at = (capacity / 2).max(share.concurrency - 1);
         pool.refill_at.store(refill_at, Ordering::SeqCst);
         let held = pool.held();
         (held <= refill_at).then(|| (capacity - held).min(MAX_CLAIM))
     }
 
-    /// Polls once, for a throttled kind if that is due, and returns how long to wait before the
-    /// next poll.
+    /// Polls at most once, for a throttled kind if its poll is due. Returns how long to wait before
+    /// the next poll.
     async fn tick(&mut self, run: &PollerHandles, pool: &RunPool, limit: usize) -> Duration {
         let throttles = &pool.throttles;
         let began = time::monotonic();
-        // Of the two polls, the one that was due first goes first, so that neither delays the
-        // other.
+        // If both polls are due, the one that was due earlier is made first, so that neither delays
+        // the other for long.
         let asks = throttles
             .next()
             .filter(|at| *at <= self.due_at || self.due_at > began);
@@ -211,8 +213,8 @@ impl Poller {
         next.saturating_duration_since(time::monotonic())
     }
 
-    /// Returns how long to wait before the next poll while another loop looks for due jobs. It is
-    /// longer than `wait` if the last polls found nothing.
+    /// Returns how long to wait before the next poll while another loop looks for due jobs. The
+    /// result is longer than `wait` if the last polls found few jobs.
     fn quiet_wait(&self, run: &PollerHandles, pool: &RunPool, wait: Duration) -> Duration {
         let longest = run.common.config.poll_max;
         if self.failing || self.delay < longest || pool.throttles.next().is_some() {
@@ -235,8 +237,8 @@ impl Poller {
         self.request.node = run.identity.node();
         self.request.limit = limit;
         self.request.kinds = Selection::Only(kinds);
-        // The room is counted as held before the claim: a drain that begins meanwhile waits for the
-        // answer.
+        // The requested claims count as held before the call, so that a drain that begins in the
+        // meantime waits for the answer.
         pool.hold(limit);
         let answer = claim(run, pool, &self.request).await;
         pool.metrics
@@ -251,8 +253,8 @@ impl Poller {
                 if std::mem::take(&mut self.failing) || run.claims.ledger.awaits_calls() {
                     run.interval.doubt_claims();
                 }
-                // A job that a wakeup announced is found at once. More polls would not find it
-                // sooner.
+                // A wakeup lets a job be claimed at once, so that it does not count as late. More
+                // frequent polls would not find it sooner.
                 let late = batch
                     .iter()
                     .any(|ready| was_due_for(&ready.claim) >= config.poll_min);
@@ -285,7 +287,7 @@ fn was_due_for(claim: &Claim) -> Duration {
     millis_between(due, claimed)
 }
 
-/// Claims a batch.
+/// Makes one claim call, and records the claims that it returns as held.
 pub(crate) async fn claim(
     run: &PollerHandles,
     pool: &RunPool,
@@ -304,7 +306,8 @@ pub(crate) async fn claim(
     };
     let batch: Vec<Ready> = claim.await?.into_iter().map(ready).collect();
     under_way.deliver(batch.iter().map(|ready| ready.claim.token));
-    // If a body of a claimed job runs here, the store has already taken back its earlier claim.
+    // If a body of a claimed job still runs on this node, the store has already taken back its
+    // earlier claim.
     run.running
         .lose(batch.iter().map(|ready| ready.claim.token.job));
     Counters::add(&counters.claimed, batch.len());
@@ -360,8 +363,8 @@ async fn idle(
     }
 }
 
-/// Returns whether a wakeup concerns this pool: it is addressed to this node, or another node sent
-/// it to all, and it is about a queue of this pool.
+/// Returns whether a wakeup concerns this pool. The wakeup must be about a queue of this pool, and
+/// either be addressed to this node or be sent by another node to all.
 fn concerns(run: &PollerHandles, pool: &RunPool, wakeup: &Wakeup) -> bool {
     let queues = &pool.share().queues;
     let is_for_this_node = match wakeup.to {

@@ -1,9 +1,9 @@
 //! Prefetch: decides how many claims to hold beyond the running ones.
 //!
-//! Other nodes cannot run the claims that wait on this node. So the node takes only as many as it
-//! will begin within a moment: the rate at which it finishes jobs times [`HORIZON`]. Slow jobs are
-//! never prefetched; jobs that do nothing are, by the hundred. Claims that wait too long
-//! nevertheless are handed back.
+//! Other nodes cannot run the claims that wait on this node. So the node prefetches only as many
+//! claims as it is likely to begin within [`HORIZON`], by the rate at which it finishes jobs. Slow
+//! jobs are never prefetched; jobs that end at once are prefetched by the hundred. Claims that wait
+//! too long are handed back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::engine::settle::held_claims::HeldClaims;
 use crate::time;
 
-/// How much work may wait on the node, as the time that it takes.
+/// The amount of prefetched work, as the time in which the node is likely to finish it.
 const HORIZON: Duration = Duration::from_millis(25);
 /// The shortest time over which the rate is measured.
 const WINDOW: Duration = Duration::from_millis(2);

@@ -17,11 +17,13 @@ use crate::name::Name;
 use crate::rate::Rate;
 use crate::time;
 
-/// The longest wait that is used. After it the limiter is asked again.
+/// The maximum wait that the node accepts from a limiter. After this time it asks the limiter
+/// again.
 const FARTHEST: Duration = Duration::from_secs(86_400);
 /// The longest delay of a job with a limited key before it is tried again.
 const LONGEST: Duration = Duration::from_secs(600);
-/// From this number of keys on, keys without a delayed job are removed.
+/// Once this many keys have a recorded delay, each new delay first removes the keys whose delays
+/// have passed.
 const MANY: usize = 1_024;
 /// The jitter of the delay of a job with a limited key, as a fraction of the interval. It prevents
 /// the delayed jobs of several nodes from returning together.
@@ -53,9 +55,9 @@ impl Admission {
 /// Admits a claim whose body is about to begin. Returns an error with its settlement if the body
 /// may not begin.
 ///
-/// If all jobs of the kind have to wait, the job is released to its place, and the poller stops
-/// asking for the kind. If the limit has keys, the job is snoozed until after the jobs of its key
-/// that were snoozed before it.
+/// If all jobs of the kind have to wait, the job is released and keeps its place in the claim
+/// order, and the poller stops asking for the kind. If the limit has keys, the job is snoozed until
+/// after the jobs of its key that were snoozed before it.
 pub(crate) async fn admit(
     admission: &Admission,
     pool: &RunPool,
@@ -96,7 +98,7 @@ pub(crate) async fn admit(
         failed => {
             let why = match failed {
                 Ok(Ok(Err(error))) => error.to_string(),
-                Ok(Err(_)) => "it panicked".to_owned(),
+                Ok(Err(_)) => "the limiter panicked".to_owned(),
                 _ => format!("no answer within {deadline:?}"),
             };
             tracing::warn!(%kind, error = why, "a rate limiter failed, trying again");
@@ -112,7 +114,8 @@ pub(crate) async fn admit(
         let delay = admission.delays.delay(key, &limit.rate, wait, now) + jitter;
         return end(Outcome::Snoozed { delay });
     }
-    // All jobs of the kind have to wait. An alias is throttled once one of its jobs was seen.
+    // All jobs of the kind have to wait. Only the name under which this job is stored is throttled
+    // here; the kind's other names are throttled when one of their jobs is claimed.
     pool.throttles.close(kind, &limit.rate, wait, now);
     pool.metrics.put_off(NotYet::RateLimit);
     end(Outcome::Released)
@@ -124,7 +127,7 @@ pub(crate) async fn admit(
 struct KeyDelays(Mutex<HashMap<RateKey, Instant>>);
 
 impl KeyDelays {
-    /// Returns the delay of a job that has to wait for at least `wait`.
+    /// Returns the delay of a job whose limiter requires a wait of `wait`.
     fn delay(&self, key: RateKey, rate: &Rate, wait: Duration, now: Instant) -> Duration {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if last.len() >= MANY {

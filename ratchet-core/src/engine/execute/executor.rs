@@ -61,7 +61,7 @@ pub(crate) struct ExecutorHandles {
     pub(crate) outage: Mutex<Outage>,
     /// Cancelled when the run stops claiming.
     pub(crate) draining: CancellationToken,
-    /// Cancelled when bodies are dropped.
+    /// Cancelled when the remaining bodies must be dropped.
     pub(crate) abort: CancellationToken,
 }
 
@@ -101,7 +101,7 @@ pub(crate) async fn admit(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Rea
 /// Runs one claimed job to its end.
 async fn execute(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Ready) {
     let claim = ready.claim;
-    // The node was declared dead while the claim waited.
+    // The node was declared dead while the claim waited, and has a new id.
     if ready.node != run.identity.node() {
         return run.claims.lose_waiting(pool, claim.token);
     }
@@ -177,8 +177,8 @@ async fn execute(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Ready) {
     };
     let requested = job.cancel.reason() == Some(CancelReason::Requested);
     let settlement = match ended {
-        // The store cancels the job whatever the settlement says. The settlement decides what
-        // metrics, spans and hooks show.
+        // The store cancels the job whatever the outcome in the settlement. The settlement decides
+        // what metrics, spans and hooks report.
         Stopped::Ended(_) if requested => settle(Outcome::Cancelled),
         Stopped::Ended(ended) => settle(outcome(&claim, ended, run.common.random())),
         Stopped::Unreadable(error) => settle(Outcome::Failed { error }).without_attempt(),
@@ -190,11 +190,12 @@ async fn execute(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Ready) {
     run.claims.settle_ended(pool, &claim, settlement);
 }
 
-/// Returns whether the body of a claim may begin: the node still holds the claim, as far as it can
-/// know, and still runs jobs. Otherwise the claim is dropped as lost, or released.
+/// Returns whether the body of a claim may begin: the node still holds the claim, as far as the
+/// node can know, and still runs jobs. Otherwise the claim is dropped as lost, or released.
 ///
-/// A process that was suspended, or cut off from its database, may hold claims that other nodes
-/// took back. It waits for a successful heartbeat, whose answer shows that.
+/// A process that was suspended or cut off from its database may hold claims that other nodes took
+/// back. So it first waits for a successful heartbeat, whose reply shows whether the node was
+/// declared dead.
 async fn is_cleared(run: &ExecutorHandles, pool: &RunPool, claim: &Claim, node: NodeId) -> bool {
     let alive = run.liveness.wait_until_alive().await;
     if node != run.identity.node() {
@@ -209,8 +210,9 @@ async fn is_cleared(run: &ExecutorHandles, pool: &RunPool, claim: &Claim, node: 
     true
 }
 
-/// Registers the body of a claim as running, once an earlier body of its job is gone, which the
-/// poller has told to stop. Returns `None` if the claim was lost or released before that.
+/// Registers the body of a claim as running. If an earlier body of the same job still runs, waits
+/// until it is gone; the poller has told it to stop. Returns `None` if the claim is lost or
+/// released first.
 async fn begin(
     run: &ExecutorHandles,
     pool: &RunPool,
@@ -245,8 +247,8 @@ enum Stopped {
     Stalled,
 }
 
-/// Runs the body of a job under its timeout. The caller catches every panic in here, such as one of
-/// a handler, of the decoding of a payload, or of the drop of a body.
+/// Runs the body of a job under its timeout. The caller catches every panic in here, such as a
+/// panic while a payload is decoded, while a body runs, or while it is dropped.
 async fn supervise(
     run: &Arc<ExecutorHandles>,
     pool: &RunPool,
@@ -317,7 +319,7 @@ async fn hard_timeout(job: &RunningJob, claim: &Claim) -> Duration {
 }
 
 /// Waits until the body has been silent for its stall timeout. From then on the cluster may reclaim
-/// the job, and nothing that the body still reports would take effect.
+/// the job, after which no report of the body takes effect.
 async fn stalled(job: &RunningJob) {
     let Some(stall) = job.claim.stall_timeout else {
         return std::future::pending().await;
@@ -332,8 +334,8 @@ async fn stalled(job: &RunningJob) {
     }
 }
 
-/// Reports that the body of a job that was lost before is about to begin. Returns `false` if the
-/// claim is lost, was cancelled, or was handed back because the node drains.
+/// Reports that the body of a suspect is about to begin. Returns `false` if the claim is lost, the
+/// job was cancelled, or the claim was released because the node drains.
 async fn announce(run: &ExecutorHandles, pool: &RunPool, claim: &Arc<Claim>) -> bool {
     let end = |outcome| Settlement::new(claim.token, outcome);
     let known = patiently(run, || run.reporter.announce(claim.token)).await;
@@ -354,8 +356,8 @@ async fn announce(run: &ExecutorHandles, pool: &RunPool, claim: &Arc<Claim>) -> 
     false
 }
 
-/// Reads the input of a claim, and in the same call the inputs of the claims that wait next.
-/// Returns `None` if the claim is lost, or was handed back because the node drains.
+/// Reads the input of a claim, and prefetches the inputs of the next waiting claims in the same
+/// call. Returns `None` if the claim is lost, or was released because the node is draining.
 async fn read_inputs(run: &ExecutorHandles, pool: &RunPool, claim: &Claim) -> Option<JobInput> {
     let mut tokens = vec![claim.token];
     tokens.extend(pool.ready.unread(READ_AHEAD - 1));

@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::model::Claim;
 use crate::name::Name;
 
-/// How long such a job is postponed the first time.
+/// How long a job with a newer payload is postponed the first time.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// The longest time that such a job is postponed. A job may wait this long for the first node of
-/// the next release, and nodes of the old release claim it in vain this often.
+/// The longest time for which a job with a newer payload is postponed. A job may wait this long for
+/// the first node of the next release, and nodes of the old release claim it in vain this often.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Returns how long to postpone a claim, for a `random` in `0.0..1.0`. The delay doubles with every
@@ -23,8 +23,8 @@ pub(super) fn put_off(claim: &Claim, random: f64) -> Duration {
     delay.min(LONGEST).mul_f64(1.0 - random / 2.0)
 }
 
-/// The kinds and versions for which a warning was logged. Each is logged once, because a deploy may
-/// have many such jobs.
+/// The kinds and payload versions for which a warning was logged. Each pair is logged once, because
+/// a deploy may have many such jobs.
 #[derive(Debug, Default)]
 pub(crate) struct NewerPayloads(Mutex<BTreeSet<(Name, u32)>>);
 
@@ -36,10 +36,10 @@ impl NewerPayloads {
         if warned.insert((kind.clone(), version)) {
             tracing::warn!(
                 %id, %kind, version, known,
-                "jobs have a newer payload than this node knows; they are left to a newer node"
+                "jobs have a newer payload version than this node supports; they are left to a newer node"
             );
         } else {
-            tracing::debug!(%id, %kind, version, known, "left to a newer node");
+            tracing::debug!(%id, %kind, version, known, "job postponed for a newer node");
         }
     }
 }

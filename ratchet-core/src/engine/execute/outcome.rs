@@ -1,4 +1,5 @@
-//! Turns the end of a body into the outcome of its claim. Pure; the randomness is an argument.
+//! Turns the end of a body into the outcome of its claim. The function is pure: its random number
+//! is an argument.
 
 use std::any::Any;
 use std::time::Duration;
@@ -145,7 +146,7 @@ mod tests {
             let snoozed = Outcome::Snoozed { delay: MAX_DELAY };
             assert_eq!(after(0, error(JobError::snooze(asked))), snoozed);
         }
-        // Jitter may take the longest delay beyond it.
+        // Jitter must not raise a delay above the maximum.
         let mut claim = claim(0);
         claim.retry = RetryPolicy::fixed(3, MAX_DELAY).with_jitter(50);
         for (random, longest) in [(0.0, MAX_DELAY / 2), (1.0, MAX_DELAY)] {

@@ -20,7 +20,7 @@ use crate::model::{Claim, Report, ReportKind, Reported};
 use crate::outage::Outage;
 use crate::time;
 
-/// How often reports are sent. Of each body only the latest report is sent.
+/// How often reports are sent. Only the latest report of each body is sent.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// How long a body that has not reported runs before the reporter reports that it has begun.
 /// Together with the longest wait for a slot, this is shorter than the shortest start timeout that
@@ -45,13 +45,13 @@ impl Reporter {
         }
     }
 
-    /// Requests that the reports are sent now.
+    /// Requests that the queued reports are sent now.
     pub(crate) fn hurry(&self) {
         self.urgent.notify_one();
     }
 
     /// Sends the last progress or checkpoint of an ended body. A report that the body is alive is
-    /// not sent, since the end shows that. If the call fails, the report is lost, because the job
+    /// not sent, since the job has ended. If the call fails, the report is lost, because the job
     /// ends in any case.
     pub(crate) async fn flush(&self, job: &RunningJob) {
         let Some(kind) = job.take_report(time::monotonic()) else {
@@ -65,7 +65,7 @@ impl Reporter {
         }
     }
 
-    /// Reports that a body is about to begin, and waits until the store has stored that.
+    /// Reports that a body is about to begin, and waits until the store has stored the report.
     pub(crate) async fn announce(&self, token: ClaimToken) -> Result<Reported> {
         let report = [Report::new(token, ReportKind::Alive)];
         one(self.send_within(Duration::MAX, &report).await?)
@@ -105,7 +105,7 @@ impl ReportSink for JobReports {
     }
 
     async fn send(&self, claim: &Claim, kind: ReportKind) -> Result<Reported> {
-        // The body is alive, whether or not the store can be told.
+        // A body that sends a report is alive, even if the store call fails.
         self.job.lives(time::monotonic());
         let report = [Report::new(claim.token, kind)];
         let answers = self.reporter.send_within(Duration::MAX, &report).await?;

@@ -10,7 +10,7 @@ use crate::handler::{CancelHandle, CancelReason};
 use crate::id::{ClaimToken, JobId};
 use crate::model::{Claim, ReportKind};
 
-/// A body that runs.
+/// A running body.
 pub(crate) struct RunningJob {
     pub(crate) claim: Arc<Claim>,
     pub(crate) begun: Instant,
@@ -20,7 +20,7 @@ pub(crate) struct RunningJob {
     /// Whether the store knows that the body has begun.
     pub(crate) reported: AtomicBool,
     words: Mutex<Words>,
-    /// Whether its body has been dropped.
+    /// Cancelled when the body has been dropped.
     gone: CancellationToken,
 }
 
@@ -36,7 +36,8 @@ struct Words {
 
 impl RunningJob {
     pub(crate) fn new(claim: Arc<Claim>, begun: Instant) -> Self {
-        // A stall timeout is measured from a report, so such a job reports at once that it began.
+        // A stall timeout is measured from a report, so a job that has one reports at once that it
+        // began.
         let pending = claim.stall_timeout.map(|_| ReportKind::Alive);
         Self {
             claim,
@@ -58,9 +59,8 @@ impl RunningJob {
         self.gone.cancelled().await;
     }
 
-    /// Keeps a report to send it later. A report that the body is alive does not replace a report
-    /// with content. Returns whether the report should be sent soon, before the store considers the
-    /// job stalled.
+    /// Queues a report. A report that the body is alive does not replace a report with content.
+    /// Returns whether the report should be sent soon, before the store considers the job stalled.
     pub(crate) fn queue(&self, report: ReportKind, now: Instant) -> bool {
         let mut words = self.words();
         words.said_at = now;
@@ -89,7 +89,7 @@ impl RunningJob {
         self.words().said_at
     }
 
-    /// Takes the next report, as if the store had received it.
+    /// Takes the next report, and already records it as received by the store.
     pub(crate) fn take_report(&self, now: Instant) -> Option<ReportKind> {
         let mut words = self.words();
         let report = words.pending.take();
@@ -100,7 +100,8 @@ impl RunningJob {
         report
     }
 
-    /// Puts back a report that could not be sent, unless there is a newer one.
+    /// Queues a report that could not be sent, or that the node makes for the body. A newer report
+    /// that the body has queued is kept, unless it only shows that the body is alive.
     pub(crate) fn keep(&self, report: ReportKind) {
         let mut words = self.words();
         if words.pending.is_none() || words.pending == Some(ReportKind::Alive) {
@@ -137,9 +138,9 @@ impl RunningSet {
         job.gone.cancel();
     }
 
-    /// Queues a report for each body that began before `asked` and whose claim the store did not
-    /// list then, so that the answer shows whether the claim is lost. The list alone is no proof,
-    /// because it may lack a claim that another call is writing.
+    /// Queues a report for each body that began before `asked` and whose claim is not in the
+    /// store's list, so that the answer shows whether the claim is lost. The list alone is no
+    /// proof, because it may lack a claim that another call is writing.
     pub(crate) fn doubt_unlisted(&self, listed: &HashSet<ClaimToken>, asked: Instant) {
         for job in self.jobs().values() {
             if job.begun < asked && !listed.contains(&job.claim.token) {
@@ -156,7 +157,8 @@ impl RunningSet {
         self.jobs().values().cloned().collect()
     }
 
-    /// Tells one body to stop, even if its claim was taken away from this node.
+    /// Tells the body of this claim to stop. Also matches the token that the claim has after it was
+    /// taken away from this node.
     pub(crate) fn cancel(&self, token: ClaimToken, reason: CancelReason) {
         let jobs = self.jobs();
         let job = jobs.get(&token.job);

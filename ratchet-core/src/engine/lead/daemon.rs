@@ -30,7 +30,7 @@ pub type DaemonResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 type Body = Pin<Box<dyn Future<Output = DaemonResult> + Send>>;
 type Start = dyn Fn(DaemonContext) -> Body + Send + Sync;
 
-/// How often a daemon may fail in a row before its node leaves the role to another node.
+/// After how many failures in a row the node of a daemon leaves the role to other nodes.
 const MAX_FAILURES: u32 = 5;
 /// How long a daemon must run until its earlier failures no longer count.
 const RECOVERED: Duration = Duration::from_secs(60);
@@ -206,7 +206,7 @@ async fn serve(run: &DaemonHandles, daemon: &Daemon, candidacy: &Candidacy, term
         metrics::daemon_failed(role);
         tracing::warn!(%role, %error, failures, "daemon failed");
         if failures >= MAX_FAILURES {
-            tracing::error!(%role, "a daemon keeps failing here; another node can run it");
+            tracing::error!(%role, "a daemon failed too often in a row; this node leaves its role to other nodes");
             candidacy.sit_out(SIT_OUT).await;
             return;
         }

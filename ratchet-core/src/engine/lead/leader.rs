@@ -47,12 +47,12 @@ pub(crate) async fn run(run: Arc<LeaderHandles>, candidacy: Arc<Candidacy>) {
     }
 }
 
-/// Notifies the watchers when a leadership could not be renewed in time.
+/// Notifies the watchers when the leadership of the role could not be renewed in time.
 pub(crate) async fn watchdog(candidacy: Arc<Candidacy>) {
     candidacy.leadership.watchdog().await;
 }
 
-/// Takes one turn, and returns how long to wait before the next.
+/// Takes one turn of the election, and returns how long to wait before the next turn.
 async fn turn(run: &LeaderHandles, candidacy: &Candidacy) -> Result<Duration> {
     let mut election = candidacy.election.lock().await;
     let leads = candidacy.leadership.is_leader();
@@ -68,7 +68,7 @@ async fn turn(run: &LeaderHandles, candidacy: &Candidacy) -> Result<Duration> {
     let outcome = election.turn(run.identity.node()).await?;
     if let ElectionOutcome::Elected(term) = &outcome {
         run.interval.at_work();
-        tracing::info!(node = %run.identity.node(), role = %candidacy.leadership.role(), term = term.0, "leads");
+        tracing::info!(node = %run.identity.node(), role = %candidacy.leadership.role(), term = term.0, "node leads");
     }
     Ok(election.next_turn(&outcome))
 }

@@ -1,4 +1,4 @@
-//! Leads: the elections of the node's roles, and the work that runs on their leaders.
+//! Leadership: the elections of the node's roles, and the work that only their leaders do.
 
 pub(super) mod daemon;
 pub(super) mod gate;

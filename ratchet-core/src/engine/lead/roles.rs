@@ -18,7 +18,7 @@ pub(crate) const MAINTENANCE: &str = "maintenance";
 pub(crate) struct Candidacy {
     pub(crate) leadership: Leadership,
     pub(super) election: Mutex<Election>,
-    /// Held while work runs here that must stop before any other node may start it.
+    /// Held while this node does work of the role that must stop before another node may start it.
     pub(crate) in_use: Mutex<()>,
 }
 

@@ -1,7 +1,7 @@
 //! Measures the backlog of the queues named by `measured_queues`, for autoscalers.
 //!
-//! Only the leader of the maintenance role measures. A pass makes one call for all queues, and one
-//! call for each queue with due jobs, which counts up to [`COUNTED`] jobs.
+//! Only the leader of the maintenance role measures the backlog. Each pass makes one call for all
+//! queues, and then one call for each queue with due jobs, which counts up to [`COUNTED`] jobs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,8 @@ pub(crate) async fn run(run: Arc<BacklogHandles>) {
     let mut watch = leadership.watch();
     loop {
         let term = watch.elected().await;
-        // When another leader is elected, its figures count, and this node stops measuring.
+        // Once this node no longer leads, it stops measuring, because the next leader reports the
+        // backlog.
         tokio::select! {
             biased;
             () = watch.lost(term) => {}

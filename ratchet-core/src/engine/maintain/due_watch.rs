@@ -1,11 +1,11 @@
 //! Looks for due jobs on behalf of all nodes, so that idle nodes can poll less often.
 //!
-//! Only the leader of the maintenance role looks: every `poll_interval.max`, and sooner when a job
-//! becomes due. For each route with due jobs it wakes one node, as a client does when it enqueues
-//! one job. If jobs of the route are still due at the next looks, they need more nodes, or cannot
-//! be claimed now. So all nodes are woken at the second, fourth, eighth and sixteenth look in a
-//! row, and at every sixteenth after that. If wakeups do not reach all nodes, each look wakes all
-//! nodes that they reach.
+//! Only the leader of the maintenance role looks for due jobs: every `poll_interval.max`, and
+//! sooner when a job becomes due. For each route with due jobs it wakes one node, as a client does
+//! when it enqueues one job. If jobs of the route are still due at the next looks, they need more
+//! nodes, or cannot be claimed now. So all nodes are woken at the second, fourth, eighth and
+//! sixteenth look in a row, and at every sixteenth after that. If wakeups do not reach all nodes,
+//! each look wakes all nodes that they reach.
 //!
 //! Every [`BEACON`] the leader sends a beacon, which tells all nodes that it looks. A poller that
 //! receives beacons polls less often. The leader sends no beacons while its looks fail, nor if its
@@ -32,7 +32,8 @@ use crate::time;
 
 /// The time between two beacons.
 const BEACON: Duration = Duration::from_secs(2);
-/// From this look in a row on, all nodes are woken at every look whose number is a multiple of it.
+/// After this many looks in a row, all nodes are woken only at looks whose number is a multiple of
+/// this number.
 const MOST_LOOKS: u32 = 16;
 
 /// The handles that the watch uses.
@@ -87,7 +88,8 @@ async fn watch(run: &DueWatchHandles, leadership: &Leadership) {
     }
 }
 
-/// Looks once, and returns how long to wait before the next look.
+/// Looks for due jobs once, and wakes nodes for them. Returns how long to wait before the next
+/// look.
 async fn look(run: &DueWatchHandles, looks: &mut Looks) -> Result<Duration> {
     let config = &run.common.config;
     let within = config.poll_max;
@@ -101,7 +103,8 @@ async fn look(run: &DueWatchHandles, looks: &mut Looks) -> Result<Duration> {
         .iter()
         .map(|due| due.due_in)
         .filter(|left| !left.is_zero());
-    // One millisecond more, since the job would not be due yet by a clock that is slightly behind.
+    // The wait is one millisecond longer, because this node's clock may run slightly faster than
+    // the database's.
     let wait = upcoming
         .min()
         .map_or(within, |left| left + Duration::from_millis(1));
@@ -116,8 +119,8 @@ async fn look(run: &DueWatchHandles, looks: &mut Looks) -> Result<Duration> {
 struct Looks(HashMap<Route, u32>);
 
 impl Looks {
-    /// Counts a look for each route that has due jobs now. Returns these routes, each with whether
-    /// to wake all nodes.
+    /// Counts a look for each route that has due jobs now. Returns these routes, each with a flag
+    /// that is `true` if all nodes are to be woken.
     fn count(&mut self, due: impl Iterator<Item = Route>) -> Vec<(Route, bool)> {
         let mut before = std::mem::take(&mut self.0);
         due.map(|route| {
@@ -169,7 +172,7 @@ mod tests {
         assert_eq!(at, [2, 4, 8, 16, 32, 48]);
         assert_eq!(wakes_all(&["b", "a"]), [false, false]);
         assert_eq!(wakes_all(&["b"]), [true]);
-        // Not due in between: counted anew.
+        // The route was not due in between, so counting starts again.
         assert_eq!(wakes_all(&["a"]), [false]);
     }
 }

@@ -71,8 +71,8 @@ pub(crate) async fn run(run: Arc<HeartbeatHandles>) {
         let wait = match tick(&run).await {
             Ok(()) => {
                 backoff.reset();
-                // Not later than the published interval, and sooner if the reply changed the
-                // interval.
+                // The next heartbeat is due after the published interval at the latest, and sooner
+                // if the reply shortened the interval.
                 published.min(run.interval.interval())
             }
             Err(error) => {
@@ -87,7 +87,7 @@ pub(crate) async fn run(run: Arc<HeartbeatHandles>) {
     }
 }
 
-/// Sends one heartbeat, and does what the reply asks for.
+/// Sends one heartbeat, and acts on the reply.
 pub(crate) async fn tick(run: &HeartbeatHandles) -> Result<()> {
     let _beating = run.beating.lock().await;
     let reply = beat(run, run.identity.status()).await?;
@@ -116,8 +116,8 @@ pub(crate) async fn tick(run: &HeartbeatHandles) -> Result<()> {
     Ok(())
 }
 
-/// Sends one heartbeat with this status, after a heartbeat that is under way has ended. Two at once
-/// would mistake each other's `last_seen` for a rewind of the database.
+/// Sends one heartbeat with this status, once no other heartbeat is under way. Two concurrent
+/// heartbeats would mistake each other's `last_seen` for a rewind of the database.
 pub(crate) async fn announce(run: &HeartbeatHandles, status: NodeStatus) -> Result<HeartbeatReply> {
     let _beating = run.beating.lock().await;
     beat(run, status).await

@@ -1,7 +1,8 @@
 //! Maintenance: deletes or archives finished jobs that are older than their retention, and deletes
 //! old batches and unused rates. Works in bounded passes.
 //!
-//! The leader of the maintenance role does this, and each pass takes effect only in its term.
+//! Only the leader of the maintenance role does this. On a store with guards, a pass takes effect
+//! only in the leader's term.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -20,7 +21,8 @@ use crate::time;
 
 /// The most jobs that one pass deletes, so that it never blocks the database for long.
 const PASS: usize = 1_000;
-/// The most jobs that one pass archives. It is smaller, because whole jobs are read and written.
+/// The most jobs that one pass archives. It is smaller than [`PASS`], because archiving reads and
+/// writes whole jobs.
 const ARCHIVE_PASS: usize = 200;
 
 /// The handles that maintenance uses.
@@ -105,7 +107,8 @@ async fn tick(run: &MaintenanceHandles) {
     }
 }
 
-/// Makes passes until one finds fewer rows than it may take, or the tenure has ended.
+/// Repeats a pass until it processes fewer rows than `limit`, or the tenure has ended. Counts the
+/// rows.
 async fn repeat<F>(
     limit: usize,
     (counter, rows): (&AtomicU64, Rows),
@@ -162,7 +165,8 @@ async fn purge_batches(run: &MaintenanceHandles, request: &BatchPurge) -> Result
     purge.await
 }
 
-/// Deletes rates in the state of a rate that was never used. Any node may do it.
+/// Deletes unused rates: those whose state is the same as if they had never been used. This is safe
+/// for any node, so it needs no guard.
 async fn forget_rates(run: &MaintenanceHandles) -> Result<()> {
     let calls = &run.common.calls;
     loop {

@@ -16,8 +16,8 @@ pub(super) mod reclaimer;
 pub(super) mod recurring;
 pub(super) mod undelivered;
 
-/// Returns how long to pause, at least, after a pass over all due jobs that took `took`. It is 20
-/// times as long, up to 2 minutes, so that a slow database gets few such calls.
+/// Returns the minimum pause after a pass over all due jobs that took `took`. The pause is 20 times
+/// as long, up to 2 minutes, so that a slow database gets few such calls.
 fn rest(took: Duration) -> Duration {
     took.saturating_mul(20).min(Duration::from_secs(120))
 }

@@ -1,6 +1,6 @@
 //! Replaces the measurement of the process if the feature `sysinfo` is off.
 
-/// Measures nothing.
+/// A gauge that measures nothing.
 #[derive(Debug)]
 pub(crate) struct Gauge;
 

@@ -35,7 +35,8 @@ use crate::time;
 const WITHOUT_LEADING: u32 = 10;
 /// The most jobs that one pass fails because their signals did not arrive.
 const PASS: usize = 500;
-/// The divisor by which that number is reduced when a call exceeds the store's deadline.
+/// The divisor by which that number is reduced, starting from [`PASS`], when a call exceeds the
+/// store's deadline.
 const FEWER: usize = 8;
 /// How long after its last heartbeat the record of an ended node is deleted.
 const FORGET_AFTER: Duration = Duration::from_secs(24 * 3_600);
@@ -78,7 +79,8 @@ pub(crate) async fn run(run: Arc<ReclaimerHandles>) {
     }
 }
 
-/// Makes one pass: first over the nodes, then over the claims, until there are no more.
+/// Makes one pass: marks silent nodes dead, takes back lost claims until none is left, and fails
+/// jobs whose signal did not arrive in time.
 async fn tick(run: &ReclaimerHandles) -> Result<()> {
     heartbeat::tick(&run.heartbeat).await?;
     let (calls, config) = (&run.common.calls, &run.common.config);
@@ -113,12 +115,12 @@ async fn tick(run: &ReclaimerHandles) -> Result<()> {
         if !reclaimed.is_empty() {
             tracing::warn!(
                 jobs = reclaimed.len(),
-                "took back jobs that no node worked on"
+                "reclaimed jobs whose claims were lost"
             );
             run.wake_queue.wake(None);
         }
-        // Claims that could not be settled are found again. They are left to the next pass, so that
-        // this one ends.
+        // Each call finds the claims again that could not be settled. They are left to the next
+        // pass, so that this pass ends.
         let moved = reclaimed.iter().any(|lost| !lost.exhausted);
         let more = reclaimed.len() == request.limit && (moved || matches!(failed, Ok(1..)));
         if failed.is_err() || !more {
@@ -127,8 +129,8 @@ async fn tick(run: &ReclaimerHandles) -> Result<()> {
     }
 }
 
-/// Fails the jobs whose signal did not arrive in time. If a call exceeds the deadline, fewer jobs
-/// are failed at once, because many other jobs may wait for one of them.
+/// Fails the jobs whose signal did not arrive in time. If a call exceeds the deadline, the next
+/// call fails fewer jobs, because many other jobs may wait for one of them.
 pub(crate) async fn expire_signals(run: &ReclaimerHandles) -> Result<()> {
     if run.common.calls.store().signals().is_none() {
         return Ok(());
@@ -167,7 +169,7 @@ pub(crate) async fn expire_signals(run: &ReclaimerHandles) -> Result<()> {
 async fn fail_exhausted(run: &ReclaimerHandles, reclaimed: &[Reclaimed]) -> Result<usize> {
     let fail = |lost: &Reclaimed| {
         let error = match lost.crash_count {
-            // A crash count that cannot be read is taken as this value.
+            // This value stands for a crash count that cannot be read.
             u32::MAX => "lost with its node; its crash count cannot be read".to_owned(),
             count => format!("lost with its node {count} times"),
         };
@@ -200,7 +202,7 @@ async fn fail_exhausted(run: &ReclaimerHandles, reclaimed: &[Reclaimed]) -> Resu
     failure.map_or(Ok(applied.len()), Err)
 }
 
-/// Notifies the hooks of jobs that were failed here. The jobs are read for that.
+/// Reads the jobs that this node failed, and notifies the hooks of their ends.
 async fn tell(run: &ReclaimerHandles, failed: &[&Settlement]) {
     let ids: Vec<JobId> = failed.iter().map(|end| end.token.job).collect();
     let calls = &run.common.calls;
@@ -208,7 +210,7 @@ async fn tell(run: &ReclaimerHandles, failed: &[&Settlement]) {
     let jobs = match read.await {
         Ok(jobs) => jobs,
         Err(error) => {
-            tracing::error!(%error, jobs = ?ids, "jobs are dead letters now, but could not be read");
+            tracing::error!(%error, jobs = ?ids, "jobs became dead letters, but the hooks were not notified: the jobs could not be read");
             return;
         }
     };

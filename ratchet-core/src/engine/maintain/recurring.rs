@@ -1,11 +1,11 @@
 //! Recurring definitions: stores the definitions that the program declares when the node starts,
 //! and fires the definitions whose slots have come.
 //!
-//! Every node does this, and no node has to. The nodes race for the due definitions, the store
-//! decides which are due, and the token of a claim lets only one node fire each. A node that dies
-//! between claim and firing delays these slots by the rest of its lease. More slots may be overdue
-//! then, and the misfire policy decides what happens to them. Between looks the loop sleeps until
-//! the next slot. Waking early only costs a look.
+//! Every node does this, and no particular node has to. The nodes race to claim the due
+//! definitions, the store decides which are due, and the token of a claim ensures that only one
+//! node fires each. A node that dies between claim and firing delays these slots by the rest of its
+//! lease. By then more slots may be overdue, and the misfire policy decides what happens to them.
+//! Between two claims the loop sleeps until the next slot. Waking up too early only costs one call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,15 +35,16 @@ use crate::time::{self, Timestamp, millis_between, to_millis};
 const BATCH: usize = 100;
 /// The most jobs that one call creates, unless a single definition creates more.
 const JOBS: usize = 500;
-/// How long other nodes leave a claimed definition to this node. The lease only saves them from
-/// planning what this node already fires. It is short, because slots that wait for its end come
-/// late.
+/// How long other nodes leave a claimed definition to this node. The lease only avoids duplicate
+/// work, because each slot fires once in any case. It is short, because the slots of a node that
+/// died wait until its lease ends.
 const LEASE: Duration = Duration::from_secs(3);
-/// The least time between two looks that wakeups of other processes cause.
+/// The minimum time between two claims that wakeups of other processes cause.
 const APART: Duration = Duration::from_millis(100);
-/// How much later than other nodes this node looks, after it met a definition that it cannot read,
-/// perhaps one of the next release. Each time it claims such a definition, it keeps the definition
-/// from other nodes for a lease. [`BEHIND_FOR`] is how long the delay applies.
+/// How much later than other nodes this node claims definitions, after it has claimed one that it
+/// cannot read, such as one of the next release. A claim by this node keeps such a definition from
+/// other nodes for a whole lease, so nodes that can read it should come first. The delay applies
+/// for [`BEHIND_FOR`].
 const BEHIND: Duration = Duration::from_millis(500);
 const BEHIND_FOR: Duration = Duration::from_secs(60);
 /// The maximum jitter between nodes that wait for the same slot.
@@ -53,12 +54,13 @@ const TRIES: u32 = 4;
 /// The number of definitions in a row that fail to fire, after which the rest are not tried.
 const GIVE_UP: u32 = 3;
 
-/// The lock that protects the retirement of definitions.
+/// The lock that a node holds while it retires definitions.
 const STARTUP: &str = "startup/recurring";
-/// How often a node tries to acquire the lock. [`STARTUP_PAUSE`] is the time between two tries.
+/// How often a node tries to acquire the lock [`STARTUP`]. [`STARTUP_PAUSE`] is the time between
+/// two tries.
 const STARTUP_TRIES: u32 = 10;
 const STARTUP_PAUSE: Duration = Duration::from_millis(500);
-/// The TTL of the lock.
+/// The TTL of the lock [`STARTUP`].
 const STARTUP_TTL: Duration = Duration::from_secs(30);
 
 /// The handles that the loop of recurring definitions uses.
@@ -112,7 +114,7 @@ pub(crate) async fn run(run: Arc<RecurringHandles>) {
             }
             Err(error) => backoff.failed(&error, run.common.random()),
         };
-        // A program without the feature will never be able to read such a definition.
+        // A program without the feature `cron` will never be able to read such a definition.
         let behind = met.filter(|met| met.elapsed() < BEHIND_FOR || cfg!(not(feature = "cron")));
         let behind = behind.map_or(Duration::ZERO, |_| BEHIND);
         let heed_from = looked + APART + behind;
@@ -120,7 +122,7 @@ pub(crate) async fn run(run: Arc<RecurringHandles>) {
     }
 }
 
-/// Fires the due definitions. Returns when the next slot comes, by the database's clock. `None` if
+/// Fires the due definitions. Returns the time of the next slot, by the database's clock. `None` if
 /// there is none.
 #[cfg(feature = "testing")]
 pub(crate) async fn fire_due(run: &RecurringHandles) -> Result<Option<Timestamp>> {
@@ -130,13 +132,13 @@ pub(crate) async fn fire_due(run: &RecurringHandles) -> Result<Option<Timestamp>
     Ok(tick(run).await?.next)
 }
 
-/// The result of a look.
+/// The result of claiming and firing the due definitions.
 struct Looked {
     /// When the last claim call began.
     asked: Instant,
     /// The time of that call by the database's clock.
     now: Timestamp,
-    /// When the next slot comes, by the database's clock.
+    /// The time of the next slot, by the database's clock.
     next: Option<Timestamp>,
     /// Whether the store returned a definition that this node cannot read.
     unreadable: bool,
@@ -186,7 +188,7 @@ async fn fire_all(run: &RecurringHandles, due: &DueRecurring) -> Result<Option<T
     Ok(firings.iter().filter_map(|firing| firing.next_fire).min())
 }
 
-/// Returns how many of the firings go into one call.
+/// Returns how many of the firings fit into the next call.
 fn part_of(firings: &[RecurringFiring]) -> usize {
     let mut jobs = 0;
     let fits = firings.iter().take_while(|firing| {
@@ -266,7 +268,7 @@ fn note(run: &RecurringHandles, firing: &RecurringFiring, answer: &Fired) {
     let name = &firing.token.name;
     let Fired::Applied(jobs) = answer else {
         metrics::not_fired();
-        tracing::debug!(definition = %name, "another process changed or fired the definition");
+        tracing::debug!(definition = %name, "firing had no effect: another process changed or fired the definition");
         return;
     };
     let created = |job: &&Enqueued| matches!(job, Enqueued::Created(_));
@@ -327,7 +329,8 @@ async fn idle(
 
 /// Stores the definitions that the program declares, and waits for the database while it is
 /// unavailable. Then, if configured, retires definitions that are no longer declared. Returns the
-/// definitions that need a permit which has not been set yet.
+/// definitions whose permit names a resource without a limit; they are stored once the limit is
+/// set.
 pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
     let mut waiting = Vec::new();
     for definition in run.declared.iter() {
@@ -335,7 +338,7 @@ pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
         while let Err(error) = put(run, definition).await {
             let name = definition.name();
             if run.common.calls.store().permits().is_some() && lacks_a_permit(&error) {
-                tracing::warn!(%error, definition = %name, "a definition waits for its permit");
+                tracing::warn!(%error, definition = %name, "cannot store a definition until the limit of its permit is set");
                 waiting.push(definition);
                 break;
             }
@@ -343,7 +346,7 @@ pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
                 tracing::error!(%error, definition = %name, "cannot store a definition");
                 break;
             }
-            tracing::warn!(%error, definition = %name, "cannot store a definition yet");
+            tracing::warn!(%error, definition = %name, "cannot store a definition yet, trying again");
             tokio::time::sleep(backoff.next(run.common.random())).await;
         }
     }
@@ -355,15 +358,16 @@ pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
     waiting
 }
 
-/// Returns whether a definition was refused because the permits that its jobs need were never set.
-/// They may be set later.
+/// Returns whether a definition was rejected because no limit was set for the resource of its
+/// permit. The limit may be set later.
 fn lacks_a_permit(error: &StoreError) -> bool {
     error
         .invalid_input()
         .is_some_and(|problem| problem.field() == "permit")
 }
 
-/// Stores the declared definitions whose permit was missing, if the permit exists now.
+/// Tries again to store the definitions whose permit names a resource without a limit, and removes
+/// those that were stored from `waiting`.
 async fn put_again(run: &RecurringHandles, waiting: &mut Vec<&Definition>) {
     let mut still = Vec::new();
     for definition in waiting.drain(..) {
@@ -377,7 +381,7 @@ async fn put_again(run: &RecurringHandles, waiting: &mut Vec<&Definition>) {
 async fn put(run: &RecurringHandles, definition: &Definition) -> Result<()> {
     let put = PutRecurring::new(definition.clone()).declared(true);
     let outcome = run.client.recurring().put_checked(&put).await?;
-    tracing::debug!(definition = %definition.name(), ?outcome, "declared");
+    tracing::debug!(definition = %definition.name(), ?outcome, "stored a declared definition");
     Ok(())
 }
 
@@ -401,7 +405,7 @@ async fn retire(run: &RecurringHandles) -> Result<()> {
         locks.release(&guard.lock, &guard.owner, guard.fence)
     });
     if let Err(error) = release.await {
-        tracing::debug!(%error, "the lock could not be released, it will expire");
+        tracing::debug!(%error, "the lock could not be released, so it stays until it expires");
     }
     if let Guarded::Done(names) = retired? {
         for name in names {
@@ -411,7 +415,7 @@ async fn retire(run: &RecurringHandles) -> Result<()> {
     Ok(())
 }
 
-/// Acquires the lock for retiring definitions. `None` if other nodes hold it throughout all tries.
+/// Acquires the lock for retiring definitions. Returns `None` if other nodes held it at every try.
 async fn startup_guard(run: &RecurringHandles) -> Result<Option<Guard>> {
     let lock = Name::new("lock", STARTUP).map_err(StoreError::from)?;
     let owner = Name::new("owner", run.identity.node().to_string()).map_err(StoreError::from)?;

@@ -45,8 +45,8 @@ pub(crate) async fn beat_and_hand_back(run: &UndeliveredHandles, status: NodeSta
     hand_back(run).await
 }
 
-/// Hands back the claims that the last heartbeat found. That costs the jobs no attempt and no
-/// crash, and they keep their due times.
+/// Hands back the undelivered claims that the last heartbeat found. Their jobs lose no attempt and
+/// no crash budget, and keep their due times.
 async fn hand_back(run: &UndeliveredHandles) -> Result<()> {
     let (mut handed_back, mut failure) = (0, Ok(()));
     for tokens in run

@@ -1,14 +1,15 @@
 //! Detects steps of the database's clock.
 //!
-//! The store reads the database's time of a heartbeat reply between the sending of the heartbeat
-//! and the receipt of the reply. So two readings bound the time between them without any estimate
-//! of the network. It is at least the time from the receipt of the first reply to the sending of
-//! the second heartbeat, and at most the time from the sending of the first heartbeat to the
-//! receipt of the second reply. If the database's clock moved by more or by less than that, it
-//! stepped.
+//! Each heartbeat reply contains the database's time, which the store reads after the heartbeat was
+//! sent and before the reply is received. So the time between two readings has bounds that need no
+//! estimate of the network. It is at least the time from the receipt of the first reply to the
+//! sending of the second heartbeat, and at most the time from the sending of the first heartbeat to
+//! the receipt of the second reply. If the database's clock moved by less or by more than these
+//! bounds allow, it stepped.
 //!
-//! A suspended process sees a forward step, because Linux stops the monotonic clock during suspend.
-//! That process cannot know how long the other nodes were silent, so it must take the same care.
+//! A process that was suspended also sees a forward step, because Linux stops the monotonic clock
+//! during suspend. The process cannot know how long the other nodes were silent, so it treats the
+//! suspension like a step.
 
 use std::time::Duration;
 
@@ -20,9 +21,9 @@ use crate::time::{Timestamp, duration_millis, from_millis, millis_between, to_mi
 /// The difference, in milliseconds, that is never counted as a step. It covers clocks with ticks of
 /// up to 16 ms, and a switch to another server of a replica set.
 const TOLERANCE: i64 = 100;
-/// The divisor of the elapsed time that counts as drift and not as a step: a tenth, more than any
-/// time service slews a clock. Drift of that size changes every wait by a tenth, which is too
-/// little for a live node to count as dead.
+/// The divisor of the elapsed time that gives the largest drift that is not counted as a step. It
+/// is a tenth of the elapsed time, which is more than any time service slews a clock, and too
+/// little to make a live node count as dead.
 const DRIFT: i64 = 10;
 
 /// One reading of the database's clock.
@@ -104,7 +105,7 @@ mod tests {
 
     const BEGIN: i64 = 1_790_000_000_000;
 
-    /// Heartbeats of a node; everything in milliseconds.
+    /// The heartbeats of a node. All times are in milliseconds.
     struct Beats {
         origin: Instant,
         watch: ClockWatch,
@@ -202,7 +203,7 @@ mod tests {
         let mut beats = Beats::new();
         beats.beat(0, 10, 0);
         assert_eq!(beats.beat(600_000, 10, 600_000), None);
-        // Suspended for ten minutes: the monotonic clock stood still.
+        // The process is suspended for ten minutes, while the monotonic clock stands still.
         let step = beats.beat(605_000, 10, 1_205_000);
         assert!(matches!(step, Some(ClockStep::Forward(_))), "{step:?}");
     }
@@ -217,7 +218,7 @@ mod tests {
             NodeRecord::joined(&beat, from_millis(BEGIN + at))
         };
         beats.beat(0, 20, 10);
-        // Last seen before the step, which came just before the second heartbeat.
+        // The node was last seen before the step, which came just before the second heartbeat.
         let (early, late) = (seen_at(10), seen_at(4_990));
         beats.beat(5_000, 20, 5_010 + hour);
         let after = seen_at(5_010 + hour);
@@ -227,7 +228,8 @@ mod tests {
         for node in [&early, &late, &after] {
             assert!(!dead(node, 15_010 + hour), "{:?}", node.last_seen);
         }
-        // Late by the uncertainty of the step, which is that of both round trips.
+        // The node is declared dead late, by the uncertainty of the step, which is the sum of both
+        // round trips.
         assert!(dead(&early, 15_011 + hour + 20));
         assert!(dead(&late, 19_991 + hour + 20));
         assert!(dead(&after, 20_011 + hour));

@@ -63,15 +63,15 @@ impl HeartbeatInterval {
         self.due.notified().await;
     }
 
-    /// Publishes the short interval and requests a heartbeat, which returns the store's list of
-    /// claims. Called when a claim call whose answer was lost may have claimed jobs.
+    /// Publishes the short interval and requests a heartbeat, whose reply lists the node's claims.
+    /// Called when a claim call whose answer was lost may have claimed jobs.
     pub(crate) fn doubt_claims(&self) {
         self.state().interval = self.shortest;
         self.beat_now();
     }
 
-    /// Records that the node begins to hold a claim or to lead. From now on it must send heartbeats
-    /// often.
+    /// Records that the node has claimed jobs or was elected, so it must send heartbeats often from
+    /// now on.
     pub(crate) fn at_work(&self) {
         let mut state = self.state();
         state.has_worked = true;
@@ -169,7 +169,7 @@ mod tests {
         interval.learn(Others::default(), true);
         interval.learn(Others::default(), true);
         assert!(interval.publish() > 5 * second);
-        // The next interval is short, since another node has come.
+        // The next interval is short, since another node has joined.
         interval.learn(joined, true);
         interval.at_work();
         assert!(asked());

@@ -1,5 +1,5 @@
-//! Tracks how long the node's heartbeats have succeeded without a gap, and what follows for this
-//! node, the other nodes and the database's clock.
+//! Tracks how long the node's heartbeats have succeeded without a gap. This decides whether bodies
+//! may begin, whether the silence of other nodes counts, and how far to trust the database's clock.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::metrics;
 use crate::model::{ClockTrust, Heartbeat, HeartbeatReply, NodeRecord};
 use crate::time::{self, Timestamp};
 
-/// The conclusions from the replies to a run's heartbeats.
+/// Tracks the replies to a run's heartbeats.
 pub(crate) struct Liveness {
     common: Arc<Common>,
     interval: Arc<HeartbeatInterval>,
@@ -33,11 +33,11 @@ pub(crate) struct Liveness {
 /// The period in which the heartbeats have succeeded.
 #[derive(Debug)]
 struct Heard {
-    /// When the period began; it has no gap.
+    /// When the period began. It has no gap since then.
     since: Instant,
     /// When the last heartbeat succeeded.
     last: Instant,
-    /// Until when no other node can declare this one dead because of its silence.
+    /// The time until which no other node can declare this node dead because of its silence.
     alive_until: Instant,
     /// The node id of the last heartbeat, and the `last_seen` that it wrote.
     told: (NodeId, Timestamp),
@@ -88,8 +88,8 @@ impl Liveness {
         if written.is_some_and(|at| reply.previous < Some(at)) {
             self.rewound();
         }
-        // A later time was written by a heartbeat whose reply was lost. A rewind before that one
-        // does not show.
+        // A later `previous` was written by a heartbeat whose reply was lost. It may hide a rewind
+        // that came before it, so it counts as a gap.
         let goes_on = written.is_none_or(|at| reply.previous == Some(at));
         let in_time = |heard: &&Heard| {
             let late = now.saturating_duration_since(heard.last) > heard.gap;
@@ -131,13 +131,15 @@ impl Liveness {
         }
     }
 
-    /// Returns how long other nodes wait for this one after a heartbeat with this interval.
+    /// Returns how long after a heartbeat with this interval other nodes may declare this node
+    /// dead.
     fn patience(&self, interval: Duration) -> Duration {
         NodeRecord::patience(interval, self.common.config.dead_after)
     }
 
-    /// Waits until no other node can have declared this one dead because of its silence, provided
-    /// that all nodes have the same `dead_after`. Returns `false` if the node drains before that.
+    /// Waits until it is certain that no other node has declared this node dead because of its
+    /// silence, provided that all nodes have the same `dead_after`. Returns `false` if the node
+    /// drains before that.
     pub(crate) async fn wait_until_alive(&self) -> bool {
         loop {
             let heard = self.heard.notified();
@@ -159,9 +161,9 @@ impl Liveness {
         }
     }
 
-    /// Logs that the database went back to an earlier state, because it failed over to a copy that
-    /// lags, or was restored. What its rows show of other nodes is outdated, and so is what this
-    /// node knows of its own claims.
+    /// Logs that the database went back to an earlier state, because it failed over to a replica
+    /// that lags, or was restored from a backup. Its rows about other nodes are outdated, and the
+    /// claims that this node holds may no longer be stored.
     fn rewound(&self) {
         metrics::database_rewound();
         let again = self.common.config.dead_after;

@@ -1,9 +1,9 @@
 //! Divides the jobs of a node among its pools.
 //!
 //! A job's route has a queue, a kind and perhaps a capability, and a pool selects by one of the
-//! three. So the rest after any number of pools is still of the form "these queues, these kinds,
-//! these capabilities", which a single claim request can express. Every share has this form, no two
-//! shares overlap, and together they cover all jobs that the node may run.
+//! three. So the jobs that remain after any number of pools still have the form "these queues,
+//! these kinds, these capabilities", which a single claim request can express. Every share has this
+//! form, no two shares overlap, and together the shares cover all jobs that the node may run.
 
 use crate::engine::settings::config::Config;
 use crate::engine::settings::pool::{Pool, SYSTEM_QUEUE};
@@ -37,7 +37,8 @@ impl Share {
             .untagged(self.untagged)
     }
 
-    /// Returns the selection that matches no job. `None` if all selections match some.
+    /// Returns a criterion by which the share selects nothing, so that the share has no jobs.
+    /// `None` if there is none.
     fn lacks(&self) -> Option<Field> {
         if self.queues == Selection::Only(Vec::new()) {
             Some(Field::Queue)
@@ -48,7 +49,7 @@ impl Share {
         }
     }
 
-    /// Returns the part of the share that has one of these names.
+    /// Returns the part of the share whose `field` is one of these names.
     fn only(&self, field: Field, names: &[Name]) -> Self {
         let mut part = self.clone();
         match field {
@@ -62,7 +63,7 @@ impl Share {
         part
     }
 
-    /// Returns the part of the share that has none of these names.
+    /// Returns the part of the share whose `field` is none of these names.
     fn without(mut self, field: Field, names: &[Name]) -> Self {
         match field {
             Field::Queue => self.queues = self.queues.without(names),
@@ -224,8 +225,8 @@ impl Partition {
         self.take(share, *field, &names);
     }
 
-    /// Returns the name by which `pool` selects, if the node has it and no other pool selects by
-    /// it.
+    /// Returns a name by which `pool` selects, if the node has the name and no other pool selects
+    /// by it. Otherwise records a problem.
     fn free(&mut self, field: Field, text: &str, pool: &Name) -> Option<Name> {
         let name = self.name((field.name(), text), (pool.as_str(), field.setting()))?;
         let taken = self
@@ -305,7 +306,8 @@ impl Partition {
         }
     }
 
-    /// Checks a name in the setting of a pool.
+    /// Checks a name in the setting of a pool. Records a problem and returns `None` if it is
+    /// invalid.
     fn name(
         &mut self,
         (field, text): (&'static str, &str),
@@ -353,7 +355,7 @@ mod tests {
         texts.iter().map(name).collect()
     }
 
-    /// Of a node with the kinds `mail` and `render` and the capability `gpu`.
+    /// Partitions a node with the kinds `mail` and `render` and the capability `gpu`.
     fn of(queues: Selection, pools: &[Pool]) -> Result<Vec<Share>, Vec<String>> {
         let kinds = names(&["mail", "render"]);
         partition(queues, kinds, names(&["gpu"]), &Config::default(), pools)
@@ -492,8 +494,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every route that the node may run is in one pool, the first that selects it, unless that
-        /// pool refuses jobs that require nothing; no other route is in any.
+        /// Every route that the node may run is in exactly one pool, the first that selects it,
+        /// unless that pool rejects jobs that require no capability. No other route is in any pool.
         #[test]
         fn every_route_belongs_to_the_first_pool_that_takes_it(
             polled in prop::option::of(prop::sample::subsequence(vec!["a", "b", "c"], 1..=3)),

@@ -87,7 +87,7 @@ impl ReadyQueue {
         out
     }
 
-    /// Takes these claims, as far as they still wait.
+    /// Takes the claims with these tokens that still wait.
     pub(crate) fn take_these(&self, tokens: &[ClaimToken]) -> Vec<Ready> {
         if tokens.is_empty() {
             return Vec::new();
@@ -101,7 +101,7 @@ impl ReadyQueue {
         Vec::from(taken)
     }
 
-    /// Returns the tokens of the first claims whose input still has to be read.
+    /// Returns the tokens of the first `limit` claims whose input still has to be read.
     pub(crate) fn unread(&self, limit: usize) -> Vec<ClaimToken> {
         let items = self.items();
         let unread = items.iter().filter(|item| item.input.is_none());

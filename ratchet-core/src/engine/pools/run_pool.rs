@@ -21,7 +21,7 @@ pub(crate) struct RunPool {
     pub(crate) ready: ReadyQueue,
     /// The number of claims that the pool has requested or received, and that are not settled yet.
     held: AtomicUsize,
-    /// The poller is woken when at most this many claims are held.
+    /// The number of held claims at or below which the poller is woken.
     pub(crate) refill_at: AtomicUsize,
     pub(crate) room: Notify,
     pub(crate) throttles: Throttles,

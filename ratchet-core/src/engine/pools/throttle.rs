@@ -4,8 +4,8 @@
 //! A claimed job that may not begin would only be handed back. So a kind that has to wait is left
 //! out of the ordinary requests of its pool. When the wait is over, the poller asks for this kind
 //! alone, and for no more jobs than the limit is about to allow. The other jobs of the kind keep
-//! their place in the claim order. Once the kind has fewer due jobs than that, it returns to the
-//! ordinary requests.
+//! their place in the claim order. Once such a request returns fewer jobs than it asked for, the
+//! kind returns to the ordinary requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -17,7 +17,8 @@ use crate::client::RetryDelays;
 use crate::name::Name;
 use crate::rate::Rate;
 
-/// The longest interval between two polls for a kind, if the burst covers that time.
+/// The intended interval between two polls for a throttled kind. It is shorter if the burst is used
+/// up sooner, and longer if the starts are further apart.
 const STEP: Duration = Duration::from_millis(100);
 
 /// The throttled kinds of one pool.
@@ -28,13 +29,13 @@ pub(crate) struct Throttles(Mutex<BTreeMap<Name, Throttle>>);
 struct Throttle {
     /// The time before which no job of the kind may begin.
     closed_until: Instant,
-    /// When to ask for the kind next.
+    /// When to request jobs of the kind next.
     ask_at: Instant,
-    /// How many jobs to ask for.
+    /// The maximum number of jobs per request for the kind.
     share: usize,
     /// How long to wait between two requests for the kind.
     pause: Duration,
-    /// The backoff of a limiter that has failed, and has not worked since.
+    /// The backoff of the limiter. `None` unless its last call failed.
     failing: Option<RetryDelays>,
 }
 
@@ -116,7 +117,7 @@ impl Throttles {
         self.kinds().values().map(|throttle| throttle.ask_at).min()
     }
 
-    /// Removes the throttle of a kind that had fewer jobs than were asked for.
+    /// Removes the throttle of a kind, because it had fewer due jobs than a request asked for.
     pub(crate) fn lift(&self, kind: &Name) {
         self.kinds().remove(kind);
     }
@@ -174,7 +175,7 @@ mod tests {
         assert_eq!(throttles.due(later), Some((kind(), 1)));
         assert_eq!(throttles.due(later), None);
         assert!(!throttles.is_closed(&kind(), later));
-        // It stays out of the ordinary requests until there are no more of its jobs.
+        // The kind stays out of the ordinary requests until it has no more due jobs.
         assert_eq!(throttles.open_ones(&kinds), kinds[1..]);
         throttles.lift(&kind());
         assert_eq!(throttles.open_ones(&kinds), kinds);
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!(throttles.next(), None);
         throttles.fail(&kind(), 0.0, now);
         assert_eq!(throttles.next(), Some(now + Duration::from_millis(50)));
-        // What is limited, and whose limiter works, stays limited.
+        // A limited kind stays limited when its limiter works.
         throttles.close(&kind(), &Rate::new(10, SECOND), SECOND, now);
         throttles.works(&kind());
         assert_eq!(throttles.next(), Some(now + SECOND));

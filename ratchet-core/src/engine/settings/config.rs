@@ -7,8 +7,8 @@ use crate::model::{NodeRecord, ReclaimRequest};
 use crate::name::Name;
 use crate::priority::Aging;
 
-/// The most queues whose backlog a node measures. Each costs two time series, and a call in every
-/// pass.
+/// The most queues whose backlog a node measures. Each queue costs two time series, and a call in
+/// every pass.
 const MAX_MEASURED_QUEUES: usize = 50;
 
 /// The settings of a node, with the reasons for their defaults. [`NodeBuilder`](crate::NodeBuilder)
@@ -21,11 +21,12 @@ pub(crate) struct Config {
     /// How many bodies the pool of the system queue runs at once. The default is 2, so that one
     /// body that hangs does not block the queue.
     pub(crate) system_concurrency: usize,
-    /// Whether jobs that require no capability are taken. The default is yes, because most jobs
+    /// Whether the node runs jobs that require no capability. The default is yes, because most jobs
     /// require none.
     pub(crate) untagged: bool,
-    /// The most claims held beyond the running ones. They are used while jobs are so short that a
-    /// round trip to the store takes longer than the claimed work.
+    /// The most prefetched claims, which are held in addition to the running ones. Claims are
+    /// prefetched while jobs are so short that a round trip to the store takes longer than the
+    /// claimed work.
     pub(crate) prefetch: usize,
     /// How long a prefetched claim may wait for a slot before it is handed back. The default is 5
     /// s.
@@ -35,8 +36,8 @@ pub(crate) struct Config {
     pub(crate) aging: Aging,
     /// The first delay after a poll that found fewer jobs than it asked for. The default is 100 ms.
     pub(crate) poll_min: Duration,
-    /// The longest delay between two polls of an idle node, and between two looks of the leader. A
-    /// lost wakeup costs up to two such delays. The default is 1 s.
+    /// The longest delay between two polls of an idle node, and between two looks of the leader for
+    /// due jobs. A lost wakeup costs up to two such delays. The default is 1 s.
     pub(crate) poll_max: Duration,
     /// The interval between heartbeats. The default is 5 s, a third of `dead_after`.
     pub(crate) heartbeat_interval: Duration,
@@ -65,7 +66,7 @@ pub(crate) struct Config {
     /// definition that another process has stored takes effect up to this much later. The default
     /// is 5 s.
     pub(crate) recurring_interval: Duration,
-    /// Whether to delete definitions that a program declared earlier and that this one does not
+    /// Whether to delete definitions that a program declared earlier and that this program does not
     /// declare. The default is no, because another program may still declare them.
     pub(crate) retire_recurring: bool,
     /// How long one call of the store may take. The default is 10 s.
@@ -123,14 +124,13 @@ impl Config {
     const LONGEST_HEARTBEAT: Duration = Duration::from_secs(60);
 
     /// Returns how long a heartbeat may take. A heartbeat that hangs must leave time for another
-    /// before the node counts as dead.
+    /// heartbeat before the node counts as dead.
     pub(crate) fn heartbeat_deadline(&self) -> Duration {
         self.heartbeat_interval.min(self.store_deadline)
     }
 
-    /// Returns the number of lost claims from which a job is a suspect. A suspect runs while no
-    /// other suspect runs on the node, so that a job that kills its process uses up only its own
-    /// crash budget.
+    /// Returns the number of lost claims from which a job runs only while no other such job runs on
+    /// the node, so that a job that kills its process uses up only its own crash budget.
     pub(crate) fn isolate_from(&self) -> u32 {
         self.max_crashes.saturating_sub(1).max(1)
     }

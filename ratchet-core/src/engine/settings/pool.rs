@@ -105,23 +105,25 @@ impl Pool {
         self
     }
 
-    /// Sets whether the pool takes jobs that require no capability. The default is `true`.
+    /// Sets whether the pool runs jobs that require no capability. The default is `true`.
     ///
     /// With `false`, the node leaves such jobs of the pool's queues or kinds to other nodes: no
-    /// other pool of this node takes them. A pool that selects by capabilities never takes them.
+    /// other pool of this node runs them. A pool that selects by capabilities never runs such jobs.
     pub fn untagged(mut self, taken: bool) -> Self {
         self.untagged = taken;
         self
     }
 
-    /// Sets the most bodies that run at once. There is no default.
+    /// Sets the maximum number of bodies that run at once. It must be set, since there is no
+    /// default.
     pub fn concurrency(mut self, bodies: usize) -> Self {
         self.concurrency = bodies;
         self
     }
 
-    /// Sets the most claims that the pool holds beyond the running ones, while jobs are very short.
-    /// The default is 30 for each slot, at most 960. With 0, the pool claims only for free slots.
+    /// Sets the maximum number of prefetched claims: claims that the pool holds in addition to the
+    /// running ones, while jobs are very short. The default is 30 for each slot, at most 960. With
+    /// 0, the pool claims only for free slots.
     pub fn prefetch(mut self, claims: usize) -> Self {
         self.prefetch = Some(claims);
         self

@@ -5,7 +5,7 @@ use crate::state::JobState;
 
 /// The longest duration that a setting may have: ten years, far from every overflow.
 pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
-/// The name of the setting for the archive in problems.
+/// The name of the setting [`Retention::archive`] in problems.
 const ARCHIVE: &str = "retention.archive";
 
 /// The retention of jobs that have ended.
@@ -13,11 +13,11 @@ const ARCHIVE: &str = "retention.archive";
 /// Ages count from the end of the job, by the database's clock. A job stays, however old it is,
 /// until all jobs that were linked to it have ended, because they may read its result.
 ///
-/// An ended [batch](crate::Client::create_batch) is a row with counts. It is deleted when it is
-/// older than the longest age that is set here for jobs, so not before those of its jobs that are
+/// An ended [batch](crate::Client::create_batch) is a row with counts. The row is deleted when it
+/// is older than the longest age that is set here for jobs, so not before the jobs of the batch are
 /// deleted or archived. Jobs that are kept forever outlive their batch. If jobs of every state are
-/// kept forever, so are batches. The archive holds no batches, only the id of its batch with each
-/// job.
+/// kept forever, so are batches. The archive stores no batches; an archived job keeps the id of its
+/// batch.
 ///
 /// ```
 /// use std::time::Duration;
@@ -109,7 +109,7 @@ impl Retention {
         ]
     }
 
-    /// Returns the age at which ended batches are deleted: not before those of their jobs that are
+    /// Returns the age at which ended batches are deleted: the longest age at which jobs are
     /// deleted or archived. `None` if batches are kept forever.
     pub(crate) fn batches(&self) -> Option<Duration> {
         let age = |(_, retain)| match retain {
@@ -155,7 +155,7 @@ impl Retention {
                 && kept <= age
             {
                 let text = format!(
-                    "{state} jobs are archived after {age:?}, and deleted from there after {kept:?}"
+                    "{state} jobs are archived after {age:?}, but retention.archive deletes them after {kept:?}; it must be longer"
                 );
                 refuse(&[name, ARCHIVE], text);
             }

@@ -18,11 +18,11 @@ pub(crate) struct SettleBuffer {
     pub(super) changed: Notify,
 }
 
-/// A settlement, with what the settler needs after it is written.
+/// A settlement, with the data that the settler needs once the store has written it.
 pub(super) struct Ending {
     pub(super) settlement: Settlement,
     pub(super) of: Of,
-    /// Which nodes may claim more jobs after it is written.
+    /// Which nodes may claim more jobs once the settlement is written.
     pub(super) makes_room: MakesRoom,
 }
 
@@ -34,15 +34,16 @@ pub(super) struct Of {
     pub(super) kind: JobPlace,
     /// The claim, if the hooks are to be notified of its end.
     pub(super) told: Option<Arc<Claim>>,
-    /// Whether other jobs wait for this end, in its lane or by links. If so, the store writes rows
-    /// that other calls write too.
+    /// Whether other jobs wait for the end of this job, in its lane or by links. If so, the store
+    /// writes rows that other calls write too.
     pub(super) awaited: bool,
-    /// Whether the store has refused the settlement before.
+    /// Whether the store has rejected the settlement before.
     pub(super) refused: bool,
 }
 
 impl Ending {
-    /// Creates the end of a claim of this pool. No hook is notified of it.
+    /// Creates the end of a claim of this pool. Hooks are not notified unless [`tell`](Self::tell)
+    /// is called.
     pub(super) fn new(settlement: Settlement, claim: &Claim, pool: &RunPool) -> Self {
         let waited_for = claim.lane.is_some() || claim.awaited;
         let awaited = waited_for && settlement.effect(false).state.is_terminal();
@@ -66,7 +67,7 @@ impl Ending {
         }
     }
 
-    /// Notifies the hooks of the end of this claim, after it is written.
+    /// Requests that the hooks are notified once the end of this claim is written.
     pub(super) fn tell(&mut self, claim: &Arc<Claim>) {
         self.of.told = Some(Arc::clone(claim));
     }
@@ -77,20 +78,20 @@ impl Ending {
 pub(super) enum MakesRoom {
     #[default]
     No,
-    /// The jobs that waited for the end of this one, in its lane or by links. This node asks for
-    /// them.
+    /// This node: jobs that waited for the ended job, in its lane or by links, may be due.
     Here,
-    /// The claim held a permit, for which jobs may wait that only other nodes run. These nodes are
-    /// woken, too.
+    /// All nodes: the claim held a permit, and jobs that wait for the permit may run only on other
+    /// nodes.
     Everywhere,
 }
 
-/// Settlements, with their data in a second list, because the store takes a slice of settlements.
+/// Settlements, with their data in a second list, because a store call needs a slice of
+/// settlements.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) settlements: Vec<Settlement>,
     pub(super) of: Vec<Of>,
-    /// Which nodes may claim more jobs after they are settled.
+    /// Which nodes may claim more jobs once the settlements are written.
     pub(super) makes_room: MakesRoom,
 }
 
@@ -148,7 +149,7 @@ impl FromIterator<Ending> for Batch {
 }
 
 impl SettleBuffer {
-    /// Adds a settlement. `more_coming` tells whether others are likely to follow within
+    /// Adds a settlement. `more_coming` is whether other settlements are likely to follow within
     /// microseconds.
     pub(super) fn push(&self, ending: Ending, more_coming: bool) {
         let mut pending = self.pending();

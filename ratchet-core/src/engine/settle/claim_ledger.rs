@@ -1,8 +1,8 @@
 //! Compares the claims that a run holds with those that the store lists under its node.
 //!
-//! A claim call whose answer is lost may have claimed jobs. They are `Running` under a node that
-//! does not know of them. Each heartbeat lists the node's claims. A listed claim is undelivered if
-//! the node does not hold it and no claim call under way can still return it.
+//! A claim call whose answer is lost may have claimed jobs. Such jobs are `Running` in the store,
+//! but the node never received them. Each heartbeat reply lists the node's claims. A listed claim
+//! is undelivered if the node does not hold it and no claim call under way can still return it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
@@ -28,7 +28,7 @@ struct Entries {
     /// Claims that were received, and are neither settled nor known to be lost.
     held: HashSet<ClaimToken>,
     /// Claims of bodies that stalled, each with the number of lists in a row that lacked it. The
-    /// cluster takes these claims back, because that counts as a crash.
+    /// node leaves these claims for the cluster to reclaim, because a stall must count as a crash.
     given_up: HashMap<ClaimToken, u32>,
     /// The number of the next claim call.
     next_call: u64,
@@ -45,7 +45,8 @@ struct Entries {
     unheld: HashMap<ClaimToken, u32>,
     /// The number of list calls under way.
     lists: usize,
-    /// Claims that were settled while a list call was under way. Its answer may still have them.
+    /// Claims that were settled while a list call was under way. The answer to that call may still
+    /// list them.
     settled: HashSet<ClaimToken>,
 }
 
@@ -113,7 +114,7 @@ impl ClaimLedger {
         }
     }
 
-    /// Removes claims that the store has ended.
+    /// Removes claims that were settled.
     pub(crate) fn settled(&self, tokens: impl IntoIterator<Item = ClaimToken>) {
         let mut entries = self.entries();
         for token in tokens {
@@ -136,8 +137,8 @@ impl ClaimLedger {
         entries.given_up.insert(token, 0);
     }
 
-    /// Returns whether a list had claims that a claim call under way at that time could have
-    /// delivered.
+    /// Returns whether the last list had claims that the node does not hold, but that a claim call
+    /// under way at that time could still deliver.
     pub(crate) fn awaits_calls(&self) -> bool {
         !self.entries().unreceived.is_empty()
     }
@@ -187,7 +188,7 @@ impl ClaimLedger {
         self.compared.notify_one();
     }
 
-    /// Waits until a list was compared. Then there may be claims to hand back.
+    /// Waits until a list was compared, after which there may be claims to hand back.
     pub(crate) async fn compared(&self) {
         self.compared.notified().await;
     }
@@ -214,7 +215,7 @@ mod tests {
         ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH)
     }
 
-    /// What a list with these claims shows to be undelivered.
+    /// Compares a list with these claims, and returns the claims that are undelivered.
     fn undelivered(ledger: &ClaimLedger, listed: &[ClaimToken]) -> Vec<ClaimToken> {
         let listed = listed.iter().map(|token| OwnedClaim::new(*token, false));
         ledger.begin_list().compare(&listed.collect::<Vec<_>>());
@@ -238,7 +239,7 @@ mod tests {
         let first = ledger.begin_call();
         assert_eq!(undelivered(&ledger, &[early]), []);
         assert!(ledger.awaits_calls());
-        // A call that began after the claim was listed cannot have made it.
+        // A call that began after the claim was listed cannot have made the claim.
         let second = ledger.begin_call();
         assert_eq!(undelivered(&ledger, &[early, late]), []);
         drop(first);
@@ -269,7 +270,7 @@ mod tests {
         undelivered(&ledger, &[late, lost]);
         assert_eq!(ledger.unheld(), 2);
         call.deliver([late]);
-        // It could not be handed back.
+        // The claim could not be handed back.
         assert_eq!(undelivered(&ledger, &[late, lost]), [lost]);
         assert_eq!(ledger.unheld(), 1);
         undelivered(&ledger, &[late]);
@@ -339,7 +340,7 @@ mod tests {
         ledger.begin_call().deliver([settled, given_up]);
         ledger.settled([settled]);
         ledger.give_up(given_up);
-        // A list may lack it for once.
+        // A single list may lack the claim.
         for listed in [&[given_up][..], &[], &[], &[given_up], &[], &[], &[]] {
             assert_eq!(undelivered(&ledger, listed), []);
         }

@@ -2,9 +2,9 @@
 //!
 //! The node that releases a permit is the first to ask for it again. With enough jobs of its own,
 //! it would keep the permit forever. So it sends the other nodes a hint by
-//! [`Client::wake_others`](crate::client::Client), at most once in [`TELL`], because each hint
+//! [`Client::wake_others`](crate::client::Client), at most once per [`TELL`], because each hint
 //! costs every other node a claim call. Since a hint takes time to arrive, the pollers of the node
-//! also rest for [`PAUSE`], at most once in [`APART`]. A node that is alone in the cluster does
+//! also rest for [`PAUSE`], at most once per [`APART`]. A node that is alone in the cluster does
 //! neither.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,7 @@ struct State {
     rested: Option<Instant>,
     /// When the last hint was sent to the other nodes.
     told: Option<Instant>,
-    /// Whether a permit was released since then.
+    /// Whether a permit was released after the last hint, so that another hint is due.
     owed: bool,
 }
 
@@ -58,7 +58,8 @@ impl Fairness {
         rested.map(|at| at + PAUSE).filter(|until| *until > now)
     }
 
-    /// Waits until it is time to send the hint that could not be sent at once.
+    /// Waits until it is time to send the hint that could not be sent at once. Waits forever if
+    /// there is none.
     pub(crate) async fn owed(&self) {
         let at = {
             let state = self.state();

@@ -87,9 +87,9 @@ impl HeldClaims {
         }
     }
 
-    /// Queues the settlement of a claim of a pool. It is sent soon, together with others if more
-    /// are about to follow. If the end lets other jobs run, in its lane, by links or by its permit,
-    /// the nodes are woken for them.
+    /// Queues the settlement of a claim of a pool. The settlement is sent soon, together with
+    /// others if more are about to follow. If it lets other jobs run, in the same lane, by links or
+    /// with the released permit, nodes are woken for these jobs.
     pub(crate) fn settle(&self, pool: &RunPool, claim: &Claim, settlement: Settlement) {
         self.add(Ending::new(settlement, claim, pool), pool);
     }

@@ -1,4 +1,5 @@
-//! Settles claims: from the end of a body, or of a wait for one, to the store's answer.
+//! Settles claims: collects the settlements of claims that ended or are handed back, and sends them
+//! to the store.
 
 pub(super) mod buffer;
 pub(super) mod claim_ledger;

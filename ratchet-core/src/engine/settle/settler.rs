@@ -6,10 +6,11 @@
 //! While one call is under way, the next batch is collected.
 //!
 //! If the store fails, the settler retries until it works. In the meantime the claims count as
-//! held, so that the poller takes no more. A settlement that the store refuses for good, although
-//! it takes others, waits separately. So does a settlement that contends with a transaction that
-//! stays open, such as the end of a job whose lane is locked by a producer that was killed. Each
-//! such end has calls of its own, and delays no other.
+//! held, so that the poller does not claim more jobs than fit. A settlement that the store rejects
+//! permanently, although it accepts others, is retried separately. So is a settlement that contends
+//! with a transaction that stays open, such as the end of a job whose lane is locked by a producer
+//! that was killed. Each such settlement is sent in calls of its own, and does not delay the
+//! others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,13 +36,14 @@ use crate::time;
 
 /// How long a settlement waits for others while more bodies are about to run.
 const LINGER: Duration = Duration::from_millis(2);
-/// How long settlements wait for the transport to take the hint that permits are free.
+/// How long settlements wait for the transport to accept the hint that permits are free.
 pub(crate) const TELL: Duration = Duration::from_millis(20);
 /// How often a batch may exceed the store's deadline before its settlements are sent one by one.
 /// One of them may take too long, such as the end of a job that very many others wait for.
 const TIMEOUTS: u32 = 1;
 /// How many contended settlements are sent at once, each in a call of its own. It is less than the
-/// connections of a store's default pool, because each call may wait for the length of a deadline.
+/// number of connections in a store's default pool, because each call may occupy a connection until
+/// its deadline.
 const APART: usize = 5;
 /// How often a settlement contends before a warning is logged.
 const CONTENTIONS: u32 = 3;
@@ -94,7 +96,7 @@ async fn gather(run: &SettlerHandles) {
 /// The state of a settler from one batch to the next.
 struct Settler {
     outage: Outage,
-    /// Settlements that the store does not take, although it takes others.
+    /// Settlements that the store rejects, although it accepts others.
     refused: Batch,
     retry_at: Option<Instant>,
     backoff: RetryDelays,
@@ -122,8 +124,8 @@ impl Settler {
         }
     }
 
-    /// Sends the collected settlements until the store has taken them, and sends those again that
-    /// it refused before.
+    /// Sends the collected settlements, and retries until the store has accepted them. Then retries
+    /// the rejected settlements if their retry is due.
     async fn tick(&mut self, run: &Arc<SettlerHandles>) {
         while self.contended.try_join_next().is_some() {}
         let mut batch = run.claims.settlements.take();
@@ -137,7 +139,7 @@ impl Settler {
                     break;
                 }
                 Err(error) if contends(&error, &batch) => {
-                    tracing::debug!(%error, jobs = batch.len(), "a settlement met contention");
+                    tracing::debug!(%error, jobs = batch.len(), "settlements contend with other writes, trying again");
                     let all = contentions > 0 && error.kind() == StoreErrorKind::Contention;
                     contentions += 1;
                     let ends = batch.into_iter();
@@ -190,7 +192,7 @@ impl Settler {
                             if contentions == CONTENTIONS {
                                 tracing::warn!(
                                     %job, %error,
-                                    "the end of a job contends or takes too long, trying again"
+                                    "settling a job contends with other writes or takes too long, trying again"
                                 );
                             }
                             tokio::time::sleep(backoff.next(run.common.random())).await;
@@ -202,7 +204,7 @@ impl Settler {
         }
     }
 
-    /// Settles each claim in a call of its own, so that a settlement that the store refuses, or
+    /// Settles each claim in a call of its own, so that a settlement that the store rejects, or
     /// that takes too long, affects only its own job. An invalid settlement is replaced by a
     /// failure with the reason. The others are retried later. If the store fails in the meantime,
     /// the remaining settlements are put back into the buffer.
@@ -237,7 +239,7 @@ impl Settler {
                     for mut ending in one.into_iter() {
                         if !std::mem::replace(&mut ending.of.refused, true) {
                             let job = ending.settlement.token.job;
-                            tracing::error!(%job, %error, "the store refused the end of a job");
+                            tracing::error!(%job, %error, "the store rejected the outcome of a job");
                         }
                         if error.kind() == StoreErrorKind::Invalid {
                             ending.settlement = failed(&ending.settlement, &error);
@@ -257,8 +259,8 @@ impl Settler {
     }
 }
 
-/// Returns whether other calls may block this batch. A store that waits for them may exceed its
-/// deadline.
+/// Returns whether other calls may have blocked this batch. If other jobs wait for a job of the
+/// batch, a timeout counts too, because a store that waits for a lock may exceed its deadline.
 fn contends(error: &StoreError, batch: &Batch) -> bool {
     match error.kind() {
         StoreErrorKind::Contention => true,
@@ -281,10 +283,10 @@ async fn send(run: &SettlerHandles, batch: &[Settlement]) -> Result<Vec<Fenced>>
 
 /// Settles claims that this node does not hold.
 ///
-/// If one of them contends, or takes too long, each is settled in a call of its own, so that the
-/// caller learns which claims have ended; the store will not list those again. This takes no longer
-/// than two deadlines; claims that are left then get a `Timeout`. On any other failure the only
-/// answer is the error.
+/// If one of them contends, or takes too long, each is settled in a call of its own. So the caller
+/// learns which claims have ended, which the store will not list again. No call begins later than
+/// one deadline after the first call failed; the remaining claims get a `Timeout`. On any other
+/// failure the only answer is the error.
 pub(crate) async fn settle_each(common: &Common, ends: &[Settlement]) -> Vec<Result<Fenced>> {
     let all = common
         .calls
@@ -316,7 +318,7 @@ async fn settle_one(common: &Common, end: Settlement, until: Instant) -> Result<
     Ok(one.await?.first().copied().unwrap_or(Fenced::Stale))
 }
 
-/// The outcomes of the claims of one pool.
+/// Counts the claims of one pool in a batch, by the store's answer.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     sent: usize,

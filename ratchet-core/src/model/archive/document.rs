@@ -13,7 +13,7 @@ use crate::model::{Attempt, AttemptOutcome, JobRecord, Progress, SignalRecord};
 use crate::state::JobState;
 use crate::time::{duration_micros, from_millis, to_millis};
 
-/// The version of the format that is written.
+/// The version of the format that `encode` writes.
 const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
@@ -77,8 +77,8 @@ struct Entry {
 }
 
 pub(super) fn encode(job: &JobRecord, history: &[Attempt]) -> Result<String, InvalidInput> {
-    // Every field is listed, so that a new field does not compile before it is handled here. The
-    // claim of a finished job is over: it has no node, no time and no cancellation request.
+    // Every field is listed, so that a new field does not compile before it is handled here. A
+    // finished job has no claim, so its node, claim time and cancellation request are left out.
     let JobRecord {
         id,
         spec,
@@ -155,11 +155,11 @@ pub(super) fn decode(text: &str) -> Result<(JobRecord, Vec<Attempt>), InvalidInp
     struct Version {
         v: u32,
     }
-    // The version is read first, because a later format may be quite different.
+    // The version is read first, because a later format may have other fields.
     let Version { v } = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
     if v > VERSION {
         return Err(unreadable(&format_args!(
-            "its format {v} is newer than {VERSION}"
+            "its format version {v} is newer than {VERSION}, the newest that this program reads"
         )));
     }
     let document: Document = serde_json::from_str(text).map_err(|error| unreadable(&error))?;

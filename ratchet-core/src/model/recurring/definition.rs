@@ -12,8 +12,8 @@ use crate::time::{self, Timestamp};
 /// A job that runs repeatedly. It is created by [`cron`](Self::cron) or [`every`](Self::every),
 /// then completed by the builder methods. It needs at least a job and a name.
 ///
-/// The setters never fail. A problem is reported when the definition is put or the node is built,
-/// and then nothing is stored.
+/// The setters never fail. A problem is reported when the definition is stored or the node is
+/// built; nothing is stored then.
 ///
 /// ```
 /// use ratchet::{Misfire, Overlap};
@@ -70,14 +70,15 @@ impl Recurring {
         }
     }
 
-    /// Matches the expression in this zone of the IANA time-zone database, such as `Europe/Berlin`.
+    /// Sets the time zone in which the cron expression is matched: a name of the IANA database,
+    /// such as `Europe/Berlin`.
     pub fn zone(mut self, zone: &str) -> Self {
         self.schedule = self.schedule.and_then(|schedule| schedule.in_zone(zone));
         self
     }
 
-    /// Sets the job: each slot enqueues a job like this one, due at the slot. The job may have no
-    /// key, lane, trace, due time, parent, batch or signal.
+    /// Sets the job: for each slot, a job like this one is enqueued, due at the time of the slot.
+    /// The job may have no key, lane, trace, due time, parent, batch or signal.
     pub fn job(mut self, job: NewJob) -> Self {
         self.job = Some(job);
         self
@@ -222,13 +223,14 @@ impl Definition {
         self.ends_at
     }
 
-    /// Returns the specification that all its jobs share.
+    /// Returns the specification that all jobs of the definition share.
     #[must_use]
     pub const fn job(&self) -> &JobSpec {
         &self.job
     }
 
-    /// Returns the first slot after a time and within the bounds; `None` if there are no more.
+    /// Returns the first slot after `after` that is within the bounds; `None` if there are no more.
+    /// Intervals are counted from [`starts_at`](Self::starts_at), or else from `created_at`.
     #[must_use]
     pub fn next_after(&self, after: Timestamp, created_at: Timestamp) -> Option<Timestamp> {
         let before_start = self
@@ -282,7 +284,7 @@ impl Definition {
         {
             return Err(InvalidInput::new("ends_at", "is before starts_at"));
         }
-        // Every field is listed, so that a new field does not compile before it is decided here
+        // Every field is listed, so that a new field does not compile before this function decides
         // whether many jobs can share it.
         let JobSpec {
             route: _,

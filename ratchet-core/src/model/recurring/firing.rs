@@ -24,7 +24,7 @@ pub struct PutRecurring {
 }
 
 impl PutRecurring {
-    /// Creates a request by a client at run time.
+    /// Creates a request for a definition that a client stores at run time.
     #[must_use]
     pub fn new(definition: Definition) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl PutRecurring {
     }
 
     /// Returns what to store at `now`, and the outcome; `None` if the put changes nothing. `found`
-    /// is what is stored under the name of the definition.
+    /// is the definition that is stored under the same name.
     ///
     /// A stored definition that cannot be read is replaced completely.
     #[must_use]
@@ -83,11 +83,11 @@ pub enum PutOutcome {
     Created,
     /// There was a definition of this name; it was replaced.
     Changed,
-    /// The definition was already the same.
+    /// The stored definition was already the same; nothing changed.
     Unchanged,
 }
 
-/// A request to claim definitions whose slots have come.
+/// A request to claim definitions whose next slot is due.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecurringClaimRequest {
@@ -95,7 +95,7 @@ pub struct RecurringClaimRequest {
     pub node: NodeId,
     /// The maximum number of definitions to claim; at least 1.
     pub limit: usize,
-    /// How long other nodes leave the claimed definitions to the claimer.
+    /// How long no other node can claim the definitions.
     pub lease: Duration,
 }
 
@@ -117,7 +117,7 @@ impl RecurringClaimRequest {
         self
     }
 
-    /// Refuses a limit of 0 and a lease of zero.
+    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`], and a lease of zero.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`].
@@ -138,8 +138,8 @@ pub struct DueRecurring {
     /// The time until the first of all other definitions can be claimed. `None` if none of them can
     /// be claimed until it is changed.
     pub next_in: Option<Duration>,
-    /// How many more definitions were claimed that this version cannot read. A newer version may be
-    /// able to.
+    /// How many other definitions were claimed that this version cannot read. A newer version may
+    /// be able to read them.
     pub unreadable: usize,
 }
 
@@ -147,13 +147,13 @@ pub struct DueRecurring {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecurringFiring {
-    /// The token of the claim. The firing is stale if it is not the current one.
+    /// The token of the claim. The firing is stale if the definition has another token by then.
     pub token: RecurringToken,
-    /// The jobs of the slots that run, the oldest first.
+    /// The jobs of the slots that are not skipped, the oldest first.
     pub jobs: Vec<NewJob>,
     /// The next slot; `None` if there are no more.
     pub next_fire: Option<Timestamp>,
-    /// Whether slots were missed that do not run.
+    /// Whether the firing skips missed slots.
     pub missed: bool,
 }
 
@@ -168,7 +168,7 @@ impl PartialEq for RecurringFiring {
 }
 
 impl RecurringFiring {
-    /// Returns the last slot that runs.
+    /// Returns the latest slot for which the firing has a job.
     #[must_use]
     pub fn last_slot(&self) -> Option<Timestamp> {
         self.jobs.iter().filter_map(|job| job.id().slot()).max()
@@ -201,7 +201,7 @@ fn refuse_repeated(firings: &[RecurringFiring]) -> Result<(), InvalidInput> {
         None => Ok(()),
         Some(firing) => Err(InvalidInput::new(
             "firings",
-            format!("has the definition {} twice", firing.token.name),
+            format!("contain the definition {} twice", firing.token.name),
         )),
     }
 }
@@ -209,8 +209,9 @@ fn refuse_repeated(firings: &[RecurringFiring]) -> Result<(), InvalidInput> {
 /// The outcome of a firing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fired {
-    /// The definition has moved on. Contains the answers for its jobs, in order. A `Duplicate` was
-    /// skipped because a job of an earlier slot has not ended.
+    /// The jobs were stored, and the definition was advanced to its next slot. Contains the answers
+    /// for the jobs, in order. A job that is a `Duplicate` was skipped, because a job of an earlier
+    /// slot has not ended.
     Applied(Vec<Enqueued>),
     /// The token is not the current one; nothing changed.
     Stale,
@@ -265,7 +266,7 @@ pub struct RetireRecurring {
     /// The node of the program. Only definitions that were created before this node started are
     /// deleted.
     pub node: NodeId,
-    /// The tenure in which the deletion is valid.
+    /// The tenure of the caller; the deletion takes effect only while it lasts.
     pub guard: Guard,
 }
 
@@ -289,7 +290,7 @@ impl RetireRecurring {
         declared && created_at < node_began && !self.known.contains(name)
     }
 
-    /// Refuses too many names.
+    /// Refuses more than [`limits::MAX_BATCH`] names.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`].

@@ -23,21 +23,22 @@ use crate::time::{self, Timestamp};
 pub struct RecurringRecord {
     /// The definition.
     pub definition: Definition,
-    /// The incarnation of the name.
+    /// The incarnation of the definition.
     pub incarnation: Incarnation,
     /// The revision, which grows with every change, claim and firing.
     pub revision: u64,
     /// The next slot; `None` if there are no more.
     pub next_fire: Option<Timestamp>,
-    /// The last slot that was fired.
+    /// The last slot that was fired; `None` if none was.
     pub last_slot: Option<Timestamp>,
     /// Whether the definition is paused, so that it is not fired.
     pub paused: bool,
-    /// Whether a program declares the definition; otherwise a client put it at run time.
+    /// Whether a program declares the definition; if not, a client stored it at run time.
     pub declared: bool,
-    /// When it was created.
+    /// When the definition was created.
     pub created_at: Timestamp,
-    /// The node that is about to fire the definition, and the end of its lease.
+    /// The node that has claimed the definition in order to fire it, and the end of its lease;
+    /// `None` if it is not claimed.
     pub claim: Option<(NodeId, Timestamp)>,
 }
 
@@ -47,7 +48,7 @@ pub struct RecurringRecord {
 pub struct RecurringToken {
     /// The name of the definition.
     pub name: Name,
-    /// The incarnation of the name.
+    /// The incarnation of the definition.
     pub incarnation: Incarnation,
     /// The revision of the definition.
     pub revision: u64,
@@ -95,7 +96,7 @@ impl RecurringRecord {
         }
     }
 
-    /// Returns the record of a new definition.
+    /// Creates the record of a new definition.
     #[must_use]
     pub fn created(put: &PutRecurring, now: Timestamp) -> Self {
         let next_fire = put.definition.next_after(now, now);
@@ -104,7 +105,8 @@ impl RecurringRecord {
         record
     }
 
-    /// Returns the record of a definition that replaces this one; `None` if it is the same.
+    /// Returns the record after it is replaced by the definition in `put`; `None` if nothing
+    /// changes.
     ///
     /// If the slots have changed, the next one is the first new slot in the future. Otherwise the
     /// next slot stays the same, even if it is overdue.
@@ -122,7 +124,7 @@ impl RecurringRecord {
         Some(edited.changed())
     }
 
-    /// Returns the record after it is paused or resumed; `None` if it already is.
+    /// Returns the record after it is paused or resumed; `None` if it is already in that state.
     ///
     /// A resumed definition continues with the next slot in the future: the slots during the pause
     /// are skipped.
@@ -145,8 +147,8 @@ impl RecurringRecord {
         self.wakes_in(now) == Some(Duration::ZERO)
     }
 
-    /// Returns the time until the definition can be claimed: its next slot has come, and the lease
-    /// of an earlier claim is over. `None` if it cannot be claimed until it is changed.
+    /// Returns the time until the definition can be claimed: until its next slot is due and the
+    /// lease of an earlier claim is over. `None` if it cannot be claimed before it is changed.
     #[must_use]
     pub fn wakes_in(&self, now: Timestamp) -> Option<Duration> {
         let next = self.next_fire.filter(|_| !self.paused)?;
@@ -177,7 +179,7 @@ impl RecurringRecord {
         Some(fired)
     }
 
-    /// Returns the token of the current state.
+    /// Returns the token of the definition's current state.
     #[must_use]
     pub fn token(&self) -> RecurringToken {
         RecurringToken {
@@ -187,8 +189,8 @@ impl RecurringRecord {
         }
     }
 
-    /// Returns the firing at this time: the jobs of the due slots that the misfire policy runs, and
-    /// the next slot in the future. `None` if nothing is due.
+    /// Computes the firing at `now`: the jobs of the due slots that the misfire policy does not
+    /// skip, and the next slot in the future. `None` if no slot is due.
     #[must_use]
     pub fn plan(&self, now: Timestamp) -> Option<RecurringFiring> {
         let first = self.next_fire.filter(|next| *next <= now)?;
@@ -208,7 +210,7 @@ impl RecurringRecord {
         })
     }
 
-    /// Creates a job that runs now. It does not affect the slots.
+    /// Creates a job that runs now, in addition to the jobs of the slots.
     #[must_use]
     pub fn job_now(&self) -> NewJob {
         NewJob::of_spec(JobId::new(), self.definition.spec(None), RunAt::Now)
@@ -302,7 +304,7 @@ mod tests {
             (over.plan(at(9_999)), over.wakes_in(at(9_999))),
             (None, None)
         );
-        // The last slot alone is overdue.
+        // Only the last slot is overdue.
         let mut last = bounded(Misfire::Skip);
         last.next_fire = Some(at(30));
         let firing = last.plan(at(1_000)).unwrap();

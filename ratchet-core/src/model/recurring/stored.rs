@@ -27,7 +27,7 @@ impl Definition {
     /// Returns the text in which stores keep the definition, in addition to its name.
     ///
     /// # Errors
-    /// [`InvalidInput`] if the definition cannot be written as text.
+    /// [`InvalidInput`] if the definition cannot be serialized.
     pub fn to_stored(&self) -> Result<String, InvalidInput> {
         let stored = Stored {
             schedule: self.schedule.clone(),
@@ -44,8 +44,9 @@ impl Definition {
     /// Reads a definition from a text that [`to_stored`](Self::to_stored) returned in this version
     /// or an earlier one.
     ///
-    /// A field that this version does not know is refused at any depth. A later version may have
-    /// added it, and without it, the definition would make other jobs than intended.
+    /// A field that this version does not know is an error, at any depth. A later version may have
+    /// added the field, and if this version ignored it, the definition would make other jobs than
+    /// intended.
     ///
     /// # Errors
     /// [`InvalidInput`] if the text is not a definition that this version can read.
@@ -68,15 +69,16 @@ impl Definition {
         match unknown_field(&read, &known) {
             None => Ok(definition),
             Some(field) => {
-                let problem = format!("has the field `{field}`, which this version does not know");
+                let problem = format!(
+                    "has the unknown field `{field}`, perhaps of a newer version of Ratchet"
+                );
                 Err(InvalidInput::new("definition", problem))
             }
         }
     }
 }
 
-/// Returns a field that is in the stored document, at any depth, and that this version did not
-/// read.
+/// Returns a field of the stored document, at any depth, that this version did not read.
 fn unknown_field<'a>(read: &'a Value, known: &Value) -> Option<&'a str> {
     match (read, known) {
         (Value::Object(read), Value::Object(known)) => {
@@ -104,7 +106,7 @@ fn missing_cron(text: &str) -> Option<InvalidInput> {
     Schedule::cron("@daily", Schedule::DEFAULT_ZONE).err()
 }
 
-/// Returns serde's error without the text, which may be a payload.
+/// Returns the place of serde's error, but not its text, which may quote a payload.
 fn unreadable(error: &serde_json::Error) -> InvalidInput {
     let problem = format!(
         "cannot be read at line {}, column {}",
@@ -161,7 +163,7 @@ mod tests {
     fn what_was_written_before_is_read_and_what_a_later_version_added_is_refused() {
         let name = || Name::new("name", "n").unwrap();
         let read = |text: &str| Definition::from_stored(name(), text);
-        // The fewest fields that any version wrote.
+        // A definition with only the fields that every version wrote.
         let old = r#"{"schedule":{"every":{"millis":60000}},"misfire":"fire_once","overlap":"allow",
             "job":{"queue":"q","kind":"k","payload":"{\"any\":1}","retry":{"max_attempts":3,"backoff":{"fixed":{"delay":1000}},"jitter_percent":0}}}"#;
         assert_eq!(read(old).unwrap().job().route.queue, "q");

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::error::StoreErrorKind;
 
-/// Decides whether a failed call is repeated, and after which pause. A pure function of its input.
+/// Decides, without I/O, whether a failed call is repeated, and after which pause.
 ///
 /// A call is repeated after [`Contention`](StoreErrorKind::Contention), which has changed nothing.
 /// Any other failure is returned to the caller.
@@ -26,8 +26,8 @@ pub struct ContentionBackoff {
 }
 
 impl ContentionBackoff {
-    /// Allows up to `retries` repetitions. The last one begins at most `patience` after the first
-    /// try.
+    /// Allows up to `retries` repetitions. A try that fails `patience` or longer after the first
+    /// try began is not repeated.
     #[must_use]
     pub const fn new(retries: u32, patience: Duration) -> Self {
         Self {
@@ -37,8 +37,9 @@ impl ContentionBackoff {
         }
     }
 
-    /// Returns the pause before the next try; `None` if the failure is to be returned. `elapsed` is
-    /// the time since the first try began, and `random` is in `0.0..1.0`.
+    /// Counts a failed try, and returns the pause before the next try. Returns `None` if the call
+    /// must not be repeated. `elapsed` is the time since the first try began, and `random` is in
+    /// `0.0..1.0`.
     ///
     /// The pause doubles from 2 ms to at most 64 ms. It is shortened at random by up to half, so
     /// that calls that collided do not collide again.

@@ -124,7 +124,8 @@ impl<S: Store + ?Sized> JobStore for Checked<S> {
 
     async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
         let mut listed = *page;
-        // `list` asks for one job more than the largest page has.
+        // `list` selects one job more than its page shows, so the limit may be one above the
+        // maximum.
         if page.limit == MAX_BATCH + 1 {
             listed.limit = MAX_BATCH;
         }

@@ -1,12 +1,13 @@
 use crate::error::StoreErrorKind;
 
-/// Decides whether a store repeats a call after it lost the connection. It makes no calls itself.
+/// Decides whether a store repeats a call after the connection was lost. The type makes no calls
+/// itself.
 ///
 /// The [door](super::Checked) repeats a call after [`Contention`](StoreErrorKind::Contention),
 /// which has changed nothing. It must not do so once a connection was lost, because the lost try
-/// may have taken effect, and only the store knows of it. So after the first loss, the store
-/// repeats contention too, and returns the last one as
-/// [`Unavailable`](StoreErrorKind::Unavailable).
+/// may have taken effect, and only the store knows about the loss. So after the first loss, the
+/// store itself repeats the call after `Contention` too. If it gives up, it returns
+/// [`Unavailable`](StoreErrorKind::Unavailable) instead of `Contention`.
 ///
 /// ```
 /// use ratchet_core::StoreErrorKind::{Contention, Unavailable};
@@ -37,8 +38,8 @@ impl LossRepeats {
         self.repeated
     }
 
-    /// Counts a failed try, and allows or refuses another one. `is_repeatable` means that the
-    /// connection was lost, and that the call may be made twice.
+    /// Counts a failed try, and allows or refuses another one. `is_repeatable` is true if the
+    /// connection was lost and the call may safely be made twice.
     ///
     /// # Errors
     /// The kind of the error to return, if the call must not be repeated.

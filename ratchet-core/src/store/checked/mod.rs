@@ -1,9 +1,9 @@
 //! The door of a store: checks, deadlines and repetitions that are the same for every store.
 //!
-//! There is one file per trait. A method checks its input, and answers calls that need no store,
-//! such as an empty batch or a limit of 0. It makes all other calls through [`Checked::call`],
-//! within the deadline and again after contention. [`ContentionBackoff`] decides, without I/O,
-//! whether a call is repeated.
+//! There is one file per trait. A method checks its input, and returns at once if it needs no
+//! store, as for an empty batch or a limit of 0. Otherwise it calls the store through
+//! [`Checked::call`], within the deadline and again after contention. [`ContentionBackoff`]
+//! decides, without I/O, whether a call is repeated.
 
 mod archive;
 mod contention;
@@ -50,8 +50,8 @@ use crate::time;
 /// its input itself. Use [`Deref`] to reach methods that a store has in addition to the traits.
 /// Clones share the store, and wake each other's nodes up.
 ///
-/// A call of a part that the store does not have fails with `Misconfigured`; [`Store`] shows which
-/// parts it has.
+/// A call of a part that the store lacks fails with `Misconfigured`; the methods of [`Store`] show
+/// which parts a store has.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -65,8 +65,8 @@ use crate::time;
 /// ```
 pub struct Checked<S: ?Sized> {
     store: Arc<S>,
-    /// Carries wakeups in this process, among all that share the door, if the database carries
-    /// none.
+    /// Carries wakeups between the clients and nodes of this process that share the door, if the
+    /// store has no coordinator of its own.
     nearby: InProcessCoordinator,
 }
 
@@ -122,16 +122,16 @@ impl CallPolicy {
         }
     }
 
-    /// Returns for how long contention is repeated if the caller has an alternative or can use a
-    /// partial result: a tenth of the deadline.
+    /// Returns for how long a call is repeated after contention if its caller has an alternative to
+    /// waiting or can use a partial result: a tenth of the deadline.
     #[must_use]
     pub fn brief_patience(&self) -> Duration {
         self.deadline / 10
     }
 
-    /// Returns when a call that began at this time should end with what it has: after 8/10 of the
-    /// deadline. Together with [`brief_patience`](Self::brief_patience), this leaves a tenth of the
-    /// deadline for the answer.
+    /// Returns when a call that began at this time should return the result that it has so far:
+    /// after 8/10 of the deadline. Together with [`brief_patience`](Self::brief_patience), this
+    /// leaves a tenth of the deadline for the answer.
     #[must_use]
     pub fn timely_end(&self, began: Instant) -> Instant {
         // Adding a very long deadline would overflow.
@@ -139,7 +139,7 @@ impl CallPolicy {
         began + (self.deadline / 10 * 8).min(YEAR)
     }
 
-    /// Sets how often a call is repeated after contention.
+    /// Sets how many times a call is repeated after contention.
     #[must_use]
     pub const fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
@@ -154,9 +154,9 @@ impl Default for CallPolicy {
     }
 }
 
-/// Refuses jobs that the store must not get: those that [`NewJob::validate_all`] refuses, and those
-/// that need a part which the store lacks. Stores call it before they store jobs in a transaction
-/// of the application; the [door](Checked) calls it before every enqueue.
+/// Refuses jobs that the store must not receive: those that [`NewJob::validate_all`] refuses, and
+/// those that need a part which the store lacks. The [door](Checked) calls this function before
+/// every enqueue. A store calls it before it stores jobs in a transaction of the application.
 ///
 /// # Errors
 /// [`StoreErrorKind::Invalid`] of this operation, with the first problem found.
@@ -180,18 +180,18 @@ fn check<E: Into<StoreError>>(operation: &'static str, checked: Result<(), E>) -
 pub(super) fn part<P>(operation: &'static str, part: Option<P>) -> Result<P> {
     part.ok_or_else(|| {
         StoreError::new(StoreErrorKind::Misconfigured, operation)
-            .with_source("the store does not have this part")
+            .with_source("the store does not support this operation")
     })
 }
 
-/// How long after its beginning a call may still be repeated.
+/// The time during which a call may be repeated after contention.
 #[derive(Clone, Copy)]
 enum Repeat {
     /// Until the deadline.
     UntilDeadline,
-    /// For [`CallPolicy::brief_patience`]. This is for callers that have an alternative to waiting:
-    /// a settlement of several claims can be made one by one. It is also for calls that end shortly
-    /// before the deadline with a partial result, such as claims.
+    /// For [`CallPolicy::brief_patience`]. This is for calls whose caller has an alternative to
+    /// waiting: several claims can be settled one by one. It is also for calls that return a
+    /// partial result shortly before the deadline, such as claims.
     Briefly,
 }
 

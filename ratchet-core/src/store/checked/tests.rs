@@ -17,7 +17,7 @@ const CONTENTION: StoreErrorKind = StoreErrorKind::Contention;
 
 type Calls = Arc<Mutex<Vec<&'static str>>>;
 
-/// A memory store with a policy that counts the calls that reached their deadline.
+/// A memory store with a call policy. It counts the calls that reached their deadline.
 #[derive(Debug)]
 struct Probe {
     memory: MemoryStore,
@@ -64,7 +64,8 @@ impl Store for Probe {
     }
 }
 
-/// A checked store whose calls fail with these errors, and the calls that it got.
+/// Returns a checked store whose calls have this fault, and the list of the calls that reach its
+/// inner store.
 fn failing(policy: CallPolicy, fault: Fault) -> (Checked<Probe>, Calls) {
     let calls = Calls::default();
     let seen = Arc::clone(&calls);
@@ -81,7 +82,8 @@ fn failing(policy: CallPolicy, fault: Fault) -> (Checked<Probe>, Calls) {
     (Checked::new(probe), calls)
 }
 
-/// A store that must not get a call.
+/// Returns a checked store, and the list of the calls that reach its inner store, for tests in
+/// which none may.
 fn unseen() -> (Checked<MemoryStore>, Calls) {
     let calls = Calls::default();
     let seen = Arc::clone(&calls);
@@ -318,7 +320,7 @@ async fn a_call_that_its_caller_can_make_in_parts_is_repeated_for_a_tenth_of_the
     let tenth = policy.deadline / 10;
     let took = began.elapsed();
     assert!(tenth <= took && took < tenth * 2, "{took:?}");
-    // One claim cannot be ended in parts.
+    // A settlement of one claim cannot be split, so it is repeated until the deadline.
     let error = store.settle(&ends[..1]).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Timeout);
 }
@@ -374,7 +376,7 @@ async fn the_store_is_told_of_a_call_that_the_engine_drops_sooner() {
     let read = calls.call("nodes", |store| store.nodes().nodes());
     assert_eq!(read.await.unwrap_err().kind(), StoreErrorKind::Timeout);
     assert_eq!(*store.timed_out.lock().unwrap(), 1);
-    // A call that may take only a moment is not repeated.
+    // A call that may take only a moment does not report its timeout to the store.
     let moment = Duration::from_millis(100);
     let read = calls.call_within(moment, "nodes", |store| store.nodes().nodes());
     assert_eq!(read.await.unwrap_err().kind(), StoreErrorKind::Timeout);
@@ -394,7 +396,7 @@ async fn a_part_that_is_not_there_is_neither_shown_nor_called() {
     assert_refused(store.enqueue(&[waits]).await, "enqueue", "signal");
     assert_eq!(*calls.lock().unwrap(), [""; 0]);
     let child = NewJob::new("kind", &1).after(JobId::new(), Condition::Ended);
-    // The store itself notices that the parent does not exist.
+    // The door lets the job pass; the store notices that its parent does not exist.
     assert_refused(store.enqueue(&[child]).await, "enqueue", "parent");
     assert_eq!(*calls.lock().unwrap(), ["enqueue"]);
 }

@@ -26,9 +26,9 @@ impl<S: Store + ?Sized> TransactionStore for Checked<S> {
 }
 
 impl<S: Store> Checked<S> {
-    /// Enqueues jobs in a transaction of the application. Works as
+    /// Enqueues jobs in a transaction of the application. Does the same as
     /// [`Client::enqueue_all_in`](crate::Client::enqueue_all_in), for code that has a store of a
-    /// known type and no client.
+    /// known type but no client.
     ///
     /// # Errors
     /// The same as [`Client::enqueue_all_in`](crate::Client::enqueue_all_in).

@@ -79,7 +79,11 @@ async fn a_context_made_by_hand_shows_the_job_and_keeps_what_is_said() {
             .context()
             .is_last_attempt()
     );
-    assert_eq!(test.saved_checkpoint::<String>(), None, "it is a number");
+    assert_eq!(
+        test.saved_checkpoint::<String>(),
+        None,
+        "the checkpoint is a number"
+    );
 
     let ctx = test.context();
     ctx.progress(200, "x".repeat(2_000));

@@ -46,7 +46,7 @@ async fn a_drain_leaves_what_a_rate_limit_holds_up_and_runs_the_rest() {
     jobs.push(Free.into_job());
     node.client().enqueue_all(&jobs).await.unwrap();
     let drained = drain(&node).await.unwrap();
-    // Two jobs may run; one reveals that no more may; the last has no limit.
+    // Two jobs run within the limit, a third one is refused by it, and the last job has no limit.
     assert_eq!((drained.succeeded, drained.lost), (3, 1), "{drained:?}");
     assert_eq!(drained.total(), 4);
     for (job, state) in jobs.iter().zip([
@@ -78,7 +78,7 @@ async fn a_job_whose_permit_earlier_ones_take_is_named_with_it() {
         error.to_string().contains("the permit Some(\"api\")"),
         "{error}"
     );
-    // No permit is held, and each job runs in its turn.
+    // No permit is held any more, so each job can run.
     assert_eq!(node.client().permits().await.unwrap()[0].held, 0);
     for job in &jobs {
         let ran = run_job(&node, job.id()).await.unwrap();

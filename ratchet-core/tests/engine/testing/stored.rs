@@ -33,7 +33,8 @@ async fn a_drain_runs_what_is_due_and_counts_how_it_ended() {
     ];
     client.enqueue_all(&jobs).await.unwrap();
     let drained = drain(&node).await.unwrap();
-    // These are the picture, the picture without a width, and the mail that the first one enqueued.
+    // The first picture succeeds, the picture without a width fails, and the mail that the first
+    // picture enqueued is retried.
     assert_eq!(
         (drained.succeeded, drained.failed, drained.retried),
         (1, 1, 1)
@@ -99,7 +100,7 @@ async fn a_drain_sets_no_clock_back() {
     let every = Recurring::every(MINUTE).job(Slow.into_job());
     let recurring = node.client().recurring();
     recurring.put(every.named("slow")).await.unwrap();
-    // The last run ends after the span.
+    // The last run ends after the 20 minutes.
     let end = clock.now() + 20 * MINUTE;
     drain(&node).through(&clock, 20 * MINUTE).await.unwrap();
     assert!(clock.now() > end, "{}", clock.now());

@@ -77,12 +77,12 @@ function columns(load) {
 
 function state(batch) {
   if (batch.ended_at) return batch.failed > 0 ? badge("failed", "ended, with failures") : badge("succeeded", "ended");
-  return batch.closed ? badge("running", "closed, runs") : badge("pending", "open");
+  return batch.closed ? badge("running", "closed, unfinished") : badge("pending", "open");
 }
 
 function parts(batch) {
   const share = (count) => ({ width: `${batch.total > 0 ? (100 * count) / batch.total : 0}%` });
-  return h("div", { title: `${batch.percent} % of the jobs ended` },
+  return h("div", { title: `${batch.percent} % of the jobs have ended` },
     h("span", { class: "small" }, `${batch.percent} %`),
     h("div", { class: "meter in-table", role: "img", "aria-label": `${batch.percent} % ended, ${batch.failed} failed` },
       h("i", { class: "good", css: share(batch.succeeded) }), h("i", { class: "bad", css: share(batch.failed) }), h("i", { class: "gone", css: share(batch.cancelled) })));

@@ -24,9 +24,9 @@ export function mount(view, { signal }) {
   const alerts = h("div");
   const sub = h("span", { class: "sub" });
   const nodes = table({ caption: "Nodes", key: (node) => node.id, columns: nodeColumns(load), empty: "No node has ever started.", rowClass: (node) => (isLost(node) ? "bad" : "") });
-  const leaders = table({ caption: "Leaders", key: (leader) => leader.role, columns: LEADERS, empty: "No role is held." });
-  const locks = table({ caption: "Locks", key: (lock) => lock.name, columns: LOCKS, empty: "No lock is known." });
-  const permits = table({ caption: "Permits", key: (permit) => permit.resource, columns: PERMITS, empty: "No permit is known." });
+  const leaders = table({ caption: "Leaders", key: (leader) => leader.role, columns: LEADERS, empty: "No role has a leader." });
+  const locks = table({ caption: "Locks", key: (lock) => lock.name, columns: LOCKS, empty: "No lock was ever acquired." });
+  const permits = table({ caption: "Permits", key: (permit) => permit.resource, columns: PERMITS, empty: "No resource has permits." });
   put(view, head("Cluster", {}, sub), message, alerts, h("div", { class: "stack" },
     tablePanel("Nodes", null, nodes.element),
     h("div", { class: "columns" },
@@ -50,7 +50,7 @@ export function mount(view, { signal }) {
       nodes.set([...cluster.value.nodes].sort(byUrgency));
       leaders.set(cluster.value.leaders);
       put(alerts, cluster.value.nodes.filter((node) => Math.abs(node.clock_skew_ms ?? 0) > SKEW_MS).map((node) =>
-        warning(`The clock of ${quoted(node.label)} is ${node.clock_skew_ms > 0 ? "ahead" : "behind"} by ${duration(Math.abs(node.clock_skew_ms))}`, "Jobs are not affected, since only the database's clock counts, but logs are.")));
+        warning(`The clock of ${quoted(node.label)} is ${node.clock_skew_ms > 0 ? "ahead" : "behind"} by ${duration(Math.abs(node.clock_skew_ms))}`, "Jobs are not affected, because Ratchet uses the database's clock, but the times in the logs of the node are.")));
     }
     if (status.value) put(sub, summary(status.value));
     if (lockList.value) locks.set(lockList.value.locks);
@@ -77,7 +77,7 @@ function nodeColumns(load) {
     { name: "status", label: "Status", value: (node) => [node.status, node.live], cell: (node) => [
       badge(condition(node)), condition(node) !== node.status && h("span", { class: "under" }, `was ${node.status}`)] },
     { name: "load", label: "Running", value: (node) => [node.running, node.capacity, node.live], cell: busy },
-    { name: "process", label: "Process", title: "What its process uses, and its connections to the database", rare: (node) => node.cpu_percent !== null || node.memory_bytes !== null, value: (node) => [node.cpu_percent, node.memory_bytes, node.connections], cell: uses },
+    { name: "process", label: "Process", title: "The processor time, memory and database connections of its process", rare: (node) => node.cpu_percent !== null || node.memory_bytes !== null, value: (node) => [node.cpu_percent, node.memory_bytes, node.connections], cell: uses },
     { name: "totals", label: "Done", kind: "number", title: "Since it started", value: (node) => node.totals, cell: totals },
     { name: "seen", label: "Heartbeat", value: (node) => [node.last_seen_at, node.heartbeat_ms, node.clock_skew_ms], cell: (node) => [time(node.last_seen_at), h("span", { class: "under nowrap" }, `every ${duration(node.heartbeat_ms)}`), skew(node)] },
     { name: "started", label: "Started", value: (node) => [node.started_at, node.zone_data], cell: (node) => [time(node.started_at), zones(node)] },
@@ -98,7 +98,7 @@ function uses(node) {
   return [node.cpu_percent === null ? "–" : `${node.cpu_percent} % CPU`, h("span", { class: "under nowrap" }, parts.filter(Boolean).join(", "))];
 }
 
-/** The clock skew, which is known only for the node that serves the page. */
+/** Shows the clock skew of a node, which is known only for the node that serves the page. */
 function skew(node) {
   if (node.clock_skew_ms === null || node.clock_skew_ms === undefined) return null;
   const sign = node.clock_skew_ms > 0 ? "+" : "";
@@ -123,19 +123,19 @@ function zones(node) {
 function offers(node) {
   const kinds = node.kinds ?? null;
   return h("details", null,
-    h("summary", { class: "small" }, kinds === null ? "kinds not said" : `${number(kinds.length)} ${kinds.length === 1 ? "kind" : "kinds"}`, node.capabilities?.length > 0 && ` · ${number(node.capabilities.length)} cap.`),
+    h("summary", { class: "small" }, kinds === null ? "kinds not reported" : `${number(kinds.length)} ${kinds.length === 1 ? "kind" : "kinds"}`, node.capabilities?.length > 0 && ` · ${number(node.capabilities.length)} cap.`),
     h("div", { class: "badges" }, (kinds ?? []).map((kind) => h("a", { href: way(["jobs"], { kind }) }, chip(kind))), (node.capabilities ?? []).map((one) => chip(one, "held", "Capability")), (node.roles ?? []).map((role) => chip(`may lead ${quoted(role)}`, "gone"))));
 }
 
 function drain(node, load) {
   if (!node.live) return "";
-  const why = node.status === "draining" ? "It drains already." : undefined;
-  return action({ text: "Drain", slim: true, danger: true, why, label: `Drain ${quoted(node.label)}`, title: "It claims nothing more, finishes what runs and stops", name: "drain" }, async () => {
-    const yes = await confirm({ title: `Drain ${quoted(node.label)}?`, text: ["It claims nothing more, finishes or hands back what runs, and stops. Only starting it anew brings it back.", `Node ${node.id}.`], yes: "Drain it", danger: true });
+  const why = node.status === "draining" ? "It is draining already." : undefined;
+  return action({ text: "Drain", slim: true, danger: true, why, label: `Drain ${quoted(node.label)}`, title: "It claims no more jobs, finishes the running ones and stops", name: "drain" }, async () => {
+    const yes = await confirm({ title: `Drain ${quoted(node.label)}?`, text: ["It claims no more jobs, finishes or releases those it has, and stops. It runs jobs again only after a restart.", `Node ${node.id}.`], yes: "Drain it", danger: true });
     if (!yes) return;
     await attempt("Could not drain the node", async () => {
       await post(`api/nodes/${part(node.id)}/drain`);
-      return `${quoted(node.label)} is told to drain: it obeys at its next heartbeat`;
+      return `${quoted(node.label)} will drain from its next heartbeat on`;
     });
     await load();
   });
@@ -143,7 +143,7 @@ function drain(node, load) {
 
 const LEADERS = [
   { name: "role", label: "Role", value: (leader) => leader.role, cell: (leader) => h("span", { class: "word" }, leader.role) },
-  { name: "node", label: "Leader", value: (leader) => [leader.node, leader.label], cell: (leader) => (leader.node ? [nodeName(leader.node, leader.label ?? undefined), " ", h("span", { class: "muted mono", title: leader.node }, brief(leader.node))] : badge("paused", "nobody")) },
+  { name: "node", label: "Leader", value: (leader) => [leader.node, leader.label], cell: (leader) => (leader.node ? [nodeName(leader.node, leader.label ?? undefined), " ", h("span", { class: "muted mono", title: leader.node }, brief(leader.node))] : badge("paused", "no leader")) },
   { name: "term", label: "Term", kind: "number", value: (leader) => leader.term, cell: (leader) => number(leader.term) },
   { name: "expires", label: "Lease ends in", kind: "number", value: (leader) => leader.expires_in_ms, cell: (leader) => duration(leader.expires_in_ms) },
 ];

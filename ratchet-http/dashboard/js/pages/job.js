@@ -26,7 +26,7 @@ export function mount(view, { words, signal }) {
   const path = `api/jobs/${part(id)}`;
   let job = null;
   let history = null;
-  /** The graph of the job, or the error of reading it. */
+  /** The last graph that was read, and the error if the last read failed. */
   let links = null;
   let linksAt = 0;
   let linksPending = 0;
@@ -100,7 +100,7 @@ export function mount(view, { words, signal }) {
     linksPending ||= setTimeout(loadLinks, Math.max(0, GRAPH_AGAIN_MS - (performance.now() - linksAt)));
   }
 
-  /** Draws only the parts that have changed, so that open details and selections elsewhere stay. */
+  /** Draws one part of the page if its data has changed, so that open details and selections elsewhere stay. */
   function fresh(name, of, make) {
     const sign = signOf(of);
     if (signs.get(name) === sign) return;
@@ -124,7 +124,7 @@ export function mount(view, { words, signal }) {
     drawGraph();
   }
 
-  /** Keeps the job itself in view, unless the user has scrolled elsewhere. */
+  /** Draws the graph, and keeps the job itself in view unless the user has scrolled elsewhere. */
   function drawGraph() {
     const before = slots.graph.querySelector(".graph");
     const at = before && { left: before.scrollLeft, top: before.scrollTop };
@@ -163,7 +163,7 @@ export function mount(view, { words, signal }) {
   return { refresh: reload, unmount: () => { end(); clearInterval(timer); clearTimeout(pending); clearTimeout(linksPending); } };
 }
 
-/** Returns a key that differs if the value does. For a value that is nested too deeply, it always differs. */
+/** Returns a text that differs if the value differs. For a value that is nested too deeply, it always differs. */
 function signOf(value) {
   try {
     return JSON.stringify(value);
@@ -177,11 +177,11 @@ function progressPanel(progress) {
   return panel("Progress", null, progressBar(progress.percent, "Progress of the job"), progress.message && h("p", { class: "muted" }, progress.message));
 }
 
-/** Shows the last stored error. A job keeps it even if a later attempt succeeds. */
+/** Shows the last error of the job, which is kept even if a later attempt succeeds. */
 function failure(error, state) {
   if (!error) return null;
   const over = state === "succeeded";
-  return panel(over ? "Error of an earlier attempt" : "Last error", over && h("span", { class: "muted small" }, "the job succeeded after it"),
+  return panel(over ? "Error of an earlier attempt" : "Last error", over && h("span", { class: "muted small" }, "the job has succeeded since"),
     h("pre", { class: over ? "block" : "block bad", tabindex: "0" }, error));
 }
 
@@ -207,9 +207,9 @@ function attempts(job, list, opened) {
     const wide = Math.min(100 - left, Math.max(0.6, (100 * (end - begin)) / (to - from)));
     return h("li", { class: "attempt" },
       h("div", { class: "row" },
-        h("b", { title: "Number of the claim" }, `#${one.seq}`), badge(one.outcome), nodeName(one.node),
+        h("b", { title: "The number of the claim" }, `#${one.seq}`), badge(one.outcome), nodeName(one.node),
         h("span", { class: "spring" }),
-        h("span", { class: "muted", title: one.ran_for_ms === null ? "From the claim on" : "How long the body ran" }, duration(one.ran_for_ms ?? end - begin)),
+        h("span", { class: "muted", title: one.ran_for_ms === null ? "From the claim to its end, or until now" : "How long the body ran" }, duration(one.ran_for_ms ?? end - begin)),
         time(one.claimed_at)),
       h("div", { class: "track", role: "img", "aria-label": `Claimed ${one.claimed_at}, ${one.ended_at ? `ended ${one.ended_at}` : "running"}` },
         h("i", { class: one.outcome === "running" ? "running" : `tone-${tone(one.outcome)}`, css: { left: `${Math.min(99.4, left)}%`, width: `${wide}%` } })),
@@ -253,11 +253,11 @@ function limits(job) {
   const backoff = { none: "at once", fixed: `after ${duration(retry.delay_ms)}`, linear: `after ${duration(retry.delay_ms)} more each time`, exponential: `after ${duration(retry.delay_ms)}, doubling` }[retry.backoff] ?? retry.backoff;
   return panel("Limits", null, facts([
     ["Attempts", number(job.max_attempts)],
-    ["Tried again", retry.backoff && [backoff, retry.cap_ms ? `, at most ${duration(retry.cap_ms)}` : null, retry.jitter_percent ? `, ± ${retry.jitter_percent} %` : null]],
-    ["Timeout", job.timeout_ms ? duration(job.timeout_ms) : null, "Of one attempt"],
-    ["Stall timeout", job.stall_timeout_ms ? duration(job.stall_timeout_ms) : null, "Without a sign of life"],
-    ["Capability", job.capability, "What a node must offer to run it"],
-    ["Permit", job.permit, "What it holds while it runs"],
+    ["Retried", retry.backoff && [backoff, retry.cap_ms ? `, at most ${duration(retry.cap_ms)}` : null, retry.jitter_percent ? `, ± ${retry.jitter_percent} %` : null]],
+    ["Timeout", job.timeout_ms ? duration(job.timeout_ms) : null, "The timeout of one attempt"],
+    ["Stall timeout", job.stall_timeout_ms ? duration(job.stall_timeout_ms) : null, "How long a body may run without a report"],
+    ["Capability", job.capability, "A node must have this capability to run the job"],
+    ["Permit", job.permit, "The job needs a permit for this resource to run"],
     ["Unique key", job.unique_key, "At most one unfinished job has it"],
     ["Idempotency key", job.idempotency_key, "At most one job ever has it"],
     ["Payload version", job.payload_version > 1 ? number(job.payload_version) : null],
@@ -289,7 +289,7 @@ function kinList(kin) {
 
 function workflow(links, job, unfolded, draw) {
   if (!links || links.edges.length === 0) return null;
-  const note = links.truncated ? `the ${links.nodes.length} nearest of more` : `${links.nodes.length} nodes`;
+  const note = links.truncated ? `only the ${links.nodes.length} nearest nodes` : `${links.nodes.length} nodes`;
   return h("section", { class: "panel flush", css: { "margin-bottom": "16px" } },
     h("div", { class: "top" }, h("h2", null, "Workflow"), h("span", { class: "spring" }), h("span", { class: "muted small" }, note),
       unfolded.size > 0 && h("button", { type: "button", class: "button slim", "data-action": "fold", onclick: () => { unfolded.clear(); draw(); } }, "Fold")),

@@ -18,7 +18,7 @@ const SIZES = [25, 50, 100];
 /** The default number of jobs on a page; the API may allow less. */
 const USUAL = 50;
 const TEXTS = [["queue", "Queue"], ["kind", "Kind"], ["tag", "Tag"], ["batch", "Batch"]];
-/** The filters for which known values are offered while the user types. */
+/** The filters that suggest known values while the user types. */
 const SUGGESTED = ["queue", "kind"];
 const MOST_SUGGESTED = 500;
 const COUNT_AGAIN_MS = 10_000;
@@ -37,7 +37,7 @@ export function mount(view, { query, signal }) {
   let isRead = false;
   let fails = false;
   let counts = null;
-  /** Aborts the count under way; null while there is none. */
+  /** Aborts the count in progress; null while there is none. */
   let counting = null;
   const chosen = new Set();
   const all = h("input", { type: "checkbox", "aria-label": "Choose all jobs of this page", onchange: () => {
@@ -91,9 +91,9 @@ export function mount(view, { query, signal }) {
         h("button", { type: "submit", class: "sr-only" }, "Filter"))));
   }
 
-  /** Offers the queues and kinds that the server knows or the shown rows contain. */
+  /** Suggests the queues and kinds that the server knows or that occur in the shown rows. */
   async function suggest() {
-    // If one read fails, fewer values are offered, and the lamp shows that reads fail.
+    // If a read fails, fewer values are suggested, and the connection lamp shows that reads fail.
     const [queues] = await Promise.allSettled([get("api/queues", null, signal), learnNodes()]);
     const offer = (name, known) => put(lists.get(name), [...new Set(known)].sort().slice(0, MOST_SUGGESTED).map((value) => h("option", { value })));
     const shown = rows.items();
@@ -101,7 +101,7 @@ export function mount(view, { query, signal }) {
     offer("queue", [...(queues.value?.queues ?? []).map((queue) => queue.name), ...shown.map((job) => job.queue)]);
   }
 
-  /** Starts a new count. Aborts the one under way, so at most one runs at a time. */
+  /** Starts a new count. Aborts a count in progress, so that only one runs at a time. */
   async function count() {
     counting?.abort();
     const mine = new AbortController();
@@ -111,7 +111,7 @@ export function mount(view, { query, signal }) {
     try {
       read = await get("api/jobs/counts", { queue, kind, tag, batch }, AbortSignal.any([signal, mine.signal]));
     } catch {
-      // If the count fails, the buttons show no numbers, and the lamp shows that reads fail.
+      // If the count fails, the buttons show no numbers, and the connection lamp shows that reads fail.
     }
     if (signal.aborted || mine !== counting) return;
     counting = null;
@@ -172,7 +172,7 @@ export function mount(view, { query, signal }) {
     } catch (error) {
       if (signal.aborted || mine !== turn) return;
       fails = true;
-      // Otherwise rows of another filter would look like matching ones.
+      // Remove the rows of the previous filter, which would look like matching jobs.
       if (!isRead) {
         next = null;
         rows.set([]);
@@ -264,8 +264,8 @@ export function mount(view, { query, signal }) {
   drawMore();
   reload();
   learnNodes();
-  // Only background counts (with `counts_at`) are repeated by the timer; counts that were made for one
-  // request are repeated when the user asks. A count under way goes on, or a slow one would never end.
+  // The timer repeats only background counts (with `counts_at`). Counts that were made for one request are
+  // repeated when the user reloads. A count in progress is not restarted, or a slow one would never end.
   const timer = setInterval(() => { if (!document.hidden && !counting && (!counts || counts.counts_at)) count(); }, COUNT_AGAIN_MS);
   const counted = (tick) => {
     const isNarrow = filter.kind || filter.tag || filter.batch;
@@ -358,7 +358,7 @@ const COLUMNS = [
   { name: "queue", label: "Queue", value: (job) => [job.queue, job.lane], cell: (job) => [
     h("a", { class: "word", href: way(["jobs"], { queue: job.queue }) }, job.queue), job.lane && h("span", { class: "under cut", title: `Lane ${quoted(job.lane)}` }, "lane ", job.lane)] },
   { name: "priority", label: "Priority", value: (job) => job.priority, cell: (job) => h("span", { class: job.priority === "normal" ? "muted" : "kind" }, job.priority) },
-  { name: "attempts", label: "Attempts", kind: "number", title: "Bodies that ended, of the most there may be", value: (job) => [job.attempts, job.max_attempts, job.crash_count], cell: (job) => [
+  { name: "attempts", label: "Attempts", kind: "number", title: "The attempts that ended, and the maximum", value: (job) => [job.attempts, job.max_attempts, job.crash_count], cell: (job) => [
     `${number(job.attempts)} of ${number(job.max_attempts)}`, job.crash_count > 0 && h("span", { class: "under", title: "Claims lost to dead nodes" }, `${number(job.crash_count)} lost`)] },
   { name: "when", label: "Time", value: (job) => when(job), cell: (job) => [time(when(job)[1]), h("span", { class: "under" }, when(job)[0])] },
   { name: "node", label: "Node", rare: (job) => job.state === "running", value: (job) => (job.state === "running" ? job.node : null), cell: (job) => (job.state === "running" && job.node ? nodeName(job.node) : "") },

@@ -50,7 +50,7 @@ export function mount(view, { signal }) {
   const counted = h("span", { class: "sub" });
   const read = h("span", { class: "sub" });
   const nodes = h("div", { class: "badges" });
-  const leaders = table({ caption: "Leaders", key: (leader) => leader.role, columns: LEADER_COLUMNS, empty: "No role is held." });
+  const leaders = table({ caption: "Leaders", key: (leader) => leader.role, columns: LEADER_COLUMNS, empty: "No role has a leader." });
   const content = h("div", { hidden: true }, alerts, tiles,
     h("div", { class: "plots" }, plots.map((one) => one.element)),
     h("div", { class: "columns wide-left" },
@@ -73,7 +73,7 @@ export function mount(view, { signal }) {
       points = (data.series?.points ?? []).map((point) => ({ ...point, moment: Date.parse(point.at) }));
       draw();
       drawFailures();
-      // The server starts to read them with the first request, and then sends an event to all listeners.
+      // The server starts to read the dead letters after the first request, and then sends an event.
       if (data.failures) tries = 0;
       else if (tries < TRIES) soon = setTimeout(load, SOON_MS * 2 ** tries++);
     } catch (error) {
@@ -157,11 +157,11 @@ function tilesOf(data) {
   const counted = data.counts_at ? `Counted at ${data.counts_at}` : "Not counted yet";
   return [
     tile({ name: "Finished", value: decimal(rates.finished_per_s), unit: "/s", note: `${decimal(rates.retried_per_s)} retried/s`, hint: "Jobs that ended per second, over all nodes", href: way(["jobs"], { state: "succeeded" }) }),
-    tile({ name: "Wait before start", value: duration(rates.wait_ms), note: "mean, over all nodes", hint: "Mean time between a job's due time and its claim, of what began lately" }),
+    tile({ name: "Wait before start", value: duration(rates.wait_ms), note: "mean, over all nodes", hint: "Mean time for which jobs that began recently had been due when they were claimed" }),
     tile({ name: "Running", value: number(data.running), unit: ` of ${number(data.capacity)}`, meter: used, note: `${number(data.live_nodes)} live ${data.live_nodes === 1 ? "node" : "nodes"}`, tone: data.nothing_runs ? "bad" : null, hint: `${used} % of the capacity of all live nodes`, href: way(["jobs"], { state: "running" }) }),
     tile({ name: "Pending", value: compact(counts.pending), note: `${compact(counts.blocked)} blocked, ${compact(counts.paused)} paused`, hint: `${number(counts.pending)} jobs, due now or later. ${counted}`, href: way(["jobs"], { state: "pending" }) }),
-    tile({ name: "Oldest due job", value: data.due_at && data.oldest_due_ms === null ? "none" : duration(data.oldest_due_ms), note: late ? "late" : data.due_at ? "time since it was due" : "not known at present", tone: late ? "warn" : null, hint: "How long the job that has waited longest has been due", href: way(["queues"]) }),
-    tile({ name: "Dead letters", value: compact(counts.failed), note: `${decimal(rates.failed_per_s)} more/s`, tone: counts.failed > 0 ? "bad" : null, hint: `${number(counts.failed)} jobs ended badly and wait for a decision. ${counted}`, href: way(["jobs"], { state: "failed" }) }),
+    tile({ name: "Oldest due job", value: data.due_at && data.oldest_due_ms === null ? "none" : duration(data.oldest_due_ms), note: late ? "late" : data.due_at ? "time since it became due" : "not known at present", tone: late ? "warn" : null, hint: "How long the job that has waited longest has been due", href: way(["queues"]) }),
+    tile({ name: "Dead letters", value: compact(counts.failed), note: `${decimal(rates.failed_per_s)} more/s`, tone: counts.failed > 0 ? "bad" : null, hint: `${number(counts.failed)} jobs have failed for good: retry or delete them. ${counted}`, href: way(["jobs"], { state: "failed" }) }),
   ];
 }
 
@@ -191,11 +191,11 @@ function makePlots() {
       { label: "retried", of: (point) => point.retried_per_s, unit: per },
       { label: "failed", of: (point) => point.failed_per_s, unit: per },
     ] }),
-    plot({ title: "Wait before start", hint: "Mean time between due and claimed", unit: oneUnit, lines: [
+    plot({ title: "Wait before start", hint: "Mean time for which jobs had been due when they were claimed", unit: oneUnit, lines: [
       { label: "mean", of: (point) => point.wait_ms, unit: duration },
     ] }),
     plot({ title: "Depth", hint: "Jobs waiting and running; jobs are counted only while a client reads", unit: compact, lines: [
-      { label: "pending", missing: "pending jobs not counted: nobody looked", of: (point) => point.pending, unit: (value) => compact(Math.round(value)) },
+      { label: "pending", missing: "pending jobs not counted: no client read", of: (point) => point.pending, unit: (value) => compact(Math.round(value)) },
       { label: "running", of: (point) => point.running, unit: (value) => compact(Math.round(value)) },
     ] }),
     plot({ title: "Oldest due job", hint: "How long the job that has waited longest has been due", unit: oneUnit, lines: [
@@ -216,6 +216,6 @@ const FAILURE_COLUMNS = [
 
 const LEADER_COLUMNS = [
   { name: "role", label: "Role", value: (leader) => leader.role, cell: (leader) => h("span", { class: "word" }, leader.role) },
-  { name: "node", label: "Node", value: (leader) => [leader.node, leader.label], cell: (leader) => (leader.node ? nodeName(leader.node, leader.label ?? undefined) : badge("paused", "nobody")) },
+  { name: "node", label: "Node", value: (leader) => [leader.node, leader.label], cell: (leader) => (leader.node ? nodeName(leader.node, leader.label ?? undefined) : badge("paused", "no leader")) },
   { name: "term", label: "Term", kind: "number", value: (leader) => leader.term, cell: (leader) => number(leader.term) },
 ];

@@ -60,7 +60,7 @@ export function mount(view, { query, signal }) {
 function columns(load) {
   return [
     { name: "name", label: "Name", kind: "span", value: (one) => [one.name, one.declared], cell: (one) => [
-      h("span", { class: "kind" }, one.name), one.declared && [" ", chip("declared", "gone", "A node's program declares it")]] },
+      h("span", { class: "kind" }, one.name), one.declared && [" ", chip("declared", "gone", "A program with a node declares this definition")]] },
     { name: "state", label: "Fires", value: (one) => [one.paused, one.next_at === null], cell: (one) => (one.paused ? badge("paused") : one.next_at ? badge("active", "on") : badge("left", "ended")) },
     { name: "next", label: "Next", value: (one) => [one.next_at, one.paused], cell: (one) => (one.paused ? h("span", { class: "muted" }, "when resumed") : time(one.next_at, "never")) },
     { name: "last", label: "Last", value: (one) => one.last_at, cell: (one) => time(one.last_at, "never") },

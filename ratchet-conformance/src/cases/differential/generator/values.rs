@@ -89,7 +89,7 @@ impl Generator {
         }
     }
 
-    /// Returns one of the last batches.
+    /// Returns one of the last batches, or sometimes the id of a batch that does not exist.
     pub(super) fn a_batch(&mut self) -> BatchId {
         if self.batches.is_empty() || self.chance(2) {
             return BatchId::new();
