@@ -138,6 +138,10 @@ async fn main() -> Result<()> {
         options.rate > 0 && options.seconds > 0,
         "--rate and --seconds must be at least 1"
     );
+    ensure!(
+        !options.in_batch || name == "drain",
+        "--in-batch is for `drain` only"
+    );
     let fresh = match options.fresh {
         true => Some(Fresh::create(&options.url, options.count).await?),
         false => None,

@@ -203,7 +203,7 @@ async fn receive_all(clients: Arc<Clients>, incoming: broadcast::Sender<Wakeup>)
                 );
             }
             Err(error) => {
-                tracing::debug!(%error, "the change stream for wakeups could not be opened")
+                tracing::debug!(%error, "the change stream for wakeups could not be opened");
             }
         }
         let jitter = fastrand::f64() / 2.0 + 0.5;

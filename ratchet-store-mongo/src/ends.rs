@@ -56,7 +56,8 @@ impl Ties {
         self.children
     }
 
-    /// Returns the end of the job with these ties.
+    /// Returns the end of the job with these ties. They must have been read in the transaction that
+    /// ends it: its write marks the job as counted, whatever they were before.
     pub(crate) const fn end(self, job: JobId, state: JobState, result: Option<Json>) -> End {
         let job = EndedJob {
             job,
@@ -106,6 +107,11 @@ pub(crate) fn is_tied(row: &RawDocument) -> bool {
     row::flag(row, "children") || matches!(row::bytes(row, "batch"), Ok(Some(_)) | Err(_))
 }
 
+/// Returns whether something may wait for the end of a job: its lane, another job or a batch.
+pub(crate) fn is_followed(row: &RawDocument) -> bool {
+    is_tied(row) || row::text(row, "lane").ok().flatten().is_some()
+}
+
 /// Restricts the filter to jobs whose end affects no other job and no batch; lanes are not
 /// considered.
 pub(crate) fn require_untied(filter: &mut Document) {
@@ -120,6 +126,22 @@ pub(crate) struct Held {
     pub(crate) cancel: bool,
     pub(crate) lane: Option<String>,
     pub(crate) ties: Ties,
+    /// As [`is_followed`] says.
+    pub(crate) followed: bool,
+}
+
+impl Held {
+    fn read(row: &RawDocument) -> Result<(JobId, Self)> {
+        let job = Self {
+            state: JobState::from_code(row::int(row, "state")?)?,
+            claim: row::token(row)?,
+            cancel: row::flag(row, "cancel_requested"),
+            lane: row::text(row, "lane_key")?.map(str::to_owned),
+            ties: Ties::read(row),
+            followed: is_followed(row),
+        };
+        Ok((row::job_id(row, "_id")?, job))
+    }
 }
 
 /// What a cascade has read about its jobs so far.
@@ -134,6 +156,8 @@ struct Known {
 }
 
 impl MongoStore {
+    /// Reads the jobs of claims that are to end in this transaction. A job that cannot be read is
+    /// left out, so that the others end. [errors.poison]
     pub(crate) async fn held(
         &self,
         tx: &mut Tx<'_>,
@@ -141,7 +165,8 @@ impl MongoStore {
     ) -> Result<HashMap<JobId, Held>> {
         let these = doc! { "_id": { "$in": ids(jobs) } };
         let mut wanted = doc! {
-            "state": 1, "claim_seq": 1, "node": 1, "claimed_at": 1, "cancel_requested": 1, "lane_key": 1,
+            "state": 1, "claim_seq": 1, "node": 1, "claimed_at": 1, "cancel_requested": 1, "lane": 1,
+            "lane_key": 1,
         };
         wanted.extend(tie_fields());
         let mut held = HashMap::with_capacity(jobs.len());
@@ -149,14 +174,10 @@ impl MongoStore {
             .find(&self.main().jobs, these, row::fields(wanted))
             .await?
         {
-            let job = Held {
-                state: JobState::from_code(row::int(&row, "state")?)?,
-                claim: row::token(&row)?,
-                cancel: row::flag(&row, "cancel_requested"),
-                lane: row::text(&row, "lane_key")?.map(str::to_owned),
-                ties: Ties::read(&row),
-            };
-            held.insert(row::job_id(&row, "_id")?, job);
+            match Held::read(&row) {
+                Ok((id, job)) => drop(held.insert(id, job)),
+                Err(error) => tracing::warn!(%error, "a running job cannot be read"),
+            }
         }
         Ok(held)
     }

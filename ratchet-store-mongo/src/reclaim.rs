@@ -13,7 +13,7 @@ use ratchet_core::{JobId, JobState, StoreErrorKind};
 use crate::bulk::Statement;
 use crate::clock::Now;
 use crate::connection::Tx;
-use crate::ends::{is_tied, require_untied};
+use crate::ends::{is_followed, require_untied};
 use crate::error::Result;
 use crate::pipelines;
 use crate::row;
@@ -189,7 +189,7 @@ fn judge(
     if let Ok(count) = row::int(row, "crash_count") {
         filter.insert("crash_count", count);
     }
-    let waited_for = is_tied(row) || row::text(row, "lane").ok().flatten().is_some();
+    let waited_for = is_followed(row);
     let ends = effect.state.is_terminal();
     if ends && !waited_for {
         require_untied(&mut filter);

@@ -12,7 +12,7 @@ use ratchet_core::{BatchId, ClaimToken, JobId, JobState, NodeId, StoreErrorKind}
 use crate::bulk::Statement;
 use crate::clock::Now;
 use crate::connection::Tx;
-use crate::ends::{Held, Ties, all_of, is_tied, require_untied};
+use crate::ends::{Held, Ties, all_of, is_followed, require_untied};
 use crate::error::{Failure, Result};
 use crate::pipelines::{self, Ending};
 use crate::row;
@@ -222,26 +222,23 @@ impl MongoStore {
                     open.retain(Open::is_followed);
                 }
             }
+            let mut ended = Ended::new();
             if !followed.is_empty() {
-                let assumed = round == 0;
-                let ended = self.settle_followed(&followed, assumed, call, now).await?;
+                let how = (round == 0, expects);
+                ended = self.settle_followed(&followed, how, call, now).await?;
                 open.retain(|one| !ended.contains_key(&one.settlement.token));
-                if assumed {
-                    let tied = ended.values().filter(|is_tied| **is_tied).count();
-                    self.note_follows(tied > settlements.len() / 2);
-                }
-                applied.extend(ended.into_keys());
+                applied.extend(ended.keys());
             }
-            if open.is_empty() {
-                continue;
+            if !open.is_empty() {
+                let seen = self.look_at_settled(&open, call).await?;
+                open.retain_mut(|one| still_open(one, &seen, &mut applied));
             }
-            let seen = self.look_at_settled(&open, call).await?;
-            open.retain_mut(|one| still_open(one, &seen, &mut applied));
-            if round == 0 && !expects {
-                let followed = open.iter().filter(|one| one.is_followed()).count();
-                self.note_follows(followed > settlements.len() / 2);
+            if round == 0 && !(ended.is_empty() && open.is_empty()) {
+                let ended = ended.values().filter(|followed| **followed).count();
+                let open = open.iter().filter(|one| one.is_followed()).count();
+                self.note_follows(ended + open > settlements.len() / 2);
             }
-            if round > 1 {
+            if round > 1 && !open.is_empty() {
                 tokio::time::sleep(pause(round)).await;
             }
         }
@@ -253,21 +250,23 @@ impl MongoStore {
     ///
     /// It uses one transaction or, after repeated conflicts, one per job, so that one job does not
     /// block the others. If `assumed`, it ends no job after a conflict: the caller then reads the
-    /// jobs and tries again.
+    /// jobs and tries again. `expects` is whether the first round of the call assumed it.
     async fn settle_followed(
         &self,
         followed: &[Open<'_>],
-        assumed: bool,
+        (assumed, expects): (bool, bool),
         call: ObjectId,
         now: Now,
     ) -> Result<Ended> {
         let batches: BTreeSet<BatchId> = followed.iter().filter_map(|one| one.batch).collect();
-        let mut turn = match assumed {
-            true => Some(self.turn_in_batches().await),
-            false => None,
-        };
+        let none = BTreeSet::new();
+        let mut turn = None;
+        // The try that was expected to work has conflicted, so the next one takes its turn at once.
+        if expects && !batches.is_empty() {
+            turn = Some(self.turn_in_batches().await);
+        }
         for tries in 1..=TOGETHER {
-            let met = if turn.is_some() { Some(&batches) } else { None };
+            let met = if turn.is_some() { &batches } else { &none };
             match self.settle_together(followed, met, call, now).await {
                 // The caller reads the jobs next, and so learns their batches.
                 Err(failure) if assumed && failure.kind == StoreErrorKind::Contention => {
@@ -288,7 +287,7 @@ impl MongoStore {
         let (mut ended, mut held_up) = (Ended::new(), None);
         for one in followed {
             match self
-                .settle_together(std::slice::from_ref(one), None, call, now)
+                .settle_together(std::slice::from_ref(one), &none, call, now)
                 .await
             {
                 Err(failure) if failure.kind == StoreErrorKind::Contention => {
@@ -306,14 +305,14 @@ impl MongoStore {
     async fn settle_together(
         &self,
         followed: &[Open<'_>],
-        met: Option<&BTreeSet<BatchId>>,
+        met: &BTreeSet<BatchId>,
         call: ObjectId,
         now: Now,
     ) -> Result<Ended> {
         let mut tx = self.begin(self.main()).await?;
         let settled = async {
-            if let Some(batches) = met.filter(|batches| !batches.is_empty()) {
-                self.meet_batches(&mut tx, batches).await?;
+            if !met.is_empty() {
+                self.meet_batches(&mut tx, met).await?;
             }
             self.settle_inside(&mut tx, followed, call, now).await
         }
@@ -353,7 +352,7 @@ impl MongoStore {
             let end = job
                 .ties
                 .end(token.job, effect.state, effect.result.cloned());
-            ended.insert(token, end.matters() || job.lane.is_some());
+            ended.insert(token, job.followed);
             ends.push(end);
             lanes.extend(job.lane);
             written.push(one);
@@ -403,7 +402,7 @@ impl Seen {
             settled,
             running: (state == JobState::Running).then_some(claim),
             cancel: row::flag(row, "cancel_requested"),
-            followed: row::text(row, "lane").ok().flatten().is_some() || is_tied(row),
+            followed: is_followed(row),
             batch: Ties::read(row).batch(),
         };
         Ok((claim.job, job))

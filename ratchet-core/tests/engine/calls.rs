@@ -350,7 +350,10 @@ async fn the_leader_wakes_a_node_for_each_kind_that_comes_due() {
     let began = time::monotonic();
     let mut ids = Vec::new();
     for kind in ["a", "b", "c", "d", "e"] {
-        let job = world.job(kind, |_| async { Ok(()) }).delay(delay);
+        let job = world
+            .job(kind, |_| async { Ok(()) })
+            .queue(kind)
+            .delay(delay);
         ids.push(world.enqueue(job).await);
     }
     for id in ids {

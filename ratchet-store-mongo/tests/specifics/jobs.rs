@@ -270,7 +270,7 @@ async fn open_with_clock(space: &Space) -> Checked<MongoStore> {
     builder.connect().await.unwrap()
 }
 
-fn id_of(job: JobId) -> Document {
+pub(crate) fn id_of(job: JobId) -> Document {
     doc! { "_id": Bson::from(mongodb::bson::Uuid::from_bytes(*job.as_bytes())) }
 }
 

@@ -1,19 +1,21 @@
 //! Links and batches: transactions that conflict, and transactions whose commands are killed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use mongodb::bson::{Document, doc};
 use ratchet_conformance::kit::{assert_kind, enqueue, job, request_all};
 use ratchet_core::model::{
-    BatchRecord, ClaimedJob, Condition, Detail, Fenced, LinkState, Outcome, Parent, Report,
-    ReportKind, Settlement, SignalTarget,
+    BatchRecord, ClaimedJob, Condition, Detail, Fenced, JobSelector, LinkState, Outcome, Parent,
+    Report, ReportKind, Settlement, SignalTarget,
 };
 use ratchet_core::store::{Checked, JobStore, SignalStore, WorkflowStore};
-use ratchet_core::{BatchId, JobId, JobState, Json, Name, NewJob, StoreErrorKind};
+use ratchet_core::{BatchId, JobAction, JobId, JobState, Json, Name, NewJob, StoreErrorKind};
 use ratchet_store_mongo::MongoStore;
 
 use crate::faults::Fault;
+use crate::jobs::id_of;
 use crate::open;
 use crate::server::Space;
 use crate::transactions::{application, begin};
@@ -153,7 +155,7 @@ pub(crate) async fn an_end_and_a_signal_at_once_let_the_job_go(space: Arc<Space>
     let fault = Fault::new(&space, &["commitTransaction"]).late(2_000);
     let (first, second) = (fault.open(&space).await, open(&space).await);
     let parents = running(&second, &[job()]).await;
-    let hour = std::time::Duration::from_secs(3_600);
+    let hour = Duration::from_secs(3_600);
     let child = enqueue(&second, after(&parents).wait_for("go", hour)).await;
     let name = fault.name().to_owned();
     let fault = fault.set().await;
@@ -269,16 +271,93 @@ pub(crate) async fn many_ends_in_one_batch_are_all_counted(space: Arc<Space>) {
     store.close_batch(id).await.unwrap();
     let callback = job().after_batch(id, ratchet_core::model::BatchCondition::Succeeded);
     let callback = enqueue(&store, callback).await;
-    let mut calls = Vec::new();
-    for claimed in claimed.chunks(5) {
+    // From its second call on, each store expects that its settlements are followed.
+    let mut stores = Vec::new();
+    for claimed in claimed.chunks(20) {
         let store = open(&space).await;
         let done: Vec<Settlement> = claimed.iter().map(done).collect();
-        calls.push(tokio::spawn(async move { store.settle(&done).await }));
+        stores.push(tokio::spawn(async move {
+            for done in done.chunks(5) {
+                assert_eq!(store.settle(done).await.unwrap(), [Fenced::Applied; 5]);
+            }
+        }));
     }
-    for call in calls {
-        assert_eq!(call.await.unwrap().unwrap(), [Fenced::Applied; 5]);
+    for store in stores {
+        store.await.unwrap();
     }
     let batch = batch(&store, id).await;
     assert_eq!((batch.succeeded, batch.unfinished()), (80, 0));
     assert_eq!(state(&store, callback).await, JobState::Pending);
+}
+
+pub(crate) async fn a_settlement_that_expects_a_batch_ends_other_jobs_too(space: Arc<Space>) {
+    let store = open(&space).await;
+    let id = BatchId::new();
+    store.create_batch(id).await.unwrap();
+    let first: Vec<NewJob> = (0..4).map(|_| job().in_batch(id)).collect();
+    let first = running(&store, &first).await;
+    let failed = || Outcome::Failed {
+        error: "it failed".to_owned(),
+    };
+    let mut ends: Vec<Settlement> = first.iter().map(done).collect();
+    ends[0].outcome = failed();
+    assert_eq!(store.settle(&ends).await.unwrap(), [Fenced::Applied; 4]);
+    let act = async |job: JobId, action| {
+        let acted = store.act(&JobSelector::Ids(vec![job]), action).await;
+        acted.unwrap();
+    };
+    act(ends[0].token.job, JobAction::Requeue).await;
+    let requeued = store.claim_next_batch(&request_all()).await.unwrap();
+    let jobs = [
+        job().in_batch(id),
+        job().in_batch(id),
+        job(),
+        job().lane("l"),
+        job(),
+        job(),
+        job(),
+    ];
+    let claimed = running(&store, &jobs).await;
+    let next_of_lane = enqueue(&store, job().lane("l")).await;
+    act(jobs[4].id(), JobAction::Cancel).await;
+    let spoil = doc! { "$set": { "claim_seq": "spoiled" } };
+    let rows = space.of_majority("jobs");
+    rows.update_one(id_of(jobs[6].id()), spoil).await.unwrap();
+    let of = |job: &NewJob| {
+        let claimed = claimed
+            .iter()
+            .find(|claimed| claimed.claim.token.job == job.id());
+        done(claimed.unwrap())
+    };
+    let mut ends: Vec<Settlement> = jobs.iter().map(of).collect();
+    ends[1].outcome = failed();
+    ends[5].outcome = Outcome::Retry {
+        delay: Duration::ZERO,
+        error: "once more".to_owned(),
+    };
+    ends.push(done(&requeued[0]));
+    ends.push(ends[0].clone());
+    let mut stale = ends[2].clone();
+    stale.token.seq += 1;
+    ends.push(stale);
+    let mut expected = [Fenced::Applied; 10];
+    expected[6] = Fenced::Stale;
+    expected[9] = Fenced::Stale;
+    assert_eq!(store.settle(&ends).await.unwrap(), expected);
+    let (succeeded, pending) = (JobState::Succeeded, JobState::Pending);
+    let states = [
+        (jobs[0].id(), succeeded),
+        (jobs[1].id(), JobState::Failed),
+        (jobs[2].id(), succeeded),
+        (jobs[3].id(), succeeded),
+        (jobs[4].id(), JobState::Cancelled),
+        (jobs[5].id(), pending),
+        (requeued[0].claim.token.job, succeeded),
+        (next_of_lane, pending),
+    ];
+    for (place, (job, expected)) in states.into_iter().enumerate() {
+        assert_eq!(state(&store, job).await, expected, "{place}");
+    }
+    let batch = batch(&store, id).await;
+    assert_eq!((batch.succeeded, batch.failed, batch.total), (4, 2, 6));
 }

@@ -66,7 +66,8 @@ const TESTS: &[(&str, PlaceTest<Space>)] = place_tests! {
         an_end_sees_the_child_that_a_transaction_brings
         an_enqueue_sees_the_end_that_came_first two_ends_at_once_let_their_child_go
         an_end_and_a_signal_at_once_let_the_job_go an_enqueue_that_is_killed_leaves_nothing
-        an_end_that_is_killed_leaves_nothing_half_made many_ends_in_one_batch_are_all_counted;
+        an_end_that_is_killed_leaves_nothing_half_made many_ends_in_one_batch_are_all_counted
+        a_settlement_that_expects_a_batch_ends_other_jobs_too;
     nodes: a_label_goes_with_the_last_node_that_has_it;
     passes: a_parent_stays_for_the_last_of_many_children
         kept_parents_in_front_are_passed_in_several_transactions

@@ -15,9 +15,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use futures_util::future::join;
+use tokio::time::Instant;
 
 use super::rest;
 use crate::client::{Client, RetryDelays};
@@ -56,35 +58,41 @@ pub(crate) async fn run(run: Arc<DueWatchHandles>) {
     let mut lead = leadership.watch();
     loop {
         let term = lead.elected().await;
+        let works = AtomicBool::new(false);
         tokio::select! {
             biased;
             () = lead.lost(term) => {}
-            () = watch(&run, leadership) => {}
+            _ = join(watch(&run, &works), send_beacons(&run, leadership, &works)) => {}
         }
     }
 }
 
-async fn watch(run: &DueWatchHandles, leadership: &Leadership) {
+/// Looks again and again, and records in `works` whether the last look succeeded.
+async fn watch(run: &DueWatchHandles, works: &AtomicBool) {
     let mut backoff = RetryDelays::of("due_watch");
     let mut looks = Looks::default();
-    let mut next_beacon = time::monotonic();
     loop {
-        let (wait, is_looking) = match look(run, &mut looks).await {
+        let looked = look(run, &mut looks).await;
+        works.store(looked.is_ok(), Ordering::Relaxed);
+        let wait = match looked {
             Ok(wait) => {
                 backoff.reset();
-                (wait, run.common.config.poll_max <= BEACON)
+                wait
             }
-            Err(error) => (backoff.failed(&error, run.common.random()), false),
+            Err(error) => backoff.failed(&error, run.common.random()),
         };
-        let next_look = time::monotonic() + wait;
-        while is_looking && next_beacon < next_look {
-            sleep_until(next_beacon).await;
-            if leadership.is_leader() {
-                run.client.send(Wakeup::beacon(run.source)).await;
-            }
-            next_beacon = time::monotonic() + BEACON;
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// Sends a beacon every [`BEACON`] while the other nodes may rely on the looks.
+async fn send_beacons(run: &DueWatchHandles, leadership: &Leadership, works: &AtomicBool) {
+    let looks_often = run.common.config.poll_max <= BEACON;
+    loop {
+        tokio::time::sleep(BEACON).await;
+        if looks_often && works.load(Ordering::Relaxed) && leadership.is_leader() {
+            run.client.send(Wakeup::beacon(run.source)).await;
         }
-        sleep_until(next_look).await;
     }
 }
 
