@@ -130,7 +130,7 @@ fn scheme(url: &str) -> &str {
     }
 }
 
-/// The types by which a configuration opens a backend.
+/// The trait by which a configuration opens a backend, and its implementation for memory.
 #[cfg(feature = "config")]
 pub(crate) mod config {
     use ratchet_config::StoreConfig;
@@ -173,7 +173,8 @@ pub(crate) mod config {
     }
 }
 
-/// Compares this table with that of the configuration crate, which depends on no store.
+/// Checks that this table and that of `ratchet-config` list the same backends. There are two tables
+/// because that crate depends on no store.
 #[cfg(all(test, feature = "config"))]
 mod tests {
     use super::*;

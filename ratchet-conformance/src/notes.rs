@@ -80,8 +80,8 @@ impl Notes {
         }
     }
 
-    /// Returns whether this failure message contains a refusal: an error of a call that the store
-    /// refused because of its server's setup.
+    /// Returns whether this failure message contains one of the recorded `Misconfigured` errors. A
+    /// store returns such an error if the setup of its server does not allow a call.
     pub(crate) fn shows_refusal(&self, failure: &str) -> bool {
         let inner = self.lock();
         let mut refusals = inner.refusals.iter().flatten();

@@ -89,8 +89,8 @@ fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     Ok(value)
 }
 
-/// Refuses a request that has a body with 422, so that no field of a body is silently ignored.
-/// Extracts nothing.
+/// Extracts nothing, and refuses requests that have a body, so that no field of a body is silently
+/// ignored. The refusal has the status 422.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoBody;
 

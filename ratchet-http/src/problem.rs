@@ -220,7 +220,7 @@ impl IntoResponse for Problem {
             HeaderValue::from_static("application/problem+json"),
         );
         response.headers_mut().extend(headers);
-        // The log of writes shows the code.
+        // Pass the code to the log of writes.
         response.extensions_mut().insert(code);
         response
     }

@@ -42,7 +42,8 @@ impl Generation {
         }
     }
 
-    /// Returns the stamp of a connection that is opened now.
+    /// Returns the current time and generation, to be recorded with a connection that is being
+    /// opened.
     #[must_use]
     pub fn made_now(&self) -> Made {
         Made {

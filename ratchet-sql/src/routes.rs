@@ -174,8 +174,9 @@ impl Routes {
         }
     }
 
-    /// Returns the marks of these routes, or `None` if one is unknown. The marks come from one
-    /// snapshot of the cache, so a database that has the largest of them has the others too.
+    /// Returns the marks of these routes, or `None` if the cache lacks one of them. All marks come
+    /// from one snapshot of the cache. So a database that has the mark with the largest id has all
+    /// of them (see [`Routes`]).
     pub(crate) fn marks<'a>(&self, routes: impl Iterator<Item = &'a Route>) -> Option<Vec<Mark>> {
         self.read(|known| {
             routes

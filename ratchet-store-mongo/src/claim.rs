@@ -127,7 +127,7 @@ impl MongoStore {
                 && let Err(error) = self.settle_jobs(&round.unreadable).await
             {
                 // The node's next heartbeat lists these claims, and the node releases them.
-                tracing::warn!(%error, "could not fail the jobs that cannot be read");
+                tracing::warn!(%error, "could not settle unreadable jobs as failed");
                 break;
             }
             if claimed.len() == request.limit || !rounds.looks_again(found) {

@@ -312,7 +312,7 @@ impl Lease {
             }
             _ => Err(Failure::new(
                 StoreErrorKind::Other,
-                "the server has not committed: a statement of the application has disabled execution",
+                "the server did not run the commit: the application turned on NOEXEC in this session",
             )),
         }
     }

@@ -91,7 +91,8 @@ impl Job for IndexFile {
     }
 }
 
-/// Returns the SHA-256, the bytes, the lines, and how many microseconds reading took.
+/// Returns the SHA-256 of the file in hexadecimal, its number of bytes and of lines, and how many
+/// microseconds reading took.
 #[expect(
     clippy::disallowed_methods,
     reason = "an application may read the clock"

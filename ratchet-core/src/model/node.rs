@@ -67,7 +67,8 @@ impl NodeStatus {
             .ok_or_else(|| InvalidInput::new("status", format!("{code} is not a node status")))
     }
 
-    /// Returns whether the node has not ended, so that it may hold claims.
+    /// Returns whether the node is joining, active or draining. The claims of other nodes are
+    /// reclaimed.
     #[must_use]
     pub const fn is_live(self) -> bool {
         matches!(self, Self::Joining | Self::Active | Self::Draining)

@@ -148,7 +148,7 @@ fn weekdays(text: &str) -> Result<Weekdays, String> {
         let upper = item.to_ascii_uppercase();
         if let Some((base, nth)) = upper.split_once('#') {
             let bits = match base.contains(['*', '?', '/']) {
-                true => return Err(field.refusal(item, "# needs a day or a range of days")),
+                true => return Err(field.refusal(item, "`#` needs a day or a range of days")),
                 false => field.bits(item, base)?,
             };
             match nth {

@@ -36,7 +36,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// The parameters of a graph.
+/// The query parameters of a request for a graph.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct GraphQuery {

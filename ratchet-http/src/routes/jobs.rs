@@ -70,7 +70,7 @@ fn act_route(action: JobAction) -> Route {
         .refuses(&[Code::NotFound, Code::Conflict, Code::Unavailable])
 }
 
-/// Returns the action of the write access that a job action needs.
+/// Maps a job action to the [`Action`] for which the caller must be authorized.
 pub(super) const fn access(action: JobAction) -> Action {
     match action {
         JobAction::Retry => Action::RetryJob,

@@ -36,7 +36,7 @@ pub(super) struct Counted {
 #[derive(Clone, Copy, Debug)]
 struct Pause {
     paused: bool,
-    /// When the read that returned this began, or when this API paused or resumed the queue.
+    /// When the read that found `paused` began, or when this API paused or resumed the queue.
     since: Instant,
     /// Whether this API paused or resumed the queue since the last count of jobs.
     made: bool,

@@ -83,7 +83,7 @@ impl Described {
         let media = answer.media.as_deref().unwrap_or_default();
         if answer.status.is_client_error() || answer.status.is_server_error() {
             assert_ne!(answer.status.as_u16(), 500, "{asked}: {answer:?}");
-            // A probe responds with 503 and a body of its own, which is not a problem.
+            // A probe that returns 503 has a body of its own type instead of a `Problem`.
             let says_no = answer.status.as_u16() == 503 && media == "application/json";
             if method != Method::HEAD && !says_no {
                 assert_eq!(media, "application/problem+json", "{asked}: {answer:?}");

@@ -61,8 +61,8 @@ struct Server {
     task: JoinHandle<()>,
 }
 
-/// Runs a case in a fresh environment. The case also fails if the console has errors, or if a
-/// request was not sent to the API.
+/// Runs a case in a fresh environment. The case also fails if the console has errors, or if the
+/// page sent a request to another address than the API's.
 pub(crate) fn run(store: &Store, body: Body) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -199,7 +199,8 @@ impl Stage {
         .await
     }
 
-    /// Fails if the console has errors, or if a request was not sent to the API.
+    /// Fails if the console has errors, or if the page sent a request to another address than the
+    /// API's.
     fn listen(&self) -> Result<()> {
         let complaints = self.page.complaints();
         ensure!(
@@ -210,7 +211,7 @@ impl Stage {
         for url in self.page.requests() {
             ensure!(
                 url.starts_with(&own) || url == "about:blank",
-                "a request was not sent to the API: {url}"
+                "the page sent a request to another address than the API's: {url}"
             );
         }
         Ok(())

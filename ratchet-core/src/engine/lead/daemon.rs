@@ -220,7 +220,8 @@ async fn serve(run: &DaemonHandles, daemon: &Daemon, candidacy: &Candidacy, term
     }
 }
 
-/// Runs one instance to its end. Returns `None` if the instance had to stop.
+/// Runs one instance of the daemon and returns its result. Returns `None` if the instance was
+/// stopped because the node drains or no longer leads.
 async fn instance(
     run: &DaemonHandles,
     daemon: &Daemon,
