@@ -2,11 +2,12 @@
 //! and fires the definitions whose slots have come.
 //!
 //! The leader of the maintenance role does this. The other nodes do so only once a [`MINUTE`] while
-//! they receive its beacons (`due_watch`), and otherwise as often as the leader. Then the nodes race
-//! to claim the due definitions, the store decides which are due, and the token of a claim ensures
-//! that only one node fires each. A node that dies between claim and firing delays these slots by the rest of its
-//! lease. By then more slots may be overdue, and the misfire policy decides what happens to them.
-//! Between two claims the loop sleeps until the next slot. Waking up too early only costs one call.
+//! they receive its beacons (`due_watch`), and otherwise as often as the leader. Then the nodes
+//! race to claim the due definitions, the store decides which are due, and the token of a claim
+//! ensures that only one node fires each. A node that dies between claim and firing delays these
+//! slots by the rest of its lease. By then more slots may be overdue, and the misfire policy
+//! decides what happens to them. Between two claims the loop sleeps until the next slot. Waking up
+//! too early only costs one call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,8 +68,8 @@ const STARTUP_PAUSE: Duration = Duration::from_millis(500);
 /// The TTL of the lock [`STARTUP`].
 const STARTUP_TTL: Duration = Duration::from_secs(30);
 
-/// After a node has met a definition that it cannot read, the other nodes do not rely on it for this
-/// long.
+/// After a node has met a definition that it cannot read, the other nodes do not rely on it for
+/// this long.
 const UNRELIABLE_FOR: Duration = Duration::from_secs(600);
 /// How often a node that waits longer than for its next slot checks that the leader still fires.
 const STEP: Duration = Duration::from_millis(500);
@@ -321,8 +322,8 @@ fn pause(run: &RecurringHandles, next: Option<Duration>) -> Duration {
     }
 }
 
-/// Sleeps for `wait`, unless slots have changed, and for up to a [`MINUTE`] while another node fires
-/// the definitions. Wakeups of other nodes take effect at `heed_from` at the earliest.
+/// Sleeps for `wait`, unless slots have changed, and for up to a [`MINUTE`] while another node
+/// fires the definitions. Wakeups of other nodes take effect at `heed_from` at the earliest.
 async fn idle(
     run: &RecurringHandles,
     wait: Duration,
