@@ -109,7 +109,7 @@ pub(crate) fn is_tied(row: &RawDocument) -> bool {
 
 /// Returns whether something may wait for the end of a job: its lane, another job or a batch.
 pub(crate) fn is_followed(row: &RawDocument) -> bool {
-    is_tied(row) || row::text(row, "lane").ok().flatten().is_some()
+    is_tied(row) || matches!(row::text(row, "lane"), Ok(Some(_)) | Err(_))
 }
 
 /// Restricts the filter to jobs whose end affects no other job and no batch; lanes are not

@@ -95,7 +95,7 @@ fn each_problem_of_a_schema_gets_the_remedy_that_solves_it() {
     for (place, problem, remedy) in [
         (
             &mistyped,
-            "there is no such file",
+            "the file does not exist",
             "Check the path in --url",
         ),
         (&empty, "lacks", "`ratchet migrate` applies it."),

@@ -95,11 +95,10 @@ impl Client {
         let reaches_all = self.0.coordinator.reaches_all_nodes();
         let needs_one = reaches_all && due.iter().any(|(_, all)| !all);
         if needs_one && self.0.peers.begin_read_if_old() {
-            let read = self.clone().read_peers();
-            match self.0.peers.are_known() {
-                true => drop(tokio::spawn(read)),
-                // The wakeups do not wait for a slow database.
-                false => drop(tokio::time::timeout(Self::NOTIFY, read).await),
+            // The read goes on if it takes longer: wakeups do not wait for a slow database.
+            let read = tokio::spawn(self.clone().read_peers());
+            if !self.0.peers.are_known() {
+                let _ = tokio::time::timeout(Self::NOTIFY, read).await;
             }
         }
         let can_address = reaches_all && self.0.peers.are_known();
@@ -256,11 +255,17 @@ mod tests {
             let job = |queue| NewJob::new("a", &()).queue(queue);
             let due = ["x", "y"].map(|queue| (job(queue).spec().route.clone(), false));
             client.wake_for_routes(due.to_vec()).await;
-            for _ in due {
+            for _ in &due {
                 let woken = tokio::time::timeout(Duration::from_secs(60), wakeups.next());
                 let is_addressed = woken.await.unwrap().to.is_some();
                 assert_eq!(is_addressed, fault == Fault::Delay(soon), "{fault:?}");
             }
+            // A read that took too long has ended meanwhile.
+            tokio::time::sleep(Client::NOTIFY * 2).await;
+            client.wake_for_routes(due.to_vec()).await;
+            let woken = tokio::time::timeout(Duration::from_secs(60), wakeups.next());
+            let is_addressed = woken.await.unwrap().to.is_some();
+            assert_eq!(is_addressed, fault != Fault::ErrorBeforeCommit, "{fault:?}");
         }
     }
 

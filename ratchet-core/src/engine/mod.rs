@@ -49,7 +49,7 @@
 //! | `maintain::heartbeat` | identity, interval, liveness, claims, running, roles, gate, wake queue, totals |
 //! | `maintain::undelivered` | heartbeat, claims, client, wake queue |
 //! | `maintain::reclaimer` | heartbeat, liveness, running, roles, hooks, totals, wake queue |
-//! | `maintain::recurring` | identity, roles, client, wake queue, coordinator, totals |
+//! | `maintain::recurring` | identity, client, wake queue, coordinator, totals |
 //! | `maintain::maintenance` | roles, totals |
 //! | `maintain::backlog` | roles |
 

@@ -1,6 +1,5 @@
 //! One run of a node, and the handles of its loops.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use tokio_util::sync::CancellationToken;
@@ -149,7 +148,6 @@ struct Parts {
     running: Arc<RunningSet>,
     reporter: Arc<Reporter>,
     fairness: Arc<Fairness>,
-    fires: Arc<AtomicBool>,
     stops: Stops,
 }
 
@@ -177,8 +175,6 @@ impl Parts {
             running,
             reporter: Arc::new(reporter),
             fairness: Arc::default(),
-            // Without definitions, there is nothing to fire.
-            fires: Arc::new(AtomicBool::new(common.calls.store().recurring().is_none())),
             stops,
             shared,
         }
@@ -324,7 +320,6 @@ impl Parts {
             client: self.shared.client.clone(),
             coordinator: Arc::clone(&self.shared.coordinator),
             source: self.shared.source,
-            fires: Arc::clone(&self.fires),
         }
     }
 
@@ -332,12 +327,10 @@ impl Parts {
         RecurringHandles {
             common: Arc::clone(&self.shared.common),
             identity: Arc::clone(&self.identity),
-            roles: Arc::clone(&self.shared.roles),
             client: self.shared.client.clone(),
             coordinator: Arc::clone(&self.shared.coordinator),
             source: self.shared.source,
             wake_queue: Arc::clone(&self.shared.wake_queue),
-            fires: Arc::clone(&self.fires),
             declared: Arc::clone(&self.shared.declared),
             totals: Arc::clone(&self.shared.totals),
             under_way: TaskTracker::new(),

@@ -294,8 +294,7 @@ const IDLE: &[(&str, usize, usize)] = &[
     ("expire", 28, 3),
     ("renew", 42, 0),
     ("inspect", 0, 42),
-    // The leader every 5 s, the others once a minute.
-    ("claim_due_recurring", 28, 3),
+    ("claim_due_recurring", 0, 30),
     ("purge", 9, 0),
     ("purge_batches", 3, 0),
     ("forget_idle", 3, 0),

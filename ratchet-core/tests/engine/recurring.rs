@@ -1,6 +1,6 @@
 //! Recurring definitions: nodes declare them, and fire each of their slots in time and only once.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 use ratchet_core::memory::{Fault, ManualClock};
 use ratchet_core::model::{JobFilter, JobOrder, PageRequest, PutRecurring};
 use ratchet_core::store::{JobStore, NodeStore, RecurringStore};
-use ratchet_core::time::{self, Timestamp, millis_between, to_millis};
+use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{
     Enqueued, JobRecord, JobState, MemoryStore, Misfire, Name, NewJob, NodeBuilder, Overlap,
     PutOutcome, Ratchet, Recurring,
@@ -534,61 +534,5 @@ async fn jobs_of_slots_run_like_all_others() {
             (JobState::Succeeded, 2),
             "{job:?}"
         );
-    }
-}
-
-/// Why the leader stops firing.
-#[derive(Clone, Copy, Debug)]
-enum Trouble {
-    Fails,
-    Dies,
-    Drains,
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_leader_fires_alone_and_the_others_go_on_when_it_cannot() {
-    for trouble in [Trouble::Fails, Trouble::Dies, Trouble::Drains] {
-        let world = World::new();
-        let fails = Arc::new(AtomicBool::new(false));
-        let store = MemoryStore::clone(&world.store).with_faults({
-            let fails = Arc::clone(&fails);
-            move |operation| match operation {
-                "claim_due_recurring" if fails.load(Ordering::SeqCst) => Fault::ErrorBeforeCommit,
-                _ => Fault::None,
-            }
-        });
-        let leader = world.builder_on(store).drain_grace(60 * MINUTE);
-        let leader = Started::new(leader.build().unwrap());
-        sleep(5 * SECOND).await;
-        let follower = world.start();
-        let often = Recurring::every(10 * SECOND).job(NewJob::new("for another", &()));
-        let client = follower.node.client().clone();
-        client.recurring().put(often.named("often")).await.unwrap();
-        let long = world.job("long", |_| async {
-            sleep(60 * MINUTE).await;
-            Ok(())
-        });
-        let long = leader.node.enqueue(long).await.unwrap().id();
-        world
-            .until(long, |job| job.state == JobState::Running)
-            .await;
-        sleep(2 * MINUTE).await;
-        let before = leader.node.stats().fired;
-        // The follower looks when it starts, and once a minute.
-        let of_follower = follower.node.stats().fired;
-        assert!(before >= 9 && of_follower <= 3, "{before}, {of_follower}");
-        match trouble {
-            Trouble::Fails => fails.store(true, Ordering::SeqCst),
-            Trouble::Dies => leader.kill().await,
-            Trouble::Drains => drop(tokio::spawn(leader.stop())),
-        }
-        sleep(2 * MINUTE).await;
-        let mut jobs = jobs(&world.store).await;
-        jobs.retain(|job| job.id != long);
-        assert!(jobs.len() >= 23, "{trouble:?}: {} jobs", jobs.len());
-        for (job, slot) in jobs.iter().zip(slots(&jobs)) {
-            let late = millis_between(to_millis(slot), to_millis(job.created_at));
-            assert!(late < 10 * SECOND, "{trouble:?}: {late:?} late");
-        }
     }
 }

@@ -57,8 +57,7 @@ impl NodeBuilder {
 
     /// Sets the longest time before the node looks for recurring definitions that another process
     /// has stored. The node always wakes up in time for the slots of the definitions that it has
-    /// read. The default is 5 s. While another node leads and fires the definitions, the node only
-    /// looks once a minute.
+    /// read. The default is 5 s.
     pub fn recurring_interval(mut self, interval: Duration) -> Self {
         self.config.recurring_interval = interval;
         self

@@ -7,10 +7,9 @@
 //! sixteenth look in a row, and at every sixteenth after that. If wakeups do not reach all nodes,
 //! each look wakes all nodes that they reach.
 //!
-//! Every [`BEACON`] the leader sends a beacon, which tells all nodes that it looks for due jobs and
-//! fires recurring definitions. Nodes that receive beacons do both less often. The leader sends no
-//! beacons while its looks or firings fail, nor if its `poll_interval.max` is longer than
-//! [`BEACON`]; then every node polls and fires for itself. It does send
+//! Every [`BEACON`] the leader sends a beacon, which tells all nodes that it looks. A poller that
+//! receives beacons polls less often. The leader sends no beacons while its looks fail, nor if its
+//! `poll_interval.max` is longer than [`BEACON`]; then every node polls for itself. It does send
 //! beacons while it pauses after a look that took long. Otherwise a slow database would get more
 //! polls because it is slow.
 
@@ -47,8 +46,6 @@ pub(crate) struct DueWatchHandles {
     pub(crate) coordinator: Arc<dyn ClusterCoordinator>,
     /// The id under which the node sends its wakeups.
     pub(crate) source: NodeId,
-    /// Whether the loop of recurring definitions works on this node.
-    pub(crate) fires: Arc<AtomicBool>,
 }
 
 /// Looks for due jobs, as long as the node runs.
@@ -88,13 +85,12 @@ async fn watch(run: &DueWatchHandles, works: &AtomicBool) {
     }
 }
 
-/// Sends a beacon every [`BEACON`] while the other nodes may rely on this node.
+/// Sends a beacon every [`BEACON`] while the other nodes may rely on the looks.
 async fn send_beacons(run: &DueWatchHandles, leadership: &Leadership, works: &AtomicBool) {
     let looks_often = run.common.config.poll_max <= BEACON;
     loop {
         tokio::time::sleep(BEACON).await;
-        let works = works.load(Ordering::Relaxed) && run.fires.load(Ordering::Relaxed);
-        if looks_often && works && leadership.is_leader() {
+        if looks_often && works.load(Ordering::Relaxed) && leadership.is_leader() {
             run.client.send(Wakeup::beacon(run.source)).await;
         }
     }

@@ -1,27 +1,22 @@
 //! Recurring definitions: stores the definitions that the program declares when the node starts,
 //! and fires the definitions whose slots have come.
 //!
-//! The leader of the maintenance role does this. The other nodes do so only once a [`MINUTE`] while
-//! they receive its beacons (`due_watch`), and otherwise as often as the leader. Then the nodes
-//! race to claim the due definitions, the store decides which are due, and the token of a claim
-//! ensures that only one node fires each. A node that dies between claim and firing delays these
-//! slots by the rest of its lease. By then more slots may be overdue, and the misfire policy
-//! decides what happens to them. Between two claims the loop sleeps until the next slot. Waking up
-//! too early only costs one call.
+//! Every node does this, and no particular node has to. The nodes race to claim the due
+//! definitions, the store decides which are due, and the token of a claim ensures that only one
+//! node fires each. A node that dies between claim and firing delays these slots by the rest of its
+//! lease. By then more slots may be overdue, and the misfire policy decides what happens to them.
+//! Between two claims the loop sleeps until the next slot. Waking up too early only costs one call.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::due_watch::Beacons;
 use crate::client::{Client, RetryDelays, WakeQueue, recurring};
-use crate::cluster::{ClusterCoordinator, Leadership, WakeupStream};
+use crate::cluster::{ClusterCoordinator, WakeupStream};
 use crate::engine::common::Common;
-use crate::engine::lead::roles::{MAINTENANCE, Roles};
 use crate::engine::membership::identity::Identity;
 use crate::engine::pools::counters::Counters;
 use crate::engine::totals::Totals;
@@ -68,27 +63,15 @@ const STARTUP_PAUSE: Duration = Duration::from_millis(500);
 /// The TTL of the lock [`STARTUP`].
 const STARTUP_TTL: Duration = Duration::from_secs(30);
 
-/// After a node has met a definition that it cannot read, the other nodes do not rely on it for
-/// this long.
-const UNRELIABLE_FOR: Duration = Duration::from_secs(600);
-/// How often a node that waits longer than for its next slot checks that the leader still fires.
-const STEP: Duration = Duration::from_millis(500);
-/// The time between two claims of a node while the leader fires the definitions.
-const MINUTE: Duration = Duration::from_secs(60);
-
 /// The handles that the loop of recurring definitions uses.
 pub(crate) struct RecurringHandles {
     pub(crate) common: Arc<Common>,
     pub(crate) identity: Arc<Identity>,
-    pub(crate) roles: Arc<Roles>,
     pub(crate) client: Client,
     pub(crate) coordinator: Arc<dyn ClusterCoordinator>,
     /// The id under which the node sends its wakeups.
     pub(crate) source: NodeId,
     pub(crate) wake_queue: Arc<WakeQueue>,
-    /// Whether other nodes may rely on this loop: its last claim and firing worked, it can read all
-    /// definitions, and it goes on.
-    pub(crate) fires: Arc<AtomicBool>,
     /// The recurring definitions of the program.
     pub(crate) declared: Arc<Vec<Definition>>,
     pub(crate) totals: Arc<Totals>,
@@ -101,29 +84,22 @@ pub(crate) struct RecurringHandles {
 
 /// Stores the declared definitions, then fires definitions, as long as the node runs.
 pub(crate) async fn run(run: Arc<RecurringHandles>) {
-    fire_until_draining(&run).await;
-    run.fires.store(false, Ordering::Relaxed);
-}
-
-async fn fire_until_draining(run: &RecurringHandles) {
     let mut wakeups = run.coordinator.subscribe();
     let mut waiting;
     tokio::select! {
         biased;
         () = run.draining.cancelled() => return,
-        refused = declare(run) => waiting = refused,
+        refused = declare(&run) => waiting = refused,
     }
     let mut backoff = RetryDelays::of("recurring");
     let mut met: Option<Instant> = None;
-    let mut beacons = Beacons::default();
     while !run.draining.is_cancelled() {
         wakeups.clear();
         let looked = time::monotonic();
-        put_again(run, &mut waiting).await;
+        put_again(&run, &mut waiting).await;
         let under_way = run.under_way.token();
-        let ticked = tick(run).await;
+        let ticked = tick(&run).await;
         drop(under_way);
-        let works = ticked.is_ok();
         let wait = match ticked {
             Ok(looked) => {
                 backoff.reset();
@@ -134,17 +110,15 @@ async fn fire_until_draining(run: &RecurringHandles) {
                 let passed = looked.asked.elapsed();
                 let now = to_millis(looked.now);
                 let wait = |next| millis_between(now, to_millis(next)).saturating_sub(passed);
-                pause(run, looked.next.map(wait))
+                pause(&run, looked.next.map(wait))
             }
             Err(error) => backoff.failed(&error, run.common.random()),
         };
         // A program without the feature `cron` will never be able to read such a definition.
         let behind = met.filter(|met| met.elapsed() < BEHIND_FOR || cfg!(not(feature = "cron")));
-        let reads_all = met.is_none_or(|met| met.elapsed() >= UNRELIABLE_FOR);
-        run.fires.store(works && reads_all, Ordering::Relaxed);
         let behind = behind.map_or(Duration::ZERO, |_| BEHIND);
         let heed_from = looked + APART + behind;
-        idle(run, wait + behind, &mut wakeups, &mut beacons, heed_from).await;
+        idle(&run, wait + behind, &mut wakeups, heed_from).await;
     }
 }
 
@@ -322,17 +296,16 @@ fn pause(run: &RecurringHandles, next: Option<Duration>) -> Duration {
     }
 }
 
-/// Sleeps for `wait`, unless slots have changed, and for up to a [`MINUTE`] while another node
-/// fires the definitions. Wakeups of other nodes take effect at `heed_from` at the earliest.
+/// Sleeps for `wait`, unless slots have changed. Wakeups of other nodes take effect at `heed_from`
+/// at the earliest.
 async fn idle(
     run: &RecurringHandles,
     wait: Duration,
     wakeups: &mut WakeupStream,
-    beacons: &mut Beacons,
     heed_from: Instant,
 ) {
-    let began = time::monotonic();
-    let mut waited = wait;
+    let sleep = tokio::time::sleep(wait);
+    tokio::pin!(sleep);
     loop {
         tokio::select! {
             biased;
@@ -340,20 +313,11 @@ async fn idle(
             () = run.wake_queue.recurring_woken() => return,
             wakeup = wakeups.next() => {
                 // Wakeups for one queue concern jobs and not definitions.
-                if wakeup.is_beacon() {
-                    beacons.heard();
-                } else if wakeup.is_for_all() && !wakeup.is_echo_of(run.source) {
+                if wakeup.is_for_all() && !wakeup.is_echo_of(run.source) {
                     break;
                 }
             }
-            () = tokio::time::sleep_until(began + waited) => {
-                let leadership = run.roles.leadership(MAINTENANCE);
-                let leads = leadership.is_some_and(Leadership::is_leader);
-                if waited >= MINUTE || leads || !beacons.is_fresh() {
-                    return;
-                }
-                waited = MINUTE.min(waited + STEP);
-            }
+            () = &mut sleep => return,
         }
     }
     tokio::select! {
