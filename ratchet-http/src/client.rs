@@ -8,8 +8,8 @@ use http::{Extensions, HeaderMap};
 /// A request extension with the address of the client.
 ///
 /// [`serve`](crate::serve) sets it. An application that nests the [router](crate::Api::router) sets
-/// it in a layer. Requests without this extension count as requests of one client, which share the
-/// reads from the store and the allowance of wrong tokens.
+/// it in a layer. All requests without this extension count as one client: together they have one
+/// share of the reads from the store, and one allowance of wrong tokens.
 ///
 /// ```
 /// use ratchet_http::ClientAddr;

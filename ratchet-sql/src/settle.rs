@@ -347,8 +347,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(held)
     }
 
-    /// Stores the reports of claims. Adds the claims that are still held to `alive`, each with
-    /// whether its cancellation was requested.
+    /// Stores the reports of claims. Inserts each claim that is still valid into `alive`, with
+    /// whether the cancellation of its job was requested.
     async fn tell(
         &self,
         lease: &mut D::Lease,

@@ -316,8 +316,8 @@ struct Writes {
 }
 
 impl Writes {
-    /// Adds the writes for one job, and puts the job's new state into `target`, because its id may
-    /// occur again.
+    /// Adds the writes for one job, and puts the job's new state into `target`, because the ids of
+    /// the call may contain the job again.
     fn respond(&mut self, id: JobId, target: &mut Target, action: JobAction) -> ActionOutcome {
         let from = target.state;
         let (pipeline, outcome) = match from.respond(action) {

@@ -58,7 +58,7 @@ impl Chosen {
 pub(crate) struct Candidate {
     pub(crate) id: JobId,
     pub(crate) priority: Priority,
-    /// Its route, if it needs a permit.
+    /// The route of the job if the job needs a permit, else `None`.
     pub(crate) permitted: Option<Route>,
 }
 

@@ -209,8 +209,8 @@ impl Tx<'_> {
     }
 
     /// Commits the transaction if `done` is `Ok`, else aborts it. Repeats a commit whose outcome is
-    /// unknown until the outcome is known or the commit times out. Only returns `done` if this
-    /// handle has not begun a transaction.
+    /// unknown until the outcome is known or the commit times out. If this handle has not begun a
+    /// transaction, returns `done` unchanged.
     pub(crate) async fn finish<T>(mut self, done: Result<T>) -> Result<T> {
         let Session::Own(session) = &mut self.session else {
             return done;

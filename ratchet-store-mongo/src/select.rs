@@ -157,8 +157,8 @@ impl MongoStore {
         counted(&rows)
     }
 
-    /// Runs these stages once for each place that covers some of these states, and returns all
-    /// results.
+    /// Runs these stages once for each index in `PLACES` that covers some of these states, and
+    /// returns all results.
     async fn in_places(
         &self,
         wanted: &Document,

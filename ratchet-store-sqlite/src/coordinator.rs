@@ -34,7 +34,7 @@ pub(crate) struct SqliteCoordinator {
     in_process: InProcessCoordinator,
     watcher: Arc<Mutex<Watcher>>,
     config: Config,
-    /// How many jobs the writer of this store has appended.
+    /// How many jobs the writer of this store has inserted since the store was opened.
     own: Arc<AtomicI64>,
 }
 

@@ -67,7 +67,7 @@ pub struct ParentBatch {
     pub id: BatchId,
     /// The link to the batch, with its condition and its state.
     pub link: Link,
-    /// The present record of the batch, with its jobs counted by outcome. `None` if it has been
+    /// The current record of the batch, with its jobs counted by outcome. `None` if it has been
     /// purged.
     pub record: Option<BatchRecord>,
 }

@@ -100,7 +100,7 @@ impl Graph {
             }
         }
         if let Some(one) = self.on_a_cycle() {
-            let problem = format!("of {one} waits for {one} in turn");
+            let problem = format!("forms a cycle: {one} would wait for itself");
             return Err(InvalidInput::new("parent", problem));
         }
         if generations > MAX_GENERATIONS {
@@ -225,6 +225,6 @@ mod tests {
         let last = jobs[jobs.len() - 1].id();
         jobs[0] = jobs[0].clone().after(last, Condition::Ended);
         let error = NewJob::validate_all(&jobs).unwrap_err().to_string();
-        assert!(error.contains(" in turn"), "{error}");
+        assert!(error.contains("forms a cycle"), "{error}");
     }
 }

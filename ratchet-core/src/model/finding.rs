@@ -133,14 +133,14 @@ impl Findings {
 }
 
 impl Finding {
-    /// The time from which on a held snapshot is a warning.
+    /// A snapshot that is held for this long is a warning.
     pub const HELD_LONG: Duration = Duration::from_secs(5 * 60);
-    /// The time from which on a held snapshot is an error, because it slows a busy queue down.
+    /// A snapshot that is held for this long is an error, because it slows a busy queue down.
     pub const HELD_TOO_LONG: Duration = Duration::from_secs(60 * 60);
-    /// The number of transactions begun since a snapshot of unknown age from which on the snapshot
-    /// is a warning.
+    /// A held snapshot of unknown age is a warning once this many transactions have begun since it
+    /// was taken.
     pub const HELD_FOR_MANY: u64 = 100_000;
-    /// The size in bytes from which on the write-ahead log is a warning: 256 MiB.
+    /// A write-ahead log of this size in bytes is a warning: 256 MiB.
     pub const LARGE_LOG: u64 = 256 << 20;
     /// The maximum number of jobs without a route that a store counts.
     pub const LOST_COUNTED: u64 = 1_000;

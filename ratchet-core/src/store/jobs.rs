@@ -188,10 +188,10 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[reclaim.silence]** If the request says that silence does not count, the pass takes no
     ///   claim, for whatever reason, from a live node or from a node without a row. After an outage
     ///   or a step of the clock, neither silence nor age proves that a node or a body has stopped.
-    /// - **[reclaim.step]** The pass corrects the age of every stored time as
-    ///   [`ReclaimRequest::clock`](crate::model::ReclaimRequest::clock) says: it subtracts the size
-    ///   of a step forward from the age of a time stored before the step. If the clock shows more
-    ///   than its `latest`, silence does not count.
+    /// - **[reclaim.step]** [`ReclaimRequest::clock`](crate::model::ReclaimRequest::clock) names
+    ///   the steps of the database's clock that the node knows: for each step forward, the pass
+    ///   subtracts its size from the age of every time that was stored before it. If the clock is
+    ///   later than that value allows, it has stepped again, and silence does not count.
     /// - **[reclaim.live]** However long a body runs, a live node keeps its claim, except for the
     ///   next three clauses.
     /// - **[reclaim.start]** A claim is `NotStarted` if it is older than `start_timeout` and had no
@@ -204,10 +204,11 @@ pub trait JobStore: Debug + Send + Sync {
     ///   with the `crash_count` that [`ReclaimRequest::judge`] says. If cancellation was requested
     ///   and `[reclaim.exhausted]` does not apply, the job is `Cancelled` instead. The old token is
     ///   stale, and the history says `Lost`.
-    /// - **[reclaim.exhausted]** If a crash exceeds `max_crashes`, the pass gives the claim up: the
-    ///   job stays `Running`, without an owner. This pass and every later pass returns the claim as
-    ///   `exhausted`, with the same crash count, until it is settled, even if a later pass allows
-    ///   more crashes. From then on, only the returned token, which names no node, is valid.
+    /// - **[reclaim.exhausted]** If a crash raises the count above `max_crashes`, the pass gives
+    ///   the claim up: the job stays `Running`, without an owner. This pass and every later pass
+    ///   returns the claim as `exhausted`, with the same crash count, until it is settled, even if
+    ///   a later pass allows more crashes. From then on, only the returned token, which names no
+    ///   node, is valid.
     /// - **[reclaim.given_up]** The token that a pass returns for a claim that was given up is also
     ///   valid for reports and for reading inputs. Later passes return the claim even if reports
     ///   with this token came. The history entry of the claim names no node.

@@ -10,7 +10,7 @@ export function number(value) {
   return value === null || value === undefined ? "–" : whole.format(value);
 }
 
-/** Formats a number in short: 12.3K. Show the full number in a title. */
+/** Formats a number in short: 12.3K. Callers show the full number in a tooltip. */
 export function compact(value) {
   if (value === null || value === undefined) return "–";
   return Math.abs(value) < 10000 ? whole.format(value) : short.format(value);

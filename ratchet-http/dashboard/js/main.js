@@ -85,7 +85,7 @@ async function status() {
 }
 
 let lostTimer = 0;
-/** When the server last read from its database, if its data is out of date; otherwise null. */
+/** The time of the server's last read from its database, if the server's data is out of date; otherwise null. */
 let behind = null;
 let link = "connecting";
 let readsFail = false;

@@ -9,7 +9,7 @@ import { h, redraw } from "./dom.js";
  * A column is `{name, label, value(item), cell(item), kind}`. `cell` creates the content, and is called again
  * only when the result of `value` changes. `kind` is a class: number, tight, span (the whole width of a card).
  * A column with `rare(item)` is hidden while `rare` returns false for every row.
- * `choose` holds the chosen rows: `{chosen: Set of keys, changed()}`.
+ * `choose` adds a checkbox to each row: `{chosen, changed(), …}`, where `chosen` is the set of chosen keys.
  */
 export function table({ caption, columns, key, empty, choose, rowClass, open }) {
   const all = choose ? [chooser(choose, key), ...columns] : columns;

@@ -48,7 +48,7 @@ fn all() -> Vec<Route> {
     topics.into_iter().flatten().collect()
 }
 
-/// Returns the router of all routes, which refuses requests for other hosts than these.
+/// Returns the router of all routes, which accepts only requests for these hosts.
 ///
 /// The probes accept any host, because load balancers send an address as the `Host`, or no `Host`
 /// at all.

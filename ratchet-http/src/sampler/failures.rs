@@ -17,7 +17,8 @@ pub(super) const READ: usize = 200;
 const KEPT: usize = 8;
 
 /// The time after which the dead letters are read again even if no change is known: another program
-/// may have retried or deleted one, or the leader may have made one after its node crashed.
+/// may have retried or deleted a dead letter, or the leader may have declared a job of a crashed
+/// node a dead letter.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// The last read of the newest dead letters.

@@ -11,7 +11,7 @@ use ratchet_store_sqlite::SqliteStore;
 use crate::draft::{Draft, Sent, drafts};
 use crate::kit::{self, Answer, World};
 
-/// Returns by how much the number of jobs changes according to the response.
+/// Returns the change in the number of jobs that the response reports.
 fn told(path: &str, sent: &Sent, answer: &Answer) -> i64 {
     if answer.status != http::StatusCode::OK {
         return 0;

@@ -67,7 +67,7 @@ pub(crate) async fn run(run: Arc<DueWatchHandles>) {
     }
 }
 
-/// Looks again and again, and records in `works` whether the last look succeeded.
+/// Looks for due jobs repeatedly, and records in `works` whether the last look succeeded.
 async fn watch(run: &DueWatchHandles, works: &AtomicBool) {
     let mut backoff = RetryDelays::of("due_watch");
     let mut looks = Looks::default();
@@ -122,7 +122,7 @@ async fn look(run: &DueWatchHandles, looks: &mut Looks) -> Result<Duration> {
     Ok(wait.clamp(config.poll_min, config.poll_max).max(rest))
 }
 
-/// The number of looks in a row in which each route had due jobs.
+/// For each route, how many consecutive looks found due jobs.
 #[derive(Debug, Default)]
 struct Looks(HashMap<Route, u32>);
 

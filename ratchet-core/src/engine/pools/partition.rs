@@ -63,7 +63,7 @@ impl Share {
         part
     }
 
-    /// Returns the part of the share whose `field` is none of these names.
+    /// Removes these names from one criterion of the share: its queues, kinds or capabilities.
     fn without(mut self, field: Field, names: &[Name]) -> Self {
         match field {
             Field::Queue => self.queues = self.queues.without(names),

@@ -95,7 +95,8 @@ impl Drop for ClaimList<'_> {
 }
 
 impl ClaimLedger {
-    /// Begins a list call for the node's claims.
+    /// Records that a call which lists the node's claims begins. The call ends when the returned
+    /// value is dropped.
     pub(crate) fn begin_list(&self) -> ClaimList<'_> {
         self.entries().lists += 1;
         ClaimList(self)
