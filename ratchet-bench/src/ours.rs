@@ -28,7 +28,8 @@ const CLAIMS: usize = 200;
 const STUCK: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Outcome> {
-    let store = ratchet::connect(&options.url).await?;
+    let stores = connect(options).await?;
+    let store = Arc::clone(&stores[0]);
     let queues = store.queues().queues().await?;
     ensure!(
         queues.is_empty(),
@@ -36,11 +37,14 @@ pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Out
     );
     let mut outcome = match scenario {
         "enqueue" => enqueue(store, options).await?,
-        "drain" => drain(store, options).await?,
-        "latency" => latency(store, options).await?,
-        "contend" => contend(store, options).await?,
+        "drain" => drain(&stores, options).await?,
+        "latency" => latency(&stores, options).await?,
+        "contend" => contend(&stores, options).await?,
         _ => claim(store, options).await?,
     };
+    for store in &stores {
+        store.close().await;
+    }
     outcome.peer = "ratchet".to_owned();
     outcome.scenario = scenario.to_owned();
     Ok(outcome)
@@ -67,9 +71,9 @@ async fn enqueue(store: SharedStore, options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Returns one store per node, as separate processes would have. An in-memory store is shared.
-async fn stores(first: SharedStore, options: &Options) -> Result<Vec<SharedStore>> {
-    let mut stores = vec![first];
+/// Opens one store per node, as separate processes would. An in-memory store is shared.
+async fn connect(options: &Options) -> Result<Vec<SharedStore>> {
+    let mut stores = vec![ratchet::connect(&options.url).await?];
     while stores.len() < options.nodes {
         stores.push(match options.url.as_str() {
             "memory:" => Arc::clone(&stores[0]),
@@ -90,7 +94,7 @@ struct Nodes {
 
 impl Nodes {
     async fn build(
-        stores: Vec<SharedStore>,
+        stores: &[SharedStore],
         options: &Options,
         ledger: &Arc<Ledger>,
     ) -> Result<Self> {
@@ -102,7 +106,8 @@ impl Nodes {
                 .build()
         };
         let nodes = stores
-            .into_iter()
+            .iter()
+            .map(Arc::clone)
             .map(build)
             .collect::<Result<Vec<_>, _>>()?;
         let dashboards = match options.dashboards {
@@ -164,8 +169,8 @@ impl Nodes {
     }
 }
 
-async fn drain(store: SharedStore, options: &Options) -> Result<Outcome> {
-    let client = Ratchet::client(Arc::clone(&store));
+async fn drain(stores: &[SharedStore], options: &Options) -> Result<Outcome> {
+    let client = Ratchet::client(Arc::clone(&stores[0]));
     let mut jobs = options.jobs;
     if options.in_batch {
         let batch = BatchId::new();
@@ -183,7 +188,7 @@ async fn drain(store: SharedStore, options: &Options) -> Result<Outcome> {
         load(&client, jobs, options.lanes, |_, job| job).await?;
     }
     let ledger = Ledger::new(jobs);
-    let mut nodes = Nodes::build(stores(store, options).await?, options, &ledger).await?;
+    let mut nodes = Nodes::build(stores, options, &ledger).await?;
     let meter = Meter::start(&options.url).await?;
     nodes.start();
     nodes.wait_for(jobs).await?;
@@ -194,11 +199,11 @@ async fn drain(store: SharedStore, options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-async fn latency(store: SharedStore, options: &Options) -> Result<Outcome> {
+async fn latency(stores: &[SharedStore], options: &Options) -> Result<Outcome> {
     let total = options.rate as usize * options.seconds as usize;
     let ledger = Ledger::new(total);
-    let without_node = Arc::clone(&store);
-    let mut nodes = Nodes::build(stores(store, options).await?, options, &ledger).await?;
+    let without_node = Arc::clone(&stores[0]);
+    let mut nodes = Nodes::build(stores, options, &ledger).await?;
     nodes.start();
     let client = match (options.unheard, options.outside) {
         (true, _) => Ratchet::client(without_node).with_coordinator(NoopCoordinator),
@@ -220,12 +225,11 @@ async fn latency(store: SharedStore, options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-async fn contend(store: SharedStore, options: &Options) -> Result<Outcome> {
-    let client = Ratchet::client(Arc::clone(&store));
+async fn contend(stores: &[SharedStore], options: &Options) -> Result<Outcome> {
+    let client = Ratchet::client(Arc::clone(&stores[0]));
     load(&client, options.jobs, options.lanes, |_, job| job).await?;
-    let stores = stores(store, options).await?;
     let meter = Meter::start(&options.url).await?;
-    let mut outcome = contend::run(stores, options.jobs).await?;
+    let mut outcome = contend::run(stores.to_vec(), options.jobs).await?;
     meter.stop(&mut outcome, options.jobs).await?;
     Ok(outcome)
 }
