@@ -4,9 +4,11 @@
 //! queue.
 #![expect(clippy::print_stdout, reason = "a command line tool")]
 
+mod cluster;
 mod contend;
 mod dashboards;
 mod floor;
+mod gauges;
 mod measure;
 mod ours;
 mod server;
@@ -36,6 +38,8 @@ enum Scenario {
     Claim(Options),
     /// Repeatedly claim and settle 50 jobs, by this many claimers (--nodes) at once
     Contend(Options),
+    /// Run many nodes, idle or at a fixed rate of jobs, and count what they cost the server
+    Cluster(cluster::Options),
     /// Open the dashboards of a run; the run starts this command as a separate process
     #[command(hide = true)]
     Watch(dashboards::Watch),
@@ -122,6 +126,10 @@ async fn main() -> Result<()> {
         Scenario::Latency(options) => ("latency", options),
         Scenario::Claim(options) => ("claim", options),
         Scenario::Contend(options) => ("contend", options),
+        Scenario::Cluster(options) => {
+            println!("{}", cluster::run(options).await?);
+            return Ok(());
+        }
         Scenario::Watch(watch) => return dashboards::watch(&watch).await,
     };
     for (flag, value) in [

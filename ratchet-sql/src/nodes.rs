@@ -2,8 +2,7 @@
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, OwnedClaim,
-    SweptNodes,
+    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, OwnedClaim, SweptNodes,
 };
 use ratchet_core::store::{Changed, NodeStore};
 use ratchet_core::time::{Timestamp, duration_millis, from_millis, to_millis};
@@ -69,8 +68,9 @@ impl<D: Dialect> SqlStore<D> {
         }
         lease.begin().await?;
         let joined = async {
-            if let Some(others) = self.sql().own.await_nodes() {
-                lease.script(others).await?;
+            if let Some(label) = self.sql().own.await_label() {
+                let label = label.query().bind(heartbeat.label.as_str());
+                lease.rows(label).await?;
             }
             let status = i16::from(heartbeat.status.code());
             let join = bind_words(self.sql().put_node.query(), heartbeat).bind(status);
@@ -195,17 +195,13 @@ fn reply(rows: &[impl Row], node: NodeId) -> Inner<Option<HeartbeatReply>> {
     for row in rows {
         if let Some(job) = row.try_get::<Option<Uuid>>(2)? {
             let claimed_at = row
-                .try_get::<Option<i64>>(8)?
+                .try_get::<Option<i64>>(7)?
                 .map_or(Timestamp::UNIX_EPOCH, from_millis);
             let token = ClaimToken::new(job.into(), row::seq(row, 3)?, Some(node), claimed_at);
             claims.push(OwnedClaim::new(token, row.try_get(4)?));
         }
     }
-    let others = Others {
-        live: row::count(first.try_get::<i64>(5)?, "others")?,
-        newest: first.try_get::<Option<i64>>(6)?.map(from_millis),
-    };
-    let previous = first.try_get::<Option<i64>>(7)?.map(from_millis);
-    let reply = HeartbeatReply::new(now, status, previous, claims, others);
+    let previous = first.try_get::<Option<i64>>(6)?.map(from_millis);
+    let reply = HeartbeatReply::new(now, status, previous, claims, first.try_get(5)?);
     Ok(Some(reply))
 }

@@ -77,9 +77,9 @@ pub trait OwnStatements<D>: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the statement that waits for other joining nodes, in the transaction in which a node
-    /// joins.
-    fn await_nodes(&self) -> Option<&Statement<D>> {
+    /// Returns the statement that waits for other nodes that join under the same label, in the
+    /// transaction in which a node joins. Its parameter is the label.
+    fn await_label(&self) -> Option<&Statement<D>> {
         None
     }
 

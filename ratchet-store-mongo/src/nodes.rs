@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
 use ratchet_core::model::{
-    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, SweptNodes,
+    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, SweptNodes,
 };
 use ratchet_core::store::{Changed, NodeStore};
 use ratchet_core::time::{Timestamp, from_millis, to_millis};
@@ -173,7 +173,7 @@ impl MongoStore {
     }
 
     /// Returns the reply to a heartbeat: the node, its claims, and the other live nodes.
-    /// [node.reply] [node.previous] [node.claims] [node.cancel] [node.others]
+    /// [node.reply] [node.previous] [node.claims] [node.cancel] [node.alone]
     async fn reply(&self, node: NodeId, stored: &RawDocumentBuf) -> Inner<HeartbeatReply> {
         let side = self.live();
         let mut on = side.plain();
@@ -196,16 +196,8 @@ impl MongoStore {
             "_id": { "$ne": row::id(node) },
             "status": { "$in": live_statuses() },
         };
-        let options = row::fields(doc! { "started_at": 1 });
-        let mut others = Others::default();
-        for row in on.find(&side.nodes, live, options).await? {
-            others.live = others.live.saturating_add(1);
-            // A node that cannot be read does not count as newer.
-            let began = row::optional_int(&row, "started_at").ok().flatten();
-            let began = began.map(from_millis);
-            others.newest = others.newest.max(began);
-        }
-        Ok(HeartbeatReply::new(now, status, previous, claims, others))
+        let alone = on.find_one(&side.nodes, live).await?.is_none();
+        Ok(HeartbeatReply::new(now, status, previous, claims, alone))
     }
 
     /// Returns every readable node, newest first, and how many nodes are stored.

@@ -56,8 +56,8 @@ impl OwnStatements<Postgres> for Own {
         Some(&self.await_claims)
     }
 
-    fn await_nodes(&self) -> Option<&Statement> {
-        Some(&self.await_nodes)
+    fn await_label(&self) -> Option<&Statement> {
+        Some(&self.await_label)
     }
 
     fn enqueue_job(&self) -> Option<&Statement> {
@@ -74,7 +74,7 @@ ratchet_sql::dialect_statements! { Postgres;
     batches: ;
     signals: ;
     locks: own_session rebind_locks;
-    nodes: await_nodes;
+    nodes: await_label;
     queues: await_claims notify_queues;
     permits: ;
     recurring: ;

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, OwnedClaim,
-    SweptNodes,
+    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, OwnedClaim, SweptNodes,
 };
 use ratchet_core::store::{Changed, NodeStore};
 use ratchet_core::time::{Timestamp, duration_millis, from_millis};
@@ -109,20 +108,14 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
             Ok(OwnedClaim::new(token, row.get(2)?))
         })?
         .collect::<rusqlite::Result<_>>()?;
-    let others =
-        conn.prepare_cached(&SQL.other_nodes)?
-            .query_row([heartbeat.node.as_bytes()], |row| {
-                Ok(Others {
-                    live: row.get(0)?,
-                    newest: row.get::<_, Option<i64>>(1)?.map(from_millis),
-                })
-            })?;
+    let mut is_alone = conn.prepare_cached(&SQL.is_alone)?;
+    let alone = is_alone.query_row([heartbeat.node.as_bytes()], |row| row.get(0))?;
     Ok(HeartbeatReply::new(
         from_millis(work.now),
         status,
         previous,
         claims,
-        others,
+        alone,
     ))
 }
 

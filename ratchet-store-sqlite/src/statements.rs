@@ -65,7 +65,7 @@ ratchet_sql::statements! {
     signals: add_signal find_signal waiting_signals overdue_signals take_signal fail_waiting
         renew_signal signal_was_had close_signal purge_signal;
     locks: put_lock move_expiry find_lock list_locks bump_version find_version;
-    nodes: find_node put_node nodes set_node_status displace_label node_claims other_nodes
+    nodes: find_node put_node nodes set_node_status displace_label node_claims is_alone
         claim_owners forget_node now;
     queues: pause_queue resume_queue paused_queues count_jobs due_routes count_due add_route
         load_routes last_route lost_routes;

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use ratchet_core::model::{
-    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, OwnedClaim,
-    SweptNodes,
+    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, OwnedClaim, SweptNodes,
 };
 use ratchet_core::store::{Changed, NodeStore};
 use ratchet_core::time::{Timestamp, from_millis};
@@ -89,17 +88,8 @@ impl Tables {
         let own = |row: &&Row| row.job.node == Some(heartbeat.node);
         let claim = |row: &Row| OwnedClaim::new(row.token(), row.job.cancel_requested);
         let claims = self.running().filter(own).map(claim).collect();
-        let live = |node: &&NodeRecord| node.node != heartbeat.node && node.status.is_live();
-        let begun: Vec<Timestamp> = self
-            .nodes
-            .values()
-            .filter(live)
-            .map(|node| node.started_at)
-            .collect();
-        let others = Others {
-            live: u32::try_from(begun.len()).unwrap_or(u32::MAX),
-            newest: begun.into_iter().max(),
-        };
-        HeartbeatReply::new(now, status, previous, claims, others)
+        let other = |node: &NodeRecord| node.node != heartbeat.node && node.status.is_live();
+        let alone = !self.nodes.values().any(other);
+        HeartbeatReply::new(now, status, previous, claims, alone)
     }
 }

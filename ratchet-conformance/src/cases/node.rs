@@ -125,27 +125,19 @@ cases! {
         }
     }
 
-    #[proves("node.others")]
-    #[needs(Clock)]
-    async fn a_node_is_told_how_many_others_there_are_and_when_the_newest_began(cx: &Cx) {
+    #[proves("node.alone")]
+    async fn a_node_is_told_whether_it_is_alone(cx: &Cx) {
         let (a, b, c) = (cx.node().await, cx.node().await, cx.node().await);
-        let others = |live, newest| Others { live, newest };
-        assert_eq!(a.join().await.others, others(0, None));
-        cx.advance(SECOND).await;
-        let second = b.now().await;
-        b.join().await;
-        assert_eq!(a.beat().await.others, others(1, Some(second)));
-        cx.advance(SECOND).await;
-        let third = c.now().await;
-        assert_eq!(c.join().await.others, others(2, Some(second)));
-        assert_eq!(a.beat().await.others, others(2, Some(third)));
+        assert!(a.join().await.alone);
+        assert!(!b.join().await.alone);
+        assert!(!a.beat().await.alone);
+        c.join().await;
         // A node that left or died no longer counts.
         c.beat_with(&c.heartbeat(NodeStatus::Left)).await;
-        assert_eq!(a.beat().await.others, others(1, Some(second)));
         a.set_status(b.id, NodeStatus::Draining).await;
-        assert_eq!(a.beat().await.others, others(1, Some(second)));
+        assert!(!a.beat().await.alone);
         a.set_status(b.id, NodeStatus::Dead).await;
-        assert_eq!(a.beat().await.others, others(0, None));
+        assert!(a.beat().await.alone);
     }
 
     #[proves("node.reply", "time.read")]

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use ratchet_core::limits::MAX_BATCH;
 use ratchet_core::model::{
     Claim, ClockTrust, DueRoute, Fenced, Finding, Guard, Guarded, Heartbeat, HeartbeatReply,
-    JobFilter, JobRecord, NodeRecord, NodeStatus, NodeSweep, Others, OwnedClaim, PageRequest,
-    QueueInfo, Severity, SweptNodes,
+    JobFilter, JobRecord, NodeRecord, NodeStatus, NodeSweep, OwnedClaim, PageRequest, QueueInfo,
+    Severity, SweptNodes,
 };
 use ratchet_core::store::{
     Acquired, Changed, DiagnosticStore, JobStore, LockInfo, LockStore, NodeStore, QueueStore,
@@ -98,7 +98,7 @@ impl NodeStore for Sabotaged {
             reply.claims.reverse();
         }
         if self.is(Sabotage::HidesTheOtherNodes) {
-            reply.others = Others::default();
+            reply.alone = true;
         }
         if self.is(Sabotage::RevivesDeadNodes) {
             reply.status = heartbeat.status;

@@ -73,7 +73,7 @@ impl Client {
     /// Sends a wakeup to the nodes to which it is addressed.
     pub(crate) async fn send(&self, wakeup: Wakeup) {
         match &self.0.node {
-            Some(own) if wakeup.to == Some(own.source) && !wakeup.is_beacon() => {
+            Some(own) if wakeup.to == Some(own.source) => {
                 own.wake_queue.wake(wakeup.queue.as_ref());
             }
             Some(own) if wakeup.to.is_some() => {
@@ -82,6 +82,11 @@ impl Client {
             }
             _ => self.wake(wakeup).await,
         }
+    }
+
+    /// Sends a beacon of this node, which leads.
+    pub(crate) async fn send_beacon(&self, node: NodeId) {
+        self.notify(Wakeup::beacon(node), Self::NOTIFY).await;
     }
 
     /// Wakes nodes for each route that has due jobs.
@@ -204,7 +209,7 @@ impl Client {
     }
 
     async fn notify(&self, wakeup: Wakeup, patience: Duration) {
-        let wakes = !wakeup.is_beacon();
+        let wakes = wakeup.beacon_of().is_none();
         let notify = self.0.coordinator.notify(wakeup);
         let sent = tokio::time::timeout(patience, notify).await.is_ok();
         if wakes {

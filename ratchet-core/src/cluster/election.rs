@@ -152,6 +152,27 @@ impl Election {
         tenure.is_some_and(|tenure| tenure.owner != owner_name(owner))
     }
 
+    /// Records that a beacon of the leader was received at this time. Returns the time until which
+    /// the beacon replaces reading the lock, or `None` if this candidate has not seen that node hold
+    /// the lock.
+    ///
+    /// The leader sends a beacon only while it trusts its tenure, so it has renewed its lock in the
+    /// `fence_timeout` before. So the lock expires `ttl - fence_timeout` after the beacon at the
+    /// earliest, and reading it then does not delay a takeover. On the other hand, the leader may
+    /// trust its tenure for another `fence_timeout`. So this candidate waits as long as if it had
+    /// read the lock.
+    pub(crate) fn heard_leader(&mut self, leader: NodeId, heard: Instant) -> Option<Instant> {
+        let rival = self.rival.as_mut()?;
+        if rival.owner != owner_name(leader) {
+            return None;
+        }
+        let timings = &self.timings;
+        let trusted = timings.fence_timeout + timings.tick() + timings.teardown;
+        rival.until = rival.until.max(heard + trusted);
+        let locked = timings.ttl.saturating_sub(timings.fence_timeout);
+        Some(heard + locked.min(timings.heartbeat * 4 / 3))
+    }
+
     /// Returns the time to wait before the next turn.
     #[must_use]
     pub fn next_turn(&self, outcome: &ElectionOutcome) -> Duration {

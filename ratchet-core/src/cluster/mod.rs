@@ -103,9 +103,9 @@ impl Wakeup {
         Self::any().from_node(node).to(node)
     }
 
-    /// Returns whether this is a [`beacon`](Self::beacon).
-    pub(crate) fn is_beacon(&self) -> bool {
-        self.to.is_some() && self.to == self.source
+    /// Returns the sender if this is a [`beacon`](Self::beacon).
+    pub(crate) fn beacon_of(&self) -> Option<NodeId> {
+        self.to.filter(|_| self.to == self.source)
     }
 
     /// Returns whether every node should poll all queues.

@@ -11,6 +11,7 @@ use super::lead::{daemon, gate, leader};
 use super::maintain::{
     backlog, due_watch, heartbeat, maintenance, reclaimer, recurring, undelivered,
 };
+use super::membership::beacons;
 use super::run::Run;
 use super::settle::settler;
 use super::supervisor::keep;
@@ -42,6 +43,7 @@ pub(super) fn start(run: &Run) -> JoinSet<()> {
         maintenance::run,
     );
     keep(&mut tasks, &run.backlog, "backlog", backlog::run);
+    keep(&mut tasks, &run.beacons, "beacons", beacons::run);
     keep(&mut tasks, &run.due_watch, "due_watch", due_watch::run);
     if run.shared.common.calls.store().recurring().is_some() {
         keep(&mut tasks, &run.recurring, "recurring", recurring::run);

@@ -13,6 +13,7 @@ use super::execute::running::RunningSet;
 use super::execute::suspects::Suspects;
 use super::lead::daemon::DaemonHandles;
 use super::lead::leader::LeaderHandles;
+use super::lead::roles::MAINTENANCE;
 use super::maintain::backlog::BacklogHandles;
 use super::maintain::due_watch::DueWatchHandles;
 use super::maintain::heartbeat::{self, HeartbeatHandles};
@@ -21,15 +22,17 @@ use super::maintain::maintenance::MaintenanceHandles;
 use super::maintain::reclaimer::ReclaimerHandles;
 use super::maintain::recurring::RecurringHandles;
 use super::maintain::undelivered::UndeliveredHandles;
+use super::membership::beacons::{BeaconHandles, Beacons};
 use super::membership::heartbeat_interval::HeartbeatInterval;
 use super::membership::identity::Identity;
 use super::membership::liveness::Liveness;
 use super::pools::run_pool::RunPool;
 use super::settle::fairness::Fairness;
 use super::settle::held_claims::HeldClaims;
-use super::settle::settler::SettlerHandles;
+use super::settle::settler::{SettlerHandles, TELL};
 use super::shared::Shared;
 use crate::client::RetryDelays;
+use crate::cluster::Leadership;
 use crate::error::Result;
 use crate::model::NodeStatus;
 use crate::outage::Outage;
@@ -48,6 +51,7 @@ pub(super) struct Run {
     pub(super) settler: Arc<SettlerHandles>,
     pub(super) leader: Arc<LeaderHandles>,
     pub(super) daemon: Arc<DaemonHandles>,
+    pub(super) beacons: Arc<BeaconHandles>,
     pub(super) heartbeat: Arc<HeartbeatHandles>,
     pub(super) undelivered: Arc<UndeliveredHandles>,
     pub(super) reclaimer: Arc<ReclaimerHandles>,
@@ -81,6 +85,7 @@ impl Run {
             settler: Arc::new(parts.settler()),
             leader: Arc::new(parts.leader()),
             daemon: Arc::new(parts.daemon()),
+            beacons: Arc::new(parts.beacons()),
             undelivered: Arc::new(parts.undelivered(&heartbeat)),
             reclaimer: Arc::new(parts.reclaimer(&heartbeat)),
             maintenance: Arc::new(parts.maintenance()),
@@ -131,10 +136,16 @@ impl Run {
         }
     }
 
-    /// Resigns every role at once, as the last step before the node leaves.
+    /// Resigns every role at once, as the last step before the node leaves. If the node led the
+    /// cluster, tells the other nodes, which may trust its last beacon.
     pub(super) async fn step_down(&self) {
+        let led = self.shared.roles.leadership(MAINTENANCE);
+        let led = led.is_some_and(Leadership::is_leader);
         self.stops.stepping_down.cancel();
         self.shared.roles.resign().await;
+        if led {
+            self.shared.client.wake_others(TELL).await;
+        }
     }
 }
 
@@ -148,6 +159,7 @@ struct Parts {
     running: Arc<RunningSet>,
     reporter: Arc<Reporter>,
     fairness: Arc<Fairness>,
+    beacons: Arc<Beacons>,
     stops: Stops,
 }
 
@@ -175,6 +187,7 @@ impl Parts {
             running,
             reporter: Arc::new(reporter),
             fairness: Arc::default(),
+            beacons: Arc::default(),
             stops,
             shared,
         }
@@ -189,6 +202,7 @@ impl Parts {
             running: Arc::clone(&self.running),
             fairness: Arc::clone(&self.fairness),
             gate: self.shared.gate(),
+            beacons: Arc::clone(&self.beacons),
             coordinator: Arc::clone(&self.shared.coordinator),
             source: self.shared.source,
             wake_queue: Arc::clone(&self.shared.wake_queue),
@@ -238,6 +252,7 @@ impl Parts {
             common: Arc::clone(&self.shared.common),
             identity: Arc::clone(&self.identity),
             interval: Arc::clone(&self.interval),
+            beacons: Arc::clone(&self.beacons),
             stepping_down: self.stops.stepping_down.clone(),
         }
     }
@@ -292,6 +307,7 @@ impl Parts {
             liveness: Arc::clone(&self.liveness),
             running: Arc::clone(&self.running),
             roles: Arc::clone(&self.shared.roles),
+            beacons: Arc::clone(&self.beacons),
             hooks: Arc::clone(&self.shared.hooks),
             totals: Arc::clone(&self.shared.totals),
             wake_queue: Arc::clone(&self.shared.wake_queue),
@@ -313,13 +329,20 @@ impl Parts {
         }
     }
 
+    fn beacons(&self) -> BeaconHandles {
+        BeaconHandles {
+            coordinator: Arc::clone(&self.shared.coordinator),
+            beacons: Arc::clone(&self.beacons),
+        }
+    }
+
     fn due_watch(&self) -> DueWatchHandles {
         DueWatchHandles {
             common: Arc::clone(&self.shared.common),
+            identity: Arc::clone(&self.identity),
             roles: Arc::clone(&self.shared.roles),
             client: self.shared.client.clone(),
             coordinator: Arc::clone(&self.shared.coordinator),
-            source: self.shared.source,
         }
     }
 
@@ -328,6 +351,7 @@ impl Parts {
             common: Arc::clone(&self.shared.common),
             identity: Arc::clone(&self.identity),
             client: self.shared.client.clone(),
+            beacons: Arc::clone(&self.beacons),
             coordinator: Arc::clone(&self.shared.coordinator),
             source: self.shared.source,
             wake_queue: Arc::clone(&self.shared.wake_queue),

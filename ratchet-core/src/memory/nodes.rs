@@ -7,8 +7,7 @@ use super::tables::Row;
 use crate::error::Result;
 use crate::id::NodeId;
 use crate::model::{
-    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, Others, OwnedClaim,
-    SweptNodes,
+    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, OwnedClaim, SweptNodes,
 };
 use crate::store::{Changed, NodeStore};
 use crate::time::{Timestamp, from_millis};
@@ -44,14 +43,9 @@ impl NodeStore for MemoryStore {
                 .filter(|row| row.job.node == Some(heartbeat.node))
                 .map(claim)
                 .collect();
-            let live = |node: &&NodeRecord| node.node != heartbeat.node && node.status.is_live();
-            let begun = tables.nodes.values().filter(live);
-            let begun: Vec<Timestamp> = begun.map(|node| node.started_at).collect();
-            let others = Others {
-                live: u32::try_from(begun.len()).unwrap_or(u32::MAX),
-                newest: begun.into_iter().max(),
-            };
-            Ok(HeartbeatReply::new(now, status, previous, claims, others))
+            let other = |node: &NodeRecord| node.node != heartbeat.node && node.status.is_live();
+            let alone = !tables.nodes.values().any(other);
+            Ok(HeartbeatReply::new(now, status, previous, claims, alone))
         })
         .await
     }

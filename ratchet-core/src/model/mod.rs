@@ -50,7 +50,7 @@ pub use link::{After, BatchCondition, Condition, Link, LinkState, Parent};
 pub(crate) use new_job::positive;
 pub use new_job::{Enqueued, JobSpec, NewJob};
 pub use node::{
-    Heartbeat, HeartbeatReply, NodeLoad, NodeProfile, NodeRecord, NodeStatus, NodeSweep, Others,
+    Heartbeat, HeartbeatReply, NodeLoad, NodeProfile, NodeRecord, NodeStatus, NodeSweep,
     OwnedClaim, SweptNodes,
 };
 pub use node_registry::NodeRegistry;

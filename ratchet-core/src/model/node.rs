@@ -283,18 +283,8 @@ pub struct HeartbeatReply {
     pub previous: Option<Timestamp>,
     /// The claims that the store lists under this node, in order of their tokens.
     pub claims: Vec<OwnedClaim>,
-    /// The other live nodes.
-    pub others: Others,
-}
-
-/// The live nodes other than the one that sent the heartbeat, as two values. They are enough to
-/// notice that a node joined or left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Others {
-    /// The number of these nodes.
-    pub live: u32,
-    /// The start of the node that started last; `None` if there are no such nodes.
-    pub newest: Option<Timestamp>,
+    /// Whether no other node is live.
+    pub alone: bool,
 }
 
 impl HeartbeatReply {
@@ -305,14 +295,14 @@ impl HeartbeatReply {
         status: NodeStatus,
         previous: Option<Timestamp>,
         claims: Vec<OwnedClaim>,
-        others: Others,
+        alone: bool,
     ) -> Self {
         Self {
             database_time,
             status,
             previous,
             claims,
-            others,
+            alone,
         }
     }
 

@@ -38,8 +38,7 @@ pub trait NodeStore: Debug + Send + Sync {
     ///   it.
     /// - **[node.cancel]** Each listed claim says whether an operator or a client has requested the
     ///   cancellation of its job.
-    /// - **[node.others]** The answer says how many other nodes are live, and when the newest of
-    ///   them started.
+    /// - **[node.alone]** The answer says whether no other node is live.
     /// - **[node.label]** If the first heartbeat of a node has the status `Joining`, it ends every
     ///   other live node with the same label, as [`NodeStatus::when_lost`] says. A node that wakes
     ///   up after it was forgotten ends no other node.

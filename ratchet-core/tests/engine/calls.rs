@@ -287,15 +287,16 @@ const IDLE: &[(&str, usize, usize)] = &[
     ("claim_next_batch", 0, 18),
     ("due_routes", 122, 0),
     // Every 30 s, and before each search for lost claims.
-    ("heartbeat", 52, 8),
-    // The leader makes these calls every 5 s. The others make them every 50 s, in case no node
-    // leads.
-    ("sweep_nodes", 28, 3),
-    ("reclaim", 28, 3),
-    ("expire", 28, 3),
+    ("heartbeat", 52, 5),
+    // Only the leader makes these calls, every 5 s.
+    ("sweep_nodes", 28, 0),
+    ("reclaim", 28, 0),
+    ("expire", 28, 0),
     ("renew", 42, 0),
-    ("inspect", 0, 42),
-    ("claim_due_recurring", 0, 30),
+    // Every minute, since the leader's beacons arrive.
+    ("inspect", 0, 2),
+    // The leader every 30 s, and the others every minute.
+    ("claim_due_recurring", 3, 3),
     ("purge", 9, 0),
     ("purge_batches", 3, 0),
     ("forget_idle", 3, 0),

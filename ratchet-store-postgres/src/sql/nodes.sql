@@ -3,10 +3,10 @@
 -- name: beat_node
 -- Records a heartbeat of a known node; returns no row if the node is unknown. Each row has a claim
 -- of the node, or NULLs if it has no claims. [node.heartbeat] [node.reply] [node.previous]
--- [node.claims] [node.cancel] [node.others] [cancel.running] $14 to $18 are the results of
+-- [node.claims] [node.cancel] [node.alone] [cancel.running] $14 to $18 are the results of
 -- NodeStatus::after_heartbeat for each stored status. $12 is whether the node reports the kinds
 -- that it runs ($11). An empty $13 means no notes. Primary key (no index has the changed columns);
--- the small table; the rows of this node in jobs_running.
+-- another live node; the rows of this node in jobs_running.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 beat AS (
     UPDATE {schema}.nodes AS node
@@ -21,15 +21,11 @@ beat AS (
     CROSS JOIN (SELECT last_seen FROM {schema}.nodes WHERE node = $1) AS before
     WHERE node.node = $1
     RETURNING node.status, clock.now, before.last_seen
-),
-others AS (
-    SELECT count(*) AS live, max(started_at) AS newest
-    FROM {schema}.nodes WHERE node <> $1 AND status < 3
 )
-SELECT beat.now, beat.status, job.id, job.claim_seq, job.cancel_requested, others.live,
-       others.newest, beat.last_seen, job.claimed_at
+SELECT beat.now, beat.status, job.id, job.claim_seq, job.cancel_requested,
+       NOT EXISTS (SELECT FROM {schema}.nodes WHERE node <> $1 AND status < 3) AS alone,
+       beat.last_seen, job.claimed_at
 FROM beat
-CROSS JOIN others
 LEFT JOIN {schema}.jobs AS job ON job.state = 3 AND job.node = $1
 ORDER BY job.id
 
@@ -82,7 +78,9 @@ WHERE node.node = ANY($1::uuid[]) AND node.status >= 3
 -- Returns the database's time in milliseconds. [time.clock] [time.precision] [time.read]
 SELECT {now}
 
--- name: await_nodes
--- Keeps other nodes from joining or sending heartbeats until the transaction ends, so that of two
--- new nodes with the same label the later sees the earlier. [node.label]
-LOCK TABLE {schema}.nodes IN SHARE ROW EXCLUSIVE MODE
+-- name: await_label
+-- Waits until other nodes that join under this label have joined, so that of two new nodes with the
+-- same label the later sees the earlier. Other nodes join and send heartbeats meanwhile.
+-- [node.label] A lock of the transaction; one row of migrations, which gives it a number of this
+-- schema.
+SELECT pg_advisory_xact_lock(tableoid::int, hashtext($1)) FROM {schema}.migrations LIMIT 1

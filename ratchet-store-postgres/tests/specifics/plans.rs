@@ -25,7 +25,7 @@ const SCANS: [&str; 10] = [
     "list_archived_newest",
 ];
 /// Statements that EXPLAIN does not accept.
-const SCRIPTS: [&str; 3] = ["create_migrations", "await_claims", "await_nodes"];
+const SCRIPTS: [&str; 2] = ["create_migrations", "await_claims"];
 
 /// The tables that grow, besides those of each job.
 const OTHER_TABLES: [&str; 4] = ["idempotency_keys", "lanes", "archive", "batches"];

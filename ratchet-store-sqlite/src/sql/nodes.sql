@@ -47,10 +47,10 @@ FROM ratchet_jobs INDEXED BY ratchet_jobs_running
 WHERE state = 3 AND node = ?1
 ORDER BY id
 
--- name: other_nodes
--- Returns how many other nodes are live, and when the newest of them started. [node.others] Reads
--- the whole table, which is small.
-SELECT count(*), max(started_at) FROM ratchet_nodes WHERE node <> ?1 AND status < 3
+-- name: is_alone
+-- Returns whether no other node is live. [node.alone] Reads the table, which is small, up to
+-- another live node.
+SELECT NOT EXISTS (SELECT * FROM ratchet_nodes WHERE node <> ?1 AND status < 3)
 
 -- name: claim_owners
 -- Returns the nodes that own claims. [node.forget] Uses ratchet_jobs_running, and reads one entry

@@ -3,9 +3,9 @@
 -- name: beat_node
 -- Records a heartbeat of a known node; returns no row if the node is unknown. Each row has a claim
 -- of the node, or NULLs if it has no claims. [node.heartbeat] [node.reply] [node.previous]
--- [node.claims] [node.cancel] [node.others] [cancel.running] @P14 to @P18 are the results of
+-- [node.claims] [node.cancel] [node.alone] [cancel.running] @P14 to @P18 are the results of
 -- NodeStatus::after_heartbeat for each stored status. Primary key (no index has the changed
--- columns); the small table; the rows of this node in jobs_running. If readers wait for writers in
+-- columns); another live node; the rows of this node in jobs_running. If readers wait for writers in
 -- this database, skips a claim that another call is writing; the next heartbeat returns it.
 DECLARE @now bigint = {now};
 DECLARE @previous bigint = (SELECT last_seen FROM {schema}.nodes
@@ -18,11 +18,12 @@ SET label = @P2,
     cpu_percent = @P7, memory_bytes = @P8, roles = @P9, capabilities = @P10,
     kinds = CASE WHEN @P12 = 1 THEN @P11 END, totals = NULLIF(@P13, N'')
 WHERE node = CONVERT(binary(16), @P1);
-SELECT @now, beat.status, job.id, job.claim_seq, job.cancel_requested, others.live, others.newest,
+SELECT @now, beat.status, job.id, job.claim_seq, job.cancel_requested,
+       CONVERT(bit, CASE WHEN EXISTS (SELECT * FROM {schema}.nodes
+                                      WHERE node <> CONVERT(binary(16), @P1) AND status < 3)
+                         THEN 0 ELSE 1 END) AS alone,
        @previous, job.claimed_at
 FROM {schema}.nodes AS beat
-CROSS JOIN (SELECT COUNT_BIG(*) AS live, MAX(started_at) AS newest FROM {schema}.nodes
-            WHERE node <> CONVERT(binary(16), @P1) AND status < 3) AS others
 LEFT JOIN {schema}.jobs AS job WITH (ROWLOCK{passing})
     ON job.state = 3 AND job.node = CONVERT(binary(16), @P1)
 WHERE beat.node = CONVERT(binary(16), @P1)

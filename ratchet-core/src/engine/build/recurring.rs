@@ -56,8 +56,9 @@ impl NodeBuilder {
     }
 
     /// Sets the longest time before the node looks for recurring definitions that another process
-    /// has stored. The node always wakes up in time for the slots of the definitions that it has
-    /// read. The default is 5 s.
+    /// has stored or changed without a wakeup. While beacons of the leader arrive, this time is at
+    /// least 30 s for the leader and 60 s for other nodes. The node always wakes up in time for the
+    /// slots of the definitions that it has read. The default is 5 s.
     pub fn recurring_interval(mut self, interval: Duration) -> Self {
         self.config.recurring_interval = interval;
         self

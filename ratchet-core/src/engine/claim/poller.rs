@@ -23,7 +23,7 @@ use crate::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
 use crate::engine::common::Common;
 use crate::engine::execute::running::RunningSet;
 use crate::engine::lead::gate::Gate;
-use crate::engine::maintain::due_watch::Beacons;
+use crate::engine::membership::beacons::Beacons;
 use crate::engine::membership::heartbeat_interval::HeartbeatInterval;
 use crate::engine::membership::identity::Identity;
 use crate::engine::pools::counters::Counters;
@@ -62,6 +62,7 @@ pub(crate) struct PollerHandles {
     pub(crate) running: Arc<RunningSet>,
     pub(crate) fairness: Arc<Fairness>,
     pub(crate) gate: Gate,
+    pub(crate) beacons: Arc<Beacons>,
     pub(crate) coordinator: Arc<dyn ClusterCoordinator>,
     /// The id under which the node sends its wakeups.
     pub(crate) source: NodeId,
@@ -76,7 +77,6 @@ pub(crate) async fn run(run: Arc<PollerHandles>, pool: usize) {
     let mut poller = Poller::new(&run, pool);
     let mut wakeups = run.coordinator.subscribe();
     let seat = run.wake_queue.seat(pool.index);
-    let mut beacons = Beacons::default();
     while !run.draining.is_cancelled() {
         seat.set_room(0);
         if let Some(gate) = run.gate.closed() {
@@ -120,15 +120,7 @@ pub(crate) async fn run(run: Arc<PollerHandles>, pool: usize) {
         }
         let longest = poller.quiet_wait(&run, pool, wait);
         let failing = poller.failing;
-        let idle = idle(
-            &run,
-            pool,
-            &seat,
-            (wait, longest),
-            failing,
-            &mut wakeups,
-            &mut beacons,
-        );
+        let idle = idle(&run, pool, &seat, (wait, longest), failing, &mut wakeups);
         if idle.await {
             poller.wake();
         }
@@ -336,7 +328,6 @@ async fn idle(
     (wait, longest): (Duration, Duration),
     failing: bool,
     wakeups: &mut WakeupStream,
-    beacons: &mut Beacons,
 ) -> bool {
     let began = time::monotonic();
     let mut waited = wait;
@@ -346,15 +337,13 @@ async fn idle(
             () = run.draining.cancelled() => return false,
             () = seat.woken(), if !failing => return true,
             wakeup = wakeups.next(), if !failing => {
-                if wakeup.is_beacon() {
-                    beacons.heard();
-                } else if concerns(run, pool, &wakeup) {
+                if concerns(run, pool, &wakeup) {
                     metrics::wakeup_received(&pool.share().name);
                     return true;
                 }
             }
             () = tokio::time::sleep_until(began + waited) => {
-                if waited >= longest || !beacons.is_fresh() {
+                if waited >= longest || run.beacons.leader().is_none() {
                     return false;
                 }
                 waited = longest.min(waited + run.common.config.poll_max);
@@ -364,10 +353,11 @@ async fn idle(
 }
 
 /// Returns whether a wakeup concerns this pool. The wakeup must be about a queue of this pool, and
-/// either be addressed to this node or be sent by another node to all.
+/// either be addressed to this node or be sent by another node to all. A beacon concerns no pool.
 fn concerns(run: &PollerHandles, pool: &RunPool, wakeup: &Wakeup) -> bool {
     let queues = &pool.share().queues;
     let is_for_this_node = match wakeup.to {
+        Some(_) if wakeup.beacon_of().is_some() => false,
         Some(to) => to == run.source || to == run.identity.node(),
         None => !wakeup.is_echo_of(run.source),
     };

@@ -5,44 +5,83 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::roles::Candidacy;
+use super::roles::{Candidacy, MAINTENANCE};
 use crate::client::RetryDelays;
 use crate::cluster::ElectionOutcome;
 use crate::engine::common::Common;
+use crate::engine::membership::beacons::Beacons;
 use crate::engine::membership::heartbeat_interval::HeartbeatInterval;
 use crate::engine::membership::identity::Identity;
 use crate::error::Result;
 use crate::metrics::{self, StepDown};
 use crate::model::NodeStatus;
+use crate::time;
 
 /// The handles that the loops of the roles use.
 pub(crate) struct LeaderHandles {
     pub(crate) common: Arc<Common>,
     pub(crate) identity: Arc<Identity>,
     pub(crate) interval: Arc<HeartbeatInterval>,
+    pub(crate) beacons: Arc<Beacons>,
     /// Cancelled when the run stops leading.
     pub(crate) stepping_down: CancellationToken,
 }
+
+/// The longest time for which a candidate does not read the lock of a leader whose beacons arrive.
+const UNREAD: Duration = Duration::from_secs(60);
 
 /// Campaigns for the role, as long as the node may lead.
 pub(crate) async fn run(run: Arc<LeaderHandles>, candidacy: Arc<Candidacy>) {
     metrics::candidate(candidacy.leadership.role());
     let mut backoff = RetryDelays::of("leader").about(candidacy.leadership.role());
     while !run.stepping_down.is_cancelled() {
-        let wait = match turn(&run, &candidacy).await {
-            Ok(wait) => {
+        let turn = turn(&run, &candidacy).await;
+        let wait = match &turn {
+            Ok((_, wait)) => {
                 backoff.reset();
-                wait
+                *wait
             }
             Err(error) => {
-                let delay = backoff.failed(&error, run.common.random());
+                let delay = backoff.failed(error, run.common.random());
                 delay.min(heartbeat(&run))
+            }
+        };
+        let next = async {
+            tokio::time::sleep(wait).await;
+            if let Ok((Some(ElectionOutcome::OtherLeader { .. }), _)) = turn {
+                while_leader_is_heard(&run, &candidacy).await;
             }
         };
         tokio::select! {
             biased;
             () = run.stepping_down.cancelled() => return,
-            () = tokio::time::sleep(wait) => {}
+            () = next => {}
+        }
+    }
+}
+
+/// Waits while beacons of the leader arrive, for at most [`UNREAD`]. Only the leader of the role
+/// [`MAINTENANCE`] sends beacons.
+async fn while_leader_is_heard(run: &LeaderHandles, candidacy: &Candidacy) {
+    if candidacy.leadership.role() != MAINTENANCE {
+        return;
+    }
+    let longest = time::monotonic() + UNREAD;
+    let mut beacons = run.beacons.watch();
+    loop {
+        let Some(beacon) = *beacons.borrow_and_update() else {
+            return;
+        };
+        let mut election = candidacy.election.lock().await;
+        let until = election.heard_leader(beacon.leader, beacon.heard);
+        drop(election);
+        let until = until.map(|until| until.min(longest));
+        let Some(until) = until.filter(|until| time::monotonic() < *until) else {
+            return;
+        };
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => {}
+            _ = beacons.changed() => {}
         }
     }
 }
@@ -52,12 +91,16 @@ pub(crate) async fn watchdog(candidacy: Arc<Candidacy>) {
     candidacy.leadership.watchdog().await;
 }
 
-/// Takes one turn of the election, and returns how long to wait before the next turn.
-async fn turn(run: &LeaderHandles, candidacy: &Candidacy) -> Result<Duration> {
+/// Takes one turn of the election. Returns its outcome, or `None` if the node may not lead now, and
+/// how long to wait before the next turn.
+async fn turn(
+    run: &LeaderHandles,
+    candidacy: &Candidacy,
+) -> Result<(Option<ElectionOutcome>, Duration)> {
     let mut election = candidacy.election.lock().await;
     let leads = candidacy.leadership.is_leader();
     if run.stepping_down.is_cancelled() || (!leads && run.identity.status() != NodeStatus::Active) {
-        return Ok(heartbeat(run));
+        return Ok((None, heartbeat(run)));
     }
     if election.is_of_another(run.identity.node()) {
         // The node was declared dead and has a new id. Work that needs this role must stop here
@@ -70,7 +113,8 @@ async fn turn(run: &LeaderHandles, candidacy: &Candidacy) -> Result<Duration> {
         run.interval.at_work();
         tracing::info!(node = %run.identity.node(), role = %candidacy.leadership.role(), term = term.0, "node leads");
     }
-    Ok(election.next_turn(&outcome))
+    let wait = election.next_turn(&outcome);
+    Ok((Some(outcome), wait))
 }
 
 fn heartbeat(run: &LeaderHandles) -> Duration {

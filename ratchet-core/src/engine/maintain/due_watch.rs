@@ -19,21 +19,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join;
-use tokio::time::Instant;
 
 use super::rest;
 use crate::client::{Client, RetryDelays};
-use crate::cluster::{ClusterCoordinator, Leadership, Wakeup};
+use crate::cluster::{ClusterCoordinator, Leadership};
 use crate::engine::common::Common;
 use crate::engine::lead::roles::{MAINTENANCE, Roles};
+use crate::engine::membership::beacons::BEACON;
+use crate::engine::membership::identity::Identity;
 use crate::error::Result;
-use crate::id::NodeId;
 use crate::model::DueRoute;
 use crate::route::Route;
 use crate::time;
 
-/// The time between two beacons.
-const BEACON: Duration = Duration::from_secs(2);
 /// After this many looks in a row, all nodes are woken only at looks whose number is a multiple of
 /// this number.
 const MOST_LOOKS: u32 = 16;
@@ -41,11 +39,10 @@ const MOST_LOOKS: u32 = 16;
 /// The handles that the watch uses.
 pub(crate) struct DueWatchHandles {
     pub(crate) common: Arc<Common>,
+    pub(crate) identity: Arc<Identity>,
     pub(crate) roles: Arc<Roles>,
     pub(crate) client: Client,
     pub(crate) coordinator: Arc<dyn ClusterCoordinator>,
-    /// The id under which the node sends its wakeups.
-    pub(crate) source: NodeId,
 }
 
 /// Looks for due jobs, as long as the node runs.
@@ -91,7 +88,7 @@ async fn send_beacons(run: &DueWatchHandles, leadership: &Leadership, works: &At
     loop {
         tokio::time::sleep(BEACON).await;
         if looks_often && works.load(Ordering::Relaxed) && leadership.is_leader() {
-            run.client.send(Wakeup::beacon(run.source)).await;
+            run.client.send_beacon(run.identity.node()).await;
         }
     }
 }
@@ -138,27 +135,6 @@ impl Looks {
             (route, looks > 1 && all)
         })
         .collect()
-    }
-}
-
-/// Remembers when this node last received a beacon from a node that looks for due jobs.
-#[derive(Debug, Default)]
-pub(crate) struct Beacons(Option<Instant>);
-
-impl Beacons {
-    /// How long a beacon counts. It is two and a half times [`BEACON`], so that one beacon may be
-    /// lost.
-    const FRESH: Duration = Duration::from_secs(5);
-
-    /// Records that a beacon was received.
-    pub(crate) fn heard(&mut self) {
-        self.0 = Some(time::monotonic());
-    }
-
-    /// Returns whether the last beacon was received recently enough.
-    pub(crate) fn is_fresh(&self) -> bool {
-        let now = time::monotonic();
-        self.0.is_some_and(|heard| now < heard + Self::FRESH)
     }
 }
 

@@ -94,7 +94,7 @@ pub(crate) async fn tick(run: &HeartbeatHandles) -> Result<()> {
     let skew = skew(reply.database_time);
     run.totals.clock_skew_millis.store(skew, Ordering::Relaxed);
     metrics::clock_skew(skew);
-    run.interval.learn(reply.others, is_at_rest(run));
+    run.interval.learn(reply.alone, is_at_rest(run));
     let cancel_requested = reply.cancel_requested();
     for pool in &run.claims.pools {
         for claim in pool.ready.take_these(&cancel_requested) {

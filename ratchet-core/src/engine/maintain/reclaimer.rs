@@ -2,7 +2,7 @@
 //!
 //! The leader of the maintenance role makes passes regularly, the first one as soon as it is
 //! elected. Every other node makes a pass when it starts, to take back its own claims, and after
-//! that rarely, in case no node leads. Passes that overlap reclaim each claim once. A pass begins
+//! that rarely, in case no node leads; while the leader's beacons arrive, hardly ever. Passes that overlap reclaim each claim once. A pass begins
 //! with a heartbeat, so that a node that was asleep does not declare itself dead. After an outage
 //! of the database, or a step of its clock, the silence of other nodes counts only after
 //! `dead_after`, so that they can send a heartbeat first. A job whose crash budget is used up is
@@ -19,6 +19,7 @@ use crate::engine::common::Common;
 use crate::engine::execute::running::RunningSet;
 use crate::engine::hooks::Hooks;
 use crate::engine::lead::roles::{MAINTENANCE, Roles};
+use crate::engine::membership::beacons::Beacons;
 use crate::engine::membership::liveness::Liveness;
 use crate::engine::settle::settler;
 use crate::engine::totals::Totals;
@@ -33,6 +34,8 @@ use crate::time;
 /// The factor by which the other nodes make passes less often than the leader, in case no node
 /// leads or the leader cannot reclaim.
 const WITHOUT_LEADING: u32 = 10;
+/// How many of these passes a node skips in a row while it receives beacons of the leader.
+const SKIPPED: u32 = 11;
 /// The most jobs that one pass fails because their signals did not arrive.
 const PASS: usize = 500;
 /// The divisor by which that number is reduced, starting from [`PASS`], when a call exceeds the
@@ -48,6 +51,7 @@ pub(crate) struct ReclaimerHandles {
     pub(crate) liveness: Arc<Liveness>,
     pub(crate) running: Arc<RunningSet>,
     pub(crate) roles: Arc<Roles>,
+    pub(crate) beacons: Arc<Beacons>,
     pub(crate) hooks: Arc<Hooks>,
     pub(crate) totals: Arc<Totals>,
     pub(crate) wake_queue: Arc<WakeQueue>,
@@ -69,13 +73,18 @@ pub(crate) async fn run(run: Arc<ReclaimerHandles>) {
         if leadership.is_some_and(Leadership::is_leader) {
             tokio::time::sleep(interval.mul_f64(0.9 + 0.2 * run.common.random())).await;
         }
-        let elected = async {
-            match &mut watch {
-                Some(watch) => watch.elected().await,
-                None => std::future::pending().await,
+        for _ in 0..=SKIPPED {
+            let elected = async {
+                match &mut watch {
+                    Some(watch) => watch.elected().await,
+                    None => std::future::pending().await,
+                };
             };
-        };
-        let _ = tokio::time::timeout(interval * WITHOUT_LEADING, elected).await;
+            let elected = tokio::time::timeout(interval * WITHOUT_LEADING, elected).await;
+            if elected.is_ok() || run.beacons.leader().is_none() {
+                break;
+            }
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! Every node does this, and no particular node has to. The nodes race to claim the due
 //! definitions, the store decides which are due, and the token of a claim ensures that only one
-//! node fires each. A node that dies between claim and firing delays these slots by the rest of its
+//! node fires each. While the leader's beacons arrive, the other nodes claim a little later, so
+//! that the leader usually fires all definitions. A node that dies between claim and firing delays these slots by the rest of its
 //! lease. By then more slots may be overdue, and the misfire policy decides what happens to them.
 //! Between two claims the loop sleeps until the next slot. Waking up too early only costs one call.
 
@@ -17,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::client::{Client, RetryDelays, WakeQueue, recurring};
 use crate::cluster::{ClusterCoordinator, WakeupStream};
 use crate::engine::common::Common;
+use crate::engine::membership::beacons::Beacons;
 use crate::engine::membership::identity::Identity;
 use crate::engine::pools::counters::Counters;
 use crate::engine::totals::Totals;
@@ -49,6 +51,13 @@ const BEHIND: Duration = Duration::from_millis(500);
 const BEHIND_FOR: Duration = Duration::from_secs(60);
 /// The maximum jitter between nodes that wait for the same slot.
 const JITTER: Duration = Duration::from_millis(20);
+/// How much later than the leader another node claims definitions while it receives beacons. The
+/// delay is random, up to twice as long. It is shorter than [`BEHIND`].
+const FOLLOW: Duration = Duration::from_millis(200);
+/// The longest time between two claims of a node while wakeups arrive, which announce changed
+/// definitions: of the leader, and of the other nodes.
+const QUIET: Duration = Duration::from_secs(30);
+const QUIET_FOLLOWER: Duration = Duration::from_secs(60);
 /// How often a firing is tried before it is left to the next claim after the lease.
 const TRIES: u32 = 4;
 /// The number of definitions in a row that fail to fire, after which the rest are not tried.
@@ -68,6 +77,7 @@ pub(crate) struct RecurringHandles {
     pub(crate) common: Arc<Common>,
     pub(crate) identity: Arc<Identity>,
     pub(crate) client: Client,
+    pub(crate) beacons: Arc<Beacons>,
     pub(crate) coordinator: Arc<dyn ClusterCoordinator>,
     /// The id under which the node sends its wakeups.
     pub(crate) source: NodeId,
@@ -100,7 +110,7 @@ pub(crate) async fn run(run: Arc<RecurringHandles>) {
         let under_way = run.under_way.token();
         let ticked = tick(&run).await;
         drop(under_way);
-        let wait = match ticked {
+        let pause = match ticked {
             Ok(looked) => {
                 backoff.reset();
                 if looked.unreadable {
@@ -110,15 +120,20 @@ pub(crate) async fn run(run: Arc<RecurringHandles>) {
                 let passed = looked.asked.elapsed();
                 let now = to_millis(looked.now);
                 let wait = |next| millis_between(now, to_millis(next)).saturating_sub(passed);
-                pause(&run, looked.next.map(wait))
+                Pause::until(looked.next.map(wait), &run)
             }
-            Err(error) => backoff.failed(&error, run.common.random()),
+            Err(error) => Pause::of(backoff.failed(&error, run.common.random())),
         };
         // A program without the feature `cron` will never be able to read such a definition.
         let behind = met.filter(|met| met.elapsed() < BEHIND_FOR || cfg!(not(feature = "cron")));
         let behind = behind.map_or(Duration::ZERO, |_| BEHIND);
         let heed_from = looked + APART + behind;
-        idle(&run, wait + behind, &mut wakeups, heed_from).await;
+        let mut pause = pause.longer(behind);
+        if !waiting.is_empty() {
+            // Nothing announces that the limit of a permit was set.
+            pause = Pause::of(pause.wait);
+        }
+        idle(&run, pause, &mut wakeups, heed_from).await;
     }
 }
 
@@ -282,30 +297,73 @@ fn note(run: &RecurringHandles, firing: &RecurringFiring, answer: &Fired) {
     }
 }
 
-/// Returns how long to sleep if the next slot comes after `next`.
-fn pause(run: &RecurringHandles, next: Option<Duration>) -> Duration {
-    let random = run.common.random();
-    let longest = run
-        .common
-        .config
-        .recurring_interval
-        .mul_f64(0.9 + 0.1 * random);
-    match next {
-        Some(next) if next < longest => next.max(JITTER / 2) + JITTER.mul_f64(random),
-        _ => longest,
+/// The times to sleep before the next claim.
+#[derive(Clone, Copy)]
+struct Pause {
+    /// If no beacons arrive.
+    wait: Duration,
+    /// If this node leads, receives its own beacons, and wakeups reach all nodes.
+    leading: Duration,
+    /// If beacons of another node arrive.
+    following: Duration,
+}
+
+impl Pause {
+    /// Returns a pause that does not depend on beacons.
+    const fn of(wait: Duration) -> Self {
+        Self {
+            wait,
+            leading: wait,
+            following: wait,
+        }
+    }
+
+    /// Returns the pause if the next slot comes after `next`.
+    fn until(next: Option<Duration>, run: &RecurringHandles) -> Self {
+        let random = run.common.random();
+        let slot = next.map(|next| next.max(JITTER / 2) + JITTER.mul_f64(random));
+        let until = |slot: Option<Duration>, longest: Duration| {
+            let longest = longest.mul_f64(0.9 + 0.1 * random);
+            slot.map_or(longest, |slot| slot.min(longest))
+        };
+        let late = next.map(|next| next + FOLLOW.mul_f64(1.0 + random));
+        let longest = run.common.config.recurring_interval;
+        Self {
+            wait: until(slot, longest),
+            leading: until(slot, longest.max(QUIET)),
+            following: until(late, longest.max(QUIET_FOLLOWER)),
+        }
+    }
+
+    /// Returns a pause that is longer by this time.
+    fn longer(self, by: Duration) -> Self {
+        Self {
+            wait: self.wait + by,
+            leading: self.leading + by,
+            following: self.following + by,
+        }
+    }
+
+    /// Returns how long to sleep, according to the beacons that arrive now.
+    fn now(self, run: &RecurringHandles) -> Duration {
+        match run.beacons.leader() {
+            Some(leader) if leader != run.identity.node() => self.following,
+            Some(_) if run.coordinator.reaches_all_nodes() => self.leading,
+            _ => self.wait,
+        }
     }
 }
 
-/// Sleeps for `wait`, unless slots have changed. Wakeups of other nodes take effect at `heed_from`
+/// Sleeps for the pause, unless slots have changed. Wakeups of other nodes take effect at `heed_from`
 /// at the earliest.
 async fn idle(
     run: &RecurringHandles,
-    wait: Duration,
+    pause: Pause,
     wakeups: &mut WakeupStream,
     heed_from: Instant,
 ) {
-    let sleep = tokio::time::sleep(wait);
-    tokio::pin!(sleep);
+    let began = time::monotonic();
+    let mut until = began + pause.wait;
     loop {
         tokio::select! {
             biased;
@@ -317,7 +375,14 @@ async fn idle(
                     break;
                 }
             }
-            () = &mut sleep => return,
+            () = tokio::time::sleep_until(until) => {
+                let end = began + pause.now(run);
+                if end <= until {
+                    return;
+                }
+                // Looks again soon whether beacons still arrive.
+                until = end.min(until + run.common.config.recurring_interval);
+            }
         }
     }
     tokio::select! {

@@ -1,16 +1,13 @@
 //! Decides how often the node sends a heartbeat.
 //!
-//! The interval is short while something depends on the node: it holds claims, leads or drains, or
-//! other nodes join and leave. Otherwise the interval grows, because the death of a node that holds
-//! nothing delays no job. Each heartbeat publishes the time until the next one, and a node counts
+//! The interval is short while something depends on the node: it holds claims, leads or drains.
+//! Otherwise the interval grows, because the death of a node that holds nothing delays no job. Each heartbeat publishes the time until the next one, and a node counts
 //! as dead only after three such intervals.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-
-use crate::model::Others;
 
 /// The factor by which each interval of an idle node is longer than the one before.
 const GROWTH: f64 = 1.5;
@@ -31,7 +28,8 @@ struct State {
     interval: Duration,
     /// The interval that the last heartbeat published.
     published: Duration,
-    others: Option<Others>,
+    /// Whether the last heartbeat found no other live node.
+    alone: bool,
     /// Whether the node has claimed jobs or was elected since the last heartbeat. Without this
     /// flag, a node with very short jobs would be idle at every heartbeat, and would send another
     /// at its next claim.
@@ -46,7 +44,7 @@ impl HeartbeatInterval {
             state: Mutex::new(State {
                 interval: shortest,
                 published: shortest,
-                others: None,
+                alone: false,
                 has_worked: false,
             }),
             due: Notify::new(),
@@ -95,16 +93,16 @@ impl HeartbeatInterval {
 
     /// Returns whether the last heartbeat found no other live node.
     pub(crate) fn is_alone(&self) -> bool {
-        self.state().others.is_some_and(|others| others.live == 0)
+        self.state().alone
     }
 
-    /// Adjusts the interval to a heartbeat's reply about the other nodes, and to whether this node
-    /// is idle.
-    pub(crate) fn learn(&self, others: Others, at_rest: bool) {
+    /// Records whether a heartbeat found no other live node, and adjusts the interval to whether
+    /// this node is idle.
+    pub(crate) fn learn(&self, alone: bool, at_rest: bool) {
         let mut state = self.state();
-        let same = state.others.replace(others) == Some(others);
+        state.alone = alone;
         let has_worked = std::mem::take(&mut state.has_worked);
-        state.interval = match at_rest && same && !has_worked {
+        state.interval = match at_rest && !has_worked {
             true => state.interval.mul_f64(GROWTH).min(self.longest),
             false => self.shortest,
         };
@@ -122,33 +120,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_at_rest_slows_down_and_any_news_hurries_it() {
+    fn a_node_at_rest_slows_down_until_it_works() {
         let second = Duration::from_secs(1);
         let interval = HeartbeatInterval::new(5 * second, 30 * second);
-        let (none, one) = (
-            Others::default(),
-            Others {
-                live: 1,
-                newest: None,
-            },
-        );
-        interval.learn(none, true);
-        assert_eq!(interval.interval(), 5 * second);
         let mut grown = Vec::new();
         for _ in 0..6 {
-            interval.learn(none, true);
+            interval.learn(false, true);
             grown.push(interval.interval().as_millis());
         }
         assert_eq!(grown, [7_500, 11_250, 16_875, 25_312, 30_000, 30_000]);
-        interval.learn(one, true);
-        assert_eq!(interval.interval(), 5 * second);
-        interval.learn(one, true);
-        interval.learn(one, false);
+        interval.learn(false, false);
         assert_eq!(interval.interval(), 5 * second);
         interval.at_work();
-        interval.learn(one, true);
+        interval.learn(false, true);
         assert_eq!(interval.interval(), 5 * second, "it has worked since");
-        interval.learn(one, true);
+        interval.learn(false, true);
         assert!(interval.interval() > 5 * second);
     }
 
@@ -157,20 +143,13 @@ mod tests {
         let second = Duration::from_secs(1);
         let interval = HeartbeatInterval::new(5 * second, 30 * second);
         let asked = || interval.beat_asked().now_or_never().is_some();
-        let joined = Others {
-            live: 1,
-            newest: None,
-        };
-        interval.learn(Others::default(), true);
-        interval.learn(Others::default(), true);
+        interval.learn(false, true);
         interval.at_work();
         assert!(!asked(), "the long interval was not published yet");
         assert_eq!(interval.publish(), 5 * second, "nor is it now");
-        interval.learn(Others::default(), true);
-        interval.learn(Others::default(), true);
+        interval.learn(false, true);
+        interval.learn(false, true);
         assert!(interval.publish() > 5 * second);
-        // The next interval is short, since another node has joined.
-        interval.learn(joined, true);
         interval.at_work();
         assert!(asked());
         assert_eq!(interval.publish(), 5 * second);

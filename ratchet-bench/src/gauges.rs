@@ -1,0 +1,212 @@
+//! The gauges of a database server: how much it has worked since it started.
+
+use std::fs;
+use std::ops::Sub;
+
+use anyhow::{Context, Result};
+use futures_util::TryStreamExt;
+use mongodb::bson::{Document, doc};
+use serde::Serialize;
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
+
+/// What a server has done. A figure that the server does not count is absent.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Work {
+    /// Statements of PostgreSQL, or requests of MongoDB.
+    pub(crate) statements: Option<f64>,
+    /// Rows of the table of nodes that were read.
+    pub(crate) node_rows: Option<f64>,
+    /// Flushes of the write-ahead log or of the journal.
+    pub(crate) flushes: Option<f64>,
+    /// CPU time of the server's processes, in milliseconds.
+    pub(crate) cpu_ms: Option<f64>,
+}
+
+impl Work {
+    /// Divides every figure.
+    pub(crate) fn per(self, divisor: f64) -> Self {
+        let each =
+            |figure: Option<f64>| figure.map(|figure| (figure / divisor * 1e3).round() / 1e3);
+        Self {
+            statements: each(self.statements),
+            node_rows: each(self.node_rows),
+            flushes: each(self.flushes),
+            cpu_ms: each(self.cpu_ms),
+        }
+    }
+}
+
+impl Sub for Work {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        let grown = |now: Option<f64>, before: Option<f64>| Some(now? - before?);
+        Self {
+            statements: grown(self.statements, before.statements),
+            node_rows: grown(self.node_rows, before.node_rows),
+            flushes: grown(self.flushes, before.flushes),
+            cpu_ms: grown(self.cpu_ms, before.cpu_ms),
+        }
+    }
+}
+
+/// A connection that reads the gauges of a server.
+pub(crate) enum Gauges {
+    Postgres(PgConnection),
+    MongoDb(mongodb::Client),
+    /// A server whose gauges are not read.
+    None,
+}
+
+impl Gauges {
+    pub(crate) async fn open(url: &str) -> Result<Self> {
+        let scheme = url.split(':').next().unwrap_or_default();
+        Ok(match scheme {
+            "postgres" | "postgresql" => Self::Postgres(PgConnection::connect(url).await?),
+            "mongodb" | "mongodb+srv" => Self::MongoDb(mongodb::Client::with_uri_str(url).await?),
+            _ => Self::None,
+        })
+    }
+
+    pub(crate) async fn read(&mut self) -> Result<Work> {
+        match self {
+            Self::Postgres(connection) => postgres(connection).await,
+            Self::MongoDb(client) => {
+                let admin = client.database("admin");
+                let status = admin.run_command(doc! { "serverStatus": 1 }).await?;
+                Ok(mongodb(&status))
+            }
+            Self::None => Ok(Work::default()),
+        }
+    }
+
+    /// Returns the most frequent statements of PostgreSQL since it counts: how often each ran, how
+    /// many rows it returned or changed, and its text.
+    pub(crate) async fn statements(&mut self, most: i64) -> Result<Vec<(i64, i64, String)>> {
+        let Self::Postgres(connection) = self else {
+            return Ok(Vec::new());
+        };
+        let frequent = "SELECT calls, rows, regexp_replace(query, '\\s+', ' ', 'g')
+                        FROM pg_stat_statements
+                        WHERE dbid = (SELECT oid FROM pg_database
+                                      WHERE datname = current_database())
+                        ORDER BY calls DESC LIMIT $1";
+        let rows = sqlx::query_as(frequent).bind(most).fetch(connection);
+        Ok(rows.try_collect().await?)
+    }
+}
+
+async fn postgres(connection: &mut PgConnection) -> Result<Work> {
+    let counting =
+        "SELECT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_stat_statements')";
+    let statements: Option<i64> = match sqlx::query_scalar(counting)
+        .fetch_one(&mut *connection)
+        .await?
+    {
+        true => {
+            let calls = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements
+                         WHERE dbid = (SELECT oid FROM pg_database
+                                       WHERE datname = current_database())";
+            Some(
+                sqlx::query_scalar(calls)
+                    .fetch_one(&mut *connection)
+                    .await?,
+            )
+        }
+        false => None,
+    };
+    let rows = "SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::bigint
+                FROM pg_stat_user_tables WHERE relname = 'nodes'";
+    let node_rows: i64 = sqlx::query_scalar(rows).fetch_one(&mut *connection).await?;
+    let flushes: i64 = sqlx::query_scalar("SELECT wal_sync FROM pg_stat_wal")
+        .fetch_one(&mut *connection)
+        .await?;
+    let backend: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
+        .fetch_one(connection)
+        .await?;
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    let figure = |count: i64| count as f64;
+    Ok(Work {
+        statements: statements.map(figure),
+        node_rows: Some(figure(node_rows)),
+        flushes: Some(figure(flushes)),
+        cpu_ms: family_cpu(backend).ok(),
+    })
+}
+
+fn mongodb(status: &Document) -> Work {
+    let number = |path: &[&str]| {
+        let (last, path) = path.split_last()?;
+        let inner = path
+            .iter()
+            .try_fold(status, |inner, field| inner.get_document(field).ok())?;
+        let value = inner.get(last)?;
+        #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+        let figure = |count: i64| count as f64;
+        value
+            .as_f64()
+            .or_else(|| value.as_i64().map(figure))
+            .or_else(|| value.as_i32().map(f64::from))
+    };
+    let user = number(&["extra_info", "user_time_us"]);
+    let system = number(&["extra_info", "system_time_us"]);
+    Work {
+        statements: number(&["network", "numRequests"]),
+        node_rows: None,
+        flushes: number(&["wiredTiger", "log", "log sync operations"]),
+        cpu_ms: user.zip(system).map(|(user, system)| (user + system) / 1e3),
+    }
+}
+
+/// Returns the CPU time of a server that runs on this machine, in milliseconds: of the parent of
+/// this process, and of all the parent's children, past and present.
+fn family_cpu(child: i32) -> Result<f64> {
+    /// Clock ticks per second: fixed in the interface of Linux.
+    const TICKS: f64 = 100.0;
+    let parent = Stat::read(&child.to_string())?.parent;
+    let own = Stat::read(&parent)?;
+    let mut ticks = own.ticks + own.ended;
+    for process in fs::read_dir("/proc")?.flatten() {
+        let stat = process.file_name().to_str().map(Stat::read);
+        // Other entries are not processes, and a process may have ended since.
+        if let Some(Ok(stat)) = stat
+            && stat.parent == parent
+        {
+            ticks += stat.ticks;
+        }
+    }
+    Ok(ticks / TICKS * 1e3)
+}
+
+/// A line of `/proc/PID/stat`.
+struct Stat {
+    parent: String,
+    /// The CPU time of the process, in clock ticks.
+    ticks: f64,
+    /// The CPU time of its children that have ended.
+    ended: f64,
+}
+
+impl Stat {
+    fn read(process: &str) -> Result<Self> {
+        let line = fs::read_to_string(format!("/proc/{process}/stat"))?;
+        let fields = line.rsplit_once(')').context("no name of a process")?.1;
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        // The numbers of these fields in proc(5), which counts from 1, with the name as the second.
+        let field = |number: usize| {
+            fields
+                .get(number - 3)
+                .copied()
+                .context("a field is missing")
+        };
+        let sum = |one, other| -> Result<f64> {
+            Ok(field(one)?.parse::<f64>()? + field(other)?.parse::<f64>()?)
+        };
+        Ok(Self {
+            parent: field(4)?.to_owned(),
+            ticks: sum(14, 15)?,
+            ended: sum(16, 17)?,
+        })
+    }
+}
