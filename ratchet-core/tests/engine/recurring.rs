@@ -212,6 +212,38 @@ async fn the_leader_fires_every_slot_and_the_others_fire_if_it_does_not() {
     stop_all(followers).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_node_that_declares_what_is_stored_writes_nothing() {
+    let world = World::new();
+    let puts = Arc::new(AtomicUsize::new(0));
+    let counted = world.store.clone().with_faults({
+        let puts = Arc::clone(&puts);
+        move |operation| {
+            puts.fetch_add(usize::from(operation == "put"), Ordering::SeqCst);
+            Fault::None
+        }
+    });
+    let start = |changed: usize| {
+        let definition = |n: usize| {
+            let minutes = if n == changed { 7 } else { 5 };
+            let every = Recurring::every(minutes * MINUTE);
+            every.job(job(&world)).named(&format!("{n:04}"))
+        };
+        let mut node = world.builder_on(counted.clone());
+        for n in 0..1_200 {
+            node = node.recurring(definition(n));
+        }
+        Started::new(node.build().unwrap())
+    };
+    for (changed, expected) in [(usize::MAX, 1_200), (usize::MAX, 0), (1_199, 1)] {
+        let node = start(changed);
+        sleep(SECOND).await;
+        assert_eq!(puts.swap(0, Ordering::SeqCst), expected, "{changed}");
+        node.stop().await.unwrap();
+    }
+    assert_eq!(definitions(&world.store).await.len(), 100);
+}
+
 /// Lets the node's timers run while the database's clock stands still, so that every timer is
 /// early.
 #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@
 //! lease. By then more slots may be overdue, and the misfire policy decides what happens to them.
 //! Between two claims the loop sleeps until the next slot. Waking up too early only costs one call.
 
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,6 +63,9 @@ const QUIET_FOLLOWER: Duration = Duration::from_secs(60);
 const TRIES: u32 = 4;
 /// The number of definitions in a row that fail to fire, after which the rest are not tried.
 const GIVE_UP: u32 = 3;
+
+/// The number of stored definitions that one call reads.
+const PAGE: usize = 500;
 
 /// The lock that a node holds while it retires definitions.
 const STARTUP: &str = "startup/recurring";
@@ -398,7 +402,7 @@ async fn idle(
 /// set.
 pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
     let mut waiting = Vec::new();
-    for definition in run.declared.iter() {
+    for definition in outdated(run).await {
         let mut backoff = RetryDelays::of("recurring");
         while let Err(error) = put(run, definition).await {
             let name = definition.name();
@@ -421,6 +425,46 @@ pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
         tracing::warn!(%error, "definitions that are no longer declared were not retired");
     }
     waiting
+}
+
+/// Returns the declared definitions that are not stored as they are declared. So a node that
+/// declares what is already stored reads a few pages and writes nothing. Returns definitions that
+/// it could not compare as well: storing them again changes nothing.
+async fn outdated(run: &RecurringHandles) -> Vec<&Definition> {
+    let mut declared: BTreeMap<&Name, &Definition> = BTreeMap::new();
+    declared.extend(run.declared.iter().map(|one| (one.name(), one)));
+    let calls = &run.common.calls;
+    let mut after = None;
+    // If the store has many more definitions, reading all costs more than storing these.
+    for _ in 0..declared.len() {
+        let page = calls.call("definitions", |store| async {
+            let definitions = recurring(store, "definitions")?;
+            definitions.definitions(after.as_ref(), PAGE).await
+        });
+        let Ok(page) = page.await else {
+            break;
+        };
+        for stored in page.definitions {
+            let name = stored.definition.name().clone();
+            let same = declared.get(&name).is_some_and(|declared| {
+                let put = PutRecurring::new((*declared).clone()).declared(true);
+                let now = stored.created_at;
+                put.apply::<StoreError>(Some(Ok(stored)), now).is_none()
+            });
+            if same {
+                declared.remove(&name);
+            }
+        }
+        after = page.next;
+        let last = declared.keys().next_back();
+        if after.is_none() || last.is_none_or(|last| after.as_ref().is_some_and(|at| at >= *last)) {
+            break;
+        }
+    }
+    // The order of the declaration, in which the log lines appear.
+    let declared: HashSet<&Name> = declared.into_keys().collect();
+    let outdated = run.declared.iter();
+    outdated.filter(|one| declared.contains(one.name())).collect()
 }
 
 /// Returns whether a definition was rejected because no limit was set for the resource of its
