@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use crate::figures::Outcome;
 
-/// The job that every measured program runs: a number and 64 bytes of text. Its body does nothing.
+/// The job that every measured program runs: a number and 64 bytes of text. Its body does nothing,
+/// unless the [`Ledger`] gives it work.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Nothing {
     /// The job's number in the [`Ledger`].
@@ -37,7 +38,11 @@ impl Job for Nothing {
     type Output = ();
 
     async fn run(self, ctx: JobContext) -> JobResult<()> {
-        ctx.state::<Arc<Ledger>>().began(self.n);
+        let ledger = ctx.state::<Arc<Ledger>>();
+        ledger.began(self.n);
+        if !ledger.work.is_zero() {
+            tokio::time::sleep(ledger.work).await;
+        }
         Ok(())
     }
 
@@ -52,6 +57,7 @@ impl Job for Nothing {
 pub struct Ledger {
     clock: Clock,
     jobs: Vec<Entry>,
+    work: Duration,
 }
 
 /// The times of a job, in nanoseconds since the ledger was created; 0 means not yet.
@@ -66,9 +72,17 @@ impl Ledger {
     /// Creates a ledger for the jobs from 0 to `jobs`, exclusive.
     #[must_use]
     pub fn new(jobs: usize) -> Arc<Self> {
+        Self::with_work(jobs, Duration::ZERO)
+    }
+
+    /// Creates a ledger as [`new`](Self::new) does, and makes the body of each job sleep for this
+    /// time.
+    #[must_use]
+    pub fn with_work(jobs: usize, work: Duration) -> Arc<Self> {
         Arc::new(Self {
             clock: Clock::start(),
             jobs: (0..jobs).map(|_| Entry::default()).collect(),
+            work,
         })
     }
 

@@ -91,6 +91,12 @@ struct Options {
     /// Put the jobs into one batch, and run one more job after it (drain)
     #[arg(long)]
     in_batch: bool,
+    /// Let each job need a permit of a resource that has this many; 0 means none (drain)
+    #[arg(long, default_value_t = 0)]
+    permits: u32,
+    /// Milliseconds that each body sleeps (drain)
+    #[arg(long, default_value_t = 0)]
+    work_ms: u64,
     /// Create a database on the server for this run, and drop it at the end (PostgreSQL, SQL
     /// Server, MongoDB)
     #[arg(long)]

@@ -24,6 +24,8 @@ const LOAD: usize = 500;
 const CLAIM: usize = 50;
 /// How many claims are measured.
 const CLAIMS: usize = 200;
+/// The resource whose permits jobs need.
+const RESOURCE: &str = "bench";
 /// How long a drain may make no progress before it fails.
 const STUCK: Duration = Duration::from_secs(60);
 
@@ -172,11 +174,19 @@ impl Nodes {
 async fn drain(stores: &[SharedStore], options: &Options) -> Result<Outcome> {
     let client = Ratchet::client(Arc::clone(&stores[0]));
     let mut jobs = options.jobs;
+    if options.permits > 0 {
+        client.set_permits(RESOURCE, options.permits).await?;
+    }
+    let needs_permit = options.permits > 0;
+    let refine = move |job: NewJob| match needs_permit {
+        true => job.permit(RESOURCE),
+        false => job,
+    };
     if options.in_batch {
         let batch = BatchId::new();
         client.open_batch(batch).await?;
         load(&client, jobs, options.lanes, move |_, job| {
-            job.in_batch(batch)
+            refine(job).in_batch(batch)
         })
         .await?;
         client.close_batch(batch).await?;
@@ -185,9 +195,10 @@ async fn drain(stores: &[SharedStore], options: &Options) -> Result<Outcome> {
         client.enqueue(callback).await?;
         jobs += 1;
     } else {
-        load(&client, jobs, options.lanes, |_, job| job).await?;
+        load(&client, jobs, options.lanes, move |_, job| refine(job)).await?;
     }
-    let ledger = Ledger::new(jobs);
+    let work = Duration::from_millis(options.work_ms);
+    let ledger = Ledger::with_work(jobs, work);
     let mut nodes = Nodes::build(stores, options, &ledger).await?;
     let meter = Meter::start(&options.url).await?;
     nodes.start();

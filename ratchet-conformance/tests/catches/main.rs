@@ -317,7 +317,7 @@ const CATCHES: &[(Sabotage, &str)] = &[
     ),
     (
         Sabotage::HidesTheOtherNodes,
-        "node::a_node_is_told_how_many_others_there_are_and_when_the_newest_began",
+        "node::a_node_is_told_whether_it_is_alone",
     ),
     (
         Sabotage::ListsOnlyClaimsToCancel,

@@ -170,14 +170,19 @@ impl Client {
         if !self.0.coordinator.reaches_all_nodes() {
             return None;
         }
-        // A blocking program may enqueue outside of a runtime; then no read is started.
+        self.read_peers_if_old();
+        let own = self.0.node.as_ref().and_then(|own| own.wake_queue.node());
+        self.0.peers.choose(route, jobs, own)
+    }
+
+    /// Starts a read of the nodes if the last one is old. A blocking program may call this outside
+    /// of a runtime; then no read is started.
+    fn read_peers_if_old(&self) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current()
             && self.0.peers.begin_read_if_old()
         {
             runtime.spawn(self.clone().read_peers());
         }
-        let own = self.0.node.as_ref().and_then(|own| own.wake_queue.node());
-        self.0.peers.choose(route, jobs, own)
     }
 
     async fn read_peers(self) {
@@ -196,6 +201,27 @@ impl Client {
             wakeup = wakeup.from_node(own.source);
         }
         self.notify(wakeup, Self::NOTIFY).await;
+    }
+
+    /// Sends a wakeup to another node that runs jobs of this route; such nodes take turns. If the
+    /// nodes are not known, or a wakeup may not reach the chosen one, all other nodes are woken.
+    pub(crate) async fn wake_another(&self, route: &Route, patience: Duration) {
+        let own = self.0.node.as_ref();
+        let another = match self.0.coordinator.reaches_all_nodes() {
+            true => {
+                self.read_peers_if_old();
+                let own = own.and_then(|own| own.wake_queue.node());
+                self.0.peers.choose(route, 1, own)
+            }
+            false => None,
+        };
+        match (another, own) {
+            (Some(to), Some(own)) => {
+                let wakeup = Wakeup::queue(route.queue.clone()).to(to);
+                self.notify(wakeup.from_node(own.source), patience).await;
+            }
+            _ => self.wake_others(patience).await,
+        }
     }
 
     /// Sends a wakeup for all queues to the other nodes, but not to the node of this client.

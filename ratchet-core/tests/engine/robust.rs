@@ -1,8 +1,8 @@
 //! Conditions that must not block a node: stalls, long jobs, panicking and hanging stores, clock
 //! jumps.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -250,20 +250,32 @@ async fn nodes_with_other_start_timeouts_leave_running_jobs_alone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_blocks_its_thread_does_not_hold_the_node() {
     let world = World::new();
-    let job = world.job("blocks", |_| async {
-        std::thread::sleep(Duration::from_secs(5));
-        Ok(())
+    let begun = Arc::new(AtomicBool::new(false));
+    let (release, released) = mpsc::channel::<()>();
+    let released = Arc::new(Mutex::new(released));
+    let job = world.job("blocks", {
+        let begun = Arc::clone(&begun);
+        move |_| {
+            let (begun, released) = (Arc::clone(&begun), Arc::clone(&released));
+            async move {
+                begun.store(true, Ordering::SeqCst);
+                let _ = released.lock().unwrap().recv();
+                Ok(())
+            }
+        }
     });
     let id = world.enqueue(job).await;
     let builder = world.builder().drain_grace(Duration::from_millis(50));
     let builder = builder.store_deadline(Duration::from_millis(500));
     let node = Started::new(builder.concurrency(1).build().unwrap());
-    world.until(id, |job| job.state == JobState::Running).await;
-    tokio::time::timeout(3 * SECOND, node.stop())
-        .await
-        .unwrap()
-        .unwrap();
+    // A claimed job whose body has not begun would be handed back.
+    while !begun.load(Ordering::SeqCst) {
+        sleep(Duration::from_millis(10)).await;
+    }
+    // Were the node to wait for the body, this would never return.
+    node.stop().await.unwrap();
     assert_eq!(world.read(id).await.state, JobState::Running);
+    drop(release);
 }
 
 #[tokio::test(start_paused = true)]

@@ -464,7 +464,9 @@ async fn outdated(run: &RecurringHandles) -> Vec<&Definition> {
     // The order of the declaration, in which the log lines appear.
     let declared: HashSet<&Name> = declared.into_keys().collect();
     let outdated = run.declared.iter();
-    outdated.filter(|one| declared.contains(one.name())).collect()
+    outdated
+        .filter(|one| declared.contains(one.name()))
+        .collect()
 }
 
 /// Returns whether a definition was rejected because no limit was set for the resource of its

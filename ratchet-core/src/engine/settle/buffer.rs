@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 use crate::engine::pools::run_pool::RunPool;
 use crate::metrics::JobPlace;
 use crate::model::{Claim, Settlement};
+use crate::route::Route;
 
 /// The number of settlements that are sent without waiting for more.
 pub(super) const ENOUGH: usize = 256;
@@ -22,8 +23,8 @@ pub(crate) struct SettleBuffer {
 pub(super) struct Ending {
     pub(super) settlement: Settlement,
     pub(super) of: Of,
-    /// Which nodes may claim more jobs once the settlement is written.
-    pub(super) makes_room: MakesRoom,
+    /// Whether this node may claim more jobs once the settlement is written.
+    pub(super) makes_room: bool,
 }
 
 /// The claim that a settlement ends.
@@ -34,6 +35,8 @@ pub(super) struct Of {
     pub(super) kind: JobPlace,
     /// The claim, if the hooks are to be notified of its end.
     pub(super) told: Option<Arc<Claim>>,
+    /// The job's route, if the claim held a permit.
+    pub(super) permit: Option<Route>,
     /// Whether other jobs wait for the end of this job, in its lane or by links. If so, the store
     /// writes rows that other calls write too.
     pub(super) awaited: bool,
@@ -47,19 +50,16 @@ impl Ending {
     pub(super) fn new(settlement: Settlement, claim: &Claim, pool: &RunPool) -> Self {
         let waited_for = claim.lane.is_some() || claim.awaited;
         let awaited = waited_for && settlement.effect(false).state.is_terminal();
-        let makes_room = if claim.route.permit.is_some() {
-            MakesRoom::Everywhere
-        } else if awaited {
-            MakesRoom::Here
-        } else {
-            MakesRoom::No
-        };
+        // Jobs that waited for the permit, or for this job, may now be due.
+        let makes_room = awaited || claim.route.permit.is_some();
+        let permit = claim.route.permit.is_some().then(|| claim.route.clone());
         Self {
             settlement,
             of: Of {
                 pool: pool.index,
                 kind: pool.metrics.place(&claim.route.kind),
                 told: None,
+                permit,
                 awaited,
                 refused: false,
             },
@@ -73,26 +73,14 @@ impl Ending {
     }
 }
 
-/// Which nodes may claim more jobs after a claim has ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum MakesRoom {
-    #[default]
-    No,
-    /// This node: jobs that waited for the ended job, in its lane or by links, may be due.
-    Here,
-    /// All nodes: the claim held a permit, and jobs that wait for the permit may run only on other
-    /// nodes.
-    Everywhere,
-}
-
 /// Settlements, with their data in a second list, because a store call needs a slice of
 /// settlements.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) settlements: Vec<Settlement>,
     pub(super) of: Vec<Of>,
-    /// Which nodes may claim more jobs once the settlements are written.
-    pub(super) makes_room: MakesRoom,
+    /// Whether this node may claim more jobs once the settlements are written.
+    pub(super) makes_room: bool,
 }
 
 impl Batch {
@@ -107,16 +95,13 @@ impl Batch {
     pub(super) fn push(&mut self, ending: Ending) {
         self.settlements.push(ending.settlement);
         self.of.push(ending.of);
-        self.makes_room = self.makes_room.max(ending.makes_room);
+        self.makes_room |= ending.makes_room;
     }
 
     /// Takes the first `count` settlements.
     pub(super) fn take(&mut self, count: usize) -> Self {
         let rest = Self {
-            makes_room: match count < self.len() {
-                true => self.makes_room,
-                false => MakesRoom::No,
-            },
+            makes_room: self.makes_room && count < self.len(),
             settlements: self.settlements.split_off(count),
             of: self.of.split_off(count),
         };
@@ -167,7 +152,7 @@ impl SettleBuffer {
         let mut pending = self.pending();
         first.settlements.append(&mut pending.settlements);
         first.of.append(&mut pending.of);
-        first.makes_room = first.makes_room.max(pending.makes_room);
+        first.makes_room |= pending.makes_room;
         *pending = first;
         drop(pending);
         self.changed.notify_one();

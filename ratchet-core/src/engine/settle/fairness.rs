@@ -1,16 +1,18 @@
 //! Keeps a node from always reclaiming the permit that it just released.
 //!
 //! The node that releases a permit is the first to ask for it again. With enough jobs of its own,
-//! it would keep the permit forever. So it sends the other nodes a hint by
-//! [`Client::wake_others`](crate::client::Client), at most once per [`TELL`], because each hint
-//! costs every other node a claim call. Since a hint takes time to arrive, the pollers of the node
-//! also rest for [`PAUSE`], at most once per [`APART`]. A node that is alone in the cluster does
-//! neither.
+//! it would keep the permit forever. So it sends another node a hint by
+//! [`Client::wake_another`](crate::client::Client), at most once per [`TELL`], because each hint
+//! costs that node a claim call. The other nodes take turns. Since a hint takes time to arrive, the
+//! pollers of the node also rest for [`PAUSE`], at most once per [`APART`]. A node that is alone in
+//! the cluster does neither.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::route::Route;
 
 /// The least time between two hints, except when the pollers begin to rest.
 const TELL: Duration = Duration::from_millis(20);
@@ -27,15 +29,16 @@ pub(crate) struct Fairness(Mutex<State>);
 struct State {
     /// When the last rest began.
     rested: Option<Instant>,
-    /// When the last hint was sent to the other nodes.
+    /// When the last hint was sent to another node.
     told: Option<Instant>,
-    /// Whether a permit was released after the last hint, so that another hint is due.
-    owed: bool,
+    /// The route of a job that released a permit after the last hint, so that another hint is due.
+    owed: Option<Route>,
 }
 
 impl Fairness {
-    /// Records that a permit was released. Returns whether to send the other nodes a hint at once.
-    pub(crate) fn freed(&self, now: Instant) -> bool {
+    /// Records that a job of this route released a permit. Returns whether to send another node a
+    /// hint at once.
+    pub(crate) fn freed(&self, route: &Route, now: Instant) -> bool {
         let passed = |last: Option<Instant>, time| {
             last.is_none_or(|last| now.saturating_duration_since(last) >= time)
         };
@@ -48,7 +51,7 @@ impl Fairness {
         if tells {
             state.told = Some(now);
         }
-        state.owed = !tells;
+        state.owed = (!tells).then(|| route.clone());
         tells
     }
 
@@ -58,24 +61,27 @@ impl Fairness {
         rested.map(|at| at + PAUSE).filter(|until| *until > now)
     }
 
-    /// Waits until it is time to send the hint that could not be sent at once. Waits forever if
-    /// there is none.
-    pub(crate) async fn owed(&self) {
-        let at = {
+    /// Waits until it is time to send the hint that could not be sent at once, and returns the
+    /// route of its job. Waits forever if there is none.
+    pub(crate) async fn owed(&self) -> Route {
+        let owed = {
             let state = self.state();
-            state.told.filter(|_| state.owed)
+            state.told.zip(state.owed.clone())
         };
-        match at {
-            Some(told) => tokio::time::sleep_until(told + TELL).await,
+        match owed {
+            Some((told, route)) => {
+                tokio::time::sleep_until(told + TELL).await;
+                route
+            }
             None => std::future::pending().await,
         }
     }
 
-    /// Records that a hint was sent to the other nodes now.
+    /// Records that a hint was sent to another node now.
     pub(crate) fn told(&self, now: Instant) {
         let mut state = self.state();
         state.told = Some(now);
-        state.owed = false;
+        state.owed = None;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -86,7 +92,11 @@ impl Fairness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time;
+    use crate::{NewJob, time};
+
+    fn route() -> Route {
+        NewJob::new("kind", &()).spec().route.clone()
+    }
 
     #[tokio::test(start_paused = true)]
     async fn rests_are_short_and_seldom_however_many_permits_are_freed() {
@@ -95,22 +105,22 @@ mod tests {
         let (mut rested, mut told) = (0, 0);
         for millis in 0..1_000 {
             let now = start + Duration::from_millis(millis);
-            told += u32::from(fairness.freed(now));
+            told += u32::from(fairness.freed(&route(), now));
             rested += u32::from(fairness.until(now).is_some());
         }
         assert_eq!((rested, told), (50, 50));
         let later = start + Duration::from_secs(60);
         assert_eq!(fairness.until(later), None);
-        assert!(fairness.freed(later));
+        assert!(fairness.freed(&route(), later));
         assert_eq!(fairness.until(later), Some(later + PAUSE));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_last_permit_that_is_freed_is_told_of_too() {
         let (fairness, start) = (Fairness::default(), time::monotonic());
-        assert!(fairness.freed(start));
-        assert!(!fairness.freed(start + TELL / 2));
-        fairness.owed().await;
+        assert!(fairness.freed(&route(), start));
+        assert!(!fairness.freed(&route(), start + TELL / 2));
+        assert_eq!(fairness.owed().await, route());
         assert_eq!(time::monotonic(), start + TELL);
         fairness.told(time::monotonic());
         let never = tokio::time::timeout(APART, fairness.owed()).await;

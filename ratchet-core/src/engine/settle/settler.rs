@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::buffer::{Batch, ENOUGH, MakesRoom};
+use super::buffer::{Batch, ENOUGH};
 use super::fairness::Fairness;
 use super::held_claims::HeldClaims;
 use crate::client::{Client, RetryDelays, WakeQueue};
@@ -34,21 +34,21 @@ use crate::model::{Fenced, Outcome, Settlement};
 use crate::outage::Outage;
 use crate::time;
 
-/// How long a settlement waits for others while more bodies are about to run.
+/// The maximum time that a settlement waits in the buffer for other settlements to join its batch.
 const LINGER: Duration = Duration::from_millis(2);
-/// How long settlements wait for the transport to accept the hint that permits are free.
+/// The timeout for sending a wakeup to other nodes after this node released permits.
 pub(crate) const TELL: Duration = Duration::from_millis(20);
-/// How often a batch may exceed the store's deadline before its settlements are sent one by one.
-/// One of them may take too long, such as the end of a job that very many others wait for.
+/// The number of timeouts after which a batch is still retried as a whole. After one more timeout,
+/// each settlement is sent in a separate call. A single settlement may take too long, for example
+/// if very many jobs wait for the end of its job.
 const TIMEOUTS: u32 = 1;
-/// How many contended settlements are sent at once, each in a call of its own. It is less than the
-/// number of connections in a store's default pool, because each call may occupy a connection until
+/// The maximum number of settlements that are sent at the same time in separate calls. It is
+/// smaller than a store's default connection pool, because each call may occupy a connection until
 /// its deadline.
 const APART: usize = 5;
-/// How often a settlement contends before a warning is logged.
+/// The number of failed attempts to store one contended settlement after which a warning is logged.
 const CONTENTIONS: u32 = 3;
 
-/// The handles that the settler uses.
 pub(crate) struct SettlerHandles {
     pub(crate) common: Arc<Common>,
     pub(crate) claims: Arc<HeldClaims>,
@@ -59,7 +59,7 @@ pub(crate) struct SettlerHandles {
     pub(crate) totals: Arc<Totals>,
 }
 
-/// Settles claims, as long as the node runs.
+/// Runs the settler: sends the buffered settlements to the store in batches. Never returns.
 pub(crate) async fn run(run: Arc<SettlerHandles>) {
     let mut settler = Settler::new();
     loop {
@@ -67,16 +67,16 @@ pub(crate) async fn run(run: Arc<SettlerHandles>) {
             biased;
             () = gather(&run) => {}
             () = settler.retry_is_due() => {}
-            () = run.fairness.owed() => {
+            route = run.fairness.owed() => {
                 run.fairness.told(time::monotonic());
-                run.client.wake_others(TELL).await;
+                run.client.wake_another(&route, TELL).await;
             }
         }
         settler.tick(&run).await;
     }
 }
 
-/// Waits until there is a batch to send.
+/// Waits until the buffer has a batch of settlements that should be sent now.
 async fn gather(run: &SettlerHandles) {
     let buffer = &run.claims.settlements;
     while buffer.len() == 0 {
@@ -93,14 +93,16 @@ async fn gather(run: &SettlerHandles) {
     }
 }
 
-/// The state of a settler from one batch to the next.
+/// The state that the settler keeps between batches.
 struct Settler {
     outage: Outage,
-    /// Settlements that the store rejects, although it accepts others.
+    /// Settlements that the store rejected, or that timed out, although each was sent in a separate
+    /// call. They are sent again at `retry_at`.
     refused: Batch,
     retry_at: Option<Instant>,
     backoff: RetryDelays,
-    /// Settlements that contend, each in a task of its own.
+    /// One task for each settlement that contends with other writes. The task retries the
+    /// settlement.
     contended: JoinSet<()>,
     apart: Arc<Semaphore>,
 }
@@ -124,8 +126,9 @@ impl Settler {
         }
     }
 
-    /// Sends the collected settlements, and retries until the store has accepted them. Then retries
-    /// the rejected settlements if their retry is due.
+    /// Sends the buffered settlements, and retries after transient errors. Hands settlements that
+    /// contend with other writes to separate tasks. Then retries the `refused` settlements if
+    /// `retry_at` has passed.
     async fn tick(&mut self, run: &Arc<SettlerHandles>) {
         while self.contended.try_join_next().is_some() {}
         let mut batch = run.claims.settlements.take();
@@ -172,7 +175,8 @@ impl Settler {
         }
     }
 
-    /// Settles each claim in a task of its own, which retries while the settlement contends.
+    /// Spawns a task for each settlement. The task sends the settlement in a separate call, and
+    /// retries while it contends with other writes.
     fn settle_apart(&mut self, run: &Arc<SettlerHandles>, contended: Batch) {
         for ending in contended.into_iter() {
             let (run, apart) = (Arc::clone(run), Arc::clone(&self.apart));
@@ -204,10 +208,12 @@ impl Settler {
         }
     }
 
-    /// Settles each claim in a call of its own, so that a settlement that the store rejects, or
-    /// that takes too long, affects only its own job. An invalid settlement is replaced by a
-    /// failure with the reason. The others are retried later. If the store fails in the meantime,
-    /// the remaining settlements are put back into the buffer.
+    /// Sends each settlement in a separate call. So if the store rejects a settlement, or takes too
+    /// long for it, only the job of this settlement is affected.
+    ///
+    /// A rejected settlement is retried later. If its content is invalid, it is first replaced by a
+    /// failure with the reason. If the store becomes unavailable, the current and all remaining
+    /// settlements return to the buffer.
     async fn one_by_one(&mut self, run: &SettlerHandles, batch: Batch) {
         let mut batch = batch.into_iter();
         let mut timeouts_in_a_row = 0;
@@ -259,8 +265,8 @@ impl Settler {
     }
 }
 
-/// Returns whether other calls may have blocked this batch. If other jobs wait for a job of the
-/// batch, a timeout counts too, because a store that waits for a lock may exceed its deadline.
+/// Returns whether the call may have failed because other calls blocked it. A timeout counts only
+/// if other jobs wait for a job of the batch, because the call may then have waited for a lock.
 fn contends(error: &StoreError, batch: &Batch) -> bool {
     match error.kind() {
         StoreErrorKind::Contention => true,
@@ -283,10 +289,13 @@ async fn send(run: &SettlerHandles, batch: &[Settlement]) -> Result<Vec<Fenced>>
 
 /// Settles claims that this node does not hold.
 ///
-/// If one of them contends, or takes too long, each is settled in a call of its own. So the caller
-/// learns which claims have ended, which the store will not list again. No call begins later than
-/// one deadline after the first call failed; the remaining claims get a `Timeout`. On any other
-/// failure the only answer is the error.
+/// Sends all settlements in one call first. If this call fails by contention or by a timeout, sends
+/// each settlement in a separate call. So the caller learns which claims have ended, even if others
+/// cannot be settled. The store will not list the ended claims again.
+///
+/// No separate call starts later than one store deadline after the first call failed. Settlements
+/// that are not sent in time get a `Timeout` error. If the first call fails for another reason, the
+/// result has that error as its only element.
 pub(crate) async fn settle_each(common: &Common, ends: &[Settlement]) -> Vec<Result<Fenced>> {
     let all = common
         .calls
@@ -318,7 +327,7 @@ async fn settle_one(common: &Common, end: Settlement, until: Instant) -> Result<
     Ok(one.await?.first().copied().unwrap_or(Fenced::Stale))
 }
 
-/// Counts the claims of one pool in a batch, by the store's answer.
+/// The numbers of one pool's settlements in a batch, by the store's answer.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     sent: usize,
@@ -327,7 +336,8 @@ struct Tally {
     stale: usize,
 }
 
-/// Returns the settlement for a claim whose outcome cannot be stored.
+/// Returns a settlement that fails the job. It replaces `settlement`, which the store rejected with
+/// `error`.
 fn failed(settlement: &Settlement, error: &StoreError) -> Settlement {
     let error = format!("the outcome could not be stored: {error}");
     let failed = Settlement::new(settlement.token, Outcome::Failed { error });
@@ -337,23 +347,25 @@ fn failed(settlement: &Settlement, error: &StoreError) -> Settlement {
     }
 }
 
-/// Stops holding the claims of a batch that was written, and wakes the nodes that may now have a
-/// job to claim. If permits were released, the other nodes are woken first, because this node asks
-/// for jobs as soon as it has room.
+/// Completes a batch that the store has written: calls [`let_go`], and wakes pollers that may now
+/// find a job to claim. If the batch released permits, another node is woken first. Otherwise this
+/// node would reclaim the permits before another node can.
 async fn wind_up(run: &SettlerHandles, batch: &Batch, answers: &[Fenced]) {
-    if batch.makes_room == MakesRoom::Everywhere
+    let freed = batch.of.iter().find_map(|of| of.permit.as_ref());
+    if let Some(route) = freed
         && !run.interval.is_alone()
-        && run.fairness.freed(time::monotonic())
+        && run.fairness.freed(route, time::monotonic())
     {
-        run.client.wake_others(TELL).await;
+        run.client.wake_another(route, TELL).await;
     }
     let_go(run, batch, answers);
-    if batch.makes_room != MakesRoom::No {
+    if batch.makes_room {
         run.wake_queue.wake(None);
     }
 }
 
-/// Notifies the hooks of the ends, counts the claims of each pool, and stops holding them.
+/// Removes the claims of a written batch from the claims that this node holds. Notifies the hooks,
+/// and updates the counters of each pool.
 fn let_go(run: &SettlerHandles, batch: &Batch, answers: &[Fenced]) {
     run.claims
         .ledger
