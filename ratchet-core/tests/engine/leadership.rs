@@ -58,6 +58,29 @@ async fn who_stops_in_order_is_followed_within_one_heartbeat() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_roles_are_distributed_over_the_nodes_also_after_a_failure() {
+    let world = World::new();
+    let roles: Vec<String> = (0..40).map(|role| format!("role-{role}")).collect();
+    let node = |seed| {
+        let mut node = world.builder().seed(seed);
+        for role in &roles {
+            node = node.role(role);
+        }
+        start(node)
+    };
+    let mut nodes: Vec<Started> = (0..4).map(node).collect();
+    for _ in 0..2 {
+        sleep(60 * SECOND).await;
+        let led = |node: &Started| roles.iter().filter(|role| leads(node, role)).count();
+        let led: Vec<usize> = nodes.iter().map(led).collect();
+        assert_eq!(led.iter().sum::<usize>(), roles.len());
+        assert!(led.iter().all(|led| (2..=24).contains(led)), "{led:?}");
+        nodes.remove(0).kill().await;
+    }
+    stop_all(nodes).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_beacon_keeps_a_candidate_from_trusting_a_clock_that_stepped() {
     let mut world = World::new();
     let clock = ManualClock::running(from_millis(1_790_000_000_000));

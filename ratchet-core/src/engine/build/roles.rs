@@ -28,6 +28,9 @@ impl NodeBuilder {
 
     /// Takes part in the election of the leader of this role of the application.
     /// [`Node::leadership`](crate::Node::leadership) reports whether the node leads.
+    ///
+    /// Nodes that start together share several roles at random. A node that leads keeps its roles
+    /// until it stops or fails.
     pub fn role(mut self, role: &str) -> Self {
         if let Some(role) = self.keep(Name::new("role", role)) {
             self.leads.push(role);

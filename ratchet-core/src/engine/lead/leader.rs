@@ -30,10 +30,16 @@ pub(crate) struct LeaderHandles {
 /// The longest time for which a candidate does not read the lock of a leader whose beacons arrive.
 const UNREAD: Duration = Duration::from_secs(60);
 
+/// The largest jitter of a turn in which the node does not lead, as a fraction of the leader
+/// heartbeat. The candidate that comes first acquires a free role, so the jitter distributes the
+/// roles over the nodes at random.
+const JITTER: f64 = 0.1;
+
 /// Campaigns for the role, as long as the node may lead.
 pub(crate) async fn run(run: Arc<LeaderHandles>, candidacy: Arc<Candidacy>) {
     metrics::candidate(candidacy.leadership.role());
     let mut backoff = RetryDelays::of("leader").about(candidacy.leadership.role());
+    tokio::time::sleep(jitter(&run)).await;
     while !run.stepping_down.is_cancelled() {
         let turn = turn(&run, &candidacy).await;
         let wait = match &turn {
@@ -50,6 +56,7 @@ pub(crate) async fn run(run: Arc<LeaderHandles>, candidacy: Arc<Candidacy>) {
             tokio::time::sleep(wait).await;
             if let Ok((Some(ElectionOutcome::OtherLeader { .. }), _)) = turn {
                 while_leader_is_heard(&run, &candidacy).await;
+                tokio::time::sleep(jitter(&run)).await;
             }
         };
         tokio::select! {
@@ -115,6 +122,10 @@ async fn turn(
     }
     let wait = election.next_turn(&outcome);
     Ok((Some(outcome), wait))
+}
+
+fn jitter(run: &LeaderHandles) -> Duration {
+    heartbeat(run).mul_f64(JITTER * run.common.random())
 }
 
 fn heartbeat(run: &LeaderHandles) -> Duration {
