@@ -11,6 +11,7 @@ mod floor;
 mod gauges;
 mod measure;
 mod ours;
+mod recurring;
 mod server;
 
 use self::server::Fresh;
@@ -38,6 +39,9 @@ enum Scenario {
     Claim(Options),
     /// Repeatedly claim and settle 50 jobs, by this many claimers (--nodes) at once
     Contend(Options),
+    /// Run one node on which this many definitions (--jobs) fire every second, and measure the time
+    /// from each slot to the handler's start
+    Recurring(Options),
     /// Run many nodes, idle or at a fixed rate of jobs, and count what they cost the server
     Cluster(cluster::Options),
     /// Open the dashboards of a run; the run starts this command as a separate process
@@ -132,6 +136,7 @@ async fn main() -> Result<()> {
         Scenario::Latency(options) => ("latency", options),
         Scenario::Claim(options) => ("claim", options),
         Scenario::Contend(options) => ("contend", options),
+        Scenario::Recurring(options) => ("recurring", options),
         Scenario::Cluster(options) => {
             println!("{}", cluster::run(options).await?);
             return Ok(());

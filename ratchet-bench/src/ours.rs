@@ -17,6 +17,7 @@ use crate::Options;
 use crate::contend;
 use crate::dashboards::Dashboards;
 use crate::measure::{Meter, progress};
+use crate::recurring;
 
 /// Jobs per call when preloading.
 const LOAD: usize = 500;
@@ -42,6 +43,7 @@ pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Out
         "drain" => drain(&stores, options).await?,
         "latency" => latency(&stores, options).await?,
         "contend" => contend(&stores, options).await?,
+        "recurring" => recurring::run(store, options).await?,
         _ => claim(store, options).await?,
     };
     for store in &stores {
