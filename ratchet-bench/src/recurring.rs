@@ -27,7 +27,9 @@ impl Job for Slot {
     type Output = ();
 
     async fn run(self, ctx: JobContext) -> JobResult<()> {
-        let late = ctx.slot().and_then(|slot| (wall_clock() - slot).to_std().ok());
+        let late = ctx
+            .slot()
+            .and_then(|slot| (wall_clock() - slot).to_std().ok());
         let delays = ctx.state::<Delays>();
         let mut delays = delays.lock().unwrap_or_else(PoisonError::into_inner);
         delays.extend(late);
@@ -67,7 +69,10 @@ pub(crate) async fn run(store: SharedStore, options: &Options) -> Result<Outcome
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     tokio::time::sleep(WARMUP).await;
-    delays.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    delays
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clear();
     for _ in 0..options.seconds {
         tokio::time::sleep(Duration::from_secs(1)).await;
         bar.inc(1);

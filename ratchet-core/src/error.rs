@@ -9,7 +9,7 @@ pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 type Source = Box<dyn StdError + Send + Sync + 'static>;
 
-/// Input that was refused before anything changed.
+/// The error for input that a call refused before it changed anything.
 ///
 /// ```
 /// use ratchet::{Name, NewJob};
@@ -27,8 +27,8 @@ pub struct InvalidInput {
 }
 
 impl InvalidInput {
-    /// Creates the error that `field` has a `problem`. Together they read as a sentence: "queue is
-    /// empty".
+    /// Creates an error from the name of a field and the problem with it. The two texts must form a
+    /// sentence: `queue` and `is empty` become "queue is empty".
     #[must_use]
     pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
         Self {
@@ -37,8 +37,8 @@ impl InvalidInput {
         }
     }
 
-    /// Creates the error for a job that needs a permit of a resource for which no limit was ever
-    /// set. All stores use this error, so its text is the same everywhere.
+    /// Creates the error for a job that needs a permit of `resource`, if no limit was ever set for
+    /// this resource. All stores use this function, so they all report the same text.
     #[must_use]
     pub fn unknown_permit(resource: &impl fmt::Display) -> Self {
         let problem = format!(
@@ -49,7 +49,7 @@ impl InvalidInput {
         Self::new("permit", problem)
     }
 
-    /// Returns the text to store as the last error of a job that cannot be read because of this
+    /// Returns a text to store as the last error of a job that cannot be read because of this
     /// problem.
     #[must_use]
     pub fn of_stored_job(&self) -> String {
@@ -63,7 +63,8 @@ impl InvalidInput {
     }
 }
 
-/// One problem with the settings: a sentence with the values, and the names of the settings.
+/// A problem with the settings of a node: a text that describes it, and the names of the settings
+/// that cause it.
 ///
 /// ```
 /// use ratchet::{MemoryStore, Ratchet};
@@ -80,8 +81,8 @@ pub struct SettingProblem {
 }
 
 impl SettingProblem {
-    /// Creates a problem of these settings. They have the names that the builder uses:
-    /// `heartbeat_interval`, `leader_timings.ttl`.
+    /// Creates a problem that the named settings cause. The names are those of the builder, such as
+    /// `heartbeat_interval` or `leader_timings.ttl`.
     #[must_use]
     pub fn new(settings: &[&'static str], text: impl Into<String>) -> Self {
         Self {
@@ -90,7 +91,8 @@ impl SettingProblem {
         }
     }
 
-    /// Creates a problem of a pool or of one of its settings: `pool.gpu`, `pool.gpu/concurrency`.
+    /// Creates a problem that a setting of a pool causes, such as `pool.gpu/concurrency`. If
+    /// `setting` is empty, the pool itself causes the problem: `pool.gpu`.
     pub(crate) fn of_pool(pool: &str, setting: &str, text: impl Into<String>) -> Self {
         let slash = if setting.is_empty() { "" } else { "/" };
         Self {
@@ -99,9 +101,9 @@ impl SettingProblem {
         }
     }
 
-    /// Returns the names of the settings that cause the problem, as the builder names them. A pool
-    /// is named `pool.<name>`, and a setting of a pool `pool.<name>/<setting>`. Empty if the cause
-    /// is in the program and not in a setting.
+    /// Returns the names of the settings that cause the problem. The builder uses the same names. A
+    /// pool is named `pool.<name>`, and a setting of a pool `pool.<name>/<setting>`. The iterator
+    /// is empty if the program causes the problem, and not a setting.
     pub fn settings(&self) -> impl Iterator<Item = &str> {
         self.settings.iter().map(Cow::as_ref)
     }
@@ -119,7 +121,8 @@ impl From<InvalidInput> for SettingProblem {
     }
 }
 
-/// Why a schema does not fit this program. Each reason needs a different remedy.
+/// The reason why this program cannot use a database's schema. Each reason needs a different
+/// remedy.
 ///
 /// ```
 /// # async fn example(url: &str) {
@@ -135,14 +138,14 @@ impl From<InvalidInput> for SettingProblem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SchemaProblem {
-    /// The database file does not exist, and the program may not create it.
+    /// The database file does not exist, and the program is not allowed to create it.
     NoFile,
-    /// Migrations are missing, and the program may not apply them.
+    /// Migrations are missing, and the program is not allowed to apply them.
     Behind,
     /// A newer version of Ratchet has migrated the schema.
     Newer,
-    /// Tables or indexes are missing, were changed, or do not belong to Ratchet. Migrating does not
-    /// repair them.
+    /// Tables or indexes are missing, were changed, or do not belong to Ratchet. Migrations cannot
+    /// repair this.
     Altered,
 }
 
@@ -169,22 +172,22 @@ pub enum StoreErrorKind {
     Full,
     /// The database currently accepts no writes.
     ReadOnly,
-    /// The input was refused; [`StoreError::invalid_input`] names the invalid part.
+    /// The store refused the input. [`StoreError::invalid_input`] names the invalid part.
     Invalid,
-    /// The URL or the settings cannot work.
+    /// The URL or the settings of the store are wrong.
     Misconfigured,
-    /// The schema does not fit this program.
+    /// The schema of the database does not fit this program.
     SchemaMismatch(SchemaProblem),
-    /// A stored value cannot be read.
+    /// The database contains a value that this program cannot decode.
     Corrupt,
     /// Any other failure.
     Other,
 }
 
 impl StoreErrorKind {
-    /// Returns whether the same call may succeed later, without a change of the program or its
-    /// settings. After a transient failure the engine waits and repeats the call. The engine
-    /// reports any other failure at once, and keeps running.
+    /// Returns whether the same call may succeed later without a change of the program or its
+    /// settings. After such a failure, the engine waits and repeats the call. After any other
+    /// failure, the engine reports the error at once and keeps running.
     #[must_use]
     pub const fn is_transient(self) -> bool {
         matches!(
@@ -209,9 +212,11 @@ impl StoreErrorKind {
     }
 }
 
-/// A failed call of a store. A lost race is never an error: it is a value in the call's result.
+/// The error of a failed store call. Losing a race against another call is not an error. The call
+/// then succeeds, and its result reports the loss.
 ///
-/// `Display` is one line, `operation: kind: cause`, without credentials and without parameters.
+/// `Display` prints one line, `operation: kind: cause`. The line contains no credentials and no
+/// parameters of the call.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -230,7 +235,7 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// Creates the error of a failed `operation`.
+    /// Creates the error of a failed call. `operation` is the name of the call.
     #[must_use]
     pub const fn new(kind: StoreErrorKind, operation: &'static str) -> Self {
         Self {
@@ -240,14 +245,15 @@ impl StoreError {
         }
     }
 
-    /// Adds the cause. Stores must not put credentials or payloads into it.
+    /// Adds the cause of the failure. Stores must not put credentials or payloads into the cause.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Source>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// Replaces the operation, so that the error names the call that the caller made.
+    /// Replaces the name of the failed call. Use this method to name the call that the application
+    /// made.
     #[must_use]
     pub const fn during(mut self, operation: &'static str) -> Self {
         self.operation = operation;
@@ -260,19 +266,20 @@ impl StoreError {
         self.kind
     }
 
-    /// Returns the name of the failed call.
+    /// Returns the name of the failed call, such as `enqueue`.
     #[must_use]
     pub const fn operation(&self) -> &'static str {
         self.operation
     }
 
-    /// Returns [`StoreErrorKind::is_transient`] of the error's kind.
+    /// Returns whether the same call may succeed later: [`StoreErrorKind::is_transient`] of this
+    /// error's kind.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         self.kind.is_transient()
     }
 
-    /// Returns the problem with the input, if the call failed because its input was refused.
+    /// Returns the details of the invalid input, if the store refused the input. Otherwise `None`.
     #[must_use]
     pub fn invalid_input(&self) -> Option<&InvalidInput> {
         self.source.as_ref()?.downcast_ref()
@@ -311,11 +318,12 @@ impl StdError for StoreError {
     }
 }
 
-/// The maximum number of characters that are stored of an error text.
+/// The maximum length of a stored error text, in characters.
 pub const MAX_ERROR_CHARS: usize = 2_000;
 
-/// Prepares an error text for storage: cuts it to [`MAX_ERROR_CHARS`], replaces NUL, and replaces
-/// the user part of every URL (`scheme://user:password@host`) with `***`.
+/// Prepares an error text for storage: cuts it to [`MAX_ERROR_CHARS`] characters, and replaces NUL
+/// characters. Also replaces the credentials in every URL (`scheme://user:password@host`) with
+/// `***`.
 #[must_use]
 pub fn storable_error(text: &str) -> String {
     let mut out = String::with_capacity(text.len().min(MAX_ERROR_CHARS * 4));

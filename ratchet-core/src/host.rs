@@ -21,7 +21,7 @@ pub fn without_port(host: &str) -> &str {
 /// brackets.
 ///
 /// # Errors
-/// A description of the invalid host and of what is expected.
+/// Returns a text that describes the invalid host and the expected form.
 pub fn check(host: &str) -> Result<(), String> {
     if host.is_empty() || host.contains(['/', '@', ' ']) || without_port(host) != host {
         return Err(format!(

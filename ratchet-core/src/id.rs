@@ -13,8 +13,9 @@ use crate::time::{self, Timestamp};
 
 /// Identifies a job. Ids are never reused.
 ///
-/// The id is a UUID of version 7. Ids made by one process sort in the order in which they were
-/// made; this order is the last tie-break of the claim order.
+/// The id is a UUID of version 7. The ids that one process creates sort in the order of their
+/// creation. If two jobs are equal in all other criteria of the claim order, the job with the
+/// smaller id is claimed first.
 ///
 /// ```
 /// use ratchet::JobId;
@@ -27,7 +28,7 @@ use crate::time::{self, Timestamp};
 pub struct JobId(Uuid);
 
 impl JobId {
-    /// Creates an id that is greater than every id this process created before.
+    /// Creates an id that is greater than every id that this process created before.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "each call gives another value")]
     pub fn new() -> Self {
@@ -35,11 +36,11 @@ impl JobId {
     }
 
     /// Returns the id of the job for one slot of a recurring definition. The same incarnation and
-    /// slot always give the same id, so firing a slot again creates no second job.
+    /// slot always have the same id, so firing a slot again creates no second job.
     ///
-    /// The id is a UUID of version 8. It sorts among those of version 7 as if it had been created
-    /// at the time of the slot: 48 bits of milliseconds, then bits of the SHA-1 of incarnation and
-    /// slot.
+    /// The id is a UUID of version 8. It consists of the slot in milliseconds (48 bits), and of
+    /// bits from a SHA-1 hash of the incarnation and the slot. So it sorts among UUIDs of version 7
+    /// as if it had been created at the time of the slot.
     #[must_use]
     pub fn of_slot(incarnation: Incarnation, slot: Timestamp) -> Self {
         let millis = time::to_millis(slot).max(0).to_be_bytes();
@@ -48,7 +49,8 @@ impl JobId {
         Self(uuid::Builder::from_custom_bytes(bytes).into_uuid())
     }
 
-    /// Returns the slot of the job, if the job belongs to a slot of a recurring definition.
+    /// Returns the slot of the recurring definition for which the job was created. `None` if the
+    /// job was not created for a slot.
     #[must_use]
     pub fn slot(&self) -> Option<Timestamp> {
         let (high, _) = self.0.as_u64_pair();
@@ -57,7 +59,7 @@ impl JobId {
     }
 }
 
-/// Returns a UUID of version 7 that is greater than every one this process created before.
+/// Returns a UUID of version 7 that is greater than every UUID that this function returned before.
 fn next_in_order() -> Uuid {
     static SEQUENCE: Mutex<Option<ContextV7>> = Mutex::new(None);
     let now = time::wall_clock();
@@ -68,7 +70,8 @@ fn next_in_order() -> Uuid {
     Uuid::new_v7(UuidTime::from_unix(&*context, seconds, nanos))
 }
 
-/// Identifies a batch of jobs. As with job ids, batch ids sort by the time of their creation.
+/// Identifies a batch of jobs. The batch ids that one process creates sort in the order of their
+/// creation.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -81,7 +84,7 @@ fn next_in_order() -> Uuid {
 pub struct BatchId(Uuid);
 
 impl BatchId {
-    /// Creates an id that is greater than every id this process created before.
+    /// Creates an id that is greater than every id that this process created before.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "each call gives another value")]
     pub fn new() -> Self {
@@ -89,13 +92,13 @@ impl BatchId {
     }
 }
 
-/// Identifies a recurring definition from its creation to its deletion. A definition that is
-/// created again under the same name gets another incarnation.
+/// Identifies a recurring definition from its creation to its deletion. If a definition is created
+/// again under the same name, it gets another incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Incarnation(Uuid);
 
 impl Incarnation {
-    /// Creates a random incarnation.
+    /// Creates a new, random incarnation.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "each call gives another value")]
     pub fn new() -> Self {
@@ -103,8 +106,8 @@ impl Incarnation {
     }
 }
 
-/// Identifies one run of a node. The id is random at every start, so a restarted process is never
-/// mistaken for the one before it.
+/// Identifies one run of a node. Each start of a node creates a new random id, so a restarted node
+/// is never mistaken for its previous run.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -134,13 +137,13 @@ impl NodeId {
 macro_rules! uuid_id {
     ($type:ident) => {
         impl $type {
-            /// Creates the id from the 16 bytes that a store kept.
+            /// Creates an id from its 16 bytes, which a store saved.
             #[must_use]
             pub const fn from_bytes(bytes: [u8; 16]) -> Self {
                 Self(Uuid::from_bytes(bytes))
             }
 
-            /// Returns the 16 bytes of the id, for a store to keep.
+            /// Returns the 16 bytes of the id, for a store to save.
             #[must_use]
             pub const fn as_bytes(&self) -> &[u8; 16] {
                 self.0.as_bytes()
@@ -186,12 +189,12 @@ uuid_id!(BatchId);
 uuid_id!(NodeId);
 uuid_id!(Incarnation);
 
-/// The fencing token of one claim of one job. Every later write for the claim carries it, and a
-/// write whose token is not the job's current one changes nothing.
+/// The fencing token of one claim of one job. Every later write for the claim carries the token. A
+/// write changes nothing if its token is not the token of the job's current claim.
 ///
-/// The number alone is not enough. If a database fails over to a copy that lacks a claim, it
-/// assigns the number of that claim again, to another node or to the same one. So the token also
-/// contains the node and the time of the claim.
+/// The number of the claim, [`seq`](Self::seq), is not sufficient as a token. A database may fail
+/// over to a copy that lacks a claim. The copy then assigns the number of that claim to another
+/// claim. So the token also contains the node and the time of the claim.
 ///
 /// ```
 /// use ratchet::{Claim, NodeHook};
@@ -209,10 +212,10 @@ uuid_id!(Incarnation);
 pub struct ClaimToken {
     /// The claimed job.
     pub job: JobId,
-    /// How many times the job has been claimed, including this claim.
+    /// The number of the claim: how many times the job has been claimed, including this claim.
     pub seq: u64,
-    /// The node that made the claim. `None` if the claim was taken away from its node and waits to
-    /// be settled (`[reclaim.exhausted]`).
+    /// The node that made the claim. `None` for a claim that was taken away from its node because
+    /// the job's crash budget is used up, until the claim is settled (`[reclaim.exhausted]`).
     pub node: Option<NodeId>,
     /// When the claim was made, by the database's clock.
     /// [`UNIX_EPOCH`](chrono::DateTime::UNIX_EPOCH) if the store does not know it.
@@ -231,16 +234,17 @@ impl ClaimToken {
         }
     }
 
-    /// Returns this token without its node: the only valid token of the job after the claim was
-    /// taken away from its node (`[reclaim.exhausted]`).
+    /// Returns this token without its node. If a job's crash budget is used up, its claim is taken
+    /// away from its node. After that, only this token is valid for the job
+    /// (`[reclaim.exhausted]`).
     #[must_use]
     pub const fn disowned(self) -> Self {
         Self { node: None, ..self }
     }
 }
 
-/// The fencing token of one tenure of a lock. Each new tenure of a lock has a strictly larger
-/// fence.
+/// The fencing token of one tenure of a lock, the time during which one owner holds it. Each new
+/// tenure of a lock has a larger fence.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -255,12 +259,13 @@ impl ClaimToken {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Fence(pub u64);
 
-/// Returns the number after `previous` in a sequence that must never go back, even if the database
-/// does: `max(previous + 1, now_millis)`.
+/// Returns the next number of a sequence that must always increase, even after the database is
+/// replaced by an earlier copy of itself: `max(previous + 1, now_millis)`.
 ///
-/// Fences of locks and versions of namespaces are such numbers. If the database is replaced by an
-/// earlier copy of itself, some numbers are lost. More milliseconds have passed since that copy
-/// than numbers were lost, so the next number is greater than every lost one.
+/// Fences of locks and versions of namespaces are such numbers. An earlier copy of the database
+/// lacks the numbers that were assigned after the copy was made. Since then, more milliseconds have
+/// passed than numbers were assigned. So the next number is greater than all numbers that the copy
+/// lacks.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! JSON documents, kept as text as stores keep them.
+//! JSON documents, kept as text.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 
 use crate::error::InvalidInput;
 
-/// Describes why a document is not the JSON of some type, without quoting the document. serde
-/// quotes values, but errors are shown to more people than payloads are.
+/// Describes why a JSON document does not decode into a type, without quoting the document. The
+/// messages of serde quote values, and errors are shown to people who must not see payloads.
 pub(crate) fn misfit(error: &serde_json::Error) -> String {
     let said = error.to_string();
     let said = said
@@ -37,9 +37,10 @@ pub(crate) fn misfit(error: &serde_json::Error) -> String {
     format!("{what} at line {} column {}", error.line(), error.column())
 }
 
-/// A JSON document, kept as text: a payload, a checkpoint or a result.
+/// A JSON document, kept as text. Payloads, checkpoints and results are such documents.
 ///
-/// Cloning is cheap. `Debug` shows only the size, because payloads may contain what logs must not.
+/// Cloning is cheap. `Debug` shows only the size, because payloads may contain data that must not
+/// appear in logs.
 ///
 /// ```
 /// use ratchet::Json;
@@ -56,7 +57,7 @@ impl Json {
     /// Encodes a value as JSON.
     ///
     /// # Errors
-    /// [`InvalidInput`] naming `field` if the value does not serialize.
+    /// Returns an [`InvalidInput`] for `field` if the value does not serialize.
     pub fn encode<T: Serialize + ?Sized>(
         field: &'static str,
         value: &T,
@@ -66,18 +67,18 @@ impl Json {
             .map_err(|error| InvalidInput::new(field, format!("does not serialize: {error}")))
     }
 
-    /// Creates a document from `text`, after checking that it is one JSON document.
+    /// Creates a document from `text`, after checking that `text` is valid JSON.
     ///
     /// # Errors
-    /// [`InvalidInput`] naming `field` if the text is not JSON.
+    /// Returns an [`InvalidInput`] for `field` if the text is not JSON.
     pub fn parse(field: &'static str, text: &str) -> Result<Self, InvalidInput> {
         serde_json::from_str::<&RawValue>(text)
             .map(|raw| Self(raw.get().into()))
             .map_err(|error| InvalidInput::new(field, format!("is not JSON: {error}")))
     }
 
-    /// Creates a document from text that a store kept, unchecked. Invalid JSON is found by
-    /// [`decode`](Self::decode).
+    /// Creates a document from a text that a store saved, without checking the text. If it is not
+    /// valid JSON, [`decode`](Self::decode) fails later.
     #[must_use]
     pub fn from_stored(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
@@ -97,23 +98,22 @@ impl Json {
         serde_json::from_str(&self.0)
     }
 
-    /// Returns the text.
+    /// Returns the JSON text of the document.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Returns whether the document is `null`, which is also the result of a job that returned
-    /// none.
+    /// Returns whether the document is `null`. The output `()` of a body encodes to this document.
     #[must_use]
     pub fn is_null(&self) -> bool {
         &*self.0 == "null"
     }
 
-    /// Refuses a document of more than `limit` bytes.
+    /// Checks that the document has at most `limit` bytes.
     ///
     /// # Errors
-    /// [`InvalidInput`] naming `field` and both sizes.
+    /// Returns an [`InvalidInput`] for `field` with both sizes if the document is larger.
     pub fn check_size(&self, field: &'static str, limit: usize) -> Result<(), InvalidInput> {
         if self.0.len() > limit {
             let bytes = self.0.len();

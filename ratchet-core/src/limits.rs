@@ -12,29 +12,30 @@ pub const MAX_RESULT_BYTES: usize = 64 * 1024;
 pub const MAX_MESSAGE_BYTES: usize = 1_024;
 /// The maximum number of jobs and batches that one job may wait for.
 pub const MAX_PARENTS: usize = 100;
-/// The maximum length of a chain of jobs and batches within one enqueue, each of which waits for
-/// the one before it. When the first one ends, the whole chain may end too, and a store processes
-/// the chain in one transaction.
+/// The maximum number of jobs and batches in a chain within one enqueue. Each member of a chain
+/// waits for the one before it. If the first member ends, the whole chain may end with it, and the
+/// store processes the chain in one transaction. So chains must not be too long.
 pub const MAX_GENERATIONS: usize = 1_000;
-/// The maximum size in bytes of the JSON pointer and the value of a condition together.
+/// The maximum size of a condition, in bytes: its JSON pointer and its value together.
 pub const MAX_CONDITION_BYTES: usize = 4_096;
 /// The maximum delay of a job, at its enqueue or between attempts: 1,000 years of 365 days.
 pub const MAX_DELAY: Duration = Duration::from_secs(1_000 * 365 * 86_400);
-/// The latest due time of a job, 9999-12-31T23:59:59.999Z, in milliseconds.
+/// The latest due time of a job, in milliseconds since 1970: 9999-12-31T23:59:59.999Z.
 pub const MAX_RUN_AT: i64 = 253_402_300_799_999;
 /// The maximum number of tags of a job.
 pub const MAX_TAGS: usize = 16;
-/// The highest version of a payload.
+/// The highest allowed version of a payload's format.
 pub const MAX_PAYLOAD_VERSION: u32 = i32::MAX.cast_unsigned();
 /// The maximum number of locks that [`Client::locks`](crate::Client::locks) lists.
 pub const MAX_LISTED_LOCKS: usize = 1_000;
-/// The maximum number of jobs that one call may enqueue, claim, settle, report, list or act on.
+/// The maximum number of jobs in one call to enqueue, claim, settle, list or change jobs, or to
+/// report on them.
 pub const MAX_BATCH: usize = 10_000;
 
-/// Refuses more than [`MAX_BATCH`] items.
+/// Checks that a call has at most [`MAX_BATCH`] items.
 ///
 /// # Errors
-/// [`InvalidInput`] naming `field`.
+/// Returns an [`InvalidInput`] for `field` if the call has more items.
 pub fn check_batch(field: &'static str, items: usize) -> Result<(), InvalidInput> {
     if items > MAX_BATCH {
         return Err(InvalidInput::new(
@@ -45,11 +46,11 @@ pub fn check_batch(field: &'static str, items: usize) -> Result<(), InvalidInput
     Ok(())
 }
 
-/// Refuses a limit of 0 or above [`MAX_BATCH`]. For reads and passes, where 0 can only be a
-/// mistake.
+/// Checks that a limit is at least 1 and at most [`MAX_BATCH`]. It is for reads and maintenance
+/// passes, where a limit of 0 can only be a mistake.
 ///
 /// # Errors
-/// [`InvalidInput`] naming `field`.
+/// Returns an [`InvalidInput`] for `field` if the limit is out of range.
 pub fn check_limit(field: &'static str, limit: usize) -> Result<(), InvalidInput> {
     if limit == 0 {
         return Err(InvalidInput::new(field, "is 0"));

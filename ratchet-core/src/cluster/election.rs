@@ -152,15 +152,17 @@ impl Election {
         tenure.is_some_and(|tenure| tenure.owner != owner_name(owner))
     }
 
-    /// Records that a beacon of the leader was received at this time. Returns the time until which
-    /// the beacon replaces reading the lock, or `None` if this candidate has not seen that node hold
-    /// the lock.
+    /// Records that a beacon of this leader was received at the time `heard`. Returns the time
+    /// until which this candidate need not read the lock. `None` if the candidate has not seen that
+    /// node hold the lock.
     ///
-    /// The leader sends a beacon only while it trusts its tenure, so it has renewed its lock in the
-    /// `fence_timeout` before. So the lock expires `ttl - fence_timeout` after the beacon at the
-    /// earliest, and reading it then does not delay a takeover. On the other hand, the leader may
-    /// trust its tenure for another `fence_timeout`. So this candidate waits as long as if it had
-    /// read the lock.
+    /// A leader sends beacons only while it trusts its tenure. So it has renewed its lock at most
+    /// `fence_timeout` before the beacon, and the lock expires `ttl - fence_timeout` after the
+    /// beacon at the earliest. A candidate that reads the lock at that time is not late.
+    ///
+    /// The leader may trust its tenure for up to `fence_timeout` after the beacon. If this
+    /// candidate finds the lock free before that time has passed, it waits, as if it had read the
+    /// lock when it received the beacon.
     pub(crate) fn heard_leader(&mut self, leader: NodeId, heard: Instant) -> Option<Instant> {
         let rival = self.rival.as_mut()?;
         if rival.owner != owner_name(leader) {

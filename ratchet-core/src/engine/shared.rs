@@ -25,7 +25,7 @@ use crate::model::{Definition, NodeProfile};
 use crate::name::Name;
 use crate::store::SharedStore;
 
-/// The parts of a node that are the same for all its runs.
+/// The parts of a node that all its runs share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) common: Arc<Common>,
@@ -42,15 +42,16 @@ pub(super) struct Shared {
     pub(super) roles: Arc<Roles>,
     /// Whether the node runs jobs.
     pub(super) works: bool,
-    /// The role in which the node must lead to claim.
+    /// The role that this node must lead before it may claim jobs. `None` if it may always claim
+    /// jobs.
     pub(super) active_in: Option<Name>,
     pub(super) daemons: Vec<Daemon>,
-    /// The recurring definitions declared in the program.
+    /// The recurring definitions that the program declared.
     pub(super) declared: Arc<Vec<Definition>>,
     pub(super) profile: NodeProfile,
-    /// The rate limits, by kind and by alias.
+    /// The rate limit of each limited kind, keyed by the kind and by each of its aliases.
     pub(super) limits: Arc<BTreeMap<Name, Arc<Counted>>>,
-    /// The id under which the node sends its wakeups.
+    /// The node id in the wakeups of this node, by which the node recognizes its own wakeups.
     pub(super) source: NodeId,
     /// Wakes the pollers of the pools.
     pub(super) wake_queue: Arc<WakeQueue>,
@@ -58,7 +59,7 @@ pub(super) struct Shared {
     pub(super) totals: Arc<Totals>,
 }
 
-/// The checked settings of a node.
+/// The settings of a node, after they were checked.
 pub(super) struct Settings {
     pub(super) store: SharedStore,
     pub(super) owns_store: bool,
@@ -72,14 +73,15 @@ pub(super) struct Settings {
     pub(super) roles: Roles,
     /// Whether the node runs jobs.
     pub(super) works: bool,
-    /// The role in which the node must lead to claim.
+    /// The role that this node must lead before it may claim jobs. `None` if it may always claim
+    /// jobs.
     pub(super) active_in: Option<Name>,
     pub(super) daemons: Vec<Daemon>,
     pub(super) declared: Vec<Definition>,
     pub(super) profile: NodeProfile,
     pub(super) limits: BTreeMap<Name, Limit>,
     pub(super) permits: BTreeMap<Name, u32>,
-    /// The seed of all jitter, which makes the jitter deterministic.
+    /// The seed of the random jitter, for reproducible tests. `None` for a random seed.
     pub(super) seed: Option<u64>,
 }
 
@@ -125,8 +127,8 @@ impl Shared {
         }
     }
 
-    /// Returns the gate, which prevents an active-passive node from claiming while it does not
-    /// lead.
+    /// Returns the gate that stops an active-passive node from claiming jobs while it is not the
+    /// leader.
     pub(super) fn gate(&self) -> Gate {
         let role = self.active_in.as_ref();
         Gate(role.and_then(|role| self.roles.leadership(role.as_str()).cloned()))
@@ -154,19 +156,21 @@ impl Shared {
         }
     }
 
-    /// Returns the label of the node: the configured one, or one that is made from this id.
+    /// Returns the configured label of the node. If no label is configured, returns a label that
+    /// contains `id`.
     pub(super) fn label_of(&self, id: NodeId) -> Name {
         self.label.clone().unwrap_or_else(|| default_label(id))
     }
 
-    /// Returns how many bodies the node may run at once. 0 if it runs no jobs.
+    /// Returns the maximum number of bodies that the node runs at once. It is 0 if the node runs no
+    /// jobs.
     pub(super) fn capacity(&self) -> usize {
         let pools = if self.works { &self.pools[..] } else { &[] };
         pools.iter().map(|pool| pool.share.concurrency).sum()
     }
 }
 
-/// Returns a unique label, which is made from this id.
+/// Returns a unique label, which contains `id`.
 fn default_label(id: NodeId) -> Name {
     let text = format!("node-{id}");
     match Name::new("label", text) {
@@ -175,7 +179,8 @@ fn default_label(id: NodeId) -> Name {
     }
 }
 
-/// Returns the rate limits with their counters, keyed by every name of their kinds.
+/// Connects each rate limit with the limiter that counts its starts. Returns the limits by kind and
+/// by alias.
 fn counted(
     limits: BTreeMap<Name, Limit>,
     registry: &Registry,

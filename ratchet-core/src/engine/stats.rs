@@ -24,28 +24,29 @@ use crate::name::Name;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeStats {
-    /// The number of claim calls.
+    /// The number of claim calls that the node made to the store.
     pub claim_calls: u64,
-    /// The number of jobs that claim calls returned.
+    /// The number of jobs that the node's claim calls returned.
     pub claimed: u64,
     /// The number of claims that this node settled.
     pub settled: u64,
     /// The number of jobs that ended when this node settled them: succeeded, failed or cancelled.
     pub finished: u64,
-    /// The number of claims that were settled too late, because the node had already lost them.
+    /// The number of settlements that came too late, because the node had already lost the claim.
     pub stale: u64,
     /// The number of jobs that this node created for slots of recurring definitions.
     pub fired: u64,
-    /// The number of store calls of every kind, including those of the node's client.
+    /// The number of all store calls of the node, including those that its client made.
     pub store_calls: u64,
-    /// The milliseconds by which the node's clock was ahead of the database's at the last
-    /// heartbeat. Negative if it was behind. The difference affects only labels and logs.
+    /// How far the node's clock was ahead of the database's clock at the last heartbeat, in
+    /// milliseconds. Negative if the node's clock was behind. The difference affects only labels
+    /// and logs.
     pub clock_skew_millis: i64,
-    /// The number of finished jobs that this node deleted because they were old.
+    /// The number of finished jobs that this node deleted because their retention time had passed.
     pub deleted: u64,
     /// The number of finished jobs that this node archived.
     pub archived: u64,
-    /// The number of archived jobs that this node deleted.
+    /// The number of jobs that this node deleted from the archive.
     pub deleted_from_archive: u64,
 }
 
@@ -63,16 +64,16 @@ pub struct NodeStats {
 pub struct PoolStats {
     /// The name of the pool.
     pub name: Name,
-    /// The most bodies that the pool runs at once.
+    /// The maximum number of bodies that the pool runs at once.
     pub concurrency: usize,
-    /// The number of claim calls.
+    /// The number of claim calls that the pool made to the store.
     pub claim_calls: u64,
-    /// The number of jobs that claim calls returned.
+    /// The number of jobs that the pool's claim calls returned.
     pub claimed: u64,
     /// The number of claims that this pool settled.
     pub settled: u64,
-    /// The number of jobs that ended when this pool settled them.
+    /// The number of jobs that ended when this pool settled them: succeeded, failed or cancelled.
     pub finished: u64,
-    /// The number of claims that were settled too late, because the node had already lost them.
+    /// The number of settlements that came too late, because the node had already lost the claim.
     pub stale: u64,
 }

@@ -8,11 +8,11 @@ use tokio::task::JoinSet;
 use super::panic_text::panic_text;
 use crate::metrics;
 
-/// How long a loop that panicked waits before it restarts.
+/// The time between a panic of a loop and its restart.
 const REST: Duration = Duration::from_secs(1);
 
-/// Runs a loop with its handles, and restarts it whenever it panics. The loop ends when `tasks` is
-/// dropped.
+/// Spawns a task that runs a loop, and restarts the loop whenever it panics. The task ends when the
+/// loop returns or when `tasks` is dropped.
 pub(super) fn keep<T, F>(
     tasks: &mut JoinSet<()>,
     handles: &Arc<T>,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use crate::model::{Claim, NodeTotals, Outcome};
 use crate::time::{millis_between, to_millis};
 
-/// Counts the work of all runs of a node.
+/// The counters of a node's work. They cover all runs of the node.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     begun: AtomicU64,
@@ -16,11 +16,12 @@ pub(super) struct Totals {
     /// The number of jobs that this node created for slots of recurring definitions.
     pub(super) fired: AtomicU64,
     pub(super) maintained: Maintained,
-    /// The milliseconds by which the node's clock was last ahead of the database's.
+    /// How far the node's clock was ahead of the database's clock at the last heartbeat, in
+    /// milliseconds.
     pub(super) clock_skew_millis: AtomicI64,
 }
 
-/// Counts the rows that maintenance has moved or deleted.
+/// The numbers of rows that maintenance archived or deleted.
 #[derive(Debug, Default)]
 pub(super) struct Maintained {
     pub(super) deleted: AtomicU64,
@@ -30,7 +31,7 @@ pub(super) struct Maintained {
 }
 
 impl Totals {
-    /// Counts a claim whose body begins.
+    /// Counts a body that begins, and adds the time from the job's due time to its claim.
     pub(super) fn began(&self, claim: &Claim) {
         let waited = millis_between(to_millis(claim.run_at), to_millis(claim.token.claimed_at));
         let waited = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
@@ -38,7 +39,7 @@ impl Totals {
         self.waited_ms.fetch_add(waited, Ordering::Relaxed);
     }
 
-    /// Counts a claim that ended with this outcome.
+    /// Counts a claim that ended with a success, a failure or a retry. Ignores all other outcomes.
     pub(super) fn ended(&self, outcome: &Outcome) {
         let counter = match outcome {
             Outcome::Succeeded { .. } => &self.succeeded,

@@ -21,8 +21,8 @@ use crate::priority::Priority;
 use crate::time::Timestamp;
 use crate::trace::TraceContext;
 
-/// The context of a running body: its job, the shared state, progress and cancellation. Cheap to
-/// clone.
+/// The context of a running body. It provides the job's data, the shared state, progress reports
+/// and cancellation. Cloning is cheap.
 ///
 /// ```
 /// use ratchet::{JobContext, JobResult};
@@ -47,11 +47,11 @@ use crate::trace::TraceContext;
 #[derive(Clone)]
 pub struct JobContext {
     parts: Arc<ContextParts>,
-    /// Returns the state that the job's type declares. `None` outside of a body.
+    /// A function that returns the state types that the job type declares. `None` if this context
+    /// was not passed to a body, but to a tower layer for example.
     requires: Option<fn() -> Requires>,
 }
 
-/// The parts of a context.
 pub(crate) struct ContextParts {
     pub(crate) claim: Arc<Claim>,
     pub(crate) checkpoint: Option<Json>,
@@ -61,13 +61,13 @@ pub(crate) struct ContextParts {
     pub(crate) reports: Arc<dyn ReportSink>,
 }
 
-/// Receives the reports of a running body.
+/// Sends the reports of running bodies to the store.
 #[async_trait]
 pub(crate) trait ReportSink: Send + Sync {
-    /// Queues a report, which is soon sent together with other reports.
+    /// Queues a report. It is sent soon, in one call with other reports.
     fn queue(&self, claim: &Claim, kind: ReportKind);
 
-    /// Sends a report now.
+    /// Sends a report immediately, and returns the store's answer.
     async fn send(&self, claim: &Claim, kind: ReportKind) -> Result<Reported>;
 }
 
@@ -79,7 +79,8 @@ impl JobContext {
         }
     }
 
-    /// Returns the context for a body of this type.
+    /// Returns this context for a body of the job type `J`. The body may read only the state types
+    /// that `J` declares.
     pub(crate) fn of<J: Job>(mut self) -> Self {
         self.requires = Some(J::requires);
         self
@@ -103,14 +104,14 @@ impl JobContext {
         &self.parts.claim.route.queue
     }
 
-    /// Returns the lane of the job. The running job is the head of its lane. `None` if the job has
-    /// no lane.
+    /// Returns the lane of the job, or `None` if the job has no lane. A running job is the first
+    /// unfinished job of its lane.
     #[must_use]
     pub fn lane(&self) -> Option<&Name> {
         self.parts.claim.lane.as_ref()
     }
 
-    /// Returns the stored priority of the job.
+    /// Returns the priority that is stored with the job. Aging does not change this priority.
     #[must_use]
     pub fn priority(&self) -> Priority {
         self.parts.claim.priority
@@ -122,8 +123,9 @@ impl JobContext {
         self.parts.claim.run_at
     }
 
-    /// Returns the slot for which a recurring definition made this job. `None` for every other job,
-    /// including a job that was [triggered](crate::client::RecurringClient::trigger).
+    /// Returns the slot of the recurring definition for which this job was created. `None` for
+    /// every other job, including a job that was
+    /// [triggered](crate::client::RecurringClient::trigger).
     ///
     /// Unlike [`run_at`](Self::run_at), the slot stays the same through all attempts.
     #[must_use]
@@ -131,31 +133,35 @@ impl JobContext {
         self.job_id().slot()
     }
 
-    /// Returns the number of this attempt, 1 for the first.
+    /// Returns the number of this attempt, counted from 1.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.parts.claim.attempts + 1
     }
 
-    /// Returns whether the retry policy allows no further attempt after this one.
+    /// Returns whether this attempt is the last one that the retry policy allows.
     #[must_use]
     pub fn is_last_attempt(&self) -> bool {
         self.parts.claim.retry.is_exhausted(self.attempt())
     }
 
-    /// Returns the trace in which the job was enqueued.
+    /// Returns the trace context with which the job was enqueued. `None` if it was enqueued without
+    /// a trace.
     #[must_use]
     pub fn trace(&self) -> Option<&TraceContext> {
         self.parts.claim.trace.as_ref()
     }
 
-    /// Returns the shared value of type `T` that was given to the node's builder.
+    /// Returns the value of type `T` that the application gave to the node's builder.
     ///
     /// # Panics
-    /// Panics in a body if its job does not declare the type in
-    /// [`Job::requires`](super::Job::requires), whether or not the node has the value. So the first
-    /// run of a body reveals a missing declaration. A node that lacks a declared type does not
-    /// build. Panics anywhere if the node has no value of the type. A panic fails the attempt.
+    /// In a body, panics if the job type does not declare `T` in
+    /// [`Job::requires`](super::Job::requires), even if the node has such a value. So the first run
+    /// of the body reveals a missing declaration. The builder rejects a node that lacks a declared
+    /// type.
+    ///
+    /// Outside of a body, panics if the node has no value of type `T`. A panic in a body or in a
+    /// tower layer fails the attempt.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(&self) -> &T {
         if let Some(requires) = self.requires
@@ -176,10 +182,10 @@ impl JobContext {
         }
     }
 
-    /// Enqueues another job. If the new job has no trace, it gets the trace of this job.
+    /// Enqueues another job. If `job` has no trace, it becomes part of the running job's trace.
     ///
     /// # Errors
-    /// As for [`Client::enqueue`].
+    /// Fails in the same cases as [`Client::enqueue`].
     ///
     /// # Cancel safety
     /// If the future is dropped, the job may or may not have been enqueued.
@@ -202,8 +208,9 @@ impl JobContext {
         &self.parts.client
     }
 
-    /// Reports the progress of the body, 0 to 100, for display to operators. The latest report is
-    /// sent within a second. A value over 100 counts as 100, and the message is cut to 1,024 bytes.
+    /// Reports the progress of the body in percent, with a message for operators. The latest report
+    /// is sent within a second. A percentage above 100 counts as 100. A message longer than 1,024
+    /// bytes is cut.
     pub fn progress(&self, percent: u8, message: impl Into<String>) {
         let mut message = message.into().replace('\0', "\u{fffd}");
         message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
@@ -212,19 +219,20 @@ impl JobContext {
         self.parts.reports.queue(&self.parts.claim, progress);
     }
 
-    /// Reports that the body is alive. A job with a stall timeout needs such reports.
+    /// Reports that the body is alive. If the job has a stall timeout, its body must report
+    /// regularly. Reports of progress and checkpoints count too.
     pub fn heartbeat(&self) {
         self.parts
             .reports
             .queue(&self.parts.claim, ReportKind::Alive);
     }
 
-    /// Saves the state from which the next attempt should start. The checkpoint is durable when
-    /// this method returns.
+    /// Saves the state from which the next attempt should continue. When this method returns `Ok`,
+    /// the checkpoint is durable, unless the node has lost the claim. In that case the checkpoint
+    /// is not saved, and [`cancelled`](Self::cancelled) reports the loss.
     ///
     /// # Errors
-    /// If the value does not serialize or is larger than 64 KiB, or if the store fails. A lost
-    /// claim is not an error here; [`cancelled`](Self::cancelled) reports it.
+    /// Fails if the value does not serialize or is larger than 64 KiB, or if the store fails.
     pub async fn save_checkpoint<T: Serialize + Sync + ?Sized>(&self, value: &T) -> Result<()> {
         let checkpoint = Json::encode("checkpoint", value)?;
         let report = ReportKind::Checkpoint(checkpoint);
@@ -241,10 +249,11 @@ impl JobContext {
         Ok(())
     }
 
-    /// Returns the last checkpoint that was saved before this body began.
+    /// Returns the last checkpoint that was saved before this body began. `None` if no earlier
+    /// attempt saved a checkpoint.
     ///
     /// # Errors
-    /// [`InvalidInput`] if the checkpoint does not decode into a `T`.
+    /// Returns an [`InvalidInput`] if the checkpoint does not decode into a `T`.
     pub fn checkpoint<T: DeserializeOwned>(&self) -> Result<Option<T>, InvalidInput> {
         let decode = |json: &Json| {
             json.decode().map_err(|error| {
@@ -254,7 +263,8 @@ impl JobContext {
         self.parts.checkpoint.as_ref().map(decode).transpose()
     }
 
-    /// Waits until the body should stop, and returns the reason; see [`CancelReason`].
+    /// Waits until the body should stop, and returns the reason. [`CancelReason`] lists the
+    /// reasons.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
@@ -262,8 +272,8 @@ impl JobContext {
         self.parts.cancel.cancelled().await
     }
 
-    /// Waits until there is a graver reason to stop than `reason`, and returns that graver reason.
-    /// For bodies that continue after [`CancelReason::SoftTimeout`].
+    /// Waits until the body should stop for a more severe reason than `reason`, and returns that
+    /// reason. Use this method in a body that continues after [`CancelReason::SoftTimeout`].
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
@@ -271,7 +281,7 @@ impl JobContext {
         self.parts.cancel.reached(|reached| reached > reason).await
     }
 
-    /// Returns why the body should stop. `None` if it should not.
+    /// Returns the reason why the body should stop. `None` if the body should continue.
     #[must_use]
     pub fn cancel_reason(&self) -> Option<CancelReason> {
         self.parts.cancel.reason()
@@ -287,7 +297,8 @@ impl fmt::Debug for JobContext {
     }
 }
 
-/// Why a body should stop, in order of gravity. A graver reason replaces a lesser one.
+/// The reason why a body should stop. The reasons are ordered by severity, and a more severe reason
+/// replaces a less severe one.
 ///
 /// ```
 /// use ratchet::{CancelReason, JobContext, JobError, JobResult};
@@ -306,14 +317,16 @@ impl fmt::Debug for JobContext {
 #[repr(u8)]
 #[non_exhaustive]
 pub enum CancelReason {
-    /// 80 % of the job's timeout have passed. At 100 % the body is dropped.
+    /// 80 % of the job's timeout have passed. The body is dropped when the whole timeout has
+    /// passed.
     SoftTimeout = 1,
-    /// A client cancelled the job. Whatever the body returns, the job ends cancelled.
+    /// A client cancelled the job. The job ends cancelled, even if the body succeeds.
     Requested = 2,
-    /// The node shuts down. Bodies that do not end soon are dropped, and their jobs are handed
-    /// back.
+    /// The node shuts down. The node drops bodies that do not end in time. It hands their jobs
+    /// back, so that other nodes can run them.
     Shutdown = 3,
-    /// The node lost its claim of the job. Nothing that the body still reports takes effect.
+    /// The node lost its claim of the job. All later reports of the body, and its result, have no
+    /// effect.
     ClaimLost = 4,
 }
 
@@ -326,7 +339,8 @@ impl CancelReason {
     ];
 }
 
-/// Asks a body to stop. The [`Notify`] is created only when something waits for it.
+/// Stores the reason why a body should stop, and notifies the tasks that wait for a reason. The
+/// [`Notify`] is created only when a task waits.
 #[derive(Clone, Default)]
 pub(crate) struct CancelHandle(Arc<CancelState>);
 
@@ -337,7 +351,7 @@ struct CancelState {
 }
 
 impl CancelHandle {
-    /// Sets the reason. A later reason replaces an earlier one only if it is graver.
+    /// Sets the reason why the body should stop, unless a more severe reason is already set.
     pub(crate) fn cancel(&self, reason: CancelReason) {
         self.0.reason.fetch_max(reason as u8, Ordering::SeqCst);
         if let Some(waiters) = self.0.waiters.get() {
@@ -350,12 +364,12 @@ impl CancelHandle {
         CancelReason::ALL.get(code.checked_sub(1)?).copied()
     }
 
-    /// Waits for any reason.
+    /// Waits until a reason to stop is set, and returns the reason.
     pub(crate) async fn cancelled(&self) -> CancelReason {
         self.reached(|_| true).await
     }
 
-    /// Waits for a reason that is at least as grave as `gravity`.
+    /// Waits until a reason is set that is at least as severe as `gravity`.
     pub(crate) async fn at_least(&self, gravity: CancelReason) {
         self.reached(|reason| reason >= gravity).await;
     }
@@ -374,7 +388,8 @@ impl CancelHandle {
     }
 }
 
-/// Returns the soft timeout, at which the body is warned: 80 % of `timeout`.
+/// Returns the soft timeout: 80 % of `timeout`. After this time, the body receives
+/// [`CancelReason::SoftTimeout`].
 pub(crate) fn soft_timeout(timeout: Duration) -> Duration {
     timeout.mul_f64(0.8)
 }

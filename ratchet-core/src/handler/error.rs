@@ -5,13 +5,13 @@ use std::time::Duration;
 /// A boxed error of any type.
 pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 
-/// The result of a body.
+/// The result of a body: its output, or a [`JobError`].
 pub type JobResult<T = ()> = Result<T, JobError>;
 
-/// The error of a body, which also decides what happens to its job.
+/// The error that a body returns. It also decides what happens to the job.
 ///
-/// Every error type and every text converts with `?` into a failed attempt. The constructors create
-/// errors with other verdicts.
+/// The operator `?` converts every error type and every text into a `JobError` with
+/// [`Verdict::Retry`]. The constructors create errors with other verdicts.
 ///
 /// ```
 /// use std::time::Duration;
@@ -33,8 +33,8 @@ pub type JobResult<T = ()> = Result<T, JobError>;
 /// # assert!(charge(7).is_ok());
 /// ```
 ///
-/// `JobError` does not implement [`std::error::Error`], so that every type that does can convert
-/// into it.
+/// `JobError` does not implement [`std::error::Error`]. Otherwise Rust would not allow a conversion
+/// from every type that implements this trait.
 pub struct JobError {
     verdict: Verdict,
     message: String,
@@ -53,15 +53,15 @@ pub struct JobError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// The attempt failed. The retry policy decides whether and when another follows.
+    /// The attempt failed. The retry policy decides whether and when another attempt follows.
     Retry,
-    /// The attempt failed. If the retry policy allows another, it follows after this delay.
+    /// The attempt failed. If the retry policy allows another attempt, it starts after this delay.
     RetryAfter(Duration),
-    /// The job runs again after this delay. No attempt is counted.
+    /// The job runs again after this delay. The present run does not count as an attempt.
     Snooze(Duration),
-    /// The attempt failed, and no other follows: the job becomes a dead letter.
+    /// The attempt failed, and the job is not retried: it becomes a dead letter.
     Discard,
-    /// The job ends cancelled.
+    /// The job ends in the state `Cancelled`.
     Cancel,
 }
 
@@ -70,26 +70,28 @@ impl JobError {
         Self { verdict, message }
     }
 
-    /// Fails the attempt. If the retry policy allows another, it follows after `delay`, whatever
-    /// the backoff of the policy.
+    /// Creates an error that fails the attempt. If the retry policy allows another attempt, it
+    /// starts after `delay`. The backoff of the policy is ignored.
     #[must_use]
     pub fn retry_after(delay: Duration, error: impl Into<Self>) -> Self {
         Self::new(Verdict::RetryAfter(delay), error.into().message)
     }
 
-    /// Postpones the job: it runs again after `delay`, and no attempt is counted.
+    /// Creates an error that postpones the job. The job runs again after `delay`, and the present
+    /// run does not count as an attempt.
     #[must_use]
     pub const fn snooze(delay: Duration) -> Self {
         Self::new(Verdict::Snooze(delay), String::new())
     }
 
-    /// Fails the job for good: it becomes a dead letter now, whatever attempts are left.
+    /// Creates an error that fails the job. The job becomes a dead letter at once, even if the
+    /// retry policy allows more attempts.
     #[must_use]
     pub fn discard(error: impl Into<Self>) -> Self {
         Self::new(Verdict::Discard, error.into().message)
     }
 
-    /// Ends the job as cancelled, because it is no longer wanted.
+    /// Creates an error that cancels the job. Use it if the job is no longer needed.
     #[must_use]
     pub const fn cancel() -> Self {
         Self::new(Verdict::Cancel, String::new())

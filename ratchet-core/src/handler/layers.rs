@@ -16,10 +16,10 @@ use super::error::{BoxError, JobError, Verdict};
 use super::registry::Body;
 use crate::json::Json;
 
-/// A job whose body is about to run, as the layers receive it.
+/// The request that tower layers receive: a job whose body is about to run.
 ///
-/// It cannot be cloned, because a body runs once for each claim; the job's
-/// [`RetryPolicy`](crate::RetryPolicy) repeats it.
+/// A request cannot be cloned, because a body runs only once for each claim. To repeat a failed
+/// job, use its [`RetryPolicy`](crate::RetryPolicy) and not a retry layer.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -38,13 +38,14 @@ use crate::json::Json;
 pub struct JobRequest {
     context: JobContext,
     body: Body,
-    /// The layers of the kind, which run inside the layers of the node. `None` once they have
-    /// begun, or if there are none.
+    /// The layers of the job's kind, which are called after the layers of the node. `None` if there
+    /// are no such layers, or if they have already been called.
     of_kind: Option<JobService>,
 }
 
 impl JobRequest {
-    /// Returns the context of the body: its job, its trace, the node's state and its client.
+    /// Returns the context of the body. It provides the job, its trace, the node's state and the
+    /// node's client.
     #[must_use]
     pub const fn context(&self) -> &JobContext {
         &self.context
@@ -57,9 +58,10 @@ impl fmt::Debug for JobRequest {
     }
 }
 
-/// The response of a body that succeeded, as the layers return it.
+/// The response that tower layers return for a body that succeeded.
 ///
-/// [`new`](Self::new) shows a layer that responds in place of the body. This example reads results:
+/// The documentation of [`new`](Self::new) shows a layer that responds without running the body.
+/// This example reads the results of bodies:
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -80,7 +82,8 @@ pub struct JobResponse {
 }
 
 impl JobResponse {
-    /// Creates the response of a successful job, for a layer that responds in place of the body.
+    /// Creates the response of a successful job. Use it in a layer that responds without running
+    /// the body.
     ///
     /// ```
     /// # use std::future::{Ready, ready};
@@ -91,7 +94,7 @@ impl JobResponse {
     /// use futures_util::future::Either;
     /// use tower::{Layer, Service};
     ///
-    /// /// Lets jobs succeed without having run while it is thrown.
+    /// /// Makes jobs succeed without running them while the switch is thrown.
     /// #[derive(Clone)]
     /// struct KillSwitch(Arc<AtomicBool>);
     ///
@@ -138,20 +141,22 @@ impl JobResponse {
         Self { result }
     }
 
-    /// Returns the result of the job.
+    /// Returns the result of the job. `None` if the job has no result.
     #[must_use]
     pub const fn result(&self) -> Option<&Json> {
         self.result.as_ref()
     }
 }
 
-/// The error of a body that did not succeed, as the layers return it.
+/// The error that tower layers return for a body that did not succeed.
 ///
-/// It wraps a [`JobError`] in a [`std::error::Error`], which layers expect.
+/// This type wraps a [`JobError`] and implements [`std::error::Error`], because many tower layers
+/// require that trait.
 ///
-/// A layer may return any other error instead, which counts as a failed attempt. It may also return
-/// a `JobError` of its own, such as `JobError::snooze(…).into()`, which keeps its verdict. An error
-/// that wraps a `ServiceError` keeps the verdict of the wrapped error.
+/// A layer may also return an error of any other type. Such an error counts as a failed attempt,
+/// unless it wraps a `ServiceError`. In that case, the verdict of the wrapped error applies. To
+/// choose another verdict, a layer returns a `JobError` of its own, such as
+/// `JobError::snooze(…).into()`.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -177,13 +182,14 @@ impl ServiceError {
         self.0.verdict()
     }
 
-    /// Returns the error of the body.
+    /// Returns the wrapped [`JobError`].
     #[must_use]
     pub fn into_inner(self) -> JobError {
         self.0
     }
 
-    /// Converts an error that a layer returned.
+    /// Converts an error that a layer returned. If the error is a `ServiceError` or wraps one,
+    /// keeps the verdict of that `ServiceError`.
     fn of_layer(error: BoxError) -> Self {
         let verdict = {
             let mut cause: Option<&(dyn StdError + 'static)> = Some(&*error);
@@ -225,7 +231,7 @@ impl StdError for ServiceError {}
 
 type Answer = BoxFuture<'static, Result<JobResponse, ServiceError>>;
 
-/// The service that a layer wraps: the next layer, or the body.
+/// The service that a layer wraps: the next inner layer, or the body.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -241,7 +247,7 @@ type Answer = BoxFuture<'static, Result<JobResponse, ServiceError>>;
 /// ```
 pub struct JobService(Box<dyn Inside>);
 
-/// A type-erased service.
+/// The object-safe interface of the service in a [`JobService`].
 trait Inside: Send {
     fn another(&self) -> JobService;
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ServiceError>>;
@@ -282,7 +288,8 @@ impl fmt::Debug for JobService {
     }
 }
 
-/// The innermost service, which runs the body.
+/// The innermost service. It calls the layers of the job's kind if they have not been called yet,
+/// and otherwise runs the body.
 #[derive(Clone)]
 struct Innermost;
 
@@ -308,7 +315,7 @@ impl Inside for Innermost {
     }
 }
 
-/// The service that a layer of the application created.
+/// Wraps the service that a layer of the application created.
 #[derive(Clone)]
 struct Layered<S>(S);
 
@@ -336,8 +343,9 @@ where
 
 /// A tower layer that can wrap the bodies of jobs.
 ///
-/// Every `tower::Layer` is one if it turns a [`JobService`] into a service from [`JobRequest`] to
-/// [`JobResponse`] that is `Clone`, `Send` and `'static`. The service may have any error type.
+/// Every `tower::Layer` implements this trait if it turns a [`JobService`] into a service from
+/// [`JobRequest`] to [`JobResponse`]. This service must be `Clone`, `Send` and `'static`. It may
+/// have any error type.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -389,10 +397,10 @@ impl Layers {
         self.by_kind.push((kind, wrap));
     }
 
-    /// Nests the layers. `kinds` are the kinds that have handlers.
+    /// Nests the layers. `kinds` has the kinds for which the node has handlers.
     ///
     /// # Errors
-    /// One problem for each layer of a kind without a handler.
+    /// Returns one problem for each layer that was added for a kind without a handler.
     pub(super) fn stack(self, kinds: &[&'static str]) -> Result<Stacks, Vec<String>> {
         let around = |service: Option<JobService>, wrap: Wrap| {
             Some(wrap(service.unwrap_or(JobService(Box::new(Innermost)))))
@@ -422,7 +430,7 @@ impl Layers {
     }
 }
 
-/// The nested layers of a node.
+/// The nested layers of a node: those for all kinds, and those for single kinds.
 #[derive(Default)]
 pub(super) struct Stacks {
     all: Option<Mutex<JobService>>,
@@ -430,7 +438,7 @@ pub(super) struct Stacks {
 }
 
 impl Stacks {
-    /// Wraps a body in the layers of its kind, and these in the layers of the node.
+    /// Wraps a body in the layers of its kind, and then in the layers of the node.
     pub(super) fn around(&self, kind: &str, context: &JobContext, body: Body) -> Body {
         let of_kind = self.by_kind.get(kind).map(another);
         let of_node = self.all.as_ref().map(another);
@@ -453,8 +461,8 @@ impl Stacks {
     }
 }
 
-/// Clones the service for one job. The lock ensures that only one clone is made at a time, so
-/// services need not be `Sync`.
+/// Clones the service for one job. The lock ensures that only one thread at a time uses the
+/// service, so the service need not be `Sync`.
 fn another(stack: &Mutex<JobService>) -> JobService {
     let stack: MutexGuard<'_, JobService> =
         stack.lock().unwrap_or_else(|broken| broken.into_inner());

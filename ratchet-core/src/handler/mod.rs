@@ -27,7 +27,8 @@ pub(crate) use registry::{Registry, StateMap};
 
 use crate::model::NewJob;
 
-/// A kind of job and the code that runs it. The fields are the arguments, stored as JSON.
+/// A kind of job and the code that runs it. The fields of the type are the job's arguments. They
+/// are stored as JSON.
 ///
 /// ```
 /// use ratchet::{Job, JobContext, JobResult};
@@ -55,11 +56,13 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// [`ALIASES`](Self::ALIASES).
     const KIND: &'static str;
 
-    /// Earlier names of this job type. Jobs that are stored under them run too, and count as this
-    /// kind for the [pools](crate::Pool) of a node. New jobs are stored under [`KIND`](Self::KIND).
+    /// Earlier names of this job type. Jobs that are stored under an earlier name run too, and
+    /// belong to the same [pools](crate::Pool) of a node as jobs of this kind. New jobs are stored
+    /// under [`KIND`](Self::KIND).
     ///
-    /// A node does not build if two of its types, or one type twice, claim the same name. During a
-    /// deploy, nodes of the old release leave jobs with the new name to nodes of the new one.
+    /// The builder rejects a node if two job types use the same name, or if one type uses a name
+    /// twice. During a deploy, nodes of the old release do not claim jobs with the new name. Nodes
+    /// of the new release run them.
     ///
     /// ```
     /// # use ratchet::{Job, JobContext, JobResult};
@@ -75,35 +78,39 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
 
     /// The version of the payload's format, at least 1. It is stored with each job.
     ///
-    /// Raise it when the format changes in a way that stored payloads no longer decode. A change of
-    /// [`KIND`](Self::KIND) does not restart the count.
+    /// Increase the version when the format changes so that stored payloads no longer decode. If
+    /// you change [`KIND`](Self::KIND), continue to count from the present version.
     ///
-    /// An older payload goes through [`upcast`](Self::upcast) first. A job with a newer payload,
-    /// enqueued by a node of the next release, is left to such a node: the job is snoozed, for a
-    /// second at first and for up to a minute later. This uses no attempt and never fails the job.
+    /// Before a job with an older payload runs, [`upcast`](Self::upcast) converts the payload. A
+    /// job with a newer payload comes from a node of a later release, and only such a node can run
+    /// it. Other nodes snooze the job, for a second at first and for up to a minute later. Snoozing
+    /// uses no attempt and never fails the job.
     const VERSION: u32 = 1;
 
-    /// The result of a successful body, at most 64 KiB of JSON. It is stored with the job unless it
-    /// serializes to `null`, as `()` does.
+    /// The type of the result of a successful body. A result may have up to 64 KiB of JSON. It is
+    /// stored with the job, unless it serializes to `null`, as `()` does.
     type Output: Serialize + Send;
 
     /// Runs the job.
     ///
     /// The body may run more than once, because delivery is at least once. Make its effects safe to
-    /// repeat. What it writes through the context is fenced.
+    /// repeat. Progress and checkpoints that the body reports through `ctx` are written only while
+    /// its claim is valid.
     ///
-    /// An `Err` is a failed attempt, unless [`JobError::snooze`], [`JobError::discard`] or
-    /// [`JobError::cancel`] made it. A panic is a failed attempt too.
+    /// If the body panics or returns an `Err`, the attempt failed, and the retry policy decides
+    /// whether another one follows. Errors that [`JobError::snooze`], [`JobError::discard`] or
+    /// [`JobError::cancel`] created have other effects.
     ///
     /// # Cancel safety
-    /// The future is dropped when the timeout or the stall timeout of the job has passed, when the
-    /// claim is lost, and at the end of a drain.
+    /// The node drops the future when the timeout or the stall timeout of the job has passed, when
+    /// the node loses the claim, or at the end of a drain.
     fn run(self, ctx: JobContext) -> impl Future<Output = JobResult<Self::Output>> + Send;
 
     /// Converts the payload of a stored job from an older `version` to [`VERSION`](Self::VERSION).
     ///
-    /// It is called with the stored version each time that such a job is about to run, and must
-    /// apply every change since that version. The stored payload is not changed.
+    /// The engine calls this function each time that a job with an older payload is about to run.
+    /// The function must apply all changes of the format since `version`. The stored payload is not
+    /// changed.
     ///
     /// ```
     /// # use ratchet::{BoxError, Job, JobContext, JobResult};
@@ -146,9 +153,9 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// ```
     ///
     /// # Errors
-    /// After an error the job fails like one whose payload does not decode: it becomes a dead
-    /// letter at once, without using an attempt. It can be requeued once the upcast is fixed. The
-    /// default implementation always fails.
+    /// If the function returns an error, the job becomes a dead letter at once, without using an
+    /// attempt. This also happens to a job whose payload does not decode. Such a job can be
+    /// requeued after `upcast` is fixed. The default implementation always returns an error.
     fn upcast(version: u32, payload: serde_json::Value) -> Result<serde_json::Value, BoxError> {
         let _ = payload;
         Err(format!(
@@ -158,22 +165,23 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
         .into())
     }
 
-    /// Returns the types of shared state that the body gets from its context. A node that lacks one
-    /// of them does not build.
+    /// Returns the types of the shared state that the body reads with [`JobContext::state`]. The
+    /// builder rejects a node that has no value for one of these types.
     #[must_use]
     fn requires() -> Requires {
         Requires::nothing()
     }
 
-    /// Applies the settings that all jobs of this kind share, such as queue, retries and timeouts.
+    /// Applies to `job` the settings that all jobs of this kind share, such as the queue, the retry
+    /// policy and the timeouts.
     #[must_use]
     fn defaults(job: NewJob) -> NewJob {
         job
     }
 
     /// Adds the settings that depend on this job's arguments, such as its lane, keys, tags or
-    /// priority. [`into_job`](Self::into_job) applies it after the [`defaults`](Self::defaults), so
-    /// no caller can forget it.
+    /// priority. [`into_job`](Self::into_job) calls this method after [`defaults`](Self::defaults),
+    /// so callers cannot forget these settings.
     ///
     /// ```
     /// # use ratchet::{Job, JobContext, JobResult, NewJob};
@@ -202,7 +210,8 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
         job
     }
 
-    /// Converts the arguments into a job to enqueue.
+    /// Converts the arguments into a job that can be enqueued, with the settings of
+    /// [`defaults`](Self::defaults) and [`configure`](Self::configure).
     #[must_use]
     fn into_job(self) -> NewJob {
         let job = NewJob::new(Self::KIND, &self).payload_version(Self::VERSION);
@@ -210,7 +219,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     }
 }
 
-/// The types of shared state that a job type needs.
+/// The types of shared state that the bodies of a job type read.
 ///
 /// ```
 /// # struct Pool; struct Mailer;
@@ -222,13 +231,13 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
 pub struct Requires(Vec<(TypeId, &'static str)>);
 
 impl Requires {
-    /// Requires no state.
+    /// Creates an empty list of required types.
     #[must_use]
     pub const fn nothing() -> Self {
         Self(Vec::new())
     }
 
-    /// Adds a value of type `T` to the required state.
+    /// Adds the type `T` to the required types.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(mut self) -> Self {
         self.0.push((TypeId::of::<T>(), type_name::<T>()));

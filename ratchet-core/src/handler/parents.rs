@@ -7,7 +7,7 @@ use crate::json::{Json, misfit};
 use crate::model::{BatchRecord, Detail, JobRecord, Link, Parent};
 use crate::state::JobState;
 
-/// A job that the running job waited for. See [`JobContext::parents`].
+/// A job for which the running job waited. [`JobContext::parents`] returns such jobs.
 ///
 /// ```
 /// # async fn example(ctx: &ratchet::JobContext) -> Result<(), ratchet::BoxError> {
@@ -21,14 +21,14 @@ use crate::state::JobState;
 pub struct ParentJob {
     /// The id of the parent.
     pub id: JobId,
-    /// The link to the parent, with its condition and its state.
+    /// The link from the running job to the parent, with its condition and its state.
     pub link: Link,
-    /// The present record of the parent. `None` if it has been purged.
+    /// The stored record of the parent. `None` if the parent has been purged.
     pub record: Option<JobRecord>,
 }
 
 impl ParentJob {
-    /// Returns the state of the parent. `None` if it has been purged.
+    /// Returns the state of the parent. `None` if the parent has been purged.
     #[must_use]
     pub fn state(&self) -> Option<JobState> {
         self.record.as_ref().map(|job| job.state)
@@ -37,8 +37,8 @@ impl ParentJob {
     /// Returns the result of the parent.
     ///
     /// # Errors
-    /// [`InvalidInput`] if the result does not decode into a `T`, or if there is no result because
-    /// the parent has not succeeded, returned `null`, or has been purged.
+    /// Returns an [`InvalidInput`] if the result does not decode into a `T`. Also fails if there is
+    /// no result, because the parent did not succeed, returned `null`, or has been purged.
     pub fn result<T: DeserializeOwned>(&self) -> Result<T, InvalidInput> {
         let result = self.record.as_ref().and_then(|job| job.result.as_ref());
         let nothing = || InvalidInput::new("result", format!("of {} is not available", self.id));
@@ -51,7 +51,7 @@ fn decode<T: DeserializeOwned>(field: &'static str, json: &Json) -> Result<T, In
         .map_err(|error| InvalidInput::new(field, format!("does not decode: {}", misfit(&error))))
 }
 
-/// A batch that the running job waited for. See [`JobContext::batches`].
+/// A batch for which the running job waited. [`JobContext::batches`] returns such batches.
 ///
 /// ```
 /// # async fn example(ctx: &ratchet::JobContext) -> Result<(), ratchet::BoxError> {
@@ -65,16 +65,17 @@ fn decode<T: DeserializeOwned>(field: &'static str, json: &Json) -> Result<T, In
 pub struct ParentBatch {
     /// The id of the batch.
     pub id: BatchId,
-    /// The link to the batch, with its condition and its state.
+    /// The link from the running job to the batch, with its condition and its state.
     pub link: Link,
-    /// The current record of the batch, with its jobs counted by outcome. `None` if it has been
-    /// purged.
+    /// The stored record of the batch, with the numbers of its jobs by outcome. `None` if the batch
+    /// has been purged.
     pub record: Option<BatchRecord>,
 }
 
 impl JobContext {
-    /// Returns the batches that this job waited for, in the order of its links. A job that is
-    /// enqueued [after a batch](crate::NewJob::after_batch) can report on them.
+    /// Returns the batches for which this job waited, in the order of the job's links. A job that
+    /// was enqueued [after a batch](crate::NewJob::after_batch) can use this method to report on
+    /// the batch.
     ///
     /// ```
     /// # use ratchet::{Job, JobContext, JobResult};
@@ -91,7 +92,7 @@ impl JobContext {
     /// ```
     ///
     /// # Errors
-    /// A failure of the store.
+    /// Fails if the store fails.
     pub async fn batches(&self) -> Result<Vec<ParentBatch>> {
         let client = self.client();
         let links = client.parents_of(self.job_id()).await?;
@@ -112,10 +113,11 @@ impl JobContext {
             .collect())
     }
 
-    /// Returns the jobs that this job waited for, with their results, in the order of its links.
+    /// Returns the jobs for which this job waited, with their results, in the order of this job's
+    /// links.
     ///
     /// # Errors
-    /// A failure of the store.
+    /// Fails if the store fails.
     pub async fn parents(&self) -> Result<Vec<ParentJob>> {
         let client = self.client();
         let links = client.parents_of(self.job_id()).await?;
@@ -136,11 +138,12 @@ impl JobContext {
             .collect())
     }
 
-    /// Returns the payload of the signal that the job waited for. `None` if it waited for no
-    /// signal.
+    /// Returns the payload of the signal for which this job waited. `None` if the job did not wait
+    /// for a signal.
     ///
     /// # Errors
-    /// `Invalid` if the payload does not decode into a `T`, or a failure of the store.
+    /// Fails with `Invalid` if the payload does not decode into a `T`. Also fails if the store
+    /// fails.
     pub async fn signal<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         let job = self.client().job(self.job_id()).await?;
         let delivered = job.and_then(|job| job.signal?.delivered);

@@ -13,7 +13,7 @@ use crate::json::{Json, misfit};
 use crate::model::check_payload_version;
 use crate::name::Name;
 
-/// The body of a job, which returns the result to store.
+/// The body of a job: a future that returns the result to store.
 pub(crate) type Body = BoxFuture<'static, JobResult<Option<Json>>>;
 
 /// A type-erased handler of one job type.
@@ -28,8 +28,8 @@ trait Handler: Send + Sync {
 
     fn requires(&self) -> Requires;
 
-    /// Returns the body for this payload, not yet started. Fails with the reason if the payload
-    /// does not decode.
+    /// Decodes the payload and returns the body, which has not started yet. If the payload does not
+    /// decode, returns the reason as the error.
     fn body(&self, payload: &Json, version: u32, context: JobContext) -> Result<Body, String>;
 }
 
@@ -63,7 +63,8 @@ impl<J: Job> Handler for Typed<J> {
     }
 }
 
-/// Decodes a payload of this version into a job. Fails with the reason.
+/// Decodes a payload that has this version of the format. An older payload is upcast first. If the
+/// payload does not decode, returns the reason as the error.
 pub(crate) fn decode<J: Job>(payload: &Json, version: u32) -> Result<J, String> {
     let no_such = |error| format!("the payload is not a {}: {}", J::KIND, misfit(&error));
     if version > J::VERSION {
@@ -86,7 +87,7 @@ pub(crate) fn decode<J: Job>(payload: &Json, version: u32) -> Result<J, String> 
     upcast.decode().map_err(no_such)
 }
 
-/// The handlers of a node, by kind and by alias.
+/// The handlers of a node. Each handler is stored under its kind and under each of its aliases.
 #[derive(Default)]
 pub(crate) struct Registry {
     handlers: BTreeMap<Name, Arc<dyn Handler>>,
@@ -98,7 +99,7 @@ impl Registry {
     /// Adds the handler of a job type under its kind and its aliases.
     ///
     /// # Errors
-    /// Every problem with the kind, the aliases and the payload version.
+    /// Returns all problems with the kind, the aliases and the payload version.
     pub(crate) fn register<J: Job>(&mut self) -> Result<(), Vec<String>> {
         let mut problems = Vec::new();
         let handler: Arc<dyn Handler> = Arc::new(Typed::<J>(PhantomData));
@@ -141,21 +142,22 @@ impl Registry {
         }
     }
 
-    /// Returns the names under which jobs of a type are stored: its kind and its aliases.
+    /// Returns the names under which jobs of this kind may be stored: the kind and its aliases.
     pub(crate) fn names_of(&self, kind: &str) -> impl Iterator<Item = &Name> {
         let named = self.handlers.iter();
         named.filter_map(move |(name, handler)| (handler.kind() == kind).then_some(name))
     }
 
-    /// Returns the payload version of a kind. `None` if the kind has no handler.
+    /// Returns the payload version of the handler for this kind. `None` if the kind has no handler.
     pub(crate) fn version(&self, kind: &Name) -> Option<u32> {
         Some(self.handlers.get(kind)?.version())
     }
 
-    /// Returns the body for a payload of this kind, not yet started, wrapped in the node's layers.
+    /// Decodes a payload of this kind and returns the body, wrapped in the node's layers. The body
+    /// has not started yet.
     ///
-    /// Returns `None` if the kind has no handler. Fails with the reason if the payload does not
-    /// decode.
+    /// Returns `None` if the kind has no handler. If the payload does not decode, returns the
+    /// reason as the error.
     pub(crate) fn body(
         &self,
         kind: &Name,
@@ -170,15 +172,15 @@ impl Registry {
         Some(body)
     }
 
-    /// Returns the names whose jobs can run here, including aliases.
+    /// Returns all kinds and aliases for which the node has a handler.
     pub(crate) fn kinds(&self) -> Vec<Name> {
         self.handlers.keys().cloned().collect()
     }
 
-    /// Nests the layers, which later wrap the bodies.
+    /// Sets the layers that wrap the bodies of jobs.
     ///
     /// # Errors
-    /// One problem for each layer of a kind that has no handler.
+    /// Returns one problem for each layer that was added for a kind without a handler.
     #[cfg(feature = "tower")]
     pub(crate) fn stack(&mut self, layers: Layers) -> Result<(), Vec<String>> {
         let kinds: Vec<&'static str> = self.handlers.values().map(|one| one.kind()).collect();
@@ -186,7 +188,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Returns the required state types that the node lacks, each with a kind that requires it.
+    /// Returns the state types that handlers require and that `state` lacks. Each has the kind that
+    /// requires it.
     pub(crate) fn missing_state(&self, state: &StateMap) -> Vec<(Name, &'static str)> {
         let once = self
             .handlers
@@ -206,7 +209,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// Values shared by all bodies of a node, one per type.
+/// The shared state of a node: at most one value of each type, which all bodies can read.
 #[derive(Default)]
 pub(crate) struct StateMap(HashMap<TypeId, Box<dyn Any + Send + Sync>>);
 
@@ -219,7 +222,7 @@ impl StateMap {
         self.0.get(&TypeId::of::<T>())?.downcast_ref()
     }
 
-    /// Returns the names of the required types that have no value here.
+    /// Returns the names of the required types that have no value in this map.
     pub(crate) fn lacks(&self, requires: &Requires) -> Vec<&'static str> {
         let types = requires.types();
         let lacking = types.filter(|(id, _)| !self.0.contains_key(id));

@@ -5,11 +5,12 @@ use crate::error::Result;
 use crate::model::RateAnswer;
 use crate::rate::Rate;
 
-/// Counts starts under global keys, which all jobs of a kind share, in the database. Counts starts
-/// under all other keys, such as those of tenants, in the memory of each node.
+/// A rate limiter that counts global keys in the database, and all other keys in the memory of each
+/// node. All jobs of a kind share its global key. Other keys are, for example, those of tenants.
 ///
-/// Under a key that is not global, each node allows the full rate, and no store call is needed. A
-/// job for which the key function returns `None` counts under the global key of its kind.
+/// For a key that is not global, each node allows the full rate, and counting needs no store call.
+/// If the key function of a limit returns `None` for a job, the job counts under the global key of
+/// its kind.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
@@ -33,7 +34,7 @@ pub struct HybridLimiter {
 }
 
 impl HybridLimiter {
-    /// Creates a limiter that uses `shared` for global keys.
+    /// Creates a limiter that counts global keys with `shared`, and all other keys in memory.
     #[must_use]
     pub fn new(shared: StrictLimiter) -> Self {
         Self {

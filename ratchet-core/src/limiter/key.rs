@@ -2,8 +2,8 @@ use std::fmt;
 
 use crate::name::Name;
 
-/// The key under which starts are counted: a kind of jobs, and optionally a key that some of its
-/// jobs share, such as a tenant.
+/// The key under which a rate limiter counts starts: a kind of jobs, and optionally a text that
+/// some of its jobs share, such as the name of a tenant.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
@@ -25,7 +25,7 @@ pub struct RateKey {
     key: Option<String>,
 }
 
-/// Separates the kind and the key.
+/// The character between the kind and the key in a stored name.
 const SEPARATOR: char = '␟';
 
 impl RateKey {
@@ -35,7 +35,8 @@ impl RateKey {
         Self { kind, key: None }
     }
 
-    /// Creates the key of the jobs of this kind that share `key`.
+    /// Creates a key for some jobs of this kind, such as the jobs of one tenant. `key` identifies
+    /// them.
     #[must_use]
     pub fn of(kind: Name, key: impl Into<String>) -> Self {
         Self {
@@ -44,21 +45,22 @@ impl RateKey {
         }
     }
 
-    /// Returns the kind.
+    /// Returns the kind of the jobs.
     #[must_use]
     pub const fn kind(&self) -> &Name {
         &self.kind
     }
 
-    /// Returns the key that some jobs of the kind share. `None` for the global key of the kind.
+    /// Returns the text that some jobs of the kind share, such as the name of a tenant. `None` for
+    /// the global key of the kind.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
 
-    /// Returns the name under which stores count this key. It joins the kind and the key. If the
-    /// result is too long or has control characters, it is shortened and ends with a hash that
-    /// keeps it distinct.
+    /// Returns the name under which stores count this key. The name joins the kind and the key. If
+    /// the name would be too long or contain control characters, it is shortened and ends with a
+    /// hash. The hash keeps different keys distinct.
     #[must_use]
     pub fn name(&self) -> Name {
         let Some(key) = &self.key else {
@@ -75,8 +77,8 @@ impl fmt::Display for RateKey {
     }
 }
 
-/// Returns a valid name for a text: as much of its beginning as fits, followed by a hash of the
-/// whole text.
+/// Returns a valid name for a text that is too long or contains control characters. The name is the
+/// beginning of the text, followed by a hash of the whole text.
 fn folded(whole: &str) -> Name {
     let hash = format!("{SEPARATOR}{:016x}", fnv1a(whole.as_bytes()));
     let mut text = String::with_capacity(Name::MAX_BYTES);
@@ -97,7 +99,8 @@ fn folded(whole: &str) -> Name {
     }
 }
 
-/// Returns the 64-bit FNV-1a hash, which is the same in every version of this program.
+/// Returns the 64-bit FNV-1a hash of `bytes`. All releases must use the same hash, because stores
+/// keep names that contain hashes.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

@@ -9,12 +9,12 @@ use crate::json::Json;
 use crate::name::Name;
 use crate::rate::Rate;
 
-/// Limits how many bodies of a kind begin per interval, for
+/// A rate limit for one job type: how many of its bodies may begin per interval. Pass it to
 /// [`NodeBuilder::rate_limit`](crate::NodeBuilder::rate_limit).
 ///
-/// By default, each node counts separately. To count elsewhere, see [`strict`](Self::strict),
-/// [`hybrid`](Self::hybrid) and [`limiter`](Self::limiter). All jobs of the kind share the rate,
-/// unless they have keys ([`by`](Self::by)).
+/// By default, each node counts separately. [`strict`](Self::strict), [`hybrid`](Self::hybrid) and
+/// [`limiter`](Self::limiter) choose another way to count. All jobs of the kind share the rate,
+/// unless [`by`](Self::by) assigns keys to them.
 ///
 /// ```
 /// # use ratchet::{Job, JobContext, JobResult};
@@ -43,7 +43,7 @@ pub struct RateLimit<J> {
 
 type KeyOf<J> = dyn Fn(&J) -> Option<String> + Send + Sync;
 
-/// Where starts are counted.
+/// Selects the limiter that counts the starts.
 #[derive(Clone, Debug)]
 pub(crate) enum Strategy {
     Local,
@@ -53,7 +53,8 @@ pub(crate) enum Strategy {
 }
 
 impl Strategy {
-    /// Returns whether the store must support rates.
+    /// Returns whether the limiter counts starts in the store, so that the store must support rate
+    /// limits.
     pub(crate) const fn needs_store(&self) -> bool {
         matches!(self, Self::Strict | Self::Hybrid)
     }
@@ -70,7 +71,8 @@ impl Strategy {
 }
 
 impl<J: Job> RateLimit<J> {
-    /// Creates a limit with this rate.
+    /// Creates a limit with this rate. Each node counts separately, and all jobs of the kind share
+    /// the rate.
     pub const fn new(rate: Rate) -> Self {
         Self {
             rate,
@@ -79,23 +81,23 @@ impl<J: Job> RateLimit<J> {
         }
     }
 
-    /// Limits starts to this many per second.
+    /// Creates a limit of this number of starts per second.
     pub const fn per_second(starts: u32) -> Self {
         Self::new(Rate::new(starts, Duration::from_secs(1)))
     }
 
-    /// Limits starts to this many per minute.
+    /// Creates a limit of this number of starts per minute.
     pub const fn per_minute(starts: u32) -> Self {
         Self::new(Rate::new(starts, Duration::from_secs(60)))
     }
 
-    /// Limits starts to this many per hour.
+    /// Creates a limit of this number of starts per hour.
     pub const fn per_hour(starts: u32) -> Self {
         Self::new(Rate::new(starts, Duration::from_secs(3_600)))
     }
 
-    /// Sets the burst: how many bodies may begin at once after a period in which none began. The
-    /// default is the number of starts per interval.
+    /// Sets the burst: the maximum number of bodies that may begin at once after a time without
+    /// starts. The default is the number of starts per interval.
     pub const fn burst(mut self, starts: u32) -> Self {
         self.rate = self.rate.burst(starts);
         self
@@ -108,24 +110,25 @@ impl<J: Job> RateLimit<J> {
         self
     }
 
-    /// Counts jobs with a key on each node separately, and jobs without a key in the database; see
-    /// [`HybridLimiter`].
+    /// Counts jobs that have a key on each node separately, and jobs without a key in the database.
+    /// See [`HybridLimiter`].
     pub fn hybrid(mut self) -> Self {
         self.strategy = Strategy::Hybrid;
         self
     }
 
-    /// Sets a custom limiter, which decides whether a body may begin.
+    /// Sets a custom rate limiter, which decides whether a body may begin.
     pub fn limiter(mut self, limiter: impl RateLimiter) -> Self {
         self.strategy = Strategy::Own(Arc::new(limiter));
         self
     }
 
-    /// Gives each key its own rate. Jobs for which `key` returns the same text share a rate, and
-    /// jobs for which it returns `None` share the global key of their kind.
+    /// Gives each key its own rate. Jobs for which `key` returns the same text share a rate. Jobs
+    /// for which `key` returns `None` share the global key of their kind.
     ///
-    /// If the rate of a job's key is used up, the job is snoozed until it may begin. This uses no
-    /// attempt, but the job loses its place in the claim order among jobs of its priority.
+    /// If the rate of a job's key is used up, the job is snoozed until it may begin. Snoozing uses
+    /// no attempt, but the job gets a later due time. So jobs of the same priority may run before
+    /// it.
     pub fn by<K: Into<Option<String>>>(
         mut self,
         key: impl Fn(&J) -> K + Send + Sync + 'static,
@@ -163,7 +166,7 @@ impl<J> fmt::Debug for RateLimit<J> {
 
 type KeyOfPayload = dyn Fn(&Json, u32) -> Option<Option<String>> + Send + Sync;
 
-/// The configured rate limit of a kind, with its job type erased.
+/// A rate limit whose job type is erased.
 pub(crate) struct Limit {
     pub(crate) rate: Rate,
     pub(crate) strategy: Strategy,
@@ -171,7 +174,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Adds the limiter that counts the starts of this kind.
+    /// Adds the limiter that counts the starts. The starts count under `kind`.
     pub(crate) fn counted(self, kind: Name, calls: &Arc<Calls>) -> Counted {
         Counted {
             limiter: self.strategy.limiter(calls),
@@ -188,7 +191,7 @@ impl fmt::Debug for Limit {
     }
 }
 
-/// The rate limit of a kind, with the limiter that counts its starts.
+/// The rate limit of one kind, together with the limiter that counts its starts.
 pub(crate) struct Counted {
     pub(crate) limiter: Arc<dyn RateLimiter>,
     pub(crate) rate: Rate,
@@ -202,8 +205,9 @@ impl Counted {
         self.key_of.is_some()
     }
 
-    /// Returns the key under which a job with a payload of this version counts. `None` if the
-    /// payload does not decode; then the job fails in its handler for the same reason.
+    /// Returns the key under which a job with this payload counts. `version` is the version of the
+    /// payload's format. `None` if the payload does not decode. Such a job fails for the same
+    /// reason in its handler.
     pub(crate) fn key(&self, payload: &Json, version: u32) -> Option<RateKey> {
         let kind = self.kind.clone();
         let Some(key_of) = &self.key_of else {

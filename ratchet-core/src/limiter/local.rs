@@ -12,12 +12,12 @@ use crate::model::RateAnswer;
 use crate::rate::{Rate, Taken};
 use crate::time;
 
-/// The number of starts between two sweeps. A sweep deletes keys whose state is the same as if they
-/// had never been used.
+/// The number of requested starts after which unused keys are deleted. A key is unused if its state
+/// is the same as that of a new key.
 const SWEEP_AFTER: u32 = 4_096;
 
-/// Counts starts in the memory of this process. Each node counts separately, so a cluster of `n`
-/// nodes makes up to `n` times as many starts.
+/// A rate limiter that counts starts in the memory of this process. Each node counts separately. So
+/// a cluster of `n` nodes may start up to `n` times as many bodies as the rate allows.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
@@ -34,21 +34,22 @@ const SWEEP_AFTER: u32 = 4_096;
 /// # Ok(()) }
 /// ```
 pub struct LocalLimiter {
-    /// The origin of the stored times, which are in microseconds of the process's monotonic clock.
+    /// The time when the limiter was created. Stored times are the microseconds since then.
     began: Instant,
     counts: Mutex<Counts>,
 }
 
 #[derive(Default)]
 struct Counts {
-    /// The `tat` (theoretical arrival time) of each key, by rate.
+    /// The theoretical arrival time (`tat`) of each key, for each rate, in microseconds since
+    /// `began`.
     rates: HashMap<Rate, HashMap<RateKey, i64>>,
-    /// The starts since the last sweep.
+    /// The number of starts that were requested since unused keys were last deleted.
     starts: u32,
 }
 
 impl LocalLimiter {
-    /// Creates a limiter that has counted nothing yet.
+    /// Creates a limiter that has not counted any starts yet.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -107,8 +108,8 @@ impl fmt::Debug for LocalLimiter {
 impl RateLimiter for LocalLimiter {
     async fn take(&self, key: &RateKey, rate: &Rate) -> Result<RateAnswer> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        // The clock is read under the lock, so that no start is counted at a time before the last
-        // one.
+        // The clock is read under the lock, so that the counted starts are in the order of their
+        // times.
         let now = time::duration_micros(time::monotonic().saturating_duration_since(self.began));
         counts.take(key, rate, now)
     }
@@ -131,7 +132,7 @@ mod tests {
         let limiter = LocalLimiter::new();
         let began = time::monotonic();
         let mut known = None;
-        // Some steps end exactly when a start is granted again, and some do not.
+        // Some steps end exactly at the time at which the next start is granted.
         for step in [0, 0, 0, 0, 50, 50, 1, 99, 300, 0, 0, 0, 2_000, 0, 0, 0, 33] {
             tokio::time::advance(Duration::from_millis(step)).await;
             let now = i64::try_from(began.elapsed().as_micros()).unwrap();

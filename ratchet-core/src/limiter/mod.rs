@@ -1,9 +1,9 @@
 //! Rate limits: how many bodies of a kind begin per interval.
 //!
-//! A [`RateLimit`] defines the rate and where starts are counted: on each node separately
-//! ([`LocalLimiter`]), in the database for the whole cluster ([`StrictLimiter`]), or in either,
-//! depending on the key ([`HybridLimiter`]). You can also implement your own [`RateLimiter`], which
-//! has one method.
+//! A [`RateLimit`] has a rate and a limiter, which counts the starts. A [`LocalLimiter`] counts on
+//! each node separately, and a [`StrictLimiter`] counts in the database for the whole cluster. A
+//! [`HybridLimiter`] uses one or the other, depending on the key. You can also implement your own
+//! [`RateLimiter`], which has one method.
 
 mod hybrid;
 mod key;
@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::model::RateAnswer;
 use crate::rate::Rate;
 
-/// Decides whether one more body may begin.
+/// A rate limiter, which decides whether one more body may begin.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -49,11 +49,12 @@ use crate::rate::Rate;
 /// ```
 #[async_trait]
 pub trait RateLimiter: Debug + Send + Sync + 'static {
-    /// Requests one start under this key, at this rate. A granted start is counted.
+    /// Requests one start under `key` at the rate `rate`. If the start is granted, it is counted.
     ///
     /// # Errors
-    /// A failure of the limiter. It uses no attempt of the job: the job is handed back, and jobs of
-    /// its kind are not claimed until the limiter is tried again.
+    /// Fails if the limiter itself fails, for example because the database is not available. The
+    /// job is then handed back without using an attempt. The node claims no jobs of its kind until
+    /// it tries the limiter again.
     ///
     /// # Cancel safety
     /// If the future is dropped, the start may or may not have been counted.

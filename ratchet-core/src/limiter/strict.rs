@@ -9,7 +9,8 @@ use crate::model::{RateAnswer, RateRequest};
 use crate::rate::Rate;
 use crate::store::SharedStore;
 
-/// Counts starts exactly, for the whole cluster, in the database. Each start costs one store call.
+/// A rate limiter that counts starts exactly, for the whole cluster, in the database. Each start
+/// costs one store call.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
@@ -34,7 +35,7 @@ impl StrictLimiter {
     /// Creates a limiter that counts in this store.
     ///
     /// # Errors
-    /// [`InvalidInput`] if the store does not support rate limits.
+    /// Returns an [`InvalidInput`] if the store does not support rate limits.
     pub fn new(store: SharedStore) -> Result<Self, InvalidInput> {
         match store.rates() {
             None => Err(no_rates()),
@@ -42,7 +43,7 @@ impl StrictLimiter {
         }
     }
 
-    /// Creates a limiter that makes its store calls through `calls`, such as those of a node.
+    /// Creates a limiter that makes its store calls through `calls`.
     pub(crate) const fn over(calls: Arc<Calls>) -> Self {
         Self { calls }
     }

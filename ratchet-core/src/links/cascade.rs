@@ -5,7 +5,7 @@ use crate::json::Json;
 use crate::model::{After, BatchRecord, LinkState, Parent};
 use crate::state::JobState;
 
-/// Computes, step by step, how the ends of jobs affect other jobs.
+/// Computes, step by step, the effects of ended jobs on the jobs and batches that depend on them.
 ///
 /// ```text
 /// while let Some(ask) = cascade.next() {
@@ -17,53 +17,55 @@ use crate::state::JobState;
 /// }
 /// ```
 ///
-/// The store performs each [`Ask`] inside the transaction in which the jobs ended, in the order of
-/// the asks, because each ask relies on those before it. Jobs come before batches, so that a batch
-/// in which many jobs end at once is locked as briefly as possible.
+/// The store must perform each [`Ask`] in the transaction in which the jobs ended. It must keep the
+/// order of the asks, because each one relies on the previous ones. The asks for batches come last.
+/// So a batch is locked for as short a time as possible, even if many of its jobs end at once.
 #[derive(Debug, Default)]
 pub struct Cascade {
-    /// The ended jobs added so far, with their states and results.
+    /// The ended jobs that were added so far, with their states and results.
     ends: HashMap<JobId, (JobState, Option<Json>)>,
-    /// The batches added so far, with their latest records.
+    /// The batches that were added so far, with their latest records.
     batches: BTreeMap<BatchId, BatchRecord>,
-    /// Ended jobs whose children have not been read yet.
+    /// Ended jobs whose children the store has not read yet.
     parents: Vec<Parent>,
-    /// Ended jobs that have not been counted yet.
+    /// Ended jobs that the store has not counted in their batches yet.
     uncounted: Vec<(JobId, JobState)>,
-    /// Changed batches whose links have not been read yet.
+    /// Changed batches whose waiting jobs the store has not read yet.
     changed: BTreeSet<BatchId>,
     changes: Changes,
 }
 
-/// The next step of a [`Cascade`].
+/// The next step of a [`Cascade`], which the store must perform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Write all of these decisions.
+    /// Write these decisions to the database.
     Write(Changes),
-    /// Read the jobs that have open links to these parents, each with all of its open links, and
-    /// pass them to [`Cascade::children`]. Lock the jobs before reading them and their links, so
-    /// that if two parents end at the same time, the later transaction sees the decisions of the
-    /// earlier one.
+    /// Read the jobs that have open links to these parents, each with all of its open links. Pass
+    /// the jobs to [`Cascade::children`].
+    ///
+    /// Lock the jobs before reading them and their links. Then, if two parents of a job end at the
+    /// same time, the later transaction reads the decisions of the earlier one.
     Children(Vec<Parent>),
-    /// Count these jobs, each with its terminal state, in their batches, unless they were counted
-    /// before. Pass the resulting records of the batches to [`Cascade::counted`]. Keep the batches
-    /// locked until the transaction ends.
+    /// Count these jobs in their batches, each with its terminal state. Skip jobs that were counted
+    /// before. Pass the new records of the batches to [`Cascade::counted`]. Keep the batches locked
+    /// until the transaction ends.
     Count(Vec<(JobId, JobState)>),
 }
 
-/// The decisions of a [`Cascade`].
+/// The decisions of a [`Cascade`], which the store must write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Changes {
-    /// The decided links: the child, the position among its links, and the decision.
+    /// The links that are decided now: the child, the position among the child's links, and the
+    /// decision.
     pub links: Vec<(JobId, u32, LinkState)>,
-    /// Blocked jobs that become `Cancelled` now. Like every ended job, each releases its unique key
-    /// and its place in the lane.
+    /// Blocked jobs that become `Cancelled` now. Like every job that ends, each releases its unique
+    /// key and leaves its lane.
     pub cancelled: Vec<JobId>,
-    /// Blocked jobs that become `Pending`. Each is due at its old due time or now, whichever is
-    /// later.
+    /// Blocked jobs that become `Pending` now. The due time of each job is its old due time or the
+    /// current time, whichever is later.
     pub released: Vec<JobId>,
-    /// Batches that end now.
+    /// Batches that have ended now.
     pub ended: Vec<BatchId>,
 }
 
@@ -88,50 +90,51 @@ pub struct EndedJob {
     pub state: JobState,
     /// The result of the job.
     pub result: Option<Json>,
-    /// Whether other jobs may be linked to this one.
+    /// Whether other jobs may have links to this job, and so wait for its end.
     pub has_children: bool,
     /// Whether the job is in a batch.
     pub in_batch: bool,
 }
 
-/// A job that has open links.
+/// A job with links that are not decided yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingJob {
     /// The id of the job.
     pub job: JobId,
-    /// The state of the job: `Blocked`, unless the job has already ended or was requeued.
+    /// The state of the job. It is `Blocked`, unless the job has already ended or was requeued.
     pub state: JobState,
-    /// Whether the job still waits for its signal.
+    /// Whether the job waits for a signal that has not arrived yet.
     pub awaits_signal: bool,
-    /// Whether other jobs may be linked to this one.
+    /// Whether other jobs may have links to this job, and so wait for its end.
     pub has_children: bool,
     /// Whether the job is in a batch.
     pub in_batch: bool,
-    /// All open links of the job.
+    /// All links of the job that are not decided yet.
     pub open: Vec<OpenLink>,
 }
 
 /// A link that is not decided yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenLink {
-    /// The position among the links of its child, from 0.
+    /// The position of the link among all links of the child, counted from 0.
     pub place: u32,
     /// The parent that the child waits for.
     pub parent: Parent,
-    /// The condition. `None` if the stored condition cannot be read; then the link can never be
-    /// met.
+    /// The condition of the link. `None` if the stored condition cannot be read. Such a link can
+    /// never be met.
     pub after: Option<After>,
 }
 
 impl Cascade {
-    /// Creates a cascade without any ended job.
+    /// Creates an empty cascade, without ended jobs and batches.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a job that has ended, now or before its children were stored. A job that was added
-    /// before is ignored, since several children may name the same parent.
+    /// Adds a job that has ended. Also call this method for a parent that had ended before its
+    /// child was stored. Adding a job again has no effect, because several children may have the
+    /// same parent.
     pub fn ended(&mut self, job: EndedJob) {
         debug_assert!(job.state.is_terminal(), "{job:?}");
         if self.ends.contains_key(&job.job) {
@@ -146,7 +149,8 @@ impl Cascade {
         self.ends.insert(job.job, (job.state, job.result));
     }
 
-    /// Adds a batch that was closed, or that jobs begin to wait for. Its row must be locked.
+    /// Adds a batch that was closed, or for which a new job waits. The caller must have locked the
+    /// batch's row.
     pub fn batch(&mut self, batch: BatchRecord) {
         if batch.is_complete() && batch.ended_at.is_none() {
             self.changes.ended.push(batch.id);
@@ -155,7 +159,7 @@ impl Cascade {
         self.batches.insert(batch.id, batch);
     }
 
-    /// Returns the next step for the store. `None` when nothing is left to do.
+    /// Returns the next step for the store. `None` if the cascade is complete.
     #[expect(
         clippy::should_implement_trait,
         reason = "the caller passes the answer between two calls, which an iterator does not allow"
@@ -179,7 +183,7 @@ impl Cascade {
         ))
     }
 
-    /// Accepts the answer to [`Ask::Children`].
+    /// Accepts the answer to [`Ask::Children`]: the waiting jobs that the store has read.
     pub fn children(&mut self, children: Vec<WaitingJob>) {
         for child in children {
             self.child(&child);
@@ -216,7 +220,8 @@ impl Cascade {
         }
     }
 
-    /// Returns the state of a link: open, as long as the parents added so far do not decide it.
+    /// Returns the state of a link. The link is open if the parents that were added so far do not
+    /// decide it.
     fn decide(&self, link: &OpenLink) -> LinkState {
         let met = |met: bool| {
             if met {
@@ -241,7 +246,8 @@ impl Cascade {
         }
     }
 
-    /// Accepts the answer to [`Ask::Count`].
+    /// Accepts the answer to [`Ask::Count`]: the records of the batches after the jobs were
+    /// counted.
     pub fn counted(&mut self, batches: Vec<BatchRecord>) {
         for batch in batches {
             self.batch(batch);

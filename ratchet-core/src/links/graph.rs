@@ -7,13 +7,13 @@ use crate::id::JobId;
 use crate::limits::MAX_GENERATIONS;
 use crate::model::{After, Enqueued, NewJob, Parent};
 
-/// Returns the parents of each new job of an enqueue. `new` has the indexes of the new jobs, and
-/// `answers` has the store's answer for every job. A parent that is a duplicate is replaced by the
-/// stored job that it duplicates.
+/// Returns the parents of each new job of an enqueue. `answers` has the store's answer for each of
+/// the `jobs`, and `new` has the indexes of the new jobs. If a parent is a duplicate, the result
+/// has the stored job that it duplicates.
 ///
 /// # Errors
-/// [`InvalidInput`], naming `parent`, if the replacement of duplicates makes jobs wait for each
-/// other in a cycle, or makes too many jobs wait one after the other.
+/// Returns an [`InvalidInput`] for `parent` if, after this replacement, jobs wait for each other in
+/// a cycle, or a chain of waiting jobs is too long.
 pub(super) fn resolve(
     jobs: &[NewJob],
     answers: &[Enqueued],
@@ -43,9 +43,9 @@ pub(super) fn resolve(
     Ok(resolved)
 }
 
-/// Refuses jobs that wait for each other or for themselves, directly or through their batches,
-/// because none of them could ever run. Also refuses more than [`MAX_GENERATIONS`] jobs that wait
-/// one after the other.
+/// Refuses an enqueue in which jobs wait for themselves or for each other, directly or through
+/// their batches. Such jobs could never run. Also refuses a chain of more than [`MAX_GENERATIONS`]
+/// jobs that wait one after the other.
 pub(crate) fn refuse_cycles(jobs: &[NewJob]) -> Result<(), InvalidInput> {
     if jobs.iter().all(|job| job.spec().after.is_empty()) {
         return Ok(());
@@ -57,7 +57,8 @@ pub(crate) fn refuse_cycles(jobs: &[NewJob]) -> Result<(), InvalidInput> {
     graph.refuse_cycles()
 }
 
-/// The parents of each job, and the children of each batch.
+/// The jobs and batches that each job or batch waits for. A job waits for its parents, and a batch
+/// waits for its jobs.
 #[derive(Default)]
 struct Graph(BTreeMap<Parent, BTreeSet<Parent>>);
 
@@ -113,8 +114,9 @@ impl Graph {
         Ok(())
     }
 
-    /// Returns a job or batch on a cycle. `None` if the graph is empty. Otherwise there is a cycle,
-    /// because each remaining entry waits for another one.
+    /// Returns a job or batch that is part of a cycle. `None` if the graph is empty. The caller
+    /// must have removed all entries that wait for nothing. So a graph that is not empty has a
+    /// cycle.
     fn on_a_cycle(&self) -> Option<Parent> {
         let mut at = *self.0.keys().next()?;
         let mut seen = BTreeSet::new();

@@ -1,8 +1,8 @@
-//! Decides how the ends of jobs affect the jobs that wait for them. Pure, without I/O.
+//! Decides how ended jobs affect the jobs that wait for them. The code is pure, without I/O.
 //!
-//! Links are decided only by [`Cascade`]. A store passes it the jobs that ended in a call, performs
-//! each step that it returns until there are no more, and commits everything together with the
-//! ends. [`NewLinks`] collects the links of the jobs of an enqueue.
+//! Only [`Cascade`] decides links. A store passes the jobs that ended in a call to the cascade, and
+//! performs each step that the cascade returns. It commits these changes in the transaction in
+//! which the jobs ended. [`NewLinks`] collects the links of the jobs of an enqueue.
 
 mod cascade;
 mod graph;
@@ -28,8 +28,9 @@ fn missing(parent: Parent) -> InvalidInput {
     }
 }
 
-/// Returns the error for an enqueue with a parent job that is not stored. `answers` are the answers
-/// for the jobs of the enqueue.
+/// Returns the error for an enqueue if the job `parent` is not stored. `answers` has the store's
+/// answer for each job of the enqueue. The error has a special text if one of these answers names
+/// `parent` as the original of a duplicate.
 #[must_use]
 pub fn missing_parent(parent: JobId, answers: &[Enqueued]) -> InvalidInput {
     if !answers.contains(&Enqueued::Duplicate(parent)) {
@@ -42,8 +43,8 @@ pub fn missing_parent(parent: JobId, answers: &[Enqueued]) -> InvalidInput {
     InvalidInput::new("parent", problem)
 }
 
-/// Returns the state of a job that is enqueued or requeued: `Blocked` if it has open links or still
-/// waits for a signal, otherwise `Pending`.
+/// Returns the state for a job that is enqueued or requeued. The state is `Blocked` if the job has
+/// open links or still waits for a signal, and otherwise `Pending`.
 #[must_use]
 pub const fn waiting_state(has_open_links: bool, awaits_signal: bool) -> JobState {
     if has_open_links || awaits_signal {
@@ -53,7 +54,7 @@ pub const fn waiting_state(has_open_links: bool, awaits_signal: bool) -> JobStat
     }
 }
 
-/// Returns whether the deadline for a signal has passed. Times are in milliseconds.
+/// Returns whether the deadline for a signal has passed. Both times are in milliseconds since 1970.
 #[must_use]
 pub const fn is_too_late(deadline: i64, now: i64) -> bool {
     deadline <= now

@@ -1,4 +1,4 @@
-//! Collects what the new jobs of one enqueue wait for, and which batches they join.
+//! Collects the links and the batches of the new jobs of one enqueue.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,32 +9,32 @@ use crate::model::{After, Enqueued, NewJob, Parent, SignalWait};
 
 /// The links of the new jobs of one enqueue, and the batches they join.
 ///
-/// A store reads the parents and batches that are named here, refuses the enqueue if one of them is
-/// missing, and stores the links, the signals and the batch members.
+/// A store reads these parents and batches, and refuses the enqueue if one of them is missing. Then
+/// it stores the links, the signals and the batch members.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct NewLinks<'a> {
-    /// The jobs that wait for others, each with its parents and conditions, in the order of its
-    /// links.
+    /// The new jobs that wait for other jobs or for batches. Each has its parents and conditions,
+    /// in the order of its links.
     pub after: Vec<(JobId, Vec<After>)>,
-    /// The jobs that wait for a signal.
+    /// The new jobs that wait for a signal, each with this signal.
     pub signals: Vec<(JobId, &'a SignalWait)>,
-    /// The jobs that join a batch.
+    /// The new jobs that join a batch, each with this batch.
     pub members: Vec<(JobId, BatchId)>,
-    /// The jobs that other jobs of the enqueue wait for.
+    /// All jobs that new jobs wait for.
     parents: BTreeSet<JobId>,
-    /// The jobs of `parents` that are not new, so they must be stored.
+    /// The jobs in `parents` that this enqueue does not create. They must already be stored.
     stored_parents: BTreeSet<JobId>,
 }
 
 impl<'a> NewLinks<'a> {
-    /// Returns the links of an enqueue. `answers` has the store's answer for each job, and `new`
-    /// has the indexes of the new jobs. A parent that is a duplicate is replaced by the stored job
-    /// that it duplicates.
+    /// Collects the links of an enqueue. `answers` has the store's answer for each of the `jobs`,
+    /// and `new` has the indexes of the new jobs. If a parent is a duplicate, the result has the
+    /// stored job that it duplicates.
     ///
     /// # Errors
-    /// [`InvalidInput`], naming `parent`, if the replacement of duplicates makes jobs wait for each
-    /// other in a cycle, or makes too many jobs wait one after the other.
+    /// Returns an [`InvalidInput`] for `parent` if, after this replacement, jobs wait for each
+    /// other in a cycle, or a chain of waiting jobs is too long.
     pub fn of(
         jobs: &'a [NewJob],
         answers: &[Enqueued],
@@ -62,13 +62,13 @@ impl<'a> NewLinks<'a> {
         Ok(links)
     }
 
-    /// Returns whether a new job waits for this job.
+    /// Returns whether a new job waits for `job`.
     #[must_use]
     pub fn is_parent(&self, job: JobId) -> bool {
         self.parents.contains(&job)
     }
 
-    /// Returns the jobs that new jobs wait for and that are not new themselves.
+    /// Returns the jobs that new jobs wait for and that this enqueue does not create.
     #[must_use]
     pub const fn stored_parents(&self) -> &BTreeSet<JobId> {
         &self.stored_parents
@@ -85,7 +85,7 @@ impl<'a> NewLinks<'a> {
         after.filter_map(batch).collect()
     }
 
-    /// Returns how many new jobs join each batch.
+    /// Returns the number of new jobs that join each batch.
     #[must_use]
     pub fn joined(&self) -> BTreeMap<BatchId, u64> {
         let mut joined = BTreeMap::new();
@@ -95,7 +95,7 @@ impl<'a> NewLinks<'a> {
         joined
     }
 
-    /// Returns the batches that new jobs wait for or join.
+    /// Returns the batches that new jobs join or wait for.
     #[must_use]
     pub fn batches(&self) -> BTreeSet<BatchId> {
         let mut batches = self.awaited();
@@ -103,12 +103,12 @@ impl<'a> NewLinks<'a> {
         batches
     }
 
-    /// Refuses an enqueue if one of its batches is missing, or if a job would join a closed batch.
-    /// `closed` returns whether a batch is closed, or `None` if it is not stored. `[batch.join]`
-    /// `[link.missing]`
+    /// Checks that all batches of the enqueue are stored, and that no job joins a closed batch.
+    /// `closed` returns whether a batch is closed, or `None` if the batch is not stored.
+    /// `[batch.join]` `[link.missing]`
     ///
     /// # Errors
-    /// [`InvalidInput`], naming `batch`.
+    /// Returns an [`InvalidInput`] for `batch` if a batch is missing or closed.
     pub fn check_batches(
         &self,
         closed: impl Fn(BatchId) -> Option<bool>,
@@ -170,7 +170,7 @@ mod tests {
         assert!(links.is_parent(jobs[0].id()) && links.is_parent(stored));
         assert!(!links.is_parent(jobs[1].id()));
         assert_eq!(*links.stored_parents(), BTreeSet::from([stored]));
-        // If an earlier try of the call stored the parent, it counts as stored.
+        // If an earlier attempt of the same call stored the parent, it is not a new job.
         let links = NewLinks::of(&jobs, &created(&jobs), &[1]).unwrap();
         let both = BTreeSet::from([stored, jobs[0].id()]);
         assert_eq!(*links.stored_parents(), both);

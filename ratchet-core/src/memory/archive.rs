@@ -11,7 +11,7 @@ use crate::model::{
 use crate::store::ArchiveStore;
 use crate::time::{duration_millis, from_millis, to_millis};
 
-/// A row of the archive.
+/// A row of the archive: an archived job as a document.
 #[derive(Clone)]
 pub(super) struct Archived {
     finished_at: i64,

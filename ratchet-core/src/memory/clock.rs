@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use crate::time::{self, Timestamp};
 
-/// A clock for tests of code that depends on time. It stands still or runs, and can be moved
-/// forward and back. Clones share the same time.
+/// A clock for tests of code that depends on time. The test sets the time of the clock. Between
+/// these changes, the clock either stands still or runs. All clones show the same time.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
@@ -29,14 +29,14 @@ pub struct ManualClock(Arc<Inside>);
 
 #[derive(Debug)]
 struct Inside {
-    /// The initial time of the clock plus all its moves, in milliseconds.
+    /// The time of the clock minus the time that the clock has run, in milliseconds since 1970.
     set_to: AtomicI64,
-    /// When the clock began to run; `None` if it stands still.
+    /// When the clock began to run. `None` if the clock stands still.
     running_since: Option<Instant>,
 }
 
 impl ManualClock {
-    /// Creates a clock that shows `start` and moves only when a test moves it.
+    /// Creates a clock that shows `start` and stands still until a test changes its time.
     ///
     /// ```
     /// use ratchet::ManualClock;
@@ -50,8 +50,9 @@ impl ManualClock {
         Self::made(start, None)
     }
 
-    /// Creates a clock that shows `start` and runs with tokio's clock, paused or not. When it is
-    /// moved, it steps, as a database's clock does when its host's clock is set.
+    /// Creates a clock that starts at `start` and runs with tokio's clock, which a test may pause.
+    /// If a test changes its time, the time jumps, like that of a database when its host's clock is
+    /// set.
     #[must_use]
     pub fn running(start: Timestamp) -> Self {
         Self::made(start, Some(time::monotonic()))
@@ -64,31 +65,32 @@ impl ManualClock {
         }))
     }
 
-    /// Moves the clock forward.
+    /// Moves the clock forward by this duration.
     pub fn advance(&self, by: Duration) {
         let by = time::duration_millis(by);
         self.0.set_to.fetch_add(by, Ordering::SeqCst);
     }
 
-    /// Moves the clock back, as an operator or a faulty time server may.
+    /// Moves the clock back by this duration, as an operator or a faulty time server may do.
     pub fn set_back(&self, by: Duration) {
         let by = time::duration_millis(by);
         self.0.set_to.fetch_sub(by, Ordering::SeqCst);
     }
 
-    /// Sets the clock, forward or back.
+    /// Sets the clock to this time, which may be earlier or later than the present time of the
+    /// clock.
     pub fn set(&self, to: Timestamp) {
         let set_to = time::to_millis(to).saturating_sub(self.ran_for());
         self.0.set_to.store(set_to, Ordering::SeqCst);
     }
 
-    /// Returns the time of the clock.
+    /// Returns the present time of the clock.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         time::from_millis(self.now_millis())
     }
 
-    /// Returns the time of the clock in milliseconds since the Unix epoch.
+    /// Returns the present time of the clock in milliseconds since 1970.
     #[must_use]
     pub fn now_millis(&self) -> i64 {
         let set_to = self.0.set_to.load(Ordering::SeqCst);

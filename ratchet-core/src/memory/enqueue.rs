@@ -8,7 +8,7 @@ use crate::state::JobState;
 use crate::time::from_millis;
 
 impl Tables {
-    /// Stores the jobs of one call. On an error nothing has changed.
+    /// Stores the jobs of one enqueue call. If the call fails, nothing has changed.
     pub(super) fn enqueue(&mut self, jobs: &[NewJob], now: i64) -> Result<Vec<Enqueued>> {
         self.require_permits(jobs)?;
         let (answers, new) = self.resolve_keys(jobs);
@@ -25,7 +25,8 @@ impl Tables {
         Ok(answers)
     }
 
-    /// Returns the answer for each job, and the indexes of the jobs that must be stored.
+    /// Looks up the ids and keys of the jobs. Returns the answer for each job, and the indexes of
+    /// the jobs that must be stored.
     fn resolve_keys(&self, jobs: &[NewJob]) -> (Vec<Enqueued>, Vec<usize>) {
         let mut taken = TakenKeys::default();
         for job in jobs {
@@ -46,7 +47,8 @@ impl Tables {
         taken.resolve(jobs)
     }
 
-    /// Refuses parents that do not exist, and batches that do not exist or are closed.
+    /// Refuses the enqueue if a parent or a batch does not exist, or if a job would join a closed
+    /// batch.
     fn check_parents(
         &self,
         links: &NewLinks<'_>,
@@ -80,8 +82,8 @@ impl Tables {
         self.insert(job);
     }
 
-    /// Links a new job to its parents. Links on parents that have already ended are decided at the
-    /// end of the call.
+    /// Adds the links from a new job to its parents. If a parent has already ended, the link is
+    /// decided at the end of the store call.
     fn link(&mut self, child: JobId, after: Vec<After>) {
         for one in &after {
             match one.parent() {

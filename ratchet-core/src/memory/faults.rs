@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use crate::error::{Result, StoreError, StoreErrorKind};
 
-/// The fault of one call of a [`MemoryStore`](super::MemoryStore).
+/// A fault that a test injects into one call of a [`MemoryStore`](super::MemoryStore).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -28,21 +28,22 @@ pub enum Fault {
     /// No fault.
     #[default]
     None,
-    /// The call takes effect after this delay.
+    /// The call waits for this time before it takes effect.
     Delay(Duration),
-    /// The call takes effect at once, and its answer comes after this delay.
+    /// The call takes effect at once, and returns after this time.
     DelayedAnswer(Duration),
-    /// The call fails with this kind of error and has changed nothing.
+    /// The call fails with an error of this kind, and changes nothing.
     Failure(StoreErrorKind),
-    /// The call fails and has changed nothing, as after a lost connection.
+    /// The call fails like a call whose connection is lost before the commit. It changes nothing.
     ErrorBeforeCommit,
-    /// The call fails although it took effect, as when the connection is lost during the commit.
+    /// The call fails like a call whose connection is lost during the commit. Its changes take
+    /// effect.
     ErrorAfterCommit,
 }
 
 type Plan = dyn Fn(&'static str) -> Fault + Send + Sync;
 
-/// Decides the fault of every call.
+/// Decides for every call which fault is injected.
 #[derive(Clone, Default)]
 pub(super) struct FaultPlan(Option<Arc<Plan>>);
 
@@ -51,7 +52,7 @@ impl FaultPlan {
         Self(Some(Arc::new(plan)))
     }
 
-    /// Runs `work` with the fault that the plan returns for the operation.
+    /// Runs `work`, and injects the fault that the plan returns for `operation`.
     pub(super) async fn around<T: Send>(
         &self,
         operation: &'static str,

@@ -152,7 +152,7 @@ impl JobStore for MemoryStore {
 }
 
 impl Tables {
-    /// Returns the jobs that a purge with this request deletes.
+    /// Returns the finished jobs that this request selects for deletion or for the archive.
     pub(super) fn old(&self, request: &PurgeRequest, now: i64) -> Vec<JobId> {
         let cutoff = now.saturating_sub(duration_millis(request.older_than));
         self.finished()

@@ -5,12 +5,12 @@ use crate::model::{JobRecord, LanePlace};
 use crate::name::Name;
 use crate::state::JobState;
 
-/// The unfinished jobs of each lane by sequence number; the first is the head. A lane without
-/// unfinished jobs is removed.
+/// The unfinished jobs of each lane, by sequence number. The first job is the head of the lane. A
+/// lane without unfinished jobs has no entry.
 #[derive(Clone, Default)]
 pub(super) struct Lanes(HashMap<Lane, BTreeMap<i64, JobId>>);
 
-/// A queue and a lane name.
+/// Identifies a lane by the names of its queue and of the lane.
 type Lane = (Name, Name);
 
 fn lane_of(job: &JobRecord) -> Option<Lane> {
@@ -19,8 +19,8 @@ fn lane_of(job: &JobRecord) -> Option<Lane> {
 }
 
 impl Lanes {
-    /// Adds a job at the end of its lane, and returns the state in which it waits. A job without a
-    /// lane is `Pending`.
+    /// Adds a job at the end of its lane. Returns `Pending` if the job is the head of the lane or
+    /// has no lane, and otherwise `Blocked`.
     pub(super) fn enter(&mut self, job: &JobRecord) -> JobState {
         let Some(lane) = lane_of(job) else {
             return JobState::Pending;
@@ -32,7 +32,8 @@ impl Lanes {
         place.state
     }
 
-    /// Removes a job that has ended from its lane, and returns the new head.
+    /// Removes an ended job from its lane. Returns the head of the lane, if the lane still has
+    /// jobs.
     pub(super) fn leave(&mut self, job: &JobRecord) -> Option<JobId> {
         let lane = lane_of(job)?;
         let members = self.0.get_mut(&lane)?;

@@ -7,34 +7,35 @@ use crate::model::{After, BatchRecord, LinkState, Parent, SignalRecord, Tally};
 use crate::state::JobState;
 use crate::time::{self, Timestamp, from_millis};
 
-/// The links and batches, and the jobs and batches to check at the end of the call.
+/// The links and batches of a memory store. Also records the jobs and batches that the current call
+/// has changed, because their children are updated at the end of the call.
 #[derive(Clone, Default)]
 pub(super) struct Links {
-    /// The links of each child, in the order in which they were given.
+    /// The links of each child, in the order in which the enqueue listed them.
     pub(super) parents: BTreeMap<JobId, Vec<(After, LinkState)>>,
     /// The children of each parent.
     pub(super) children: HashMap<Parent, BTreeSet<JobId>>,
     pub(super) batches: BTreeMap<BatchId, BatchRecord>,
-    /// The children of batches that were already counted.
+    /// The jobs that were already counted in their batches.
     counted: BTreeSet<JobId>,
-    /// Jobs that ended in this call, and jobs to which a link was added.
+    /// The jobs that ended in the current call, and the jobs that got a new child.
     ended: BTreeSet<JobId>,
-    /// Batches to check at the end of the call.
+    /// The batches that were closed in the current call, and those that got a new child.
     changed: BTreeSet<BatchId>,
 }
 
 impl Links {
-    /// Records that a job has ended.
+    /// Records a job that has ended, or that got a new child.
     pub(super) fn ended(&mut self, job: JobId) {
         self.ended.insert(job);
     }
 
-    /// Records that a batch was closed, or that a job now waits for the batch.
+    /// Records a batch that was closed, or for which a new job waits.
     pub(super) fn changed(&mut self, batch: BatchId) {
         self.changed.insert(batch);
     }
 
-    /// Adds links from a child to its parents.
+    /// Adds open links from a child to its parents.
     pub(super) fn link(&mut self, child: JobId, after: Vec<After>) {
         for one in &after {
             let children = self.children.entry(one.parent()).or_default();
@@ -44,7 +45,8 @@ impl Links {
         self.parents.insert(child, open.collect());
     }
 
-    /// Removes the links of a job that is deleted. Its children keep their links to it.
+    /// Removes the links from a deleted job to its parents. The links from its children to it
+    /// remain.
     pub(super) fn forget(&mut self, job: JobId) {
         for (after, _) in self.parents.remove(&job).unwrap_or_default() {
             if let Some(children) = self.children.get_mut(&after.parent()) {
@@ -64,7 +66,7 @@ impl Links {
 }
 
 impl Tables {
-    /// Returns whether a child of this job has not ended.
+    /// Returns whether this job has a child that has not ended.
     pub(super) fn is_awaited(&self, job: JobId) -> bool {
         let children = self.links.children.get(&Parent::Job(job));
         let unfinished = |row: &Row| !row.job.state.is_terminal();
@@ -74,8 +76,8 @@ impl Tables {
         })
     }
 
-    /// Applies the effects of the jobs that ended in this call on other jobs: decides links,
-    /// releases and cancels children, and counts batches. Runs at the end of every call.
+    /// Updates the jobs and batches that depend on jobs that ended in this call: decides links,
+    /// releases or cancels children, and counts batches. Every store call runs this at its end.
     pub(super) fn follow_ends(&mut self, now: i64) {
         let mut cascade = Cascade::new();
         for id in std::mem::take(&mut self.links.ended) {
@@ -173,7 +175,7 @@ impl Tables {
         }
     }
 
-    /// Makes a job pending that no longer waits for anything.
+    /// Makes a job pending, because it no longer waits for anything.
     pub(super) fn release(&mut self, id: JobId, now: i64) {
         self.change(id, |row| {
             row.enter(JobState::Pending, from_millis(now));
@@ -182,7 +184,8 @@ impl Tables {
     }
 }
 
-/// Creates the record of a wait for a signal, with the deadline `now` + `timeout`.
+/// Creates the record of a job that begins to wait for a signal. The deadline is `now`, in
+/// milliseconds since 1970, plus `timeout`.
 pub(super) fn awaited(timeout: std::time::Duration, now: i64) -> SignalRecord {
     let deadline: Timestamp = from_millis(now.saturating_add(time::duration_millis(timeout)));
     SignalRecord::new(deadline)

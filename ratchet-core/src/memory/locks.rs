@@ -13,8 +13,8 @@ use crate::store::{Acquired, LockInfo, LockStore, StoredLock, renewed_end};
 use crate::time::duration_millis;
 
 impl Tables {
-    /// Returns whether the guard's owner still holds the guard's lock with its fence; true if there
-    /// is no guard.
+    /// Returns whether the owner named in the guard still holds the lock with the guard's fence.
+    /// Returns true if there is no guard.
     pub(super) fn is_tenure(&self, guard: Option<&Guard>, now: i64) -> bool {
         guard.is_none_or(|guard| {
             let lock = self.locks.get(&guard.lock);

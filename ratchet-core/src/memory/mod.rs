@@ -1,7 +1,7 @@
 //! The in-memory store: the executable specification of the store traits, and a store for tests.
 //!
-//! It applies the pure rules to plain maps under one lock, so it shows what every other store must
-//! do. Tests can set its clock and make its calls fail.
+//! The store applies the pure rules of the core to plain maps under one lock. So its code shows
+//! what every other store must do. Tests can set its clock and make its calls fail.
 
 mod archive;
 mod clock;
@@ -40,8 +40,8 @@ use crate::time;
 use faults::FaultPlan;
 use tables::Tables;
 
-/// A store in the memory of the process, which is lost when the process ends. Clones share the
-/// data, so each clone can serve a node of a test cluster.
+/// A store that keeps its data in the memory of the process. The data is lost when the process
+/// ends. All clones share the data, so each clone can serve one node of a test cluster.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -63,7 +63,7 @@ pub struct MemoryStore {
     coordinator: InProcessCoordinator,
 }
 
-/// A copy of everything that a [`MemoryStore`] had stored at one moment.
+/// A copy of all data that a [`MemoryStore`] had at one moment.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -88,21 +88,21 @@ impl fmt::Debug for Snapshot {
 }
 
 impl MemoryStore {
-    /// Creates an empty store whose clock starts at the current time and runs with tokio's clock,
-    /// so tests can pause it.
+    /// Creates an empty store. Its clock starts at the current time and runs with tokio's clock,
+    /// which tests can pause.
     #[must_use]
     pub fn new() -> Self {
         Self {
             tables: Arc::default(),
             clock: ManualClock::running(time::wall_clock()),
             faults: FaultPlan::default(),
-            // Only tests cause contention here, by injecting it, and they expect to see the error.
+            // Contention occurs only if a test injects it, and the test expects the error.
             policy: CallPolicy::default().retries(0),
             coordinator: InProcessCoordinator::of_only_process(),
         }
     }
 
-    /// Creates an empty store on this clock.
+    /// Creates an empty store that uses this clock.
     #[must_use]
     pub fn with_clock(clock: ManualClock) -> Self {
         Self {
@@ -111,8 +111,9 @@ impl MemoryStore {
         }
     }
 
-    /// Injects faults: every call of the store first calls `plan`, with the operation's name as in
-    /// errors. Clones that already exist are not affected.
+    /// Injects faults into the calls of this store. Each call first passes its name, such as
+    /// `enqueue`, to `plan`, which returns the fault for the call. Clones that already exist are
+    /// not affected.
     #[must_use]
     pub fn with_faults(
         mut self,
@@ -122,27 +123,28 @@ impl MemoryStore {
         self
     }
 
-    /// Sets the deadline of a call, 10 s by default. Clones that already exist are not affected.
+    /// Sets the deadline of each store call. The default is 10 s. Clones that already exist are not
+    /// affected.
     #[must_use]
     pub const fn with_deadline(mut self, deadline: Duration) -> Self {
         self.policy.deadline = deadline;
         self
     }
 
-    /// Deletes all nodes, as a restore from a backup without them would. Running nodes register
-    /// again with their next heartbeat.
+    /// Deletes the records of all nodes, like a restore from a backup that lacks them. Running
+    /// nodes register again with their next heartbeat.
     pub fn lose_nodes(&self) {
         self.tables().nodes.clear();
     }
 
-    /// Returns a copy of everything that is stored. [`rewind`](Self::rewind) restores it.
+    /// Returns a copy of all data. [`rewind`](Self::rewind) restores it.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot(self.tables().clone())
     }
 
-    /// Restores the data of a snapshot, as a failover to a lagging copy or a restore from a backup
-    /// would. Running nodes continue, and the clock is not set back.
+    /// Replaces all data by that of a snapshot, like a failover to a lagging copy or a restore from
+    /// a backup. Running nodes continue, and the clock is not set back.
     pub fn rewind(&self, to: &Snapshot) {
         *self.tables() = to.0.clone();
     }
@@ -153,7 +155,8 @@ impl MemoryStore {
             .unwrap_or_else(|broken| broken.into_inner())
     }
 
-    /// Runs one call on the tables at the current time of the store, with the fault planned for it.
+    /// Runs `work`, one store call, on the tables at the store's current time. Injects the fault
+    /// that is planned for this call.
     async fn call<T: Send>(
         &self,
         operation: &'static str,

@@ -28,13 +28,13 @@ impl PermitStore for MemoryStore {
 }
 
 impl Tables {
-    /// Refuses a batch with a job that needs a permit of an unknown resource.
+    /// Refuses an enqueue if one of its jobs needs a permit of a resource without a limit.
     pub(super) fn require_permits(&self, jobs: &[NewJob]) -> Result<()> {
         let mut routes = jobs.iter().map(|job| &job.spec().route);
         routes.try_for_each(|route| self.require_permit(route, "enqueue"))
     }
 
-    /// Refuses a route that needs a permit of an unknown resource.
+    /// Refuses a route that needs a permit of a resource without a limit.
     pub(super) fn require_permit(&self, route: &Route, operation: &'static str) -> Result<()> {
         match &route.permit {
             Some(resource) if !self.permits.contains_key(resource) => {
@@ -44,7 +44,8 @@ impl Tables {
         }
     }
 
-    /// Returns every resource, with the number of running jobs that hold its permits.
+    /// Returns every resource that has a limit, with the number of running jobs that hold its
+    /// permits.
     pub(super) fn held_permits(&self) -> Vec<PermitInfo> {
         let held = |resource: &Name| {
             self.running()

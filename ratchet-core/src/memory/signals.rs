@@ -55,7 +55,7 @@ impl Row {
         Some(time::to_millis(signal.deadline))
     }
 
-    /// Returns whether a signal at `now` would be delivered to the job.
+    /// Returns whether the job would accept a signal that arrives at `now`.
     fn takes_signal(&self, now: i64) -> bool {
         self.awaits_signal() && self.deadline().is_some_and(|at| !is_too_late(at, now))
     }

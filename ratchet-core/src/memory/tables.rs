@@ -16,67 +16,69 @@ use crate::time::{self, Timestamp};
 #[derive(Clone, Default)]
 pub(super) struct Tables {
     jobs: BTreeMap<JobId, Row>,
-    /// The pending jobs by route and priority level, in claim order within a level.
+    /// The pending jobs of each route and priority. The jobs of one priority are in claim order.
     pending: HashMap<Route, [Level; Priority::ALL.len()]>,
     running: BTreeSet<JobId>,
     finished: BTreeSet<(i64, JobId)>,
-    /// The unfinished job that has each unique key.
+    /// The unfinished job that holds each unique key.
     pub(super) unique_keys: HashMap<Name, JobId>,
-    /// The first job with each idempotency key; never deleted.
+    /// The first job that was enqueued with each idempotency key. Entries are never deleted.
     pub(super) idempotency_keys: HashMap<Name, JobId>,
     /// The unfinished jobs of each lane, in order.
     pub(super) lanes: Lanes,
     pub(super) links: Links,
     pub(super) paused_queues: BTreeSet<Name>,
     pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
-    /// Locks are kept after their tenures, because their fences must never repeat.
+    /// The locks by name. A released or expired lock is kept, because its fences must never repeat.
     pub(super) locks: BTreeMap<Name, StoredLock>,
     pub(super) versions: HashMap<Name, u64>,
     pub(super) recurring: BTreeMap<Name, RecurringRecord>,
     pub(super) archive: BTreeMap<JobId, Archived>,
-    /// How many permits each resource has.
+    /// The maximum number of permits of each resource.
     pub(super) permits: BTreeMap<Name, u32>,
-    /// The theoretical arrival time of each rate key, in microseconds.
+    /// The theoretical arrival time of each rate key, in microseconds since 1970.
     pub(super) rates: BTreeMap<Name, i64>,
 }
 
-/// The pending jobs of one route and priority, in claim order.
+/// The pending jobs of one route and priority, in claim order: due time in milliseconds, and id.
 type Level = BTreeSet<(i64, JobId)>;
 
-/// A job with the data that only the store needs.
+/// A stored job, with data that only the store needs.
 #[derive(Clone)]
 pub(super) struct Row {
     pub(super) job: JobRecord,
-    /// When the claim's body last gave a sign of life; `None` if the body has not begun.
+    /// When the body of the current claim last reported, in milliseconds since 1970. `None` if it
+    /// has not reported yet.
     pub(super) last_report: Option<i64>,
     /// The token of the claim that was settled last.
     pub(super) settled: Option<ClaimToken>,
-    /// Whether other jobs were linked to this job.
+    /// Whether any job was ever enqueued with a link to this job.
     pub(super) has_children: bool,
     pub(super) history: Vec<Attempt>,
 }
 
 impl Row {
-    /// Returns the token of the current claim.
+    /// Returns the token of the job's current claim.
     pub(super) fn token(&self) -> ClaimToken {
         let job = &self.job;
         let claimed_at = job.claimed_at.unwrap_or(Timestamp::UNIX_EPOCH);
         ClaimToken::new(job.id, job.claim_seq, job.node, claimed_at)
     }
 
-    /// Returns whether this is the token of the job's current claim.
+    /// Returns whether `token` is the token of the job's current claim.
     pub(super) fn holds(&self, token: ClaimToken) -> bool {
         self.job.state == JobState::Running && self.token() == token
     }
 
-    /// Returns whether the job still waits for its signal.
+    /// Returns whether the job waits for a signal that has not arrived yet.
     pub(super) fn awaits_signal(&self) -> bool {
         let signal = self.job.signal.as_ref();
         self.job.state == JobState::Blocked
             && signal.is_some_and(|signal| signal.delivered.is_none())
     }
 
-    /// Ends the current claim: writes the history, clears the owner, and sets the new state.
+    /// Ends the current claim: adds it to the history, removes its node and its time, and sets the
+    /// new state.
     pub(super) fn end_claim(&mut self, state: JobState, outcome: AttemptOutcome, now: i64) {
         let ended_at = time::from_millis(now);
         let claimed_at = self.job.claimed_at.unwrap_or(ended_at);
@@ -94,7 +96,7 @@ impl Row {
         self.enter(state, ended_at);
     }
 
-    /// Sets the state of the job.
+    /// Sets the state of the job, and the time of its end if the state is terminal.
     pub(super) fn enter(&mut self, state: JobState, now: Timestamp) {
         debug_assert_eq!(self.job.state.transition(state), Ok(state));
         self.job.state = state;
@@ -127,8 +129,9 @@ impl Tables {
         self.jobs.insert(row.job.id, row);
     }
 
-    /// Changes a job, and updates the indexes, the unique key and the lane. If the job ends, this
-    /// is recorded for the jobs that wait for it.
+    /// Applies `change` to a job, and updates the indexes, the unique key and the lane. If the job
+    /// ends, records it, so that the jobs that wait for it are updated. Returns `None` if the job
+    /// does not exist.
     pub(super) fn change<T>(&mut self, id: JobId, change: impl FnOnce(&mut Row) -> T) -> Option<T> {
         let mut row = self.jobs.remove(&id)?;
         self.unindex(&row.job);
@@ -149,7 +152,7 @@ impl Tables {
         Some(changed)
     }
 
-    /// Makes a blocked job pending, because it has become the head of its lane.
+    /// Makes a blocked job pending, because it is now the head of its lane.
     fn promote(&mut self, id: JobId) {
         if let Some(mut row) = self.jobs.remove(&id) {
             if row.job.state == JobState::Blocked {
@@ -168,7 +171,8 @@ impl Tables {
         }
     }
 
-    /// Returns the ordered jobs of each level of each route for which `matches` returns true.
+    /// Returns the pending jobs of the routes for which `matches` returns true. There is one entry
+    /// for each route and priority, with its jobs in claim order.
     pub(super) fn pending_levels(
         &self,
         matches: impl Fn(&Route) -> bool,
@@ -184,7 +188,8 @@ impl Tables {
             .collect()
     }
 
-    /// Returns the terminal jobs in the order in which they finished, oldest first.
+    /// Returns the ended jobs in the order of the times at which they ended, oldest first. Each has
+    /// this time in milliseconds since 1970.
     pub(super) fn finished(&self) -> impl Iterator<Item = (i64, &Row)> {
         self.finished
             .iter()

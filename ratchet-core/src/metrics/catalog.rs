@@ -14,11 +14,11 @@ use ::metrics::Unit;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A count that only grows.
+    /// A count that only increases.
     Counter,
-    /// A value that goes up and down.
+    /// A value that can increase and decrease.
     Gauge,
-    /// Values that are sorted into buckets.
+    /// A distribution of values, which are counted in buckets.
     Histogram,
 }
 
@@ -35,15 +35,15 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Metric {
-    /// The name, in the form that Prometheus requires.
+    /// The name of the metric, in the form that Prometheus requires.
     pub name: &'static str,
     /// The type of the metric.
     pub kind: Kind,
-    /// The unit of the values.
+    /// The unit of the values. `None` if the values have no unit.
     pub unit: Option<Unit>,
-    /// The labels. Every series of the metric has all of them.
+    /// The labels of the metric. Every time series of the metric has all of them.
     pub labels: &'static [Label],
-    /// The description for operators.
+    /// The description of the metric, for operators.
     pub description: &'static str,
 }
 
@@ -59,7 +59,8 @@ pub struct Label {
     pub values: Values,
 }
 
-/// The possible values of a label. They bound the number of time series.
+/// The possible values of a label. They are limited in number, so that the number of time series is
+/// limited too.
 ///
 /// ```
 /// use ratchet::metrics::{JOBS_ENQUEUED, Values};
@@ -74,28 +75,30 @@ pub struct Label {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Values {
-    /// One of these.
+    /// A fixed list of values.
     OneOf(&'static [&'static str]),
-    /// A kind that is registered with the node. For enqueued jobs: one of the first [`MAX_KINDS`]
-    /// kinds that the process enqueues. All other kinds are [`OTHER`].
+    /// The kinds of jobs. For enqueued jobs, these are the first [`MAX_KINDS`] kinds that the
+    /// process enqueues. For all other metrics, these are the kinds that are registered with the
+    /// node. All other kinds have the value [`OTHER`].
     Kinds,
-    /// A pool of the node.
+    /// The pools of the node.
     Pools,
-    /// A role for which this process is a candidate.
+    /// The roles for which this process is a candidate.
     Roles,
-    /// A queue named with [`NodeBuilder::measured_queues`](crate::NodeBuilder::measured_queues);
-    /// there are at most 50.
+    /// The queues that were named with
+    /// [`NodeBuilder::measured_queues`](crate::NodeBuilder::measured_queues). There are at most 50.
     Queues,
-    /// A call of the store, by the name that the engine and the clients use. There are about sixty.
+    /// The names of the store calls, such as `enqueue`. There are about sixty.
     Operations,
 }
 
-/// The label value shared by all kinds that have no label value of their own.
+/// The label value of all kinds that have no label value of their own.
 pub const OTHER: &str = "other";
-/// The maximum number of kinds of enqueued jobs that a process distinguishes.
+/// The maximum number of kinds that have their own label value in a process's metrics of enqueued
+/// jobs.
 pub const MAX_KINDS: usize = 200;
 
-/// The label values for kinds of store failures.
+/// The label values for the kinds of store errors.
 const ERRORS: &[&str] = &[
     "unavailable",
     "timeout",
@@ -144,7 +147,7 @@ const fn ends_in(name: &str, end: &str) -> bool {
     true
 }
 
-/// Declares each metric as a constant, and all of them as [`CATALOG`].
+/// Declares a constant for each metric, and the list [`CATALOG`] of all metrics.
 macro_rules! catalog {
     ($($id:ident: $kind:ident $name:literal [$($label:expr),*] $description:literal;)*) => {
         $(
@@ -157,7 +160,7 @@ macro_rules! catalog {
                 description: $description,
             };
         )*
-        /// Every metric.
+        /// All metrics.
         pub const CATALOG: &[Metric] = &[$($id),*];
     };
 }

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::id::Fence;
 use crate::name::Name;
 
-/// Counts one attempt of a candidate to become or remain the leader of this role.
+/// Counts one attempt of a candidate to become or remain the leader of this role, by its outcome.
 pub(crate) fn election_turn(role: &Name, outcome: &Result<ElectionOutcome>) {
     let outcome = match outcome {
         Ok(ElectionOutcome::Elected(_)) => "elected",
@@ -25,31 +25,33 @@ pub(crate) fn election_turn(role: &Name, outcome: &Result<ElectionOutcome>) {
     ELECTION_TURNS.counter(values).increment(1);
 }
 
-/// The reason why a leadership ended.
+/// The reason why a node ceased to be the leader.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StepDown {
     /// The leader resigned.
     Resigned,
     /// The leader could not renew its lock in time.
     Fenced,
-    /// Another owner holds the lock.
+    /// Another owner holds the leader's lock.
     Superseded,
 }
 
-/// Starts, at 0, the metrics of a candidate for this role that does not lead yet.
+/// Creates the leadership metrics of this role with the value 0, for a candidate that does not lead
+/// yet.
 pub(crate) fn candidate(role: &Name) {
     LEADER.gauge([role.shared()]).increment(0.0);
     STEP_DOWNS.begin(&[role.shared()]);
 }
 
-/// Reports that this process leads in a role; dropping the value withdraws the report.
+/// Shows in the gauge [`LEADER`] that this process leads in a role. Dropping the value resets the
+/// gauge.
 pub(crate) struct LeaderAmount {
     role: Name,
     _leads: Amount,
 }
 
 impl LeaderAmount {
-    /// Adds 1 to the gauge of leaders, and sets the gauge of the term.
+    /// Adds 1 to the gauge of leaders of this role, and sets the gauge of the current term.
     pub(crate) fn new(role: &Name, term: Fence) -> Self {
         let leads = Amount::new(LEADER.gauge([role.shared()]));
         leads.set(1);
@@ -61,7 +63,7 @@ impl LeaderAmount {
         }
     }
 
-    /// Counts the end of the leadership and its reason.
+    /// Counts the end of this process's leadership, by its reason.
     pub(crate) fn steps_down(self, why: StepDown) {
         let why = match why {
             StepDown::Resigned => "resigned",
@@ -100,37 +102,39 @@ impl QueueMetrics {
     }
 }
 
-/// Counts a write of a leader that the store refused because its term was over.
+/// Counts a write that the store refused because the leader's term was over. `write` names the
+/// write.
 pub(crate) fn stale_guarded_write(write: &'static str) {
     GUARDED_WRITES_STALE.counter([write.into()]).increment(1);
 }
 
-/// Counts a wakeup that was sent, or given up because the coordinator did not respond.
+/// Counts a wakeup. `sent` is false if the coordinator did not accept the wakeup in time.
 pub(crate) fn wakeup_sent(sent: bool) {
     let outcome = if sent { "sent" } else { "given_up" };
     WAKEUPS_SENT.counter([outcome.into()]).increment(1);
 }
 
-/// Counts a wakeup that ended the wait of this pool's poller.
+/// Counts a wakeup that made this pool's poller end its wait and poll.
 pub(crate) fn wakeup_received(pool: &Name) {
     WAKEUPS_RECEIVED.counter([pool.shared()]).increment(1);
 }
 
-/// Counts wakeups that came faster than this process read them.
+/// Counts wakeups that were lost, because they came faster than this process read them.
 pub(crate) fn wakeup_lost(count: u64) {
     WAKEUPS_LOST.counter([]).increment(count);
 }
 
-/// Sets the gauge `ratchet_nothing_runs`. The HTTP interface calls this each time it has read the
-/// cluster.
+/// Sets the gauge `ratchet_nothing_runs`, which shows whether jobs are due although no node is
+/// live. The HTTP interface calls this function each time it has read the state of the cluster.
 pub fn nothing_runs(nothing_runs: bool) {
     NOTHING_RUNS
         .gauge([])
         .set(f64::from(u8::from(nothing_runs)));
 }
 
-/// Counts an outage of a coordinator's transport. Implementations of
-/// [`ClusterCoordinator`](crate::cluster::ClusterCoordinator) call this once per outage.
+/// Counts one outage of a coordinator's transport. Implementations of
+/// [`ClusterCoordinator`](crate::cluster::ClusterCoordinator) must call this function once per
+/// outage.
 pub fn coordinator_outage() {
     COORDINATOR_OUTAGES.counter([]).increment(1);
 }

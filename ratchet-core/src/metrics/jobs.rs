@@ -1,6 +1,7 @@
-//! Metrics of single jobs. Looking up a recorder's handle costs more than counting, so each run
-//! looks the frequently used handles up only once: at its start, or when a kind first occurs in a
-//! pool.
+//! Metrics of single jobs.
+//!
+//! Getting a metric's handle from the recorder costs more than counting. So each run of a node gets
+//! the handles of frequent metrics only once: at its start, or when a kind first occurs in a pool.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -18,12 +19,12 @@ use crate::model::{Claim, Outcome};
 use crate::name::Name;
 use crate::time::{millis_between, to_millis};
 
-/// The metrics of one pool during one run.
+/// The metrics of one pool during one run of the node.
 pub(crate) struct PoolMetrics {
     pool: SharedString,
-    /// The registered kinds, sorted.
+    /// The kinds that are registered with the node, sorted.
     kinds: Vec<Name>,
-    /// The metrics of each kind, in the same order, and last those of all other kinds.
+    /// The metrics of each kind, in the order of `kinds`. The last entry is for all other kinds.
     by_kind: Box<[OnceLock<JobMetrics>]>,
     claimed: Counter,
     poll_delay: Histogram,
@@ -33,7 +34,7 @@ pub(crate) struct PoolMetrics {
     slots: Amount,
 }
 
-/// The metrics of one kind in one pool.
+/// The metrics of jobs of one kind in one pool.
 struct JobMetrics {
     begun: Counter,
     wait: Histogram,
@@ -41,7 +42,7 @@ struct JobMetrics {
     settled: [Counter; 6],
 }
 
-/// The index of the metrics of a job's kind in its pool.
+/// The index of a kind's metrics in the [`PoolMetrics`] of a pool.
 #[derive(Clone, Copy)]
 pub(crate) struct JobPlace(usize);
 
@@ -81,13 +82,13 @@ impl PoolMetrics {
         }
     }
 
-    /// Sets how many bodies can run at once.
+    /// Sets the gauge of the pool's slots: how many bodies the pool can run at once.
     pub(crate) fn open(&self, slots: usize) {
         self.slots.set(slots);
     }
 
-    /// Counts a poll that requested `limit` jobs and claimed `claimed` of them; `None` if the poll
-    /// failed.
+    /// Counts a poll that requested `limit` jobs. `claimed` is the number of jobs that the poll
+    /// claimed, or `None` if it failed.
     pub(crate) fn polled(&self, limit: usize, claimed: Option<usize>) {
         let result = match claimed {
             None => "failed",
@@ -149,13 +150,13 @@ impl PoolMetrics {
         self.stale.increment(settlements as u64);
     }
 
-    /// Returns the index of the metrics for jobs of this kind.
+    /// Returns the index of this kind's metrics.
     pub(crate) fn place(&self, kind: &Name) -> JobPlace {
         JobPlace(self.kinds.binary_search(kind).unwrap_or(self.kinds.len()))
     }
 
-    /// Counts a body that begins `since_claimed` after its claim was received, and records how long
-    /// the job waited.
+    /// Counts a body that begins, and records how long its job waited since its due time.
+    /// `since_claimed` is the time since the node received the claim.
     pub(crate) fn begun(&self, claim: &Claim, since_claimed: Duration) {
         let due = millis_between(to_millis(claim.run_at), to_millis(claim.token.claimed_at));
         let wait = due + since_claimed;
@@ -167,7 +168,7 @@ impl PoolMetrics {
         }
     }
 
-    /// Records how long a body ran.
+    /// Records the duration of a body.
     pub(crate) fn ran(&self, kind: &Name, ran_for: Duration) {
         self.of(self.place(kind)).body.record(ran_for);
     }
@@ -188,14 +189,14 @@ impl PoolMetrics {
         self.count_kind(&JOBS_UNREADABLE, kind);
     }
 
-    /// Counts a settlement that the store applied.
+    /// Counts a settlement that the store applied, by its outcome.
     pub(crate) fn settled(&self, place: JobPlace, outcome: &Outcome) {
         let outcome = match outcome {
             Outcome::Succeeded { .. } => 0,
             Outcome::Retry { .. } => 1,
             Outcome::Failed { .. } => 2,
             Outcome::Snoozed { .. } => 3,
-            // A pool never has an undelivered claim; `claims_undelivered` counts those.
+            // A pool never holds an undelivered claim. `claims_undelivered` counts such claims.
             Outcome::Released | Outcome::Undelivered => 4,
             Outcome::Cancelled => 5,
         };

@@ -1,5 +1,5 @@
-//! Metrics of enqueued jobs. A process may enqueue kinds that are not registered, so the number of
-//! distinguished kinds is bounded.
+//! Metrics of enqueued jobs. A process may enqueue jobs of any kind, so only a limited number of
+//! kinds have a label value of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use super::catalog::{JOBS_ENQUEUED, MAX_KINDS, OTHER};
 use crate::model::{Enqueued, NewJob};
 use crate::name::Name;
 
-/// The kinds that have a label value of their own.
+/// The kinds that have their own label value. All other kinds share the value [`OTHER`].
 #[derive(Debug, Default)]
 struct Kinds(BTreeSet<Name>);
 
@@ -19,7 +19,8 @@ impl Kinds {
         Self(BTreeSet::new())
     }
 
-    /// Returns the label value of this kind.
+    /// Returns the label value of this kind. A new kind gets its own value, unless [`MAX_KINDS`]
+    /// kinds already have one.
     fn label(&mut self, kind: &Name) -> SharedString {
         if !self.0.contains(kind) {
             if self.0.len() >= MAX_KINDS {
@@ -31,10 +32,10 @@ impl Kinds {
     }
 }
 
-/// The kinds that this process has enqueued.
+/// The first [`MAX_KINDS`] kinds that this process has enqueued.
 static KINDS: Mutex<Kinds> = Mutex::new(Kinds::new());
 
-/// Counts enqueued jobs by kind and outcome.
+/// Counts the jobs of an enqueue by kind and outcome.
 pub(crate) fn enqueued(jobs: &[NewJob], answers: &[Enqueued]) {
     let mut counts: BTreeMap<(&Name, &'static str), u64> = BTreeMap::new();
     for (job, answer) in jobs.iter().zip(answers) {

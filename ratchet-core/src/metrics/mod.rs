@@ -3,17 +3,17 @@
 //! Without a recorder, metrics cost next to nothing. With a recorder, such as an exporter for
 //! Prometheus, each metric of the [`CATALOG`] exists from its first event on.
 //!
-//! Install the recorder before a node runs, because each run looks the handles of frequent metrics
-//! up only once. The run also [describes](describe) the metrics; a program that has only clients
-//! can call `describe` itself. Configure the recorder with the buckets [`SECONDS`] for all names
-//! that end in `_seconds`, and [`SIZES`] for those that end in `_jobs`.
+//! Install the recorder before a node runs, because each run gets the handles of frequent metrics
+//! only once. The run also [describes](describe) the metrics to the recorder. A program that has
+//! only clients can call `describe` itself. Configure the recorder with the buckets [`SECONDS`] for
+//! all names that end in `_seconds`, and with [`SIZES`] for all names that end in `_jobs`.
 //!
 //! # Labels are bounded
 //! Every label value comes from the program or its configuration, never from an id or from stored
-//! data. [`Values`] lists the bound of each label. Only the gauges of [measured
+//! data. [`Values`] documents the possible values of each label. Only the gauges of [measured
 //! queues](crate::NodeBuilder::measured_queues) have a label for queues, because some programs have
-//! one queue per customer. To watch a queue separately in the other metrics, give it a
-//! [`Pool`](crate::Pool) of its own: pools are a label.
+//! one queue per customer. To measure a queue separately in the other metrics, give the queue a
+//! [`Pool`](crate::Pool) of its own, because pools are a label.
 
 mod catalog;
 mod cluster;
@@ -40,26 +40,26 @@ pub(crate) use node::{
 };
 pub(crate) use store::{settle_failed, settled, settlement_refused, store_backoff, store_call};
 
-/// Upper bounds of the buckets of durations, in seconds: from 0.1 ms, about the time of an empty
-/// body, to ten minutes.
+/// The upper bounds of the histogram buckets for durations, in seconds. They range from 0.1 ms,
+/// about the time of an empty body, to ten minutes.
 pub const SECONDS: &[f64] = &[
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
 ];
 
-/// Upper bounds of the buckets of histograms that count jobs.
+/// The upper bounds of the histogram buckets for numbers of jobs.
 pub const SIZES: &[f64] = &[
     1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0,
 ];
 
-/// Describes every metric, with its unit, to the recorder.
+/// Registers the description and the unit of every metric with the recorder.
 pub fn describe() {
     for metric in CATALOG {
         metric.describe();
     }
 }
 
-/// Starts, at 0, the counters all of whose label values the catalog lists.
+/// Creates, with the value 0, each counter for which the catalog lists all label values.
 fn begin() {
     let counters = CATALOG.iter().filter(|metric| metric.kind == Kind::Counter);
     counters.for_each(|counter| counter.begin(&[]));

@@ -19,17 +19,17 @@ use crate::name::Name;
 use crate::state::JobAction;
 use crate::time::{Timestamp, millis_between, to_millis};
 
-/// The metrics of one node during one run.
+/// The metrics of one node during one run of the node.
 pub(crate) struct NodeMetrics {
-    /// The node's share of the gauge [`NODES`], which counts nodes by status; `None` before the
-    /// node joins.
+    /// The contribution of this node to the gauge [`NODES`], which counts nodes by status. `None`
+    /// before the node joins.
     presence: Mutex<Option<Amount>>,
     unheld_claims: Amount,
 }
 
 impl NodeMetrics {
-    /// Describes all metrics to the recorder, starts the counters at 0, and creates the metrics of
-    /// this run.
+    /// Describes all metrics to the recorder, creates counters with the value 0, and returns the
+    /// metrics of this run.
     pub(crate) fn new() -> Self {
         super::describe();
         super::begin();
@@ -39,13 +39,13 @@ impl NodeMetrics {
         }
     }
 
-    /// Sets the number of claims that the store lists under the node although the node does not
-    /// hold them.
+    /// Sets the gauge of claims that the node does not hold although the store lists them for the
+    /// node.
     pub(crate) fn unheld_claims(&self, claims: usize) {
         self.unheld_claims.set(claims);
     }
 
-    /// Sets the status of the node.
+    /// Moves the node to this status in the gauge that counts nodes by status.
     pub(crate) fn status(&self, status: NodeStatus) {
         let name = match status {
             NodeStatus::Joining => "joining",
@@ -56,44 +56,47 @@ impl NodeMetrics {
         };
         let amount = Amount::new(NODES.gauge([name.into()]));
         amount.set(usize::from(status.is_live()));
-        // Replacing the share drops the old one, which removes the node from the gauge of its
-        // previous status.
+        // This drops the previous `Amount`, which removes the node from the gauge of its previous
+        // status.
         *self.presence.lock().unwrap_or_else(PoisonError::into_inner) = Some(amount);
     }
 }
 
-/// Counts a heartbeat and records how long it took.
+/// Counts a heartbeat by its outcome, and records its duration. `came_through` is true if the
+/// heartbeat succeeded.
 pub(crate) fn heartbeat(took: Duration, came_through: bool) {
     let outcome = if came_through { "ok" } else { "failed" };
     HEARTBEATS.counter([outcome.into()]).increment(1);
     HEARTBEAT.histogram([]).record(took);
 }
 
-/// Sets by how many milliseconds the node's clock is ahead of the database's.
+/// Sets the gauge of the clock skew. `milliseconds` is how far the node's clock is ahead of the
+/// database's clock.
 pub(crate) fn clock_skew(milliseconds: i64) {
     #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
     CLOCK_SKEW.gauge([]).set(milliseconds as f64 / 1_000.0);
 }
 
-/// Increments the counter of times that the database was found in an earlier state.
+/// Counts one case in which this node found the database in an earlier state, such as after a
+/// restore.
 pub(crate) fn database_rewound() {
     DATABASE_REWINDS.counter([]).increment(1);
 }
 
-/// Counts a step of the database's clock.
+/// Counts a jump of the database's clock, forward or back.
 pub(crate) fn clock_stepped(forward: bool) {
     let direction = if forward { "forward" } else { "back" };
     CLOCK_STEPS.counter([direction.into()]).increment(1);
 }
 
-/// Increments the counter of times that the node found itself declared dead although it was
-/// running.
+/// Counts one case in which the cluster declared this node dead although it was running.
+/// `displaced` is true if another node with the same label had replaced it.
 pub(crate) fn taken_for_dead(displaced: bool) {
     let result = if displaced { "displaced" } else { "renewed" };
     TAKEN_FOR_DEAD.counter([result.into()]).increment(1);
 }
 
-/// Records a drain and its result: `clean`, `interrupted` or `abandoned`.
+/// Records the duration of a drain by its result: `clean`, `interrupted` or `abandoned`.
 pub(crate) fn drained(result: &'static str, took: Duration) {
     DRAIN.histogram([result.into()]).record(took);
 }
@@ -106,7 +109,7 @@ pub(crate) fn hook_panicked() {
     HOOK_PANICS.counter([]).increment(1);
 }
 
-/// Counts reports by their outcome.
+/// Counts the reports of one call by their outcome. `sent` is the number of reports in the call.
 pub(crate) fn reports(sent: usize, answers: &Result<Vec<Reported>>) {
     let (stale, failed) = match answers {
         Ok(answers) => {
@@ -133,13 +136,13 @@ pub(crate) fn nodes_died(count: usize) {
     }
 }
 
-/// Counts claims that were given back because the node never received them.
+/// Counts claims that this node gave back because the store's reply with them never arrived.
 pub(crate) fn claims_undelivered(count: usize) {
     CLAIMS_UNDELIVERED.counter([]).increment(count as u64);
 }
 
-/// Counts reclaimed claims, except those of jobs beyond their crash budget, which are not pending
-/// again.
+/// Counts reclaimed claims by reason. Skips jobs that have used up their crash budget, because they
+/// do not become pending again.
 pub(crate) fn claims_reclaimed(reclaimed: &[Reclaimed]) {
     for lost in reclaimed.iter().filter(|lost| !lost.exhausted) {
         let reason = match lost.reason {
@@ -153,7 +156,7 @@ pub(crate) fn claims_reclaimed(reclaimed: &[Reclaimed]) {
     }
 }
 
-/// Counts jobs that failed because they exceeded their crash budget.
+/// Counts jobs that failed because they have used up their crash budget.
 pub(crate) fn exhausted(jobs: usize) {
     if jobs > 0 {
         JOBS_EXHAUSTED.counter([]).increment(jobs as u64);
@@ -170,7 +173,7 @@ pub(crate) fn reclaim_pass(took: Duration) {
     RECLAIM.histogram([]).record(took);
 }
 
-/// The kinds of rows that maintenance deletes or archives.
+/// The kinds of rows that maintenance deletes, archives or forgets.
 #[derive(Clone, Copy)]
 pub(crate) enum Rows {
     JobsDeleted,
@@ -208,7 +211,8 @@ pub(crate) fn daemon_failed(role: &Name) {
     DAEMON_FAILURES.counter([role.shared()]).increment(1);
 }
 
-/// Counts a firing, with the numbers of jobs that it created and skipped.
+/// Counts a firing: the slots for which it created jobs, the slots that it skipped, and whether
+/// slots were missed.
 pub(crate) fn fired(firing: &RecurringFiring, created: usize, skipped: usize) {
     for (outcome, count) in [("created", created), ("skipped", skipped)] {
         if count > 0 {
@@ -222,7 +226,7 @@ pub(crate) fn fired(firing: &RecurringFiring, created: usize, skipped: usize) {
     }
 }
 
-/// Records how late this node fires each slot.
+/// Records, for each slot of a firing, the time from the slot until `now`.
 pub(crate) fn late(firing: &RecurringFiring, now: Timestamp) {
     let lateness = RECURRING_LATENESS.histogram([]);
     for slot in firing.jobs.iter().filter_map(|job| job.id().slot()) {
@@ -230,7 +234,8 @@ pub(crate) fn late(firing: &RecurringFiring, now: Timestamp) {
     }
 }
 
-/// Counts a stale firing: another node or client changed or fired the definition first.
+/// Counts a firing without effect, because another process had changed or fired the definition
+/// first.
 pub(crate) fn not_fired() {
     RECURRING_FIRED.counter(["stale".into()]).increment(1);
 }
@@ -241,7 +246,7 @@ pub(crate) fn unreadable_definitions(count: usize) {
     }
 }
 
-/// Counts the outcomes of an action that a client applied to jobs.
+/// Counts the jobs to which a client applied an action, by action and outcome.
 pub(crate) fn acted(action: JobAction, acted: &[Acted]) {
     let action = match action {
         JobAction::Cancel => "cancel",

@@ -6,32 +6,33 @@ use ::metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, SharedSt
 
 use super::catalog::{Kind, Metric, Values};
 
-/// All metrics have the level `INFO`, because all of them are for operators.
+/// The metadata of all metrics. The level is `INFO`, because all metrics are for operators.
 static METADATA: Metadata<'static> = Metadata::new("ratchet", Level::INFO, Some("ratchet"));
 
 impl Metric {
-    /// Returns the counter with these label values, in the order of the metric's labels.
+    /// Returns the counter with these label values. They are in the order of the metric's labels.
     pub(super) fn counter<const N: usize>(&self, values: [SharedString; N]) -> Counter {
         let key = self.key(values);
         ::metrics::with_recorder(|recorder| recorder.register_counter(&key, &METADATA))
     }
 
-    /// Returns the gauge with these label values.
+    /// Returns the gauge with these label values. They are in the order of the metric's labels.
     pub(super) fn gauge<const N: usize>(&self, values: [SharedString; N]) -> Gauge {
         let key = self.key(values);
         ::metrics::with_recorder(|recorder| recorder.register_gauge(&key, &METADATA))
     }
 
-    /// Returns the histogram with these label values.
+    /// Returns the histogram with these label values. They are in the order of the metric's labels.
     pub(super) fn histogram<const N: usize>(&self, values: [SharedString; N]) -> Histogram {
         let key = self.key(values);
         ::metrics::with_recorder(|recorder| recorder.register_histogram(&key, &METADATA))
     }
 
-    /// Starts the counter at 0 with every combination of label values. `unbounded` has the values
-    /// of the labels that the catalog does not bound, in order; if one is missing, no series is
-    /// started. A counter that does not exist before its first event would not show that event as
-    /// an increase.
+    /// Creates the counter with the value 0 for every combination of label values. If a counter did
+    /// not exist before its first event, monitoring would not see this event as an increase.
+    ///
+    /// `unbounded` has the values of the labels whose values the catalog does not list, in the
+    /// order of these labels. If a value is missing, no counter is created.
     pub(super) fn begin(&self, unbounded: &[SharedString]) {
         let mut unbounded = unbounded.iter();
         let mut series: Vec<Vec<Label>> = vec![Vec::new()];
@@ -79,8 +80,8 @@ impl Metric {
     }
 }
 
-/// The share that one owner contributes to a gauge. The gauge is the sum of the shares of all
-/// owners, such as several nodes of one process. Dropping a share subtracts it from the gauge.
+/// The amount that one owner contributes to a gauge. The gauge shows the sum for all owners, such
+/// as several nodes of one process. Dropping an `Amount` subtracts it from the gauge.
 pub(crate) struct Amount {
     gauge: Gauge,
     told: AtomicI64,
@@ -94,13 +95,13 @@ impl Amount {
         }
     }
 
-    /// Sets the owner's share.
+    /// Sets the amount of this owner, and changes the gauge by the difference.
     pub(crate) fn set(&self, now: usize) {
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         self.add(now - self.told.swap(now, Ordering::Relaxed));
     }
 
-    /// Increases the share by one until the returned value is dropped.
+    /// Increases the amount by one until the returned value is dropped.
     pub(crate) fn enter(&self) -> impl Drop + '_ {
         struct Entered<'a>(&'a Amount);
         impl Drop for Entered<'_> {

@@ -8,7 +8,7 @@ use super::catalog::{
 };
 use crate::error::{Result, StoreErrorKind};
 
-/// Records how long a call took, and its outcome.
+/// Counts a store call by its outcome, and records its duration.
 pub(crate) fn store_call<T>(operation: &'static str, took: Duration, answer: &Result<T>) {
     let result = match answer {
         Ok(_) => "ok",
@@ -19,24 +19,24 @@ pub(crate) fn store_call<T>(operation: &'static str, took: Duration, answer: &Re
     STORE_CALL.histogram([operation.into()]).record(took);
 }
 
-/// Records how long a caller waits before it retries a failed store call.
+/// Records the delay before a failed store call is retried. `who` names the caller, such as a loop.
 pub(crate) fn store_backoff(who: &'static str, delay: Duration) {
     STORE_BACKOFF.histogram([who.into()]).record(delay);
 }
 
-/// Records the size and the duration of a settle call that succeeded.
+/// Records the number of settlements and the duration of a successful settle call.
 pub(crate) fn settled(batch: usize, took: Duration) {
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
     SETTLE_BATCH.histogram([]).record(batch as f64);
     SETTLE.histogram([]).record(took);
 }
 
-/// Counts a settle call that failed.
+/// Counts a settle call that failed, by the kind of the error.
 pub(crate) fn settle_failed(why: StoreErrorKind) {
     SETTLE_RETRIES.counter([name_of(why).into()]).increment(1);
 }
 
-/// Counts a settlement that the store refused permanently.
+/// Counts a settlement that the store rejected permanently.
 pub(crate) fn settlement_refused() {
     SETTLEMENTS_REFUSED.counter([]).increment(1);
 }

@@ -1,12 +1,12 @@
 use super::JobFilter;
 use crate::state::JobState;
 
-/// The set of jobs that a database store searches for a listing: the smallest one that contains
-/// every match.
+/// The set of jobs that a database store searches to list the matches of a filter. The set contains
+/// every match, and is usually much smaller than the set of all jobs.
 ///
-/// In a busy system, nearly all jobs have succeeded. A store finds the other jobs by indexes that
-/// it needs for other statements anyway, and at a cost that does not grow with the number of
-/// succeeded jobs.
+/// In a busy system, nearly all jobs have succeeded. If a filter matches no succeeded jobs, a store
+/// can use an index of other jobs, which it needs for other statements anyway. So the cost does not
+/// grow with the number of succeeded jobs.
 ///
 /// ```
 /// use ratchet::JobState;
@@ -18,20 +18,21 @@ use crate::state::JobState;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Among {
-    /// The jobs of the batch that the filter names.
+    /// The jobs of the batch that the filter selects.
     Batch,
-    /// The jobs with the tag that the filter names.
+    /// The jobs with the tag that the filter selects.
     Tagged,
-    /// The unfinished jobs.
+    /// The jobs that have not ended.
     Unfinished,
     /// The jobs that failed or were cancelled.
     Ended,
-    /// All jobs. A store that does not know a variant of a later version also searches all jobs.
+    /// All jobs. A later version may add variants to this enum. A store must treat a variant that
+    /// it does not know like this one.
     All,
 }
 
 impl Among {
-    /// Returns the set of jobs to search for matches of this filter.
+    /// Returns the set of jobs that contains all matches of this filter.
     #[must_use]
     pub fn of(filter: &JobFilter) -> Self {
         let states = filter.wanted_states();
@@ -49,9 +50,9 @@ impl Among {
         }
     }
 
-    /// Returns how many jobs to read first, in the order of the listing, when looking for `wanted`
-    /// unfinished ones. If most jobs are unfinished, this finds enough of them, and the index of
-    /// all unfinished jobs need not be read.
+    /// Returns how many jobs a store reads first to find `wanted` unfinished jobs, in the order of
+    /// the listing. If most jobs are unfinished, these jobs suffice, and the store need not read
+    /// its index of all unfinished jobs.
     #[must_use]
     pub const fn front(wanted: usize) -> usize {
         wanted.saturating_mul(4).saturating_add(1_000)

@@ -29,16 +29,16 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArchivedJob {
-    /// The job as it was when the store archived it.
+    /// The record of the job at the time when it was archived.
     pub job: JobRecord,
-    /// The ended claims of the job, first to last.
+    /// The ended claims of the job, from the first to the last.
     pub history: Vec<Attempt>,
     /// When the job was archived, by the database's clock.
     pub archived_at: Timestamp,
 }
 
 impl ArchivedJob {
-    /// Returns the document in which stores keep a finished job and its history.
+    /// Encodes a finished job and its history as the document that stores keep in the archive.
     ///
     /// The document is a JSON object:
     /// - `v` is the version of the format, 1.
@@ -53,21 +53,23 @@ impl ArchivedJob {
     /// - `history` is a list of objects with `seq`, `node`, `claimed_at`, `ended_at`, `ran_for_us`,
     ///   `outcome` and `error`.
     ///
-    /// Times are milliseconds since 1970, durations are milliseconds, and states, priorities and
-    /// outcomes are their stored numbers. Payload, checkpoint and result are strings that contain
-    /// JSON text, because the text of a damaged job may not be valid JSON. A field may be left out
-    /// if its value is absent or the default. A reader ignores unknown fields.
+    /// Times are milliseconds since 1970. Durations are milliseconds, except `ran_for_us`, which is
+    /// in microseconds. States, priorities and outcomes are their stored numbers. Payload,
+    /// checkpoint and result are strings that contain JSON text, because the text of a damaged job
+    /// may not be valid JSON. A field may be left out if its value is absent or the default. A
+    /// reader ignores unknown fields.
     ///
     /// # Errors
-    /// [`InvalidInput`] if the document cannot be serialized.
+    /// Returns an [`InvalidInput`] if the document cannot be serialized.
     pub fn encode(job: &JobRecord, history: &[Attempt]) -> Result<String, InvalidInput> {
         document::encode(job, history)
     }
 
-    /// Reads a document that [`encode`](Self::encode) returned in this version or an earlier one.
+    /// Decodes a document that [`encode`](Self::encode) of this version or of an earlier version
+    /// returned.
     ///
     /// # Errors
-    /// [`InvalidInput`] on `document` if it is not such a document.
+    /// Returns an [`InvalidInput`] for `document` if the text is not such a document.
     pub fn decode(document: &str, archived_at: Timestamp) -> Result<Self, InvalidInput> {
         let (job, history) = document::decode(document)?;
         Ok(Self {
@@ -78,7 +80,7 @@ impl ArchivedJob {
     }
 }
 
-/// A filter for archived jobs. A job matches if it matches every part that is set.
+/// A filter for archived jobs. A job matches if it fits all fields that are set.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -95,11 +97,11 @@ impl ArchivedJob {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArchiveFilter {
-    /// Only jobs that ended in one of these states; empty means any.
+    /// The states in which matching jobs ended. Empty for all states.
     pub states: Vec<JobState>,
-    /// Only jobs that were in this queue; `None` for any.
+    /// The queue of matching jobs. `None` for all queues.
     pub queue: Option<Name>,
-    /// Only jobs of this kind; `None` for any.
+    /// The kind of matching jobs. `None` for all kinds.
     pub kind: Option<Name>,
 }
 
@@ -110,15 +112,15 @@ impl ArchiveFilter {
         Self::default()
     }
 
-    /// Selects only jobs that ended in this state. Several calls select jobs in any of the given
-    /// states.
+    /// Adds a state in which matching jobs may have ended. After several calls, a job matches if it
+    /// ended in any of the added states.
     #[must_use]
     pub fn state(mut self, state: JobState) -> Self {
         self.states.push(state);
         self
     }
 
-    /// Selects only jobs that were in this queue.
+    /// Selects only jobs of this queue.
     #[must_use]
     pub fn queue(mut self, queue: Name) -> Self {
         self.queue = Some(queue);
@@ -132,7 +134,7 @@ impl ArchiveFilter {
         self
     }
 
-    /// Returns the states that match.
+    /// Returns the states that match: the added states, or all states if none was added.
     #[must_use]
     pub fn wanted_states(&self) -> &[JobState] {
         if self.states.is_empty() {
@@ -142,7 +144,7 @@ impl ArchiveFilter {
         }
     }
 
-    /// Returns whether the archived job matches.
+    /// Returns whether the archived job matches this filter.
     #[must_use]
     pub fn matches(&self, archived: &ArchivedJob) -> bool {
         let (job, route) = (&archived.job, &archived.job.spec.route);
@@ -168,15 +170,16 @@ impl ArchiveFilter {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchivePage {
-    /// The jobs, in order.
+    /// The jobs of the page, in the requested order.
     pub jobs: Vec<ArchivedJob>,
-    /// The last job of this page, after which the next page begins. `None` on the last page.
+    /// The id of the last job of this page. The next page begins after this job. `None` on the last
+    /// page.
     pub next: Option<JobId>,
 }
 
 impl ArchivePage {
-    /// Creates a page from the rows that [`PageRequest::read_limit`] asked for. Each row has the id
-    /// of a job, and the job itself unless its document cannot be read.
+    /// Creates a page from the rows that the store read, at most [`PageRequest::read_limit`] rows.
+    /// Each row has a job's id, and the job itself unless its document cannot be read.
     #[must_use]
     pub fn cut(mut rows: Vec<(JobId, Option<ArchivedJob>)>, page: &PageRequest) -> Self {
         let next = page.cut(&mut rows).map(|(id, _)| *id);
@@ -189,17 +192,18 @@ impl ArchivePage {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ArchivePurge {
-    /// Only jobs that finished longer ago than this, by the database's clock.
+    /// The time that must have passed since a job finished, by the database's clock.
     pub older_than: Duration,
-    /// The maximum number of jobs in one pass; at least 1.
+    /// The maximum number of jobs that one call deletes; at least 1.
     pub limit: usize,
-    /// The tenure of the caller; the pass takes effect only while it lasts. `None` if any caller
-    /// may run the pass.
+    /// The guard that names the caller's term as leader. If this term has ended, the store deletes
+    /// nothing. `None` if the caller need not be the leader.
     pub guard: Option<Guard>,
 }
 
 impl ArchivePurge {
-    /// Selects up to `limit` archived jobs that finished more than `older_than` ago.
+    /// Creates a request to delete up to `limit` archived jobs that finished more than `older_than`
+    /// ago.
     #[must_use]
     pub const fn new(older_than: Duration, limit: usize) -> Self {
         Self {
@@ -209,17 +213,18 @@ impl ArchivePurge {
         }
     }
 
-    /// Lets the pass take effect only while this tenure lasts.
+    /// Sets the guard, which names the caller's term as leader. If this term has ended, the store
+    /// deletes nothing.
     #[must_use]
     pub fn guarded(mut self, guard: Option<Guard>) -> Self {
         self.guard = guard;
         self
     }
 
-    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`].
+    /// Checks that the limit is at least 1 and at most [`limits::MAX_BATCH`].
     ///
     /// # Errors
-    /// [`StoreErrorKind::Invalid`].
+    /// Fails with [`StoreErrorKind::Invalid`] if the limit is out of range.
     pub fn validate(&self) -> Result<(), StoreError> {
         limits::check_limit("limit", self.limit).map_err(|problem| {
             StoreError::new(StoreErrorKind::Invalid, "purge_archive").with_source(problem)

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 /// A stored batch.
 ///
-/// A batch is created open. While it is open, jobs join it at their enqueue. After it is closed, it
-/// ends as soon as all its children have ended. A child counts once, by the state in which it first
-/// ended: a dead letter that is requeued stays counted as failed.
+/// A new batch is open, and jobs can join it when they are enqueued. These jobs are its children.
+/// After the batch is closed, it ends as soon as all its children have ended. A child counts once,
+/// by the state in which it first ended. So a dead letter that is requeued stays counted as failed.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, batch: ratchet::BatchId) -> Result<(), ratchet::BoxError> {
@@ -27,7 +27,7 @@ use std::time::Duration;
 pub struct BatchRecord {
     /// The id of the batch.
     pub id: BatchId,
-    /// The number of jobs in the batch, which are its children.
+    /// The number of jobs in the batch. These jobs are its children.
     pub total: u64,
     /// The number of children that succeeded.
     pub succeeded: u64,
@@ -35,16 +35,16 @@ pub struct BatchRecord {
     pub failed: u64,
     /// The number of children that were cancelled.
     pub cancelled: u64,
-    /// Whether no more children can join.
+    /// Whether the batch is closed, so that no more jobs can join it.
     pub closed: bool,
     /// When the batch was created, by the database's clock.
     pub created_at: Timestamp,
-    /// When the batch ended, by the database's clock; `None` before that.
+    /// When the batch ended, by the database's clock. `None` if it has not ended yet.
     pub ended_at: Option<Timestamp>,
 }
 
 impl BatchRecord {
-    /// Creates the record of an open batch without children; set the other fields directly.
+    /// Creates the record of an open batch without children. Set the other fields directly.
     #[must_use]
     pub const fn new(id: BatchId, created_at: Timestamp) -> Self {
         Self {
@@ -73,15 +73,15 @@ impl BatchRecord {
             .saturating_sub(self.failures())
     }
 
-    /// Returns whether the batch is closed and all its children have ended, so that it has ended
+    /// Returns whether the batch is closed and all its children have ended. Such a batch has ended
     /// too.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.closed && self.unfinished() == 0
     }
 
-    /// Returns the percentage of the children that have ended, 0 to 100; 100 for a batch without
-    /// children.
+    /// Returns the percentage of the children that have ended, from 0 to 100. Returns 100 for a
+    /// batch without children.
     #[must_use]
     pub fn percent(&self) -> u8 {
         let ended = u128::from(self.total - self.unfinished());
@@ -91,7 +91,7 @@ impl BatchRecord {
             .unwrap_or(100)
     }
 
-    /// Adds the counts of children that have ended.
+    /// Adds the numbers of children that have ended to the counts of this record.
     pub(crate) const fn add(&mut self, tally: Tally) {
         self.succeeded += tally.succeeded;
         self.failed += tally.failed;
@@ -99,7 +99,7 @@ impl BatchRecord {
     }
 }
 
-/// The number of ended children of a batch, by the state in which they ended.
+/// The numbers of ended children of a batch, by the state in which they ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
@@ -112,7 +112,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts a child that ended in this terminal state. `[batch.count]`
+    /// Adds 1 to the number of children that ended in this terminal state. `[batch.count]`
     pub const fn count(&mut self, state: JobState) {
         match state {
             JobState::Succeeded => self.succeeded += 1,
@@ -137,11 +137,11 @@ impl Tally {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BatchClosed {
-    /// The batch is closed: no more jobs can join it.
+    /// The batch was open and is closed now. No more jobs can join it.
     Closed,
-    /// The batch was already closed; nothing changed.
+    /// The batch was already closed. Nothing changed.
     Already,
-    /// There is no such batch.
+    /// No batch with this id exists.
     NotFound,
 }
 
@@ -149,17 +149,17 @@ pub enum BatchClosed {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BatchPurge {
-    /// Only batches that ended longer ago than this, by the database's clock.
+    /// The time that must have passed since a batch ended, by the database's clock.
     pub older_than: Duration,
-    /// The maximum number of batches to delete in one pass; at least 1.
+    /// The maximum number of batches that one call deletes; at least 1.
     pub limit: usize,
-    /// The tenure of the caller; the pass takes effect only while it lasts. `None` if any caller
-    /// may run the pass.
+    /// The guard that names the caller's term as leader. If this term has ended, the store deletes
+    /// nothing. `None` if the caller need not be the leader.
     pub guard: Option<Guard>,
 }
 
 impl BatchPurge {
-    /// Selects up to `limit` batches that ended more than `older_than` ago.
+    /// Creates a request to delete up to `limit` batches that ended more than `older_than` ago.
     #[must_use]
     pub const fn new(older_than: Duration, limit: usize) -> Self {
         Self {
@@ -169,17 +169,18 @@ impl BatchPurge {
         }
     }
 
-    /// Lets the pass take effect only while this tenure lasts.
+    /// Sets the guard, which names the caller's term as leader. If this term has ended, the store
+    /// deletes nothing.
     #[must_use]
     pub fn guarded(mut self, guard: Option<Guard>) -> Self {
         self.guard = guard;
         self
     }
 
-    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`].
+    /// Checks that the limit is at least 1 and at most [`limits::MAX_BATCH`].
     ///
     /// # Errors
-    /// [`StoreErrorKind::Invalid`].
+    /// Fails with [`StoreErrorKind::Invalid`] if the limit is out of range.
     pub fn validate(&self) -> Result<(), StoreError> {
         limits::check_limit("limit", self.limit).map_err(|problem| {
             StoreError::new(StoreErrorKind::Invalid, "purge_batches").with_source(problem)

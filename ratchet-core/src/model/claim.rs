@@ -33,25 +33,27 @@ use crate::trace::TraceContext;
 pub struct ClaimRequest {
     /// The node that will hold the claims.
     pub node: NodeId,
-    /// The maximum number of jobs to return; 0 returns none without calling the database.
+    /// The maximum number of jobs to claim. If it is 0, the store claims no job and does not call
+    /// the database.
     pub limit: usize,
     /// The queues from which jobs are claimed.
     pub queues: Selection,
     /// The kinds for which the node has handlers. Jobs of other kinds are not claimed.
     pub kinds: Selection,
-    /// The capabilities the node advertises.
+    /// The capabilities that the node advertises.
     pub capabilities: Vec<Name>,
-    /// Whether jobs that require no capability are claimed.
+    /// Whether the node claims jobs that require no capability.
     pub untagged: bool,
-    /// How waiting raises the priority.
+    /// The rule that raises the effective priority of a job while it waits.
     pub aging: Aging,
-    /// Whether payloads and checkpoints are returned with the jobs.
+    /// Whether the store returns the payloads and checkpoints of the claimed jobs.
     pub payloads: bool,
 }
 
 impl ClaimRequest {
-    /// Requests up to `limit` jobs for `node`: from all queues, of all kinds, only those that
-    /// require no capability, with the default aging and with payloads.
+    /// Creates a request for up to `limit` jobs for `node`, from all queues and of all kinds. It
+    /// claims only jobs that require no capability. It uses the default aging, and the store
+    /// returns the payloads.
     #[must_use]
     pub fn new(node: NodeId, limit: usize) -> Self {
         Self {
@@ -66,7 +68,7 @@ impl ClaimRequest {
         }
     }
 
-    /// Sets the maximum number of jobs to return.
+    /// Sets the maximum number of jobs to claim.
     #[must_use]
     pub const fn limit(mut self, limit: usize) -> Self {
         self.limit = limit;
@@ -80,7 +82,7 @@ impl ClaimRequest {
         self
     }
 
-    /// Sets the kinds that are claimed.
+    /// Sets the kinds of jobs that are claimed.
     #[must_use]
     pub fn kinds(mut self, kinds: Selection) -> Self {
         self.kinds = kinds;
@@ -94,31 +96,33 @@ impl ClaimRequest {
         self
     }
 
-    /// Sets whether jobs that require no capability are claimed; true by default.
+    /// Sets whether the node claims jobs that require no capability. The default is true.
     #[must_use]
     pub const fn untagged(mut self, taken: bool) -> Self {
         self.untagged = taken;
         self
     }
 
-    /// Sets how waiting raises the priority.
+    /// Sets the rule that raises the effective priority of a job while it waits.
     #[must_use]
     pub const fn aging(mut self, aging: Aging) -> Self {
         self.aging = aging;
         self
     }
 
-    /// Sets whether payloads and checkpoints are returned with the jobs; true by default.
+    /// Sets whether the store returns the payloads and checkpoints of the claimed jobs. The default
+    /// is true.
     #[must_use]
     pub const fn payloads(mut self, payloads: bool) -> Self {
         self.payloads = payloads;
         self
     }
 
-    /// Refuses a limit above [`limits::MAX_BATCH`], which no store has to support.
+    /// Checks that the limit is at most [`limits::MAX_BATCH`]. No store has to support a higher
+    /// limit.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Invalid`].
+    /// Fails with [`StoreErrorKind::Invalid`] if the limit is too high.
     pub fn validate(&self) -> Result<(), StoreError> {
         limits::check_batch("limit", self.limit).map_err(|problem| {
             StoreError::new(StoreErrorKind::Invalid, "claim").with_source(problem)
@@ -126,7 +130,7 @@ impl ClaimRequest {
     }
 }
 
-/// One claim, without payload and checkpoint.
+/// A claim of a job, with the job's settings and without its payload and checkpoint.
 ///
 /// ```
 /// use ratchet::{Claim, NodeHook};
@@ -145,37 +149,40 @@ impl ClaimRequest {
 pub struct Claim {
     /// The token that every later write for this claim must carry.
     pub token: ClaimToken,
-    /// Queue, kind, required capability and permit.
+    /// The queue, the kind, the required capability and the required permit of the job.
     pub route: Route,
-    /// The stored priority.
+    /// The priority that is stored with the job. Aging does not change this priority.
     pub priority: Priority,
-    /// When the job became due.
+    /// When the job became due, by the database's clock.
     pub run_at: Timestamp,
-    /// The number of attempts before this claim: bodies that ended, except those that snoozed.
+    /// The number of attempts before this claim. Each ended body is an attempt, unless it snoozed
+    /// the job.
     pub attempts: u32,
-    /// The number of crashes before this claim: lost claims of the job that [count as
-    /// crashes](super::ReclaimReason::is_crash).
+    /// The number of crashes before this claim. A crash is the loss of a claim for a reason that
+    /// [counts as a crash](super::ReclaimReason::is_crash).
     pub crash_count: u32,
-    /// The version of the payload.
+    /// The version of the payload's format.
     pub payload_version: u32,
-    /// How often and after which delays a failed attempt is retried.
+    /// The policy that decides how often and after which delays a failed attempt is retried.
     pub retry: RetryPolicy,
-    /// How long the body may run; `None` for no limit.
+    /// The maximum duration of the body. `None` for no limit.
     pub timeout: Option<Duration>,
-    /// How long the body may run without a sign of life; `None` for no limit.
+    /// The maximum time during which the body may run without a report. `None` for no limit.
     pub stall_timeout: Option<Duration>,
-    /// The lane that the job is in; `None` if it is in none. A claimed job is the head of its lane.
+    /// The lane of the job. A claimed job is the head of its lane. `None` if the job has no lane.
     pub lane: Option<Name>,
-    /// Whether other jobs may wait for the end of this job, because they are linked to it or to its
-    /// batch. Jobs that are linked to it while it runs are not considered. A store may set this
-    /// even if no job waits.
+    /// Whether other jobs may wait for the end of this job, because they have links to the job or
+    /// to its batch. Links that are added while the job runs do not count. A store may set this to
+    /// true even if no job waits.
     pub awaited: bool,
-    /// The trace in which the job was enqueued.
+    /// The trace context with which the job was enqueued. `None` if it was enqueued without a
+    /// trace.
     pub trace: Option<TraceContext>,
 }
 
 impl Claim {
-    /// Creates a claim with these required parts and defaults for the rest, which you set directly.
+    /// Creates a claim from its required parts. The other fields have default values; set them
+    /// directly.
     #[must_use]
     pub fn new(token: ClaimToken, route: Route, priority: Priority, run_at: Timestamp) -> Self {
         Self {
@@ -195,7 +202,7 @@ impl Claim {
         }
     }
 
-    /// Returns the current claim of a job, or its last one.
+    /// Returns the current claim of a running job, or the last claim of any other job.
     #[must_use]
     pub fn of(job: &JobRecord) -> Self {
         let spec = &job.spec;
@@ -218,28 +225,28 @@ impl Claim {
     }
 }
 
-/// The input of a body.
+/// The input of a body: the payload and the checkpoint of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobInput {
     /// The payload: the arguments of the handler.
     pub payload: Json,
-    /// The last checkpoint of an earlier attempt.
+    /// The last checkpoint that an earlier attempt saved. `None` if there is no checkpoint.
     pub checkpoint: Option<Json>,
 }
 
-/// A claimed job.
+/// A claimed job: its claim and the input of its body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimedJob {
     /// The claim.
     pub claim: Claim,
     /// The input of the body. `None` if the request asked for no
-    /// [payloads](ClaimRequest::payloads);
-    /// [`JobStore::load_inputs`](crate::store::JobStore::load_inputs) loads it later.
+    /// [payloads](ClaimRequest::payloads). In that case,
+    /// [`JobStore::load_inputs`](crate::store::JobStore::load_inputs) loads the input later.
     pub input: Option<JobInput>,
 }
 
 impl ClaimedJob {
-    /// Sorts jobs into claim order at the database time `now`, in milliseconds.
+    /// Sorts jobs into claim order for the database time `now`, in milliseconds since 1970.
     pub fn sort(jobs: &mut [Self], aging: Aging, now: i64) {
         jobs.sort_by_cached_key(|job| {
             let claim = &job.claim;
@@ -273,7 +280,7 @@ mod tests {
         let order = [2, 3, 1, 0].map(|place: usize| jobs[place].clone());
         ClaimedJob::sort(&mut jobs, Aging::OFF, 200);
         assert_eq!(jobs, order);
-        // At 200 ms, the job that has been due since 0 has overtaken the others.
+        // At 200 ms, the job that has been due since 0 comes before the others.
         let aging = Aging::every(Duration::from_millis(60));
         ClaimedJob::sort(&mut jobs, aging, 200);
         assert_eq!(jobs[0].claim.priority, Priority::Low);

@@ -1,18 +1,19 @@
-//! The steps of the database's clock that the caller of a pass has noticed.
+//! Corrects ages for steps (jumps) of the database's clock.
 
 use std::time::Duration;
 
 use crate::time::{Timestamp, duration_millis, to_millis};
 
-/// The maximum number of steps that are kept separately. When there are more, the two earliest are
-/// merged into one, at the later of their times.
+/// The maximum number of clock steps that are kept. If there are more, the two earliest steps are
+/// merged: their sizes are added, and the later of their times is kept.
 const MAX_STEPS: usize = 16;
 
-/// How far a pass trusts the ages that it computes on the database's clock.
+/// The steps of the database's clock that a maintenance pass must consider when it computes ages.
 ///
-/// After the clock has stepped forward, everything stored before the step looks older than it is. A
-/// node that saw the step passes it on here, so that the store subtracts the step from those ages.
-/// The default is [`FULL`](Self::FULL).
+/// After the clock has stepped forward, everything that was stored before the step looks too old. A
+/// node that noticed the step adds it to this value. The store then subtracts the step from the
+/// ages of everything that was stored before. The default is [`FULL`](Self::FULL), without any
+/// step.
 ///
 /// # Examples
 /// ```
@@ -28,29 +29,30 @@ const MAX_STEPS: usize = 16;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockTrust {
-    /// The steps, in the order in which they happened.
+    /// The steps forward, in the order in which they happened.
     steps: Vec<ForwardStep>,
-    /// The latest time that the clock can show during the pass unless it steps again.
+    /// The latest time that the clock can show during the pass. A later time means another step.
     latest: Timestamp,
 }
 
 /// A step forward of the database's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ForwardStep {
-    /// An upper bound of the times that were stored before the step.
+    /// The latest time that may have been stored before the step.
     at: Timestamp,
-    /// An upper bound of the size of the step.
+    /// The maximum size of the step.
     by: Duration,
 }
 
 impl ClockTrust {
-    /// Trusts every age: the clock has never stepped.
+    /// Trusts all ages, because no step of the clock is known.
     pub const FULL: Self = Self {
         steps: Vec::new(),
         latest: Timestamp::MAX_UTC,
     };
 
-    /// Adds a step forward. What was stored at `at` or earlier is younger by `by` than it seems.
+    /// Adds a step forward. A time that is not later than `at` was stored before the step. So its
+    /// age is `by` less than the clock suggests.
     #[must_use]
     pub fn stepped(mut self, at: Timestamp, by: Duration) -> Self {
         self.steps.push(ForwardStep { at, by });
@@ -61,8 +63,8 @@ impl ClockTrust {
         self
     }
 
-    /// Adds a step back by at least `by`. This cancels steps forward, the latest first, up to `by`
-    /// in total.
+    /// Adds a step back by at least `by`. It cancels steps forward up to the total size `by`,
+    /// beginning with the latest.
     #[must_use]
     pub fn stepped_back(mut self, by: Duration) -> Self {
         let mut left = by;
@@ -75,20 +77,22 @@ impl ClockTrust {
         self
     }
 
-    /// Sets the latest time that the clock can show during the pass unless it steps again.
+    /// Sets the latest time that the clock can show during the pass. A later time means that the
+    /// clock has stepped again.
     #[must_use]
     pub fn until(mut self, latest: Timestamp) -> Self {
         self.latest = latest;
         self
     }
 
-    /// Returns whether the clock can show `now`, in milliseconds, without having stepped again.
+    /// Returns whether the clock can show `now` without another step. `now` is in milliseconds
+    /// since 1970.
     pub(crate) fn allows(&self, now: i64) -> bool {
         now <= to_millis(self.latest)
     }
 
-    /// Returns the present time to use for the age of the time `stored`: `now` minus every step
-    /// forward since `stored`. Times are milliseconds.
+    /// Returns the corrected current time for the age of the time `stored`. It is `now` minus all
+    /// steps forward since `stored`. All times are milliseconds since 1970.
     pub(crate) fn now_for(&self, stored: i64, now: i64) -> i64 {
         let since = self.steps.iter().rev();
         let since = since.take_while(|step| stored <= to_millis(step.at));

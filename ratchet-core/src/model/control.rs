@@ -6,7 +6,7 @@ use crate::limits;
 use crate::model::JobFilter;
 use crate::state::{JobAction, JobState};
 
-/// The jobs that an action applies to.
+/// Selects the jobs to which an action applies.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -25,19 +25,20 @@ use crate::state::{JobAction, JobState};
 pub enum JobSelector {
     /// Exactly these jobs.
     Ids(Vec<JobId>),
-    /// The oldest `limit` jobs that match the filter and to which the action applies.
+    /// The oldest `limit` jobs that match the filter and whose state allows the action.
     Matching {
-        /// The filter.
+        /// The filter that the jobs must match.
         filter: JobFilter,
-        /// Only jobs after this one, so that a pass can continue where the last one ended.
+        /// The last job of the previous selection. Only later jobs are selected. `None` to begin
+        /// with the oldest job.
         after: Option<JobId>,
-        /// The maximum number of jobs; at least 1.
+        /// The maximum number of jobs to select; at least 1.
         limit: usize,
     },
 }
 
 impl JobSelector {
-    /// Selects the oldest `limit` jobs that match the filter and to which the action applies.
+    /// Selects the oldest `limit` jobs that match the filter and whose state allows the action.
     #[must_use]
     pub const fn matching(filter: JobFilter, limit: usize) -> Self {
         Self::Matching {
@@ -47,8 +48,8 @@ impl JobSelector {
         }
     }
 
-    /// Selects only matching jobs that come after this one. This has no effect on a selection by
-    /// ids.
+    /// Selects only jobs that come after `job`, such as the last job of the previous selection.
+    /// This has no effect if the jobs are selected by their ids.
     #[must_use]
     pub fn after(mut self, job: Option<JobId>) -> Self {
         if let Self::Matching { after, .. } = &mut self {
@@ -57,10 +58,11 @@ impl JobSelector {
         self
     }
 
-    /// Refuses a limit of 0, too many jobs, and actions with values that cannot be stored.
+    /// Checks the selection and the action. The limit must not be 0, the number of jobs must not be
+    /// too high, and the store must be able to store the values of the action.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Invalid`].
+    /// Fails with [`StoreErrorKind::Invalid`] if a check fails.
     pub fn validate(&self, action: JobAction) -> Result<(), StoreError> {
         match self {
             Self::Ids(ids) => limits::check_batch("ids", ids.len()),
@@ -71,7 +73,7 @@ impl JobSelector {
     }
 }
 
-/// The outcome of an action for one job.
+/// The outcome of an action for one of the selected jobs.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
@@ -85,13 +87,13 @@ impl JobSelector {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acted {
-    /// The job.
+    /// The id of the job.
     pub job: JobId,
-    /// The outcome.
+    /// The outcome of the action for this job.
     pub outcome: ActionOutcome,
 }
 
-/// What an action did to a job.
+/// The effect of an action on one job.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -108,16 +110,17 @@ pub struct Acted {
 pub enum ActionOutcome {
     /// The job now has this state.
     Became(JobState),
-    /// The job runs; its node is asked to cancel it.
+    /// The job is running. Its node was asked to cancel it.
     CancelRequested,
-    /// The job was changed and kept its state.
+    /// The action changed the job, and the state of the job stayed the same.
     Changed,
-    /// The job was deleted.
+    /// The action deleted the job.
     Deleted,
-    /// The action does not apply to a job in this state; nothing changed.
+    /// The action does not apply to a job in this state. Nothing changed.
     Refused(JobState),
-    /// Another unfinished job, this one, now has the job's unique key; nothing changed.
+    /// The unfinished job with this id now holds the unique key of the selected job. Nothing
+    /// changed.
     KeyTaken(JobId),
-    /// There is no such job.
+    /// No job with this id exists.
     NotFound,
 }

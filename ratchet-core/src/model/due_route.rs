@@ -3,7 +3,8 @@ use std::time::Duration;
 use crate::route::Route;
 use crate::time::millis_between;
 
-/// A route with a pending job that is due or will be due soon.
+/// A route with a pending job that is due or will be due soon. A route is a queue, a kind, a
+/// capability and a permit.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -15,20 +16,20 @@ use crate::time::millis_between;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DueRoute {
-    /// The route.
+    /// The route of the pending jobs.
     pub route: Route,
-    /// Whether the route's queue is paused, so that its jobs cannot be claimed.
+    /// Whether the queue of the route is paused, so that no node can claim its jobs.
     pub paused: bool,
-    /// For how long the route's first pending job has been due, by the database's clock; zero if
-    /// none is due.
+    /// How long the first pending job of the route has been due, by the database's clock. Zero if
+    /// no job is due.
     pub overdue: Duration,
-    /// The time until the route's first pending job is due; zero if one is due.
+    /// The time until the first pending job of the route is due. Zero if a job is already due.
     pub due_in: Duration,
 }
 
 impl DueRoute {
-    /// Creates the entry of a route whose first pending job is due at `run_at`, as of `now`. Both
-    /// times are milliseconds.
+    /// Creates the entry of a route whose first pending job is due at `run_at`. `now` is the
+    /// current time. Both times are in milliseconds since 1970.
     #[must_use]
     pub fn at(route: Route, paused: bool, run_at: i64, now: i64) -> Self {
         Self {
@@ -39,8 +40,9 @@ impl DueRoute {
         }
     }
 
-    /// Sorts routes into the order in which stores list them: the longest overdue first, then those
-    /// that are due first, then by route.
+    /// Sorts routes into the order in which stores list them. Routes with due jobs come first, the
+    /// longest overdue before all others. Then come the other routes, by the time until their first
+    /// job is due. Routes with equal times are sorted by route.
     pub fn sort(routes: &mut [Self]) {
         routes.sort_by(|a, b| {
             let longest_first = b.overdue.cmp(&a.overdue);

@@ -1,9 +1,10 @@
 //! The reclaimer: marks silent nodes dead, and takes back their claims.
 //!
 //! The leader of the maintenance role makes passes regularly, the first one as soon as it is
-//! elected. Every other node makes a pass when it starts, to take back its own claims, and after
-//! that rarely, in case no node leads; while the leader's beacons arrive, hardly ever. Passes that overlap reclaim each claim once. A pass begins
-//! with a heartbeat, so that a node that was asleep does not declare itself dead. After an outage
+//! elected. Every other node makes a pass when it starts, to take back its own claims. After that,
+//! it makes passes rarely, in case no node leads: every 50 s by default, or every 10 minutes while
+//! the leader's beacons arrive. Passes that overlap reclaim each claim once. A pass begins with a
+//! heartbeat, so that a node that was asleep does not declare itself dead. After an outage
 //! of the database, or a step of its clock, the silence of other nodes counts only after
 //! `dead_after`, so that they can send a heartbeat first. A job whose crash budget is used up is
 //! settled as failed, by the same fenced write as every other end. The same passes fail jobs whose

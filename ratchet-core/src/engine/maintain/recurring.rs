@@ -4,9 +4,10 @@
 //! Every node does this, and no particular node has to. The nodes race to claim the due
 //! definitions, the store decides which are due, and the token of a claim ensures that only one
 //! node fires each. While the leader's beacons arrive, the other nodes claim a little later, so
-//! that the leader usually fires all definitions. A node that dies between claim and firing delays these slots by the rest of its
-//! lease. By then more slots may be overdue, and the misfire policy decides what happens to them.
-//! Between two claims the loop sleeps until the next slot. Waking up too early only costs one call.
+//! that the leader usually fires all definitions. A node that dies between claim and firing delays
+//! these slots by the rest of its lease. By then more slots may be overdue, and the misfire policy
+//! decides what happens to them. Between two claims the loop sleeps until the next slot. Waking up
+//! too early only costs one call.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -358,8 +359,8 @@ impl Pause {
     }
 }
 
-/// Sleeps for the pause, unless slots have changed. Wakeups of other nodes take effect at `heed_from`
-/// at the earliest.
+/// Sleeps for the pause, unless slots have changed. Wakeups of other nodes take effect at
+/// `heed_from` at the earliest.
 async fn idle(
     run: &RecurringHandles,
     pause: Pause,

@@ -1,8 +1,9 @@
 //! Decides how often the node sends a heartbeat.
 //!
 //! The interval is short while something depends on the node: it holds claims, leads or drains.
-//! Otherwise the interval grows, because the death of a node that holds nothing delays no job. Each heartbeat publishes the time until the next one, and a node counts
-//! as dead only after three such intervals.
+//! Otherwise the interval grows, because the death of a node that holds nothing delays no job. Each
+//! heartbeat publishes the time until the next one, and a node counts as dead only after three such
+//! intervals.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

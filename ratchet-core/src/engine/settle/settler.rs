@@ -1,16 +1,17 @@
 //! The settler: ends claims in batches.
 //!
-//! Settlements are collected in a buffer and sent to the store in one call. They are sent at once
-//! if no other claim of their pools is ready to run, because then no settlement is about to join
-//! them. Otherwise they are sent when there are enough of them, or when [`LINGER`] has passed.
-//! While one call is under way, the next batch is collected.
+//! A buffer collects the settlements, and the settler sends them to the store in one call. If no
+//! other claim of their pools is ready to run, it sends them at once, because no settlement will
+//! join them soon. Otherwise it sends them when there are enough of them, or when [`LINGER`] has
+//! passed. While one call is in progress, the buffer collects the next batch.
 //!
-//! If the store fails, the settler retries until it works. In the meantime the claims count as
-//! held, so that the poller does not claim more jobs than fit. A settlement that the store rejects
-//! permanently, although it accepts others, is retried separately. So is a settlement that contends
-//! with a transaction that stays open, such as the end of a job whose lane is locked by a producer
-//! that was killed. Each such settlement is sent in calls of its own, and does not delay the
-//! others.
+//! If the store fails, the settler retries until the call succeeds. Until then, the claims count as
+//! held, so that the poller does not claim more jobs than the node can run.
+//!
+//! Two kinds of settlements are sent and retried in separate calls, so that they do not delay the
+//! others. The store rejects the first kind permanently, although it accepts others. The second
+//! kind contends with a transaction that stays open: for example, a producer that was killed still
+//! locks the lane of the job.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,8 +97,8 @@ async fn gather(run: &SettlerHandles) {
 /// The state that the settler keeps between batches.
 struct Settler {
     outage: Outage,
-    /// Settlements that the store rejected, or that timed out, although each was sent in a separate
-    /// call. They are sent again at `retry_at`.
+    /// Settlements that failed in a separate call, because the store rejected them or the call
+    /// timed out. They are sent again at `retry_at`.
     refused: Batch,
     retry_at: Option<Instant>,
     backoff: RetryDelays,

@@ -13,7 +13,7 @@ use crate::model::{Attempt, AttemptOutcome, JobRecord, Progress, SignalRecord};
 use crate::state::JobState;
 use crate::time::{duration_micros, from_millis, to_millis};
 
-/// The version of the format that `encode` writes.
+/// The version of the document format that `encode` writes.
 const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
@@ -77,8 +77,9 @@ struct Entry {
 }
 
 pub(super) fn encode(job: &JobRecord, history: &[Attempt]) -> Result<String, InvalidInput> {
-    // Every field is listed, so that a new field does not compile before it is handled here. A
-    // finished job has no claim, so its node, claim time and cancellation request are left out.
+    // Every field is listed, so that this code does not compile if a field is added and not handled
+    // here. A finished job has no claim, so the document has no node, claim time and cancellation
+    // request.
     let JobRecord {
         id,
         spec,
@@ -288,7 +289,7 @@ mod tests {
         assert_eq!(decode(&text).unwrap(), (job, history));
     }
 
-    /// A document of the first version stays readable, whatever is added later.
+    /// Documents of the first version must stay readable, even if later versions add fields.
     #[test]
     fn what_is_missing_is_at_its_default_and_what_is_unknown_is_ignored() {
         let text = r#"{"v":1,"id":"01890a5d-ac96-774b-bcce-b302099a8057","queue":"q","kind":"k",
