@@ -125,6 +125,16 @@ impl Peers {
         self.state().is_known()
     }
 
+    /// Returns the number of known nodes; 0 if the nodes were not read recently enough.
+    pub(crate) fn count(&self) -> usize {
+        let state = self.state();
+        if state.is_known() {
+            state.peers.len()
+        } else {
+            0
+        }
+    }
+
     /// Chooses a node other than `own` for this many jobs of a route.
     ///
     /// Prefers a node that probably still has enough free slots. The second choice is a node that

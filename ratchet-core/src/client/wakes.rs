@@ -175,6 +175,12 @@ impl Client {
         self.0.peers.choose(route, jobs, own)
     }
 
+    /// Returns the number of active nodes that this client knows of; 0 if it has not read the nodes
+    /// recently.
+    pub(crate) fn known_peers(&self) -> usize {
+        self.0.peers.count()
+    }
+
     /// Starts a read of the nodes if the last one is old. A blocking program may call this outside
     /// of a runtime; then no read is started.
     fn read_peers_if_old(&self) {

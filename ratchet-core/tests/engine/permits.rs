@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ratchet_core::cluster::InProcessCoordinator;
 use ratchet_core::memory::Fault;
 use ratchet_core::model::AttemptOutcome;
 use ratchet_core::{
@@ -185,21 +184,23 @@ impl Job for Other {
     }
 }
 
-/// Checks that two programs share one permit, although one of them always has a job for it.
-async fn the_other_gets_its_turn(concurrency: usize) {
+/// Checks that two programs share one permit, although one of them, which runs on this many nodes,
+/// always has a job for it.
+async fn the_other_gets_its_turn(concurrency: usize, nodes: usize) {
     let world = World::new();
     let poll = Duration::from_secs(3_600);
-    let coordinator = InProcessCoordinator::new();
-    let builder = world.builder().concurrency(concurrency);
-    let builder = builder.coordinator(coordinator.clone());
-    let busy = Started::new(builder.poll_interval(poll, poll).build().unwrap());
+    let busy = || {
+        let builder = world.builder().concurrency(concurrency);
+        Started::new(builder.poll_interval(poll, poll).build().unwrap())
+    };
+    let more: Vec<Started> = (1..nodes).map(|_| busy()).collect();
+    let busy = busy();
     busy.node.client().set_permits("api", 1).await.unwrap();
     let body = world.job("busy", |_| async {
         sleep(20 * MILLI).await;
         Ok(())
     });
     let other = Ratchet::builder(Arc::new(world.store.clone())).register::<Other>();
-    let other = other.coordinator(coordinator);
     let other = Started::new(other.poll_interval(poll, poll).build().unwrap());
     // By then, each program has seen the other.
     sleep(Duration::from_secs(6)).await;
@@ -208,6 +209,8 @@ async fn the_other_gets_its_turn(concurrency: usize) {
     }
     let last_of_busy = body.another().permit("api");
     let last_of_busy = busy.node.enqueue(last_of_busy).await.unwrap().id();
+    // By now, the nodes of the busy program have read which nodes there are.
+    sleep(Duration::from_secs(2)).await;
     let mut last = None;
     for _ in 0..5 {
         let job = Other.into_job().permit("api");
@@ -218,20 +221,27 @@ async fn the_other_gets_its_turn(concurrency: usize) {
     let ended = timeout(Duration::from_secs(2), world.ended(last.unwrap()));
     assert_eq!(ended.await.unwrap().state, JobState::Succeeded);
     assert_eq!(world.read(last_of_busy).await.state, JobState::Pending);
-    let finished = busy.node.stats().finished;
+    let busy = more.into_iter().chain([busy]);
+    let busy: Vec<Started> = busy.collect();
+    let finished: u64 = busy.iter().map(|node| node.node.stats().finished).sum();
     assert!(finished >= 1, "the busy program finished {finished} jobs");
     other.stop().await.unwrap();
-    busy.stop().await.unwrap();
+    stop_all(busy).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_two_programs_share_starves_neither() {
-    the_other_gets_its_turn(8).await;
+    the_other_gets_its_turn(8, 1).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn nor_where_a_node_has_one_slot_and_asks_as_soon_as_it_is_free() {
-    the_other_gets_its_turn(1).await;
+    the_other_gets_its_turn(1, 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_where_several_nodes_of_the_busy_program_could_get_every_hint() {
+    the_other_gets_its_turn(8, 3).await;
 }
 
 #[tokio::test(start_paused = true)]

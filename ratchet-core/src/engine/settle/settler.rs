@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::buffer::{Batch, ENOUGH};
-use super::fairness::Fairness;
+use super::fairness::{Fairness, Hint};
 use super::held_claims::HeldClaims;
 use crate::client::{Client, RetryDelays, WakeQueue};
 use crate::engine::common::Common;
@@ -355,9 +355,13 @@ async fn wind_up(run: &SettlerHandles, batch: &Batch, answers: &[Fenced]) {
     let freed = batch.of.iter().find_map(|of| of.permit.as_ref());
     if let Some(route) = freed
         && !run.interval.is_alone()
-        && run.fairness.freed(route, time::monotonic())
     {
-        run.client.wake_another(route, TELL).await;
+        let others = run.client.known_peers();
+        match run.fairness.freed(route, others, time::monotonic()) {
+            Some(Hint::One) => run.client.wake_another(route, TELL).await,
+            Some(Hint::All) => run.client.wake_others(TELL).await,
+            None => {}
+        }
     }
     let_go(run, batch, answers);
     if batch.makes_room {
