@@ -135,7 +135,7 @@ pub(crate) async fn run(run: Arc<RecurringHandles>) {
         let heed_from = looked + APART + behind;
         let mut pause = pause.longer(behind);
         if !waiting.is_empty() {
-            // Nothing announces that the limit of a permit was set.
+            // A node that declares a permit when it joins sends no wakeup.
             pause = Pause::of(pause.wait);
         }
         idle(&run, pause, &mut wakeups, heed_from).await;
