@@ -28,35 +28,36 @@ use crate::time::whole_millis;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Backoff {
-    /// Retry at once.
+    /// No delay. A failed job is retried at once.
     None,
-    /// The same delay every time.
+    /// The same delay after every failed attempt.
     Fixed {
-        /// The delay.
+        /// The delay before each retry.
         #[serde(with = "millis")]
         delay: Duration,
     },
-    /// `base · attempt`, at most `cap`.
+    /// A delay that grows linearly: `base · attempt`, limited to `cap`.
     Linear {
         /// The delay after the first attempt.
         #[serde(with = "millis")]
         base: Duration,
-        /// The longest delay.
+        /// The maximum delay.
         #[serde(with = "millis")]
         cap: Duration,
     },
-    /// `base · 2^(attempt − 1)`, at most `cap`.
+    /// A delay that doubles with each attempt: `base · 2^(attempt − 1)`, limited to `cap`.
     Exponential {
         /// The delay after the first attempt.
         #[serde(with = "millis")]
         base: Duration,
-        /// The longest delay.
+        /// The maximum delay.
         #[serde(with = "millis")]
         cap: Duration,
     },
 }
 
-/// How often a failed job is retried, and after which delays. Stored with the job.
+/// The maximum number of attempts of a job, and the delays between them. The policy is stored with
+/// the job.
 ///
 /// ```
 /// use std::time::Duration;
@@ -77,7 +78,7 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Creates a policy of one attempt and no retry.
+    /// Creates a policy that allows one attempt, without a retry.
     #[must_use]
     pub const fn never() -> Self {
         Self::new(1, Backoff::None)
@@ -113,15 +114,16 @@ impl RetryPolicy {
         Self::new(max_attempts, Backoff::Exponential { base, cap })
     }
 
-    /// Adds jitter: each delay changes at random by up to `percent` % in either direction, so that
-    /// jobs that failed together are not all retried together.
+    /// Adds jitter. Each delay becomes up to `percent` % shorter or longer at random, so jobs that
+    /// failed at the same time are retried at different times.
     #[must_use]
     pub const fn with_jitter(mut self, percent: u8) -> Self {
         self.jitter_percent = percent;
         self
     }
 
-    /// Returns the maximum number of attempts. The job is a dead letter when this many have failed.
+    /// Returns the maximum number of attempts. When this number of attempts has failed, the job
+    /// becomes a dead letter.
     #[must_use]
     pub const fn max_attempts(&self) -> u32 {
         self.max_attempts
@@ -133,22 +135,23 @@ impl RetryPolicy {
         self.backoff
     }
 
-    /// Returns the jitter: by how many percent each delay changes at most, in either direction.
+    /// Returns the jitter: the maximum random change of each delay, up or down, in percent of the
+    /// delay.
     #[must_use]
     pub const fn jitter_percent(&self) -> u8 {
         self.jitter_percent
     }
 
-    /// Returns whether no attempt is left after `attempts` attempts.
+    /// Returns whether the policy allows no further attempt after `attempts` attempts.
     #[must_use]
     pub const fn is_exhausted(&self, attempts: u32) -> bool {
         attempts >= self.max_attempts
     }
 
-    /// Returns the delay after attempt number `attempt` (the first is 1), for a `random` in
-    /// `0.0..1.0`.
+    /// Returns the delay after attempt number `attempt` (the first is 1). `random` is a random
+    /// number in `0.0..1.0`, which determines the jitter.
     ///
-    /// `jittered = delay · (1 + jitter · (2 · random − 1))`; the cap applies before the jitter.
+    /// The result is `delay · (1 + jitter · (2 · random − 1))`. The cap applies before the jitter.
     #[must_use]
     pub fn delay(&self, attempt: u32, random: f64) -> Duration {
         let attempt = attempt.max(1);
@@ -166,14 +169,14 @@ impl RetryPolicy {
         Duration::try_from_secs_f64(plain.as_secs_f64() * factor).unwrap_or(plain)
     }
 
-    /// The policy of a job that is stored without a policy: the default of the first version of
-    /// Ratchet. This constant must never change. If the default changes, the new default must be
-    /// stored with each job.
+    /// The policy of a job for which a store keeps no policy text. It is the default policy of the
+    /// first version of Ratchet. This constant must never change, because a change would affect
+    /// stored jobs. If the default policy changes, the new default must be stored with each job.
     const UNSTORED: Self =
         Self::exponential(10, Duration::from_secs(1), Duration::from_secs(300)).with_jitter(25);
 
-    /// Returns the text that stores keep for the policy; `None` for the policy of jobs that are
-    /// stored without one.
+    /// Returns the JSON text that a store keeps for this policy. Returns `None` for the default
+    /// policy of the first version of Ratchet, for which a store keeps no text.
     ///
     /// # Errors
     /// [`InvalidInput`] on `retry` if the policy cannot be serialized.
@@ -196,7 +199,7 @@ impl RetryPolicy {
         })
     }
 
-    /// Rounds every duration up to the millisecond, as it is stored.
+    /// Rounds every duration up to whole milliseconds, the precision of a store.
     #[must_use]
     pub fn rounded(self) -> Self {
         let backoff = match self.backoff {
@@ -216,7 +219,7 @@ impl RetryPolicy {
         Self { backoff, ..self }
     }
 
-    /// Refuses a policy that cannot work.
+    /// Checks that the policy can work.
     ///
     /// # Errors
     /// [`InvalidInput`] on `retry` if no attempt is allowed, a delay is zero, the cap is below the

@@ -9,8 +9,8 @@ use crate::name::Name;
 /// The properties that decide whether a node may claim a job: its queue, its kind, the capability
 /// it requires, and the resource whose permit it needs.
 ///
-/// A store has few routes and many jobs. So a store can keep its claim index per route, and then
-/// never reads a job that the claimer cannot claim.
+/// A store has few routes and many jobs. So a store can keep one claim index per route. A claim
+/// then reads only jobs that the node may claim.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -33,9 +33,10 @@ pub struct Route {
 }
 
 impl Route {
-    /// Creates a route from the four texts that stores keep. The last two are empty if the job
-    /// needs no capability ([`capability_text`](Self::capability_text)) or no permit
-    /// ([`permit_text`](Self::permit_text)).
+    /// Creates a route from the texts that stores keep. `capability` is empty if the job requires
+    /// none, and `permit` is empty if the job needs none.
+    /// [`capability_text`](Self::capability_text) and [`permit_text`](Self::permit_text) return
+    /// these texts.
     ///
     /// # Errors
     /// [`InvalidInput`] naming the text that is not a valid name.
@@ -57,24 +58,25 @@ impl Route {
         })
     }
 
-    /// Returns the required capability as stores keep it. If there is none, the text is empty,
-    /// which is not a valid name.
+    /// Returns the required capability as stores keep it. If the route requires none, the text is
+    /// empty, which is not a valid name.
     #[must_use]
     pub fn capability_text(&self) -> &str {
         self.capability.as_ref().map_or("", Name::as_str)
     }
 
-    /// Returns the resource whose permit is needed, as stores keep it. If there is none, the text
-    /// is empty, which is not a valid name.
+    /// Returns the resource whose permit the job needs, as stores keep it. If the job needs no
+    /// permit, the text is empty, which is not a valid name.
     #[must_use]
     pub fn permit_text(&self) -> &str {
         self.permit.as_ref().map_or("", Name::as_str)
     }
 
-    /// Returns whether jobs of this route match the request. The request must select the queue and
-    /// the kind, and have the required capability. If the route requires none, the request must
-    /// accept untagged jobs. The store must check in addition whether the queue is paused and
-    /// whether a permit is free.
+    /// Returns whether jobs of this route match the request.
+    ///
+    /// The request must select the queue and the kind, and contain the required capability. If the
+    /// route requires no capability, `untagged` of the request must be true. The function does not
+    /// check whether the queue is paused or whether a permit is free; the store must check both.
     #[must_use]
     pub fn matches(&self, request: &ClaimRequest) -> bool {
         self.is_selected(

@@ -2,15 +2,16 @@
 
 use std::io;
 
-/// Waits for a signal that asks the process to end. [`Node::run`](crate::Node::run) waits for the
-/// same signals; use this function to stop other parts of the program together with the node.
+/// Waits for a signal that asks the process to end.
+///
+/// [`Node::run`](crate::Node::run) waits for the same signals. Use this function to stop other
+/// parts of the program together with the node.
 ///
 /// On Unix the signals are SIGTERM, which Kubernetes, systemd and Docker send, and SIGINT, which
 /// Ctrl-C sends. On Windows they are Ctrl-C, Ctrl-Break, closing the console, and the shutdown of
-/// the system. The function listens from the call on, not only once the future is polled, and until
-/// the process ends. After the first signal, a second one ends the process at once, with the exit
-/// code 128 + the number of the signal (Windows: 1). In that case nothing is cleaned up, as in a
-/// crash.
+/// the system. Listening begins with the call, before the future is polled, and continues until the
+/// process ends. After the first signal, a second signal ends the process at once, without cleanup,
+/// as in a crash. The exit code is then 128 + the number of the signal (Windows: 1).
 ///
 /// If the process cannot listen for signals, the function logs an error, and the future never
 /// completes.
@@ -28,9 +29,9 @@ use std::io;
 /// Outside of a Tokio runtime with I/O enabled.
 ///
 /// # Cancel safety
-/// The next call does not see a signal that came before the future was dropped. A process that
-/// continues after an operator drained its node must call this function again: the default action
-/// of the signals is not restored, so without a listener they do nothing.
+/// If the future is dropped, a later call does not see the signals that came before. A process that
+/// continues to run, for example after an operator drained its node, must call this function again.
+/// The default action of the signals is not restored, so signals are ignored until the next call.
 pub fn shutdown_signal() -> impl Future<Output = ()> + Send + 'static {
     let signals = Signals::listen().inspect_err(|error| {
         tracing::error!(%error, "cannot listen for signals: graceful shutdown is not available");
@@ -68,7 +69,8 @@ impl Signals {
         })
     }
 
-    /// Returns the name of the next signal, and the exit code for a process that this signal ends.
+    /// Waits for the next signal. Returns the name of the signal, and the exit code of a process
+    /// that the signal ends.
     async fn next(&mut self) -> (&'static str, i32) {
         tokio::select! {
             _ = self.interrupt.recv() => ("SIGINT", 130),

@@ -31,25 +31,25 @@ use crate::priority::Priority;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum JobState {
-    /// Waiting to be claimed, now or once it is due.
+    /// The job waits to be claimed. A node can claim the job once it is due.
     Pending = 0,
-    /// Waiting for something other than its due time: for the jobs before it in its lane, for the
+    /// The job waits for something other than its due time: for earlier jobs of its lane, for the
     /// jobs and batches that it is linked to, or for a signal.
     Blocked = 1,
-    /// Paused by an operator: not claimed until it is resumed.
+    /// An operator paused the job. It is not claimed until it is resumed.
     Paused = 2,
-    /// Claimed by a node.
+    /// A node has claimed the job.
     Running = 3,
-    /// Ended with success. Terminal.
+    /// The job ended with success. Terminal.
     Succeeded = 4,
-    /// Failed for good: a dead letter. Terminal until an operator requeues it.
+    /// The job failed for good and is a dead letter. Terminal until an operator requeues it.
     Failed = 5,
-    /// Ended by request. Terminal.
+    /// The job was cancelled, by request or because one of its links became unmet. Terminal.
     Cancelled = 6,
 }
 
 impl JobState {
-    /// Every state.
+    /// Every state, in the order of [`code`](Self::code).
     pub const ALL: [Self; 7] = [
         Self::Pending,
         Self::Blocked,
@@ -77,8 +77,8 @@ impl JobState {
             .ok_or_else(|| InvalidInput::new("state", format!("{code} is not a job state")))
     }
 
-    /// Returns whether the job has ended. A terminal job is never claimed, and its unique key is
-    /// free again.
+    /// Returns whether a job in this state has ended. A job that has ended is never claimed, and
+    /// its unique key is free again.
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
@@ -164,35 +164,36 @@ impl fmt::Display for JobState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JobAction {
-    /// Cancels the job. A waiting job ends at once; a running job is asked to stop.
+    /// Cancels the job. A waiting job ends at once. A running job is asked to stop.
     Cancel,
-    /// Makes a dead letter pending again: due now, attempts and crashes at zero, error cleared.
+    /// Makes a dead letter pending again: the job is due now, its attempts and crashes are zero,
+    /// and its error is cleared.
     ///
-    /// A job in a lane goes to the end of the lane, with a new sequence number, because the jobs
-    /// after it overtook it when it failed. If the lane has other unfinished jobs, the requeued job
-    /// becomes `Blocked` instead, and the result of the call reports this. A job with open links,
-    /// or whose signal was never delivered, becomes `Blocked` too. It waits for the signal again,
-    /// with the full timeout.
+    /// A job in a lane goes to the end of the lane, with a new sequence number, because the lane
+    /// continued without the job when it failed. If the lane has other unfinished jobs, the
+    /// requeued job becomes `Blocked` instead of pending, and the result of the call reports this.
+    ///
+    /// A job with open links, or whose signal was never delivered, becomes `Blocked` too. A job
+    /// whose signal was never delivered waits for it again, with the full timeout.
     Requeue,
-    /// Pauses a pending job: it is not claimed until it is resumed. If the job is the head of a
-    /// lane, the rest of the lane waits for it, and so do the jobs that are linked to it. A
+    /// Pauses a pending job, so it is not claimed until it is resumed. If the job is the head of a
+    /// lane, the other jobs of the lane wait. Jobs that are linked to the paused job wait too. A
     /// `Blocked` job cannot be paused.
     Pause,
-    /// Makes a paused job pending again. It keeps its `run_at`.
+    /// Makes a paused job pending again. The job keeps its `run_at`.
     Resume,
     /// Changes the due time of a waiting job. The job stays pending, paused or blocked, and the
     /// head of a lane stays the head.
     Reschedule(RunAt),
     /// Changes the priority of an unfinished job. A running job keeps its claim, and the new
-    /// priority counts when it waits again.
+    /// priority applies when the job waits again.
     SetPriority(Priority),
     /// Deletes an ended job with its history and its tags. Its idempotency key stays used.
     ///
-    /// Unlike [`Retention`](crate::Retention), this action does not wait for the job's children.
-    /// Links that were decided by the end of the job stay decided. But a child that has not run yet
-    /// can no longer read the job's result
-    /// ([`ParentJob::record`](crate::handler::ParentJob::record) is `None`), and no new job can be
-    /// linked to the deleted one.
+    /// Unlike [`Retention`](crate::Retention), this action also deletes a job whose children have
+    /// not ended. The links of the children stay decided. A child that runs later can no longer
+    /// read the result of the deleted job: [`ParentJob::record`](crate::handler::ParentJob::record)
+    /// is `None`. No new job can be linked to the deleted job.
     Delete,
 }
 
@@ -208,7 +209,8 @@ impl JobAction {
         Self::Delete,
     ];
 
-    /// Checks that the values of the action can be stored.
+    /// Checks that the store can keep the value of the action, such as the due time in
+    /// [`Reschedule`](Self::Reschedule).
     ///
     /// # Errors
     /// The errors of [`RunAt::validate`].
@@ -219,7 +221,7 @@ impl JobAction {
         }
     }
 
-    /// Returns whether the action may make a job due that was not due before.
+    /// Returns whether a job that was not due may be due after this action.
     #[must_use]
     pub const fn may_make_due(self) -> bool {
         match self {
@@ -244,17 +246,17 @@ impl JobAction {
 pub enum Response {
     /// The job changes to this state at once.
     Become(JobState),
-    /// The job keeps its state; the node that runs it is asked to cancel it.
+    /// The job keeps its state, and the node that runs the job is asked to cancel it.
     RequestCancel,
     /// The job keeps its state, and the action's new value is stored.
     Change,
     /// The job is deleted.
     Remove,
-    /// The action does not apply in this state; nothing changes.
+    /// The action does not apply in this state. Nothing changes.
     Refuse,
 }
 
-/// A transition that the table of [`JobState::transition`] does not allow.
+/// The error of [`JobState::transition`] for a change of state that is not allowed.
 ///
 /// ```
 /// use ratchet::JobState;
@@ -266,9 +268,9 @@ pub enum Response {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {from} job cannot become {to}")]
 pub struct IllegalTransition {
-    /// The state the job is in.
+    /// The current state of the job.
     pub from: JobState,
-    /// The state that the job cannot change to.
+    /// The state to which the job cannot change.
     pub to: JobState,
 }
 

@@ -2,16 +2,17 @@
 
 use crate::model::{DueRoute, NodeRecord};
 
-/// Returns the due routes whose jobs no live node can run. A node can run them if it has a handler
-/// for the kind and has the required capability. The jobs of the returned routes wait until such a
-/// node joins.
+/// Returns the due routes whose jobs no live node can run. A node can run the jobs of a route if it
+/// has a handler for their kind and the required capability. The jobs of the returned routes wait
+/// until such a node joins.
 ///
 /// A route is returned only if it is certain that no live node can run its jobs:
 /// - If a live node does not report which kinds it runs, no route is returned, because the node may
 ///   run any kind. Nodes of earlier versions do not report their kinds.
-/// - If no node is live, no route is returned, because nodes are missing and not handlers.
+/// - If no node is live, no route is returned, because the cause is then the missing nodes, not a
+///   missing handler.
 /// - Routes of a paused queue are left out, because their jobs wait for the end of the pause.
-/// - The queues that a node polls are not known, so they are not considered.
+/// - The function does not know which queues a node polls, so it ignores the queues.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -123,8 +124,9 @@ mod tests {
     }
 
     proptest! {
-        /// Adding a node to live nodes never strands another route. A route that is not stranded is
-        /// paused, or has a node that can run it, or it is not known whether one can.
+        /// An additional node never makes a route stranded, if other nodes are live. For each route
+        /// that is not stranded, one of these holds: its queue is paused, a live node can run its
+        /// jobs, it is unknown whether a live node can, or no node is live.
         #[test]
         fn a_node_more_never_strands(
             nodes in proptest::collection::vec(any_node(), 1..5),

@@ -7,40 +7,40 @@ use crate::NodeId;
 use crate::model::{NodeRecord, NodeTotals};
 use crate::time::{Timestamp, millis_between, to_millis};
 
-/// The minimum time over which a rate is computed. A heartbeat may follow the previous one at once,
-/// and a rate over such a short time would be meaningless.
+/// The minimum time over which a rate is computed. A heartbeat may come immediately after the
+/// previous one, and a rate over such a short time would be meaningless.
 const SHORTEST: Duration = Duration::from_secs(3);
 
-/// The throughput of all nodes, between the last two heartbeats of each node.
+/// The throughput of a cluster, measured between the last two heartbeats of each node.
 ///
 /// See [`Meter`] for an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Throughput {
-    /// Jobs that succeeded or became dead letters, per second.
+    /// Number of jobs that succeeded or became dead letters, per second.
     pub finished_per_s: f64,
-    /// Jobs that became dead letters, per second.
+    /// Number of jobs that became dead letters, per second.
     pub failed_per_s: f64,
-    /// Failed attempts that will be retried, per second.
+    /// Number of failed attempts that will be retried, per second.
     pub retried_per_s: f64,
-    /// The average time between the due time and the claim of the jobs whose bodies began, to the
-    /// millisecond; `None` if none began.
+    /// Average time from the due time of a job to its claim, in whole milliseconds, over the jobs
+    /// whose bodies began. `None` if no body began.
     pub wait: Option<Duration>,
 }
 
-/// Measures the throughput of a cluster from the heartbeats of its nodes. Reading the same
-/// heartbeat again has no effect.
+/// Measures the throughput of a cluster from the heartbeats of its nodes. A heartbeat that
+/// was already read has no effect.
 ///
 /// For each node, the growth of its [`totals`](crate::model::NodeLoad::totals) between its last two
 /// heartbeats is divided by the seconds between them, by the database's clock
 /// ([`last_seen`](NodeRecord::last_seen)). The throughput of the cluster is the sum over its nodes.
 /// The average wait is the growth of the waiting time, divided by the number of bodies that began.
 ///
-/// The heartbeats of the nodes may come at different times and intervals: the last two heartbeats
-/// of a node count until the next one arrives. A node that joins, or continues under a new id,
-/// counts from its second heartbeat on; its work before the first heartbeat is not counted. A node
-/// that is no longer live does not count. A heartbeat less than 3 s after the previous one is
-/// skipped, and the next one covers its time.
+/// The heartbeats of the nodes may come at different times and intervals. The last two heartbeats
+/// of a node count until its next heartbeat arrives. A node that joins, or continues under a new
+/// id, counts from its second heartbeat on. Its work before the first heartbeat is not counted. A
+/// node that is no longer live does not count. If a heartbeat comes less than 3 s after the
+/// previous one, the meter skips it. The next heartbeat then covers the time of both.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -74,7 +74,7 @@ pub struct Meter(BTreeMap<NodeId, Reading>);
 struct Reading {
     totals: NodeTotals,
     said_at: Timestamp,
-    /// The work between the last two heartbeats; `None` while there was only one heartbeat.
+    /// The work between the last two heartbeats. `None` if the node has sent only one heartbeat.
     window: Option<Window>,
 }
 
@@ -85,7 +85,7 @@ struct Window {
 }
 
 impl Meter {
-    /// Reads the heartbeats of the live nodes. Nodes that are not among them no longer count.
+    /// Reads the last heartbeats of the live nodes. Nodes that are not in `live` no longer count.
     pub fn read<'a>(&mut self, live: impl IntoIterator<Item = &'a NodeRecord>) {
         let read = live.into_iter().filter_map(|node| {
             let totals = node.load.totals?;
@@ -103,7 +103,7 @@ impl Meter {
         self.0 = read.collect();
     }
 
-    /// Returns the throughput of all nodes; `None` while no node has sent two heartbeats.
+    /// Returns the throughput of all nodes. `None` while no node has sent two heartbeats.
     #[must_use]
     pub fn throughput(&self) -> Option<Throughput> {
         let mut all: Option<Throughput> = None;
@@ -124,15 +124,17 @@ impl Meter {
 }
 
 impl Reading {
-    /// Returns whether `at` is the time of this heartbeat, or follows it too closely for a rate.
+    /// Returns whether a heartbeat at the time `at` is this heartbeat, or comes less than
+    /// [`SHORTEST`] after this heartbeat.
     fn is_recent(&self, at: Timestamp) -> bool {
-        // A heartbeat from before the last one means that the database's clock was set back; the
+        // If a heartbeat is earlier than the last one, the database's clock was set back. The
         // measurement then starts again.
         let (said_at, at) = (to_millis(self.said_at), to_millis(at));
         said_at <= at && millis_between(said_at, at) < SHORTEST
     }
 
-    /// Returns the work since this heartbeat; `None` if no time has passed.
+    /// Returns the work between this heartbeat and a later one at the time `at`, which has these
+    /// totals. `None` if the two heartbeats have the same time.
     fn until(&self, totals: NodeTotals, at: Timestamp) -> Option<Window> {
         let time = millis_between(to_millis(self.said_at), to_millis(at));
         let since = |after: u64, before: u64| after.saturating_sub(before);

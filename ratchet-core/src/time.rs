@@ -15,7 +15,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::time::Instant;
 
-/// A point in time, UTC, kept to the millisecond.
+/// A point in time in UTC. Stores keep the time to the millisecond.
 pub type Timestamp = DateTime<Utc>;
 
 /// Returns the time of this process's wall clock. Never compare it with a time that a store
@@ -25,20 +25,21 @@ pub fn wall_clock() -> Timestamp {
     Utc::now()
 }
 
-/// Returns the time of this process's monotonic clock. In tests it follows tokio's paused time.
+/// Returns the time of this process's monotonic clock. In tests, the clock follows tokio's paused
+/// time.
 #[must_use]
 pub fn monotonic() -> Instant {
     Instant::now()
 }
 
-/// Returns the milliseconds since the Unix epoch, rounded down.
+/// Converts a timestamp to milliseconds since the Unix epoch, rounded down.
 #[must_use]
 pub fn to_millis(at: Timestamp) -> i64 {
     at.timestamp_millis()
 }
 
-/// Returns the timestamp of a number of milliseconds since the Unix epoch. A number outside of the
-/// calendar's range gives the nearest end of the range.
+/// Converts milliseconds since the Unix epoch to a timestamp. A number outside of the calendar's
+/// range becomes the nearest end of the range.
 #[must_use]
 pub fn from_millis(millis: i64) -> Timestamp {
     DateTime::from_timestamp_millis(millis).unwrap_or(if millis < 0 {
@@ -48,35 +49,36 @@ pub fn from_millis(millis: i64) -> Timestamp {
     })
 }
 
-/// Returns a duration in whole milliseconds, at most `i64::MAX`. It is rounded **up**, so that a
-/// wait is never shorter than requested and a positive duration never becomes zero.
+/// Converts a duration to whole milliseconds, at most `i64::MAX`. The result is rounded **up**, so
+/// that a wait is never shorter than requested and a positive duration never becomes zero.
 #[must_use]
 pub fn duration_millis(duration: Duration) -> i64 {
     let millis = duration.as_nanos().div_ceil(1_000_000);
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
-/// Returns a duration in whole microseconds, rounded up like [`duration_millis`]; at most
-/// `i64::MAX`.
+/// Converts a duration to whole microseconds, at most `i64::MAX`. The result is rounded up, as in
+/// [`duration_millis`].
 #[must_use]
 pub fn duration_micros(duration: Duration) -> i64 {
     let micros = duration.as_nanos().div_ceil(1_000);
     i64::try_from(micros).unwrap_or(i64::MAX)
 }
 
-/// Returns the duration as stores keep it: rounded up to the millisecond like [`duration_millis`].
+/// Rounds a duration up to whole milliseconds, the precision of a store.
 #[must_use]
 pub fn whole_millis(duration: Duration) -> Duration {
     millis_between(0, duration_millis(duration))
 }
 
-/// Returns `later − earlier` as a duration; zero if it would be negative. Both are milliseconds.
+/// Returns `later − earlier` as a duration, or zero if the difference is negative. Both times are
+/// in milliseconds.
 #[must_use]
 pub fn millis_between(earlier: i64, later: i64) -> Duration {
     Duration::from_millis(u64::try_from(later.saturating_sub(earlier)).unwrap_or(0))
 }
 
-/// Returns `at + by`, or the end of the calendar if that would overflow.
+/// Returns `at + by`, or the end of the calendar if the sum would overflow.
 #[must_use]
 pub fn add(at: Timestamp, by: Duration) -> Timestamp {
     TimeDelta::try_milliseconds(duration_millis(by))

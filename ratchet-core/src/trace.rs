@@ -22,11 +22,12 @@ pub struct TraceContext {
 impl TraceContext {
     const MAX_STATE_BYTES: usize = 512;
 
-    /// Creates a context from a `traceparent`, after checking it.
+    /// Creates a context from the value of a `traceparent` header, after checking the value.
     ///
     /// # Errors
-    /// [`InvalidInput`] on `traceparent` unless the text is `00-<32 hex>-<16 hex>-<2 hex>` in lower
-    /// case, and neither id consists of zeros only.
+    /// [`InvalidInput`] on `traceparent` if the text does not have the form
+    /// `00-<32 hex>-<16 hex>-<2 hex>` in lower case, or if one of the two ids consists of zeros
+    /// only.
     pub fn new(traceparent: impl Into<String>) -> Result<Self, InvalidInput> {
         let traceparent = traceparent.into();
         let parts: Vec<&str> = traceparent.split('-').collect();
@@ -51,10 +52,11 @@ impl TraceContext {
         })
     }
 
-    /// Adds a `tracestate`.
+    /// Adds the value of a `tracestate` header.
     ///
     /// # Errors
-    /// [`InvalidInput`] on `tracestate` if it is longer than 512 bytes or not printable ASCII.
+    /// [`InvalidInput`] on `tracestate` if the text is longer than 512 bytes or not printable
+    /// ASCII.
     pub fn with_state(mut self, tracestate: impl Into<String>) -> Result<Self, InvalidInput> {
         let state = tracestate.into();
         if state.len() > Self::MAX_STATE_BYTES || !state.bytes().all(|b| (0x20..0x7f).contains(&b))
@@ -68,7 +70,7 @@ impl TraceContext {
         Ok(self)
     }
 
-    /// Creates a context from the values that a store kept, unchecked.
+    /// Creates a context from values that a store kept, without checking them.
     #[must_use]
     pub const fn from_stored(traceparent: String, tracestate: Option<String>) -> Self {
         Self {

@@ -23,15 +23,17 @@ use crate::routes;
 use crate::sampler::Sampler;
 use crate::token::Token;
 
-/// How often the upkeep of the metrics recorder runs.
+/// The interval between two runs of the upkeep of the metrics recorder.
 #[cfg(feature = "prometheus")]
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// The HTTP API, ready to be nested or served. Clones share their state.
+/// The HTTP API. An application can [serve](crate::serve) it or nest its router. Clones share their
+/// state.
 ///
-/// The API reads the state of the whole cluster in the background, at its own interval, as long as
-/// it, a clone of it, or one of its routers exists. The probes, the overview, the nodes, the queues
-/// and `/api/events` use the results of the last reads, and do not query the database themselves.
+/// The API reads the state of the whole cluster in the background, at its own interval. It does so
+/// as long as the API, one of its clones, or one of its routers exists. The probes, the overview,
+/// the nodes, the queues and `/api/events` use the results of the last reads, and do not query the
+/// database themselves.
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -68,13 +70,13 @@ struct Inner {
     prometheus: Option<PrometheusHandle>,
     #[cfg(feature = "prometheus")]
     kept_up: Once,
-    /// Cancelled to end the event streams and the background reads.
+    /// A token whose cancellation ends the event streams and the background reads.
     closing: CancellationToken,
     _close: DropGuard,
 }
 
 impl Api {
-    /// Returns a builder of an API over this client's store.
+    /// Returns a builder for an API over the store of `client`.
     pub fn builder(client: Client) -> ApiBuilder {
         ApiBuilder {
             client,
@@ -94,15 +96,15 @@ impl Api {
         }
     }
 
-    /// Returns the router, which an application can nest at any path.
+    /// Returns the router of the API. An application can nest the router at any path.
     pub fn router(&self) -> Router {
         routes::router(self, self.hosts().clone())
     }
 
     /// Ends the open event streams and the background reads, for good.
     ///
-    /// Call it before a graceful shutdown: a server that waits for its connections would otherwise
-    /// wait for the clients of `/api/events`.
+    /// Call this method before a graceful shutdown. Otherwise a server that waits for its
+    /// connections also waits for the clients of `/api/events`.
     pub fn close(&self) {
         self.0.closing.cancel();
     }
@@ -130,7 +132,7 @@ impl Api {
         &self.0.hosts
     }
 
-    /// Returns the proxies whose `X-Forwarded-For` is trusted.
+    /// Returns the proxies whose `X-Forwarded-For` header is trusted.
     pub(crate) fn proxies(&self) -> &[IpAddr] {
         &self.0.proxies
     }
@@ -141,12 +143,12 @@ impl Api {
         proxies.any(|one| one.to_canonical() == peer)
     }
 
-    /// Returns whether the API accepts writes of clients that the authorizer admits.
+    /// Returns whether the API accepts writes. The authorizer must still allow each write.
     pub(crate) fn writes(&self) -> bool {
         self.has_authorizer() && !self.0.read_only
     }
 
-    /// Returns whether due jobs that no live node can run make `/ready` fail.
+    /// Returns whether `/ready` fails if no live node can run some of the due jobs.
     pub(crate) fn minds_stranded(&self) -> bool {
         !self.0.ready_while_stranded
     }
@@ -173,7 +175,7 @@ impl Api {
         self.0.allow_remote
     }
 
-    /// Returns the metrics in the text format of Prometheus, or `None` without a recorder.
+    /// Returns the metrics in the text format of Prometheus. `None` if no recorder is set.
     #[cfg(feature = "prometheus")]
     pub(crate) fn metrics(&self) -> Option<String> {
         let recorder = self.0.prometheus.as_ref();
@@ -182,8 +184,8 @@ impl Api {
 
     /// Runs the upkeep of the recorder until the API closes.
     ///
-    /// The upkeep sorts measurements into buckets. Without it, and without a program that reads the
-    /// metrics, the recorder would keep every single measurement.
+    /// The upkeep sorts measurements into buckets. Without the upkeep, the recorder would keep
+    /// every single measurement until a program reads the metrics.
     #[cfg(feature = "prometheus")]
     fn keep_up(&self) {
         let Some(recorder) = self.0.prometheus.clone() else {
@@ -204,7 +206,7 @@ impl Api {
         });
     }
 
-    /// Returns `None`, because there is no recorder without the feature.
+    /// Returns `None`: without the feature `prometheus`, there is no recorder.
     #[cfg(not(feature = "prometheus"))]
     #[expect(
         clippy::unused_self,
@@ -214,10 +216,10 @@ impl Api {
         None
     }
 
-    /// Fails with the refusal if the request may not have this access.
+    /// Checks that the request may have this access, and fails with the refusal otherwise.
     ///
-    /// The middleware calls this for the access of the route. Handlers call it for an access that
-    /// depends on more than the path.
+    /// The middleware calls this method with the access of the route. A handler calls it for an
+    /// access that does not depend only on the path.
     pub(crate) async fn authorize(&self, request: &Parts, access: Access) -> Result<(), Problem> {
         if matches!(access, Access::Write(_)) && !self.writes() {
             let detail = match self.has_authorizer() {
@@ -236,7 +238,7 @@ impl Api {
         }
     }
 
-    /// Returns whether payloads are shown at all.
+    /// Returns whether the API shows payloads at all.
     pub(crate) fn payloads(&self) -> Payloads {
         self.0.payloads
     }
@@ -284,8 +286,8 @@ pub enum Payloads {
     /// Payloads are never shown, because they may contain confidential data.
     #[default]
     Hidden,
-    /// Payloads are shown to clients that the [`Authorizer`] allows to see them. Without an
-    /// authorizer they are never shown.
+    /// Payloads are shown to clients that the [`Authorizer`] allows to see them. If the API has no
+    /// authorizer, payloads are never shown.
     Shown,
 }
 
@@ -330,15 +332,15 @@ impl ApiBuilder {
         self
     }
 
-    /// Sets the authorizer, which is called before every request except for the probes and the
-    /// files of the dashboard. Without an authorizer the API refuses writes.
+    /// Sets the authorizer. The API calls it before every request except for the probes and the
+    /// files of the dashboard. Without an authorizer, the API refuses writes.
     pub fn authorize(mut self, authorizer: impl Authorizer) -> Self {
         self.takes_token = (&authorizer as &dyn Any).is::<Token>();
         self.authorizer = Some(Arc::new(authorizer));
         self
     }
 
-    /// Sets whether payloads, results and checkpoints are shown. By default they are hidden.
+    /// Sets whether the API shows payloads, results and checkpoints. By default they are hidden.
     pub fn payloads(mut self, payloads: Payloads) -> Self {
         self.payloads = payloads;
         self
@@ -350,14 +352,15 @@ impl ApiBuilder {
         self
     }
 
-    /// Sets the accepted values of `Host`: names or addresses, without a port.
+    /// Sets the accepted values of the `Host` header: names or addresses, without a port.
     ///
-    /// Loopback names are accepted too, and the probes accept any host. Other requests get 421.
+    /// Loopback names are accepted too, and the probes accept any host. A request with another host
+    /// gets the status 421.
     ///
     /// Without this setting, [`serve`](crate::serve) on loopback accepts loopback names only. This
-    /// prevents DNS rebinding, in which another site lets its own host name resolve to this
-    /// machine, so that its pages can read the jobs. Without this setting, a nested router and
-    /// `serve` on another address accept any host.
+    /// prevents DNS rebinding: the host name of another site resolves to this machine, and pages of
+    /// that site can then read the jobs. A nested router, and `serve` on another address, accept
+    /// any host without this setting.
     pub fn hosts<I: IntoIterator<Item: Into<String>>>(mut self, hosts: I) -> Self {
         self.hosts = hosts.into_iter().map(Into::into).collect();
         self
@@ -369,11 +372,13 @@ impl ApiBuilder {
         self
     }
 
-    /// Sets the proxies whose `X-Forwarded-For` [`serve`](crate::serve) trusts to name the client.
+    /// Sets the trusted proxies: [`serve`](crate::serve) reads the address of the client from their
+    /// `X-Forwarded-For` header.
     ///
-    /// Without this setting, all clients of a proxy count as one client: together they get the
-    /// reads from the store and the allowance of wrong tokens of a single client. The limit
-    /// [`connections_per_peer`](Limits::connections_per_peer) does not apply to these proxies.
+    /// Without this setting, all clients behind a proxy count as one client. Together, these
+    /// clients then have the share of reads and the allowance of wrong tokens of a single client.
+    /// The limit [`connections_per_peer`](Limits::connections_per_peer) does not apply to these
+    /// proxies.
     pub fn proxies<I: IntoIterator<Item = IpAddr>>(mut self, proxies: I) -> Self {
         self.proxies = proxies.into_iter().collect();
         self
@@ -385,20 +390,19 @@ impl ApiBuilder {
         self
     }
 
-    /// Keeps `/ready` at 200 while no node in the cluster can run some of the due jobs, or while
-    /// jobs are due and no node is live.
+    /// Lets `/ready` ignore due jobs that no live node can run, and due jobs while no node is live.
     ///
-    /// Call this in programs that also serve other traffic, so that such jobs do not stop that
-    /// traffic.
+    /// Call this method in programs that also serve other traffic. Otherwise such jobs make the
+    /// program not ready and stop that traffic.
     pub fn ready_while_stranded(mut self) -> Self {
         self.ready_while_stranded = true;
         self
     }
 
-    /// Lets [`serve`](crate::serve) listen on other addresses than loopback without an authorizer.
+    /// Lets [`serve`](crate::serve) listen on addresses other than loopback without an authorizer.
     ///
-    /// Every client that reaches the port may then read everything but payloads. On loopback
-    /// without [`hosts`](Self::hosts), the server then accepts any `Host`.
+    /// Every client that can connect may then read everything except payloads. On loopback without
+    /// [`hosts`](Self::hosts), the server then accepts any `Host`.
     pub fn allow_remote(mut self) -> Self {
         self.allow_remote = true;
         self
@@ -413,11 +417,11 @@ impl ApiBuilder {
 
     /// Builds the API.
     ///
-    /// Inside a Tokio runtime, the background reads begin at once; otherwise they begin with the
-    /// first request that needs them.
+    /// Inside a Tokio runtime, the background reads begin at once. Outside of a runtime, they begin
+    /// with the first request that needs them.
     ///
     /// # Errors
-    /// [`BuildError`] if settings are invalid; it lists all of them.
+    /// [`BuildError`] if settings are invalid. The error lists all invalid settings.
     pub fn build(self) -> Result<Api, BuildError> {
         let mut problems = self.limits.problems();
         let hosts = Hosts::new(&self.hosts, &mut problems);

@@ -10,13 +10,13 @@ use crate::problem::{Code, Problem};
 
 /// Decides which requests may read and which may write.
 ///
-/// The API calls the authorizer before every request, except for the probes `/health`, `/ready` and
-/// `/leader` and the files of the dashboard, which contain nothing worth protecting. For a stream
-/// of events it is called once, when the stream is opened.
+/// The API calls the authorizer before every request. The exceptions are the probes `/health`,
+/// `/ready` and `/leader`, and the files of the dashboard, which contain no confidential data. For
+/// a stream of events, the API calls the authorizer once, when the stream is opened.
 ///
 /// The authorizer sees the head of the request: its headers, its path, and the extensions that
-/// layers of the application added. Without an authorizer, every client that reaches the API may
-/// read everything but payloads, and no client may write.
+/// layers of the application added. Without an authorizer, every client that can connect to the API
+/// may read everything except payloads, and no client may write.
 ///
 /// ```
 /// use ratchet_http::{Access, Authorizer, Denied, Parts, same_secret};
@@ -41,7 +41,7 @@ use crate::problem::{Code, Problem};
 /// ```
 #[async_trait]
 pub trait Authorizer: Send + Sync + 'static {
-    /// Returns `Ok` if the request may have this access, otherwise the refusal.
+    /// Decides whether the request may have this access.
     ///
     /// The duration of this call counts against the timeout of the request.
     ///
@@ -84,15 +84,15 @@ pub fn same_secret(sent: impl AsRef<[u8]>, secret: impl AsRef<[u8]>) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Access {
-    /// Reads of data without payloads.
+    /// Reads data other than payloads.
     Read,
-    /// Reads of a job's payload, result, checkpoint and signal payload.
+    /// Reads a job's payload, result, checkpoint and signal payload.
     ///
-    /// The API requests this access after `Read`, and only if payloads are
-    /// [shown](crate::Payloads::Shown) at all. If the authorizer denies it, the response contains
-    /// the job without these fields.
+    /// The API asks the authorizer for this access after `Read`, and only if payloads are
+    /// [shown](crate::Payloads::Shown) at all. If the authorizer denies this access, the response
+    /// contains the job without these fields.
     Payload,
-    /// A write that performs this action.
+    /// Performs this action, which is a write.
     Write(Action),
 }
 
@@ -107,36 +107,36 @@ pub enum Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Action {
-    /// Make a dead letter pending again.
+    /// Makes a dead letter pending again.
     RetryJob,
-    /// Cancel a job.
+    /// Cancels a job.
     CancelJob,
-    /// Pause a pending job.
+    /// Pauses a pending job.
     PauseJob,
-    /// Make a paused job pending again.
+    /// Makes a paused job pending again.
     ResumeJob,
-    /// Delete a job.
+    /// Deletes a job.
     DeleteJob,
-    /// Act on many jobs with one request. The authorizer is then also called once for the action to
-    /// apply, such as `CancelJob`.
+    /// Acts on many jobs with one request. The API then calls the authorizer a second time, for the
+    /// action on the jobs, such as `CancelJob`.
     BulkJobs,
-    /// Pause a queue: no more of its jobs are claimed.
+    /// Pauses a queue, so that its jobs are no longer claimed.
     PauseQueue,
-    /// Resume a queue: its jobs are claimed again.
+    /// Resumes a queue, so that its jobs are claimed again.
     ResumeQueue,
-    /// Pause a recurring definition.
+    /// Pauses a recurring definition.
     PauseRecurring,
-    /// Resume a recurring definition.
+    /// Resumes a recurring definition.
     ResumeRecurring,
-    /// Enqueue a job of a recurring definition now.
+    /// Enqueues a job of a recurring definition now.
     TriggerRecurring,
-    /// Cancel the jobs of a batch.
+    /// Cancels the jobs of a batch.
     CancelBatch,
-    /// Ask a node to drain.
+    /// Asks a node to drain.
     DrainNode,
 }
 
-/// The refusal of a request.
+/// The refusal of a request by an [`Authorizer`].
 ///
 /// ```
 /// use ratchet_http::Denied;
@@ -151,29 +151,30 @@ pub struct Denied(Reason);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reason {
     Forbidden,
-    /// Holds the value of `WWW-Authenticate`.
+    /// Status 401, with the value of the header `WWW-Authenticate`.
     Unauthorized(Option<HeaderValue>),
-    /// Holds the value of `Retry-After`.
+    /// Status 429, with the waiting time for the header `Retry-After`.
     Throttled(Duration),
 }
 
 impl Denied {
-    /// Refuses with 403: the client does not have this access.
+    /// Creates a refusal with status 403: the client does not have this access.
     #[must_use]
     pub const fn forbidden() -> Self {
         Self(Reason::Forbidden)
     }
 
-    /// Refuses with 401: the client must authenticate.
+    /// Creates a refusal with status 401: the client must authenticate.
     ///
-    /// `challenge` is the value of `WWW-Authenticate`, such as `Basic realm="ratchet"`. The header
-    /// is left out if the value is not valid in a header.
+    /// `challenge` is the value of the header `WWW-Authenticate`, such as `Basic realm="ratchet"`.
+    /// If the value is not valid in a header, the response has no such header.
     #[must_use]
     pub fn unauthorized(challenge: &str) -> Self {
         Self(Reason::Unauthorized(HeaderValue::from_str(challenge).ok()))
     }
 
-    /// Refuses with 429: the client failed too often. `wait` is the value of `Retry-After`.
+    /// Creates a refusal with status 429: the client failed to authenticate too often. `wait` is
+    /// the waiting time in the header `Retry-After`.
     #[must_use]
     pub const fn throttled(wait: Duration) -> Self {
         Self(Reason::Throttled(wait))

@@ -5,11 +5,12 @@ use std::net::{IpAddr, Ipv6Addr};
 use http::header::HeaderName;
 use http::{Extensions, HeaderMap};
 
-/// A request extension with the address of the client.
+/// A request extension that contains the address of the client.
 ///
-/// [`serve`](crate::serve) sets it. An application that nests the [router](crate::Api::router) sets
-/// it in a layer. All requests without this extension count as one client: together they have one
-/// share of the reads from the store, and one allowance of wrong tokens.
+/// [`serve`](crate::serve) sets this extension. An application that nests the
+/// [router](crate::Api::router) sets it in a layer. All requests without this extension count as
+/// one client. Together, they have one share of the reads from the store, and one allowance of
+/// wrong tokens.
 ///
 /// ```
 /// use ratchet_http::ClientAddr;
@@ -23,10 +24,10 @@ pub struct ClientAddr(pub IpAddr);
 impl ClientAddr {
     /// Returns the client of a request that `peer` sent.
     ///
-    /// This is `peer`, unless `peer` is one of `proxies`. In that case the addresses in
-    /// `X-Forwarded-For` are searched from the last to the first, and the client is the first one
-    /// found that is not a proxy. The search also ends at a value that is not an address: the
-    /// client is then the proxy that added that value.
+    /// If `peer` is not one of `proxies`, the client is `peer`. Otherwise the function searches the
+    /// addresses in `X-Forwarded-For` from the last to the first, and returns the first address
+    /// that is not a proxy. The search also ends at a value that is not an address. The client is
+    /// then the proxy that added this value.
     pub(crate) fn behind(peer: IpAddr, headers: &HeaderMap, proxies: &[IpAddr]) -> Self {
         let mut client = peer.to_canonical();
         let values = headers.get_all(HeaderName::from_static("x-forwarded-for"));

@@ -21,14 +21,14 @@ struct Shared {
     most: usize,
     most_per_peer: usize,
     table: Mutex<Table>,
-    /// Notified whenever a connection has ended.
+    /// Notified whenever a connection in the table has ended.
     ended: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Table {
-    /// The last number that was assigned to a new connection or to a change between idle and busy.
-    /// Numbers order these events by time.
+    /// The last number that was assigned to an event. Events are the opening of a connection, and
+    /// its changes between idle and busy. Later events have larger numbers.
     next: u64,
     open: HashMap<u64, Connection>,
 }
@@ -36,10 +36,10 @@ struct Table {
 #[derive(Debug)]
 struct Connection {
     peer: IpAddr,
-    /// Whether the limit per peer applies.
+    /// Whether the limit per peer applies to this connection.
     bounded: bool,
     busy: bool,
-    /// The number assigned to the last change of `busy`, or to the opening of the connection.
+    /// The number of the last event of this connection: its opening or the last change of `busy`.
     since: u64,
     close: CancellationToken,
 }
@@ -54,10 +54,11 @@ impl Connections {
         }))
     }
 
-    /// Registers a connection, and closes another one if a limit is reached.
+    /// Registers a connection, and closes another connection if a limit is reached.
     ///
-    /// If the peer is at its limit, its connection that has been idle longest is closed. If all
-    /// connections of the peer are busy, only the limit on the total number applies.
+    /// At the limit per peer, the method closes the peer's connection that has been idle longest.
+    /// If all connections of the peer are busy, only the limit on the total number of connections
+    /// applies.
     pub(crate) fn open(&self, peer: IpAddr, bounded: bool) -> Open {
         let mut table = self.0.table();
         if bounded {
@@ -87,10 +88,10 @@ impl Connections {
         }
     }
 
-    /// Closes a connection to free a file descriptor, and waits until some connection has ended.
+    /// Closes a connection to free a file descriptor, and waits until a connection has ended.
     ///
-    /// Closes the connection that has been idle longest, or a busy one if none is idle. Returns
-    /// false if no connection is open.
+    /// The method closes the connection that has been idle longest, or a busy connection if none is
+    /// idle. Returns false if no connection is open.
     pub(crate) async fn make_room(&self) -> bool {
         let ended = self.0.ended.notified();
         tokio::pin!(ended);
@@ -128,18 +129,18 @@ impl Table {
         self.staying().filter(|one| of(one)).count()
     }
 
-    /// Closes the connection that has been idle longest among those that match. Returns false if no
-    /// matching connection is idle.
+    /// Of the connections for which `of` returns true, closes the one that has been idle longest.
+    /// Returns false if none of these connections is idle.
     fn close_idle(&self, of: impl Fn(&Connection) -> bool) -> bool {
         let idle = self.staying().filter(|one| !one.busy && of(one));
         let longest = idle.min_by_key(|one| one.since);
         longest.map(|one| one.close.cancel()).is_some()
     }
 
-    /// Closes the connection that has been busy longest among those of the peers with the most
+    /// Closes the connection that has been busy longest, of those whose peer has the most
     /// connections. Returns false if no connection is open.
     ///
-    /// This is called only while no connection is idle.
+    /// This method is called only while no connection is idle.
     fn close_busy(&self) -> bool {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for one in self.staying() {
@@ -161,7 +162,7 @@ impl Table {
     }
 }
 
-/// The entry of a connection in the table. Dropping it removes the entry.
+/// The entry of a connection in the table. When this value is dropped, the entry is removed.
 #[derive(Debug)]
 pub(crate) struct Open {
     id: u64,
@@ -170,7 +171,7 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Waits until the connection is asked to close, to make room for another one.
+    /// Waits until the server decides to close this connection to make room for another one.
     pub(crate) fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
         self.close.clone().cancelled_owned()
     }
@@ -191,7 +192,7 @@ impl Drop for Open {
     }
 }
 
-/// Marks one connection as busy.
+/// A handle that can mark one connection as busy.
 #[derive(Clone, Debug)]
 pub(crate) struct Marker {
     id: u64,
@@ -223,10 +224,10 @@ mod tests {
     const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
-    /// How long a test waits for room.
+    /// Maximum time that a test waits for a connection to end.
     const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-    /// Returns the indexes of the closed connections.
+    /// Returns the indexes of the connections in `open` that were closed.
     fn closed(open: &[Open]) -> Vec<usize> {
         let numbered = open.iter().enumerate();
         let closed = numbered.filter(|(_, one)| one.close.is_cancelled());
@@ -237,7 +238,7 @@ mod tests {
     fn the_longest_idle_makes_room() {
         let connections = Connections::new(3, 3);
         let mut open: Vec<Open> = (0..3).map(|_| connections.open(ONE, true)).collect();
-        // The first one has just been used, the second one is in use.
+        // The first connection has just been used, and the second is in use.
         drop(open[0].marker().busy());
         let busy = open[1].marker().busy();
         open.push(connections.open(OTHER, true));

@@ -21,7 +21,7 @@ struct Files;
 /// The page that loads all other files.
 const INDEX: &str = "index.html";
 
-/// Adds the routes of the dashboard, and a redirect to it from the root of the API.
+/// Adds the routes of the dashboard, and a redirect from the root of the API to the dashboard.
 pub(crate) fn add(router: Router<Api>) -> Router<Api> {
     router
         .route("/", get(|uri| redirect(uri, "dashboard/")))
@@ -32,8 +32,8 @@ pub(crate) fn add(router: Router<Api>) -> Router<Api> {
 
 /// Redirects to `below`, relative to the requested path.
 ///
-/// Browsers resolve a relative URL against the last slash of the path. So if the requested path
-/// does not end in a slash, the target must repeat the last segment of that path.
+/// A browser resolves a relative URL against the requested path up to its last slash. So if the
+/// path does not end in a slash, the target must repeat the last segment of the path.
 #[expect(clippy::unused_async, reason = "handlers must be async")]
 async fn redirect(OriginalUri(uri): OriginalUri, below: &'static str) -> Response {
     let last = uri.path().rsplit('/').next().unwrap_or_default();
@@ -56,8 +56,8 @@ async fn file(headers: HeaderMap, path: &str) -> Response {
     let Ok(tag) = HeaderValue::from_str(&tag(&file)) else {
         return Problem::not_found("the dashboard has no such file").into_response();
     };
-    // A file changes only when the program does. Browsers validate their copy each time, and get
-    // 304 if it is current.
+    // The files change only with the program. Browsers validate their copy each time, and get 304
+    // if the copy is current.
     let known = headers.get_all(header::IF_NONE_MATCH).iter();
     let mut known = known.filter_map(|tags| tags.to_str().ok());
     let same = known.any(|tags| {
@@ -75,7 +75,7 @@ async fn file(headers: HeaderMap, path: &str) -> Response {
     (cached, kind, file.data).into_response()
 }
 
-/// Returns the entity tag of a file: the first half of the hash of its content.
+/// Returns the entity tag of a file, which is the first half of the hash of its content.
 fn tag(file: &EmbeddedFile) -> String {
     let hash = file.metadata.sha256_hash();
     let mut text = String::from("\"");

@@ -12,10 +12,11 @@ use serde::de::DeserializeOwned;
 use crate::api::Api;
 use crate::problem::{Code, Problem};
 
-/// Extracts the query parameters. A key may occur more than once if its field is a `Vec`. `T`
-/// should deny unknown fields.
+/// Extracts the query parameters. If a field of `T` is a `Vec`, its key may occur more than once.
+/// `T` should deny unknown fields.
 ///
-/// A query that is not UTF-8 is refused with 400, an invalid parameter with 422.
+/// If the query is not UTF-8, the request is refused with 400. If a parameter is invalid, the
+/// request is refused with 422.
 #[derive(Clone, Debug)]
 pub(crate) struct Query<T>(pub(crate) T);
 
@@ -52,9 +53,13 @@ struct NoParameters {}
 
 /// Extracts the body as JSON. `T` should deny unknown fields.
 ///
-/// The request is refused with 415 unless its content type is `application/json`, with 413 if the
-/// body is too long, with 408 if it arrives too slowly, with 400 if it is not JSON, and with 422 if
-/// it cannot be deserialized as `T`.
+/// The extractor refuses a request with one of these statuses:
+///
+/// - 415 if the content type is not `application/json`
+/// - 413 if the body is too long
+/// - 408 if the body arrives too slowly
+/// - 400 if the body is not JSON
+/// - 422 if the JSON cannot be deserialized as `T`
 #[derive(Clone, Debug)]
 pub(crate) struct Json<T>(pub(crate) T);
 
@@ -89,8 +94,8 @@ fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     Ok(value)
 }
 
-/// Extracts nothing, and refuses requests that have a body, so that no field of a body is silently
-/// ignored. The refusal has the status 422.
+/// Refuses requests that have a body, so that no field of a body is silently ignored. The refusal
+/// has the status 422. Extracts no value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoBody;
 
@@ -171,8 +176,8 @@ fn malformed(error: &serde_json::Error) -> Problem {
     Problem::new(Code::Malformed, format!("the body is not JSON: {error}"))
 }
 
-/// Converts an error of serde to a problem. The problem's field is the path of the error, or the
-/// name quoted in the error's message if the path is empty.
+/// Converts an error of serde to a problem. The field of the problem is the path of the error. If
+/// the path is empty, the field is the name that is quoted in the error's message.
 fn invalid<E: std::error::Error>(error: &serde_path_to_error::Error<E>) -> Problem {
     let message = error.inner().to_string();
     let path = error.path().to_string();
@@ -182,12 +187,12 @@ fn invalid<E: std::error::Error>(error: &serde_path_to_error::Error<E>) -> Probl
     Problem::invalid(field.unwrap_or_else(|| "body".to_owned()), message)
 }
 
-/// Responds to an unknown path.
+/// Returns the response to a request with an unknown path.
 pub(crate) async fn not_found() -> Response {
     Problem::not_found("there is nothing here").into_response()
 }
 
-/// Responds to a method that the path does not support.
+/// Returns the response to a request with a method that the path does not support.
 pub(crate) async fn method_not_allowed() -> Response {
     Problem::new(
         Code::MethodNotAllowed,

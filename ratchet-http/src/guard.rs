@@ -21,7 +21,7 @@ use crate::client::ClientAddr;
 use crate::problem::{Code, Problem};
 use crate::token::{self, Credentials};
 
-/// Passes a request to its handler if the client may have this access, and logs writes.
+/// Passes a request to its handler if the client may have this access. Logs writes.
 pub(crate) async fn access(
     State((api, access)): State<(Api, Access)>,
     request: Request,
@@ -52,15 +52,16 @@ pub(crate) async fn access(
     response
 }
 
-/// A note of a handler for the log of writes, passed as an extension of the handler's response.
+/// A note that a handler adds to the log line of its write. The handler passes it as an extension
+/// of its response.
 #[derive(Clone, Debug)]
 pub(crate) struct Detail(pub(crate) String);
 
 /// A write in progress.
 ///
-/// A write is logged with its client when it ends, or when it is dropped because of its timeout or
-/// because the client has disconnected. Unless the write was refused before it began, the sampler
-/// is then notified that jobs may have changed.
+/// A write is logged with its client when it ends. It is also logged when it is dropped, because of
+/// its timeout or because the client has disconnected. The sampler is then notified that jobs may
+/// have changed, unless the write was refused before it began.
 struct Write {
     api: Api,
     client: String,
@@ -83,8 +84,8 @@ impl Write {
         }
     }
 
-    /// Records the user name of the credentials, for the log, if the authorizer is a
-    /// [`Token`](crate::Token). With other authorizers, the user name may itself be a secret.
+    /// Records the user name of the credentials for the log, if the authorizer is a
+    /// [`Token`](crate::Token). With other authorizers, the user name may be a secret.
     fn admitted(&mut self, parts: &Parts) {
         if self.api.takes_token() {
             let name = Credentials::of(&parts.headers).and_then(|sent| sent.name);
@@ -97,7 +98,7 @@ impl Write {
         self.log(&outcome(response));
     }
 
-    /// Logs a write that has ended, and notifies the sampler.
+    /// Logs a write that has ended, and notifies the sampler that jobs may have changed.
     fn done(mut self, response: &Response) {
         self.log(&outcome(response));
         self.api.sampler().acted();
@@ -195,7 +196,7 @@ pub(crate) async fn every(State(api): State<Api>, request: Request, next: Next) 
     response
 }
 
-/// Passes a request to its handler if these hosts accept its `Host` header.
+/// Passes a request to its handler if its `Host` header is one of the accepted hosts.
 pub(crate) async fn host(State(hosts): State<Hosts>, request: Request, next: Next) -> Response {
     if hosts.accept(request.headers().get(header::HOST)) {
         return next.run(request).await;
@@ -209,8 +210,8 @@ pub(crate) async fn host(State(hosts): State<Hosts>, request: Request, next: Nex
 
 /// Adds the security headers to a response.
 ///
-/// They allow scripts of this origin only, forbid frames and content-type sniffing, and forbid
-/// caching unless the handler set `Cache-Control`.
+/// The headers allow scripts of this origin only, and forbid frames and content-type sniffing. They
+/// also forbid caching unless the handler has set `Cache-Control`.
 fn secure(headers: &mut HeaderMap) {
     const ALWAYS: [(&str, &str); 5] = [
         ("x-content-type-options", "nosniff"),
@@ -235,13 +236,13 @@ fn secure(headers: &mut HeaderMap) {
 /// The accepted values of the `Host` header.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hosts {
-    /// `None` accepts any host. Loopback names are always accepted.
+    /// The accepted host names in addition to loopback names. `None` accepts any host.
     allowed: Option<Vec<String>>,
 }
 
 impl Hosts {
-    /// Accepts these hosts and loopback, or any host if the list is empty. Adds invalid names to
-    /// `problems`.
+    /// Creates the list of accepted hosts: `hosts` and the loopback names, or any host if `hosts`
+    /// is empty. Adds a message to `problems` for each invalid name.
     pub(crate) fn new(hosts: &[String], problems: &mut Vec<String>) -> Self {
         for host in hosts {
             if let Err(rule) = host::check(host) {
@@ -254,10 +255,10 @@ impl Hosts {
         }
     }
 
-    /// Accepts only names of the loopback interface.
+    /// Creates a list that accepts only loopback names.
     ///
-    /// This prevents DNS rebinding, in which another site lets its own host name resolve to this
-    /// machine, so that its pages can read the responses.
+    /// This prevents DNS rebinding: the host name of another site resolves to this machine, and
+    /// pages of that site can then read the responses.
     pub(crate) const fn loopback() -> Self {
         Self {
             allowed: Some(Vec::new()),
@@ -314,7 +315,8 @@ impl Writes {
         }
     }
 
-    /// Takes one token from the bucket, or fails with the time until the next one.
+    /// Takes one token from the bucket. If the bucket is empty, fails with the time until the next
+    /// token.
     pub(crate) fn begin(&self) -> Result<(), Problem> {
         let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
         let now = time::monotonic();

@@ -1,12 +1,14 @@
 use std::time::Duration;
 
-/// The maximum of each timeout. Adding it to an instant cannot overflow.
+/// The maximum value of each timeout. It is small enough that adding it to an `Instant` cannot
+/// overflow.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The smallest `head_bytes` that the HTTP library accepts, in bytes.
 const LEAST_HEAD: usize = 8 * 1024;
 
-/// Limits on requests, responses and connections. Each field states its default.
+/// Limits on requests, responses and connections. The documentation of each field states the
+/// default.
 ///
 /// ```
 /// use ratchet_http::Limits;
@@ -17,46 +19,47 @@ const LEAST_HEAD: usize = 8 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The maximum size of a request body in bytes; 64 KiB by default. A longer body gets 413.
+    /// The maximum size of a request body in bytes; 64 KiB by default. A request with a longer body
+    /// gets 413.
     pub body_bytes: usize,
-    /// The maximum number of items on a page; 200 by default. A request for more gets 422.
+    /// The maximum number of items on a page; 200 by default. A request for more items gets 422.
     pub page: usize,
     /// The maximum number of concurrent listeners of `/api/events`; 200 by default. One client may
-    /// hold three quarters of them. Listeners beyond either limit get 503.
+    /// have at most three quarters of this number. Listeners beyond either limit get 503.
     pub event_clients: usize,
     /// The maximum number of requests that read from the store at the same time; 8 by default.
     ///
-    /// Further requests wait for up to a second, and then get 503. Clients take turns, and one
-    /// client has at most three quarters of the reads. The limit does not apply to the probes, the
-    /// overview, the queues and the nodes, whose responses come from memory.
+    /// Further requests wait for up to one second, and then get 503. The reads are shared fairly
+    /// between clients, and one client has at most three quarters of them. The limit does not apply
+    /// to the probes, the overview, the queues and the nodes, whose responses come from memory.
     pub reads: usize,
     /// The maximum number of writes per second, of all clients together; 20 by default. Further
     /// writes get 429.
     pub writes_per_second: u32,
-    /// The timeout of a request; 15 s by default. A request that takes longer gets 503. The
-    /// timeout does not limit how long an event stream lasts.
+    /// The timeout of a request; 15 s by default. A request that takes longer gets 503. The timeout
+    /// does not end event streams.
     pub request_timeout: Duration,
     /// The timeout for receiving a request body; 10 s by default. A slower request gets 408.
     pub body_timeout: Duration,
     /// The timeout for receiving the head of a request, and for an idle connection between two
-    /// requests; 20 s by default. Only [`serve`](crate::serve) enforces it.
+    /// requests; 20 s by default. Only [`serve`](crate::serve) enforces this timeout.
     pub header_timeout: Duration,
-    /// The timeout for a client to read data that the server sends; 20 s by default. If the client
-    /// reads nothing for this long, its connection or event stream is closed.
+    /// The timeout for sending data to a client; 20 s by default. If the client reads nothing for
+    /// this time, its connection or event stream is closed.
     pub write_timeout: Duration,
-    /// The maximum size of a request head in bytes, at least 8 KiB; 32 KiB by default. A longer
-    /// head gets 431. Only [`serve`](crate::serve) enforces it.
+    /// The maximum size of a request head in bytes; 32 KiB by default, and at least 8 KiB. A
+    /// request with a longer head gets 431. Only [`serve`](crate::serve) enforces this limit.
     pub head_bytes: usize,
-    /// The maximum number of open connections of [`serve`](crate::serve); 1,024 by default. A new
-    /// connection beyond this limit closes the one that has been idle longest, or a busy one if
-    /// none is idle.
+    /// The maximum number of open connections of [`serve`](crate::serve); 1,024 by default. If a
+    /// new connection exceeds the limit, the server closes the connection that has been idle
+    /// longest. If none is idle, it closes a busy one.
     pub connections: usize,
     /// The maximum number of open connections of one peer of [`serve`](crate::serve); 256 by
     /// default.
     ///
-    /// A new connection beyond this limit closes the peer's own connection that has been idle
-    /// longest. A peer whose connections are all busy may open more, up to
-    /// [`connections`](Self::connections). The limit does not apply to
+    /// If a new connection exceeds the limit, the server closes the connection of the same peer
+    /// that has been idle longest. If all connections of the peer are busy, the peer may open more,
+    /// up to [`connections`](Self::connections). The limit does not apply to
     /// [proxies](crate::ApiBuilder::proxies).
     pub connections_per_peer: usize,
 }

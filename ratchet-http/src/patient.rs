@@ -15,7 +15,7 @@ use tokio::time::Sleep;
 pub(crate) struct Patient<S> {
     stream: S,
     patience: Duration,
-    /// When the pending write times out; `None` while no write is pending.
+    /// Time at which the pending write fails. `None` while no write is pending.
     end: Option<Pin<Box<Sleep>>>,
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::view::State;
 
-/// The machine-readable code of a problem. Each code has one HTTP status.
+/// The machine-readable code of a problem. Each code has exactly one HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -21,7 +21,7 @@ pub enum Code {
     Malformed,
     /// 401: the request needs credentials.
     Unauthorized,
-    /// 403: the API refuses writes: it was built without an authorizer, or as read-only.
+    /// 403: the API refuses all writes, because it was built without an authorizer or as read-only.
     ReadOnly,
     /// 403: the authorizer refused the request, or a browser sent it on behalf of another site.
     Denied,
@@ -29,9 +29,9 @@ pub enum Code {
     NotFound,
     /// 405: the path exists, but does not support the method.
     MethodNotAllowed,
-    /// 408: the body of the request did not arrive in time.
+    /// 408: the body of the request did not arrive within the timeout.
     TooSlow,
-    /// 409: the present state does not allow the action.
+    /// 409: the current state does not allow the action.
     Conflict,
     /// 413: the body of the request is too long.
     TooLarge,
@@ -39,9 +39,9 @@ pub enum Code {
     UnsupportedMediaType,
     /// 421: the server does not accept the `Host` of the request.
     WrongHost,
-    /// 422: a field or a parameter is unknown or invalid; `field` names it.
+    /// 422: a field or a parameter is unknown or invalid. `field` contains its name.
     Invalid,
-    /// 429: the limit of writes per second, for all clients together, is reached.
+    /// 429: the limit on writes per second, which is for all clients together, is reached.
     TooManyRequests,
     /// 429: this client sent too many wrong tokens.
     TooManyAttempts,
@@ -53,10 +53,12 @@ pub enum Code {
     Unavailable,
     /// 503: the request exceeded its timeout.
     Timeout,
-    /// 503: the limit of event listeners or of concurrent reads from the store is reached.
+    /// 503: the limit on event listeners, or on concurrent reads from the store, is reached.
     TooManyClients,
 }
 
+/// Reads the HTTP status of a code.
+///
 /// ```
 /// use ratchet_http::Code;
 ///
@@ -118,26 +120,28 @@ impl Code {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Problem {
-    /// Always `about:blank`; `code` identifies the kind of problem.
+    /// Always `about:blank`. The field `code` identifies the kind of problem.
     pub r#type: &'static str,
-    /// The kind of problem, for people.
+    /// The kind of problem, as text for people.
     pub title: &'static str,
     /// The HTTP status of the response.
     pub status: u16,
-    /// A description of this problem, for people.
+    /// A description of this problem, as text for people.
     pub detail: Cow<'static, str>,
-    /// The kind of problem, for programs.
+    /// The kind of problem, as a code for programs.
     pub code: Code,
-    /// The field or parameter that is invalid.
+    /// The name of the invalid field or parameter, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// The state of the job that does not allow the action.
+    /// The state of the job, if this state does not allow the action.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
     #[serde(skip)]
     headers: Vec<(header::HeaderName, HeaderValue)>,
 }
 
+/// Creates problems, which a handler of an application can return like the API does.
+///
 /// ```
 /// use axum::{Router, extract::Path, routing::get};
 /// use ratchet_http::Problem;
@@ -154,7 +158,7 @@ pub struct Problem {
 /// # assert_eq!(Problem::not_found("no").status, 404);
 /// ```
 impl Problem {
-    /// Creates a problem with this code and description.
+    /// Creates a problem with this code. `detail` describes the problem.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         Self {
@@ -169,7 +173,7 @@ impl Problem {
         }
     }
 
-    /// Creates a problem with [`Code::Invalid`]: this field is invalid.
+    /// Creates a problem with [`Code::Invalid`], for an invalid `field`.
     #[must_use]
     pub fn invalid(field: impl Into<String>, detail: impl Into<Cow<'static, str>>) -> Self {
         let mut problem = Self::new(Code::Invalid, detail);
@@ -177,13 +181,14 @@ impl Problem {
         problem
     }
 
-    /// Creates a problem with [`Code::NotFound`].
+    /// Creates a problem with [`Code::NotFound`]. `detail` says what was not found.
     #[must_use]
     pub fn not_found(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::NotFound, detail)
     }
 
-    /// Creates a problem with [`Code::Conflict`]: this state does not allow the action.
+    /// Creates a problem with [`Code::Conflict`], for a job whose `state` does not allow the
+    /// action.
     #[must_use]
     pub fn conflict(state: JobState, detail: impl Into<Cow<'static, str>>) -> Self {
         let mut problem = Self::new(Code::Conflict, detail);
@@ -191,14 +196,14 @@ impl Problem {
         problem
     }
 
-    /// Creates a problem with [`Code::Unsupported`]. `what` names what the store lacks, in the
-    /// plural.
+    /// Creates a problem with [`Code::Unsupported`]. `what` is the feature that the store lacks, in
+    /// the plural.
     #[must_use]
     pub fn unsupported(what: &str) -> Self {
         Self::new(Code::Unsupported, format!("this store has no {what}"))
     }
 
-    /// Adds the header `Retry-After`, in whole seconds, rounded up.
+    /// Adds the header `Retry-After` with the waiting time in whole seconds, rounded up.
     pub(crate) fn retry_after(self, wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         self.header(header::RETRY_AFTER, HeaderValue::from(seconds))
@@ -232,8 +237,8 @@ impl From<InvalidInput> for Problem {
     }
 }
 
-/// Logs the error, and describes only its kind in the response, because the text of a driver may
-/// name hosts and statements.
+/// Logs the error. The response contains only the kind of the error, because the text of a driver
+/// may contain host names and statements.
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         if let Some(invalid) = error.invalid_input() {

@@ -7,14 +7,15 @@ use ratchet_core::metrics::{SECONDS, SIZES};
 /// Installs a global recorder of metrics and returns its handle, for
 /// [`ApiBuilder::prometheus`](crate::ApiBuilder::prometheus).
 ///
-/// Call it before a node runs. The recorder keeps the metrics of this process: those of Ratchet,
-/// and of everything else that uses the `metrics` facade.
+/// Call this function before a node runs. The recorder keeps the metrics of this process, from
+/// Ratchet and from all other code that uses the `metrics` facade.
 ///
-/// An API with the handle also runs the upkeep of the recorder, so its memory stays bounded even if
-/// no program reads the metrics.
+/// An API with the handle also runs the upkeep of the recorder, so the recorder's memory stays
+/// bounded even if no program reads the metrics.
 ///
-/// A program that has its own recorder, or needs other buckets, passes that recorder's handle to
-/// the API instead; [`recorder`] returns a builder to start from.
+/// A program that needs its own recorder, for example with other buckets, does not call this
+/// function. It passes the handle of its own recorder to the API. [`recorder`] returns a builder
+/// for such a recorder.
 ///
 /// ```
 /// # use ratchet_core::BoxError;
@@ -40,7 +41,8 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
 /// Returns a builder of a recorder, with buckets that fit the metrics of Ratchet.
 ///
 /// # Errors
-/// Fails only if a list of buckets is empty, which does not happen: those of Ratchet are not.
+/// Fails if a list of buckets is empty. This does not happen, because none of Ratchet's lists is
+/// empty.
 pub fn recorder() -> Result<PrometheusBuilder, BuildError> {
     PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), SECONDS)?

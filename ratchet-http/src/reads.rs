@@ -12,10 +12,10 @@ use crate::problem::{Code, Problem};
 
 /// A limiter of concurrent reads from the store.
 ///
-/// When a read ends, the waiting client with the fewest reads in progress gets the next one; a tie
-/// is broken by order of arrival. A client has at most three quarters of the reads, so its slow
-/// reads do not block other clients. Requests of unknown clients count as one client, which may
-/// have all reads.
+/// When a read ends, the next read goes to the waiting client with the fewest reads in progress. If
+/// several clients have the fewest, the request that arrived first gets the read. One client has at
+/// most three quarters of the reads, so its slow reads do not block other clients. Requests of
+/// unknown clients count as one client, which may have all reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Reads(Arc<Shared>);
 
@@ -36,13 +36,13 @@ struct Queue {
 
 type Client = Option<IpAddr>;
 
-/// Returns how many of `most` places one client may hold: about three quarters, and never all
-/// unless there is only one place.
+/// Returns how many of `most` places one client may have: about three quarters. One client may have
+/// all places only if there is a single place.
 pub(crate) fn share(most: usize) -> usize {
     (most - most / 4).min(most - usize::from(most > 1))
 }
 
-/// A read in progress. Dropping it ends the read.
+/// A read in progress. The read ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Read {
     client: Client,
@@ -50,7 +50,7 @@ pub(crate) struct Read {
 }
 
 impl Reads {
-    /// How long a request waits for its turn.
+    /// Maximum time that a request waits for a read.
     const PATIENCE: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(most: usize) -> Self {
@@ -104,7 +104,7 @@ impl Shared {
         }
     }
 
-    /// Ends a read of this client, and begins the next one.
+    /// Ends a read of this client, and begins the next waiting read.
     fn end(self: &Arc<Self>, client: Client) {
         let next = {
             let mut queue = self.queue();
@@ -122,8 +122,8 @@ impl Shared {
             let next = index.and_then(|index| queue.waiting.remove(index));
             next.map(|(client, waiter)| (self.grant(&mut queue, client), waiter))
         };
-        // If the waiting request was dropped, sending fails and the read is dropped here. That
-        // locks the queue again, so the lock was released above.
+        // If the waiting request was dropped, sending fails and the read is dropped here. Dropping
+        // the read locks the queue again, so the block above has released the lock.
         if let Some((read, waiter)) = next {
             drop(waiter.send(read));
         }

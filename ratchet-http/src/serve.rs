@@ -24,30 +24,31 @@ use crate::limits::Limits;
 use crate::patient::Patient;
 use crate::routes;
 
-/// How long the shutdown waits for open connections to finish.
+/// Maximum time that the shutdown waits for open connections to finish.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// The pause after a failure to accept. It ends early if an open connection was closed.
+/// The pause after a connection could not be accepted. The pause ends early if another connection
+/// has ended.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The minimum time between two log lines about failures to accept.
+/// The minimum time between two log lines about connections that could not be accepted.
 const COMPLAINTS: Duration = Duration::from_secs(60);
 
 /// Serves an API over HTTP/1.1 until `shutdown` is ready.
 ///
 /// On shutdown the server closes the API, lets open requests finish for up to 5 s, and returns.
 ///
-/// Heads of requests, bodies and responses each have a timeout, and the number of connections is
-/// bounded (see [`Limits`](crate::Limits)). If there are too many connections, the one that has
-/// been idle longest is closed, so a new client never waits.
+/// Request heads, request bodies and responses each have a timeout, and the number of connections
+/// is limited (see [`Limits`](crate::Limits)). If there are too many connections, the server closes
+/// the one that has been idle longest, so a new client does not wait.
 ///
-/// Without an authorizer, the listener must be on loopback, unless
+/// If the API has no authorizer, the listener must be on loopback, unless
 /// [`allow_remote`](crate::ApiBuilder::allow_remote) was called.
 ///
-/// If [`hosts`](crate::ApiBuilder::hosts) is set, the `Host` of a request must be one of them or a
-/// loopback name. Otherwise a server on loopback accepts loopback names only, unless `allow_remote`
-/// was called. This holds with an authorizer too, because the authorizer may let every client read.
-/// The probes accept any host.
+/// If [`hosts`](crate::ApiBuilder::hosts) is set, the `Host` of a request must be one of these
+/// hosts or a loopback name. If it is not set, a server on loopback accepts loopback names only,
+/// unless `allow_remote` was called. These rules also apply if the API has an authorizer, because
+/// the authorizer may let every client read. The probes accept any host.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -63,8 +64,8 @@ const COMPLAINTS: Duration = Duration::from_secs(60);
 /// ```
 ///
 /// # Errors
-/// - [`ServeError::Exposed`] if the listener is not on loopback and the API may not be served
-///   there.
+/// - [`ServeError::Exposed`] if the listener is not on loopback, and the API has no authorizer and
+///   `allow_remote` was not called.
 /// - [`ServeError::Listener`] if the listener has no local address.
 ///
 /// # Cancel safety
@@ -136,7 +137,7 @@ where
     Ok(())
 }
 
-/// Returns whether accepting failed only because the connecting client has disconnected.
+/// Returns whether a connection could not be accepted only because its client has disconnected.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -144,7 +145,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Serves one connection until it ends or is closed to make room for another.
+/// Serves one connection until it ends, or until it is closed to make room for another connection.
 fn connection(
     stream: TcpStream,
     peer: SocketAddr,
@@ -200,8 +201,7 @@ fn connection(
     }
 }
 
-/// Returns the HTTP/1.1 settings of a connection, with the timeout and the size limit of request
-/// heads.
+/// Returns the HTTP/1.1 settings of a connection: the timeout and the size limit of request heads.
 fn protocol(limits: &Limits) -> http1::Builder {
     let mut protocol = http1::Builder::new();
     protocol
@@ -266,7 +266,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_holds_no_more_of_a_head_than_twice_the_limit() {
-        /// The size of the pipe between the client and the connection, in bytes.
+        /// The buffer size of the pipe between the client and the connection, in bytes.
         const PIPE: usize = 1_024;
         let limits = Limits::default();
         let (mut client, server) = tokio::io::duplex(PIPE);

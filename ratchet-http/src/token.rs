@@ -19,18 +19,18 @@ use crate::client::ClientAddr;
 
 /// An authorizer that requires one token, as `ratchet serve` does.
 ///
-/// Programs send the token as `Authorization: Bearer …`, browsers as the password of HTTP Basic,
-/// with any user name. Writes and payloads always need the token, other reads only after
-/// [`protect_reads`](Self::protect_reads).
+/// Programs send the token as `Authorization: Bearer …`. Browsers send it as the password of HTTP
+/// Basic, with any user name. Writes and payloads always need the token. Other reads need it only
+/// after [`protect_reads(true)`](Self::protect_reads).
 ///
 /// Wrong tokens are throttled per client, as identified by [`ClientAddr`]:
 ///
-/// - After ten different wrong tokens, every request in which the client sends a token gets 429,
+/// - After ten different wrong tokens, every request of the client that contains a token gets 429,
 ///   except for one attempt every 10 s.
-/// - After the same wrong token ten times in a row, only that token gets 429, so a program with an
-///   old token does not lock out other programs at the same address.
+/// - After the same wrong token ten times in a row, only requests with that token get 429. So a
+///   program with an old token does not lock out other programs at the same address.
 ///
-/// Each wrong token that is compared is logged at `warn`, without the token itself.
+/// Each comparison with a wrong token is logged at `warn`. The log line does not contain the token.
 ///
 /// ```
 /// use ratchet_http::Token;
@@ -45,8 +45,8 @@ pub struct Token {
 }
 
 impl Token {
-    /// Creates an authorizer that accepts this secret as the token. If the secret is empty, no
-    /// token is accepted.
+    /// Creates an authorizer that accepts `secret` as the token. If the secret is empty, the
+    /// authorizer accepts no token.
     #[must_use]
     pub fn new(secret: impl Into<String>) -> Self {
         Self {
@@ -56,7 +56,8 @@ impl Token {
         }
     }
 
-    /// Sets whether all reads need the token, not only reads of payloads. The default is false.
+    /// Sets whether all reads need the token. If false, which is the default, only reads of
+    /// payloads need the token.
     #[must_use]
     pub const fn protect_reads(mut self, protect: bool) -> Self {
         self.protect_reads = protect;
@@ -104,15 +105,15 @@ impl Authorizer for Token {
 
 const CHALLENGE: &str = "Basic realm=\"ratchet\"";
 
-/// Returns the address of a client, for the log.
+/// Returns the address of a client as text for the log.
 pub(crate) fn shown(client: Option<ClientAddr>) -> String {
     client.map_or_else(|| "unknown".to_owned(), |client| client.0.to_string())
 }
 
-/// The maximum number of characters that a log field keeps of a text that a client sent.
+/// The maximum number of characters in a log field that contains text from a client.
 const LOGGED: usize = 256;
 
-/// Shortens a text that a client sent to [`LOGGED`] characters, for the log.
+/// Shortens a text from a client to [`LOGGED`] characters, for the log.
 pub(crate) fn cut(sent: &str) -> String {
     let mut cut: String = sent.chars().take(LOGGED).collect();
     if cut.len() < sent.len() {
@@ -123,7 +124,7 @@ pub(crate) fn cut(sent: &str) -> String {
 
 /// The credentials of a request.
 pub(crate) struct Credentials {
-    /// The user name of HTTP Basic; `None` for a bearer token.
+    /// The user name of HTTP Basic. `None` for a bearer token.
     pub(crate) name: Option<String>,
     secret: Vec<u8>,
 }
@@ -157,35 +158,35 @@ struct WrongTokens {
     hashes: RandomState,
 }
 
-/// The used part of a client's two allowances, for different wrong tokens and for repeats of one,
-/// as of the time `at`.
+/// The used parts of a client's two allowances, as of the time `at`. One allowance is for different
+/// wrong tokens, and the other for repeats of the same wrong token.
 ///
 /// After each [`REFILL`], both allowances regain one attempt.
 #[derive(Clone, Copy, Debug)]
 struct Spent {
-    /// The number of wrong tokens that differed from the previous wrong token.
+    /// Number of wrong tokens that differed from the previous wrong token, minus the refills.
     attempts: u32,
     /// The hash of the last wrong token.
     last: u64,
-    /// How often the client has sent the last wrong token.
+    /// Number of times that the client sent the last wrong token in a row, minus the refills.
     repeats: u32,
     at: Instant,
 }
 
-/// How many wrong tokens a client may send before it is throttled.
+/// The number of wrong tokens that a client may send before it is throttled.
 const ALLOWANCE: u32 = 10;
 /// The time until a throttled client may send one more token.
 const REFILL: Duration = Duration::from_secs(10);
-/// The maximum number of clients that are remembered.
+/// The maximum number of clients whose wrong tokens are counted.
 const CLIENTS: usize = 4_096;
 
 impl Spent {
-    /// Returns whether a part of either allowance is used.
+    /// Returns whether a part of at least one allowance is used.
     const fn any(&self) -> bool {
         self.attempts > 0 || self.repeats > 0
     }
 
-    /// Returns the used allowances as of now, after the refills since `at`.
+    /// Returns the used allowances as of now. They are reduced by the refills since `at`.
     fn now(self) -> Self {
         let elapsed = time::monotonic().saturating_duration_since(self.at);
         let back = elapsed.as_secs() / REFILL.as_secs();
@@ -201,13 +202,13 @@ impl Spent {
 }
 
 impl WrongTokens {
-    /// Returns the hash of a token. The token itself is not kept.
+    /// Returns the hash of a token, which is kept instead of the token.
     fn hash(&self, token: &[u8]) -> u64 {
         self.hashes.hash_one(token)
     }
 
-    /// Admits an attempt unless the client has used up its allowance for different wrong tokens, or
-    /// the one for repeats of this token.
+    /// Admits an attempt with `token`, unless the client has used up one of its allowances: the one
+    /// for different wrong tokens, or the one for repeats of this token.
     fn admit(&self, client: Option<ClientAddr>, token: u64) -> Result<(), Denied> {
         let spent = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let own = spent.get(&client.map(ClientAddr::key));

@@ -10,11 +10,12 @@ use super::zone::{Shown, Zone};
 use super::zones::{ZONES, Zones};
 use crate::error::InvalidInput;
 
-/// The maximum length of an expression in bytes.
+/// The maximum length of a cron expression in bytes.
 const MAX_BYTES: usize = 256;
 
-/// The maximum number of days that a search visits. A search skips a day only if the clock skips
-/// its time, which happens at most once a year, and calendars repeat after 400 years.
+/// The maximum number of matching days that a search for a slot examines. A matching day has no
+/// slot only if the clock skips the time of day, which happens at most once a year. Calendars
+/// repeat after 400 years.
 const MOST_DAYS: usize = 400;
 
 /// A cron expression, and the time zone whose wall clock the expression refers to.
@@ -71,7 +72,7 @@ impl Cron {
         self.zone.name()
     }
 
-    /// Returns the first slot after `after`. Both times are milliseconds.
+    /// Returns the first slot later than `after`. Both times are in milliseconds since 1970.
     pub(super) fn next_after(&self, after: i64) -> Option<i64> {
         let after = after.div_euclid(1_000);
         let next = if self.pattern.once_a_day {
@@ -83,15 +84,15 @@ impl Cron {
         next?.checked_mul(1_000)
     }
 
-    /// Returns the first slot after `after`, for an expression with one slot per matching day.
-    /// Times are seconds.
+    /// Returns the first slot later than `after`, for an expression with one slot per matching day.
+    /// Both times are in seconds since 1970.
     fn next_day_after(&self, after: i64) -> Option<i64> {
         let mut slots = self.days_around(after).filter_map(|day| self.slot_of(day));
         slots.find(|slot| *slot > after)
     }
 
-    /// Returns up to [`MOST_DAYS`] matching days, starting with the day before the one that the
-    /// clock shows at this time.
+    /// Returns up to [`MOST_DAYS`] matching days in ascending order. The search begins one day
+    /// before the day that the clock shows at `time`.
     fn days_around(&self, time: i64) -> impl Iterator<Item = i64> {
         let shown = time + self.zone.stretch(time).offset;
         // Start one day earlier, because the clock may have been set back to that day.
@@ -100,9 +101,10 @@ impl Cron {
         days.take(MOST_DAYS)
     }
 
-    /// Returns the slot of a day: the first time at which the clock shows the time of day. If the
-    /// clock skips that time, the slot is the end of the gap, unless the gap contains the whole day
-    /// or ends on a day that does not match.
+    /// Returns the slot of a day: the first moment at which the clock shows the pattern's time of
+    /// day. If the clock skips that time, the slot is the moment at which the clock is set forward.
+    /// There is no slot if the clock skips the whole day, or if it is set forward to a day that
+    /// does not match.
     fn slot_of(&self, day: i64) -> Option<i64> {
         let begin = day * DAY;
         match self.zone.first_shown(begin + self.pattern.first_second()) {
@@ -121,7 +123,7 @@ mod tests {
     use super::*;
     use crate::time::to_millis;
 
-    /// The compiled-in data has the rules of zones that changed in 2026.
+    /// The compiled-in time-zone data contains the rule changes of 2026.
     #[test]
     fn the_rules_of_2026_hold() {
         let zones = Zones::open(&["/nowhere"]);
@@ -148,7 +150,8 @@ mod tests {
         }
     }
 
-    /// A time that is always skipped has no slot, and the search for one is bounded.
+    /// If the clock skips the time of an expression on every matching day, the expression has no
+    /// slot, and the search for a slot ends.
     #[test]
     fn a_time_that_every_clock_skips_never_matches() {
         let zones = Zones::open(&["/nowhere"]);

@@ -5,13 +5,14 @@ use serde::{Deserialize, Serialize};
 use crate::error::InvalidInput;
 use crate::time::Timestamp;
 
-/// The maximum number of slots for [`Misfire::CatchUp`].
+/// The maximum number of slots in [`Misfire::CatchUp`].
 pub const MAX_CATCH_UP: u32 = 1_000;
 
-/// The policy for missed slots: those that passed without being fired, because no node was running
-/// or the database could not be reached. It applies if at least two slots are overdue: a single
-/// overdue slot always runs, however late. With every policy, the next slot is the first one in the
-/// future.
+/// The policy for missed slots of a recurring job.
+///
+/// A slot is missed if its time passes while no node is running or the database cannot be reached.
+/// The policy applies only if at least two slots are overdue: a single overdue slot always runs,
+/// however late. After the missed slots, every policy continues with the first slot in the future.
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,15 +31,16 @@ pub enum Misfire {
     /// Only the oldest missed slot runs.
     #[default]
     FireOnce,
-    /// Up to this many missed slots run, the oldest first; 1 to [`MAX_CATCH_UP`].
+    /// At most this many missed slots run, the oldest first. The number must be from 1 to
+    /// [`MAX_CATCH_UP`].
     CatchUp(u32),
 }
 
 impl Misfire {
-    /// Refuses 0 slots and more than [`MAX_CATCH_UP`].
+    /// Checks that [`CatchUp`](Self::CatchUp) has from 1 to [`MAX_CATCH_UP`] slots.
     ///
     /// # Errors
-    /// [`InvalidInput`] naming `misfire`.
+    /// [`InvalidInput`] naming `misfire` if it has fewer or more.
     pub fn validate(self) -> Result<(), InvalidInput> {
         match self {
             Self::CatchUp(0) => Err(InvalidInput::new(
@@ -53,7 +55,7 @@ impl Misfire {
         }
     }
 
-    /// Returns how many slots run if several are overdue.
+    /// Returns the maximum number of slots that run if several are overdue.
     const fn runs(self) -> u32 {
         match self {
             Self::Skip => 0,
@@ -63,7 +65,7 @@ impl Misfire {
     }
 }
 
-/// Whether the job of a slot may run at the same time as a job of an earlier slot.
+/// The policy for a slot that comes while the job of an earlier slot has not ended.
 ///
 /// ```
 /// use std::time::Duration;
@@ -77,19 +79,21 @@ impl Misfire {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
-    /// The jobs may run at the same time.
+    /// The jobs of different slots may run at the same time.
     #[default]
     Allow,
-    /// A slot is skipped while a job of an earlier slot has not ended, whether it runs, waits or is
-    /// paused. Only jobs that were made under this policy count, including those of an earlier
-    /// definition with the same name: they have the unique key `recurring/<name>`.
+    /// The slot is skipped while a job of an earlier slot is unfinished: running, waiting or
+    /// paused. Jobs created under this policy have the unique key `recurring/<name>`, and only
+    /// these jobs count. This includes jobs of an earlier definition with the same name.
     Skip,
 }
 
-/// Returns the slots that run, the oldest first, and whether other overdue slots are skipped.
+/// Returns the overdue slots that run, the oldest first, and whether other overdue slots are
+/// skipped.
 ///
 /// `first` is the first overdue slot, and `next_after` returns the next slot of the schedule. The
-/// function calls `next_after` only a few times more than slots run, however many were missed.
+/// number of calls of `next_after` depends on how many slots run, and not on how many slots were
+/// missed.
 pub(crate) fn slots_to_fire(
     misfire: Misfire,
     first: Timestamp,

@@ -91,8 +91,8 @@ use crate::limits::{MAX_DELAY, MAX_RUN_AT};
 use crate::time::{self, Timestamp};
 use cron::Cron;
 
-/// Returns the time-zone data of this process, for its heartbeats. `None` without the feature
-/// `cron`.
+/// Returns a description of the time-zone data of this process, for its heartbeats. Returns `None`
+/// without the feature `cron`.
 pub(crate) fn zone_data_in_use() -> Option<ZoneData> {
     #[cfg(feature = "cron")]
     return Some(ZoneData::in_use());
@@ -126,18 +126,19 @@ enum Kind {
 }
 
 impl Schedule {
-    /// The time zone of a cron expression for which no zone is set.
+    /// The time zone of a cron expression if the caller sets no zone.
     pub const DEFAULT_ZONE: &'static str = "UTC";
 
-    /// Creates the schedule of a cron expression on the wall clock of a zone of the IANA database.
+    /// Creates a schedule from a cron expression. The expression refers to the wall clock of a time
+    /// zone.
     ///
-    /// The [module](self) describes expressions, and what happens when the clock changes. The name
-    /// of a zone is spelled as in the database, such as `Europe/Berlin`.
+    /// The [module](self) describes the syntax of expressions and the effect of clock changes.
+    /// Spell the name of the zone as in the IANA database, such as `Europe/Berlin`.
     ///
     /// # Errors
-    /// [`InvalidInput`] naming `cron`: the message has the field, its value and the allowed values,
-    /// or reports that the expression never matches. [`InvalidInput`] naming `zone` if the zone is
-    /// unknown. Without the Cargo feature `cron`, this function always returns an error.
+    /// [`InvalidInput`] naming `cron` if the expression is invalid or never matches. The message
+    /// contains the field, its value and the allowed values. [`InvalidInput`] naming `zone` if the
+    /// zone is unknown. Without the Cargo feature `cron`, this function always returns an error.
     ///
     /// ```
     /// # fn main() -> Result<(), ratchet::InvalidInput> {
@@ -155,12 +156,12 @@ impl Schedule {
         Cron::new(expression, zone).map(|cron| Self(Kind::Cron(cron)))
     }
 
-    /// Creates the schedule of a fixed interval. Slots are counted from an anchor and not from the
-    /// last run, so they do not drift.
+    /// Creates a schedule with a fixed interval. Each slot is a multiple of the interval after the
+    /// first slot, so a late run does not shift later slots.
     ///
     /// # Errors
-    /// [`InvalidInput`] naming `interval` if it is shorter than one second or longer than 1,000
-    /// years.
+    /// [`InvalidInput`] naming `interval` if the interval is shorter than one second or longer than
+    /// 1,000 years.
     pub fn every(interval: Duration) -> Result<Self, InvalidInput> {
         let problem = if interval < Duration::from_secs(1) {
             "is shorter than one second"
@@ -172,11 +173,11 @@ impl Schedule {
         Err(InvalidInput::new("interval", problem))
     }
 
-    /// Returns the same expression in another zone.
+    /// Returns a schedule with the same cron expression in another zone.
     ///
     /// # Errors
-    /// [`InvalidInput`] naming `zone` if the zone is unknown, or if the schedule is an interval,
-    /// which has no zone.
+    /// [`InvalidInput`] naming `zone` if the zone is unknown. The same error if the schedule is an
+    /// interval, which has no zone.
     pub fn in_zone(&self, zone: &str) -> Result<Self, InvalidInput> {
         match &self.0 {
             Kind::Cron(cron) => Self::cron(cron.expression(), zone),
@@ -211,8 +212,9 @@ impl Schedule {
         }
     }
 
-    /// Returns the first slot after `after`; `None` if there are no more. `anchor` is the first
-    /// slot of an interval; cron expressions ignore it.
+    /// Returns the first slot later than `after`, or `None` if there is no later slot. `anchor` is
+    /// the first slot of a schedule with an interval. A schedule with a cron expression ignores
+    /// `anchor`.
     #[must_use]
     pub fn next_after(&self, after: Timestamp, anchor: Timestamp) -> Option<Timestamp> {
         let (after, anchor) = (time::to_millis(after), time::to_millis(anchor));

@@ -3,7 +3,7 @@
 
 use crate::error::InvalidInput;
 
-/// A type without values, because no expression can be created.
+/// An empty type: without the Cargo feature `cron`, no cron expression can be created.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Cron {}
 

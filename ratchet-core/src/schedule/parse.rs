@@ -3,7 +3,7 @@
 
 use super::pattern::{Days, FIRST_YEAR, LAST_YEAR, Pattern, Weekdays};
 
-/// The short forms of crontab, each with the expression that it stands for.
+/// The short forms of crontab, such as `@daily`, each with its full expression.
 const SHORT: [(&str, &str); 7] = [
     ("@yearly", "0 0 1 1 *"),
     ("@annually", "0 0 1 1 *"),
@@ -14,14 +14,15 @@ const SHORT: [(&str, &str); 7] = [
     ("@hourly", "0 * * * *"),
 ];
 
-/// The definition of a field: its name and its allowed values.
+/// The definition of a field of cron expressions: its name and its allowed values.
 struct Field {
     name: &'static str,
     first: u32,
     last: u32,
-    /// The names of the values, starting with the first.
+    /// The names of the values in order. The first name belongs to the value `first`. Empty if the
+    /// values have no names.
     names: &'static [&'static str],
-    /// The allowed values, as an error lists them.
+    /// The allowed values, as error messages show them.
     expected: &'static str,
 }
 
@@ -74,9 +75,9 @@ const YEAR: Field = Field {
     expected: "1970-9999",
 };
 
-/// Parses an expression of 5 to 7 fields, or a short form.
+/// Parses a cron expression of 5 to 7 fields, or a short form such as `@daily`.
 ///
-/// An error text continues a sentence that begins with `cron`.
+/// The text of an error is the rest of a sentence that begins with `cron`.
 pub(super) fn parse(expression: &str) -> Result<Pattern, String> {
     let mut fields: Vec<&str> = expression.split_whitespace().collect();
     if let [short] = fields[..]
@@ -167,7 +168,7 @@ fn weekdays(text: &str) -> Result<Weekdays, String> {
     Ok(weekdays)
 }
 
-/// Replaces `?` by `*`, which means the same in the day fields.
+/// Replaces a leading `?` by `*`. Both mean the same in the fields for days.
 fn open(item: &str) -> String {
     match item.strip_prefix('?') {
         Some(rest) => format!("*{rest}"),
@@ -208,7 +209,8 @@ impl Field {
         Ok(values.into_iter().fold(0, |bits, value| bits | 1 << value))
     }
 
-    /// Returns the values of an item: `*`, a value or a range, with an optional step.
+    /// Returns the values of one item of a list. An item is `*`, a value or a range, with an
+    /// optional step. `written` is the item as the user wrote it, for errors.
     fn items(&self, written: &str, item: &str) -> Result<Vec<u32>, String> {
         let (base, step) = match item.split_once('/') {
             Some((base, step)) => (base, Some(self.step(written, step)?)),
@@ -223,8 +225,8 @@ impl Field {
             None => {
                 let first = self.value(written, base)?;
                 match step {
-                    // A step without a range continues to the last value of the field. If its first
-                    // value is Sunday as 7, it starts at 0.
+                    // A step without a range continues to the last value of the field. If the first
+                    // value is Sunday, written as 7, the values start at 0.
                     Some(_) if first > self.last => (self.first, self.last),
                     Some(_) => (first, self.last),
                     None => (first, first),
@@ -240,8 +242,9 @@ impl Field {
         Ok(values.map(wrap).collect())
     }
 
-    /// Returns the end of a range. If the range wraps around, the end exceeds the last value of the
-    /// field: the hours `22-6` end at 30.
+    /// Returns the last value of a range from `first` to `last`. If the range wraps around, the
+    /// result exceeds the last value of the field. For example, the range of hours `22-6` ends at
+    /// 30.
     fn end_of_range(&self, written: &str, first: u32, last: u32) -> Result<u32, String> {
         if first <= last {
             return Ok(last);
@@ -261,7 +264,7 @@ impl Field {
             .ok_or_else(|| self.refusal(written, &format!("the step `{step}` is not 1 or more")))
     }
 
-    /// Parses a number or a name. Sunday may be 7.
+    /// Parses a value of this field, which is a number or a name. Sunday may be written as 7.
     fn value(&self, written: &str, text: &str) -> Result<u32, String> {
         let named = self.names.iter().position(|name| *name == text);
         if let Some(value) = named.and_then(|position| u32::try_from(position).ok()) {
@@ -283,7 +286,8 @@ impl Field {
     }
 }
 
-/// Parses a number that consists of digits only. A number that is too large becomes the maximum.
+/// Parses a number that consists of digits only. A number that is too large for `u32` becomes
+/// `u32::MAX`.
 fn number(text: &str) -> Option<u32> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u32::MAX))

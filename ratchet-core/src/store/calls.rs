@@ -1,11 +1,12 @@
 //! The table of all calls of a store, from which decorators are generated.
 
-/// Passes every call of every part of a store to the macro `$then`.
+/// Calls the macro `$then` with a list of all methods of all store traits, from which decorators
+/// are generated.
 ///
-/// A call is `idempotent` if a second call gives the same answer as the first, so that it can be
-/// repeated after a timeout; otherwise it is `once`. An `optional` part is one that
-/// [`Store`](crate::store::Store) returns as an `Option`. The caller of the macro imports the types
-/// in the signatures.
+/// A method is `idempotent` if a second call returns the same answer as the first. Such a call can
+/// be repeated after a timeout. Every other method is `once`. A part is `optional` if
+/// [`Store`](crate::store::Store) returns it as an `Option`. The code that uses this macro must
+/// import the types in the signatures.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! store_calls {

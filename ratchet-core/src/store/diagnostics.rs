@@ -11,14 +11,15 @@ pub trait DiagnosticStore: Debug + Send + Sync {
     /// Checks the database: whether the schema is complete, and what slows the store down.
     ///
     /// # Contract
-    /// - **[diag.read]** The call changes nothing that is stored.
-    /// - **[diag.sound]** A database that the store has set up, with jobs in it, has no finding
-    ///   with the severity [`Error`](crate::model::Severity::Error).
+    /// - **[diag.read]** The call changes no stored data.
+    /// - **[diag.sound]** For a database that the store itself has set up, the call returns no
+    ///   finding with the severity [`Error`](crate::model::Severity::Error), even if the database
+    ///   contains jobs.
     /// - **[diag.order]** The findings are in the order of [`Finding::sort`].
-    /// - **[diag.poison]** Each problem is one finding, and a check that fails, or for which the
-    ///   store lacks a permission, is a finding itself. It does not prevent other checks
-    ///   ([`Findings`](crate::model::Findings)). It does not fail the call either, unless its error
-    ///   is transient.
+    /// - **[diag.poison]** Each problem is one finding, and so is a check that fails or for which
+    ///   the store lacks a permission. The other checks still run
+    ///   ([`Findings`](crate::model::Findings)). The whole call fails only if the error of the
+    ///   check is transient.
     ///
     /// # Errors
     /// A failure of the store: the database cannot be reached.

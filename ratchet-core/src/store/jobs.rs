@@ -13,49 +13,53 @@ use crate::state::{JobAction, JobState, Response};
 
 /// Stores jobs, from their enqueue to their purge.
 ///
-/// Batches are the primitive; a single job is a batch of one. See the [module](super) for the
-/// clauses that hold for every method.
+/// Most methods work on several jobs in one call. The [module](super) lists the clauses that hold
+/// for every method.
 #[async_trait]
 pub trait JobStore: Debug + Send + Sync {
     /// Stores jobs, all of them or, on an error, none.
     ///
     /// # Contract
-    /// - **[enqueue.created]** Each job is stored as it was given, `Pending` (or `Blocked`, if it
-    ///   has to wait for other jobs, a batch or a signal), and is answered `Created` with its id.
-    ///   The answers are in the order of the jobs. An empty batch does nothing.
-    /// - **[enqueue.atomic]** The call stores all of its new jobs with their keys, or nothing. If
-    ///   it is refused, nothing is stored; if its answer is lost, either may be the case.
-    /// - **[enqueue.repeat]** A job whose id is already stored is answered `Created` and not stored
-    ///   again, so a caller can repeat an enqueue whose outcome is unknown. A purged job no longer
-    ///   counts as stored: if it is enqueued again, it is stored again, unless its idempotency key
-    ///   prevents that.
-    /// - **[enqueue.due]** `RunAt::Now` and `RunAt::In` are resolved on the database's clock.
+    /// - **[enqueue.created]** Each job is stored as it was given, and its answer is `Created` with
+    ///   its id. It is `Blocked` if it has to wait for other jobs, a batch or a signal, and
+    ///   `Pending` otherwise. The answers are in the order of the jobs. A call without jobs does
+    ///   nothing.
+    /// - **[enqueue.atomic]** The call stores all of its new jobs with their keys, or nothing. A
+    ///   refused call stores nothing. If the answer of a call is lost, the caller does not know
+    ///   which of the two happened.
+    /// - **[enqueue.repeat]** If the id of a job is already stored, the answer is `Created`, and
+    ///   the job is not stored again. So a caller can repeat an enqueue whose outcome is unknown. A
+    ///   purged job does not count as stored: a new enqueue stores it again, unless its idempotency
+    ///   key prevents this.
+    /// - **[enqueue.due]** The due time of `RunAt::Now` and `RunAt::In` is computed from the
+    ///   database's clock.
     /// - **[enqueue.validate]** The door refuses jobs that [`NewJob::validate_all`] refuses, and
     ///   jobs that need a feature which the store does not have, so a store never receives them.
-    /// - **[keys.idempotency]** A job whose idempotency key was ever used is not stored and is
-    ///   answered `Duplicate` with the id of the first job that used the key. This also holds
-    ///   within one batch, and after the first job has ended or was purged. So a purged job that is
-    ///   enqueued again is a `Duplicate` of itself.
+    /// - **[keys.idempotency]** If the idempotency key of a job was ever used, the job is not
+    ///   stored, and its answer is `Duplicate` with the id of the first job that used the key. This
+    ///   also holds within one call, and after the first job has ended or was purged. So if a
+    ///   purged job with a key is enqueued again, the answer is `Duplicate` with its own id.
     /// - **[keys.unique]** While an unfinished job has a unique key, another job with this key is
-    ///   not stored and is answered `Duplicate` with the id of the unfinished job. The idempotency
-    ///   key of the other job then stays unused.
-    /// - **[keys.both]** If the two keys of a job belong to different jobs, it is answered
-    ///   `Duplicate` with the id of the job that has the idempotency key.
+    ///   not stored, and its answer is `Duplicate` with the id of the unfinished job. The
+    ///   idempotency key of the other job then stays unused.
+    /// - **[keys.both]** If the idempotency key and the unique key of a new job belong to two
+    ///   different jobs, the answer is `Duplicate` with the id of the one that has the idempotency
+    ///   key.
     /// - **[tag.set]** A stored job has exactly the tags that it was enqueued with, byte for byte.
-    ///   A job that is not stored has none.
-    /// - **[keys.race]** Of concurrent enqueues with the same key, exactly one is answered
+    ///   If a job is not stored, its tags are not stored either.
+    /// - **[keys.race]** Of concurrent enqueues with the same key, exactly one gets the answer
     ///   `Created`.
     /// - **[lane.sequence]** A job that is stored with a lane gets the next sequence number of this
     ///   lane; a queue and a lane name identify a lane. The store assigns the numbers in the order
-    ///   of the enqueues, and of the jobs in a batch, whatever the clock says. A job that is not
-    ///   stored gets no number.
+    ///   of the calls and, within a call, in the order of the jobs. The clock does not matter. A
+    ///   job that is not stored gets no number.
     /// - **[lane.head]** At every moment, the head of a lane (its unfinished job with the lowest
     ///   sequence) is `Pending`, `Paused` or `Running`, and the other unfinished jobs of the lane
-    ///   are `Blocked`. This holds however many callers enqueue, claim, settle and act at once. A
-    ///   blocked job keeps its `run_at`.
-    /// - **[permit.unknown]** An enqueue with a job that needs a permit of a resource that was
-    ///   never set is `Invalid` (field `permit`), and stores no job of the batch. This holds even
-    ///   if that job would be a duplicate.
+    ///   are `Blocked`. This holds even if many callers enqueue, claim, settle and act at the same
+    ///   time. A blocked job keeps its `run_at`.
+    /// - **[permit.unknown]** If a job needs a permit of a resource whose number of permits was
+    ///   never set, the call is `Invalid` (field `permit`) and stores no job. This holds even if
+    ///   that job would be a duplicate.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -64,43 +68,48 @@ pub trait JobStore: Debug + Send + Sync {
     /// Claims due jobs.
     ///
     /// # Contract
-    /// - **[claim.exclusive]** A job is returned to one claimer only, until its claim has ended.
-    /// - **[claim.due]** A claim returns only `Pending` jobs whose `run_at` is not after the
+    /// - **[claim.exclusive]** After a call has returned a job, no other call returns the job until
+    ///   its claim has ended.
+    /// - **[claim.due]** A call returns only `Pending` jobs whose `run_at` is not after the
     ///   database's time.
-    /// - **[claim.limit]** A claim returns at most `limit` jobs, and no fewer while enough jobs are
-    ///   due, match and get the permits that they need. A limit of 0 returns none.
-    /// - **[claim.order]** A claim returns the jobs that come first in the order of
-    ///   [`ClaimRank`](crate::priority::ClaimRank), and in this order: effective priority
+    /// - **[claim.limit]** A call returns at most `limit` jobs, and fewer only if fewer jobs are
+    ///   due, match the request and get the permits that they need. With a limit of 0, a call
+    ///   returns no job.
+    /// - **[claim.order]** A call returns the first jobs in the order of
+    ///   [`ClaimRank`](crate::priority::ClaimRank), sorted in the same order: effective priority
     ///   descending, then `run_at` ascending, then id ascending.
-    /// - **[claim.aging]** The effective priority is the one that [`Aging`](crate::Aging) computes;
-    ///   a claim never changes the stored priority.
-    /// - **[claim.match]** A claim returns only jobs whose route matches the request
+    /// - **[claim.aging]** [`Aging`](crate::Aging) computes the effective priority, and a claim
+    ///   never changes the stored priority.
+    /// - **[claim.match]** A call returns only jobs whose route matches the request
     ///   ([`Route::matches`](crate::Route::matches)).
-    /// - **[claim.paused]** A claim returns no job of a paused queue.
-    /// - **[claim.live]** A node that has a row gets jobs only while its status is `Active`.
+    /// - **[claim.paused]** A call returns no job of a paused queue.
+    /// - **[claim.live]** If the store has a row of the node, the node gets jobs only while its
+    ///   status is `Active`.
     /// - **[claim.running]** Each returned job is `Running`, is owned by the node, and has a
     ///   `claim_seq` one higher than before. Its token contains this number, the node and the time
     ///   of the claim.
-    /// - **[claim.version]** The claim contains the payload version that the job was enqueued with.
+    /// - **[claim.version]** The claim contains the version of the payload with which the job was
+    ///   enqueued.
     /// - **[claim.whole]** If the request asks for payloads, each claim contains the payload and
     ///   the last checkpoint.
-    /// - **[claim.optimized]** A request without payloads claims exactly the same jobs, and leaves
-    ///   out only the inputs, which [`load_inputs`](Self::load_inputs) reads.
+    /// - **[claim.optimized]** A request without payloads claims exactly the same jobs, and the
+    ///   answer leaves out only the inputs, which [`load_inputs`](Self::load_inputs) reads.
     /// - **[permit.max]** At every moment, at most as many jobs with a permit of a resource are
     ///   `Running` as [`set_permits`](super::PermitStore::set_permits) allows. This holds for the
-    ///   whole database, however many callers claim, settle and reclaim at once. If the number was
-    ///   lowered, `[permit.change]` applies.
-    /// - **[permit.order]** A claim goes through the due jobs in claim order, and skips each job
-    ///   whose resource has no permit left at that point. So the permits of a resource go to its
-    ///   first jobs in claim order, and a resource without permits delays only the jobs that need
+    ///   whole database, even if many callers claim, settle and reclaim at the same time. After the
+    ///   number was lowered, `[permit.change]` applies.
+    /// - **[permit.order]** A call examines the due jobs in claim order, and skips each job whose
+    ///   resource has no free permit at that point. So the first jobs in claim order get the
+    ///   permits of a resource, and a resource without free permits delays only the jobs that need
     ///   it.
     ///
     /// # Errors
-    /// A failure of the store. Claims may have been made nevertheless: the node's next heartbeat
-    /// lists them (`[node.claims]`), and the engine gives them back.
+    /// A failure of the store. The call may have claimed jobs nevertheless. The node's next
+    /// heartbeat lists these claims (`[node.claims]`), and the engine releases them.
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>>;
 
-    /// Claims due jobs without reading their payloads. Use it for large payloads and large batches.
+    /// Claims due jobs without reading their payloads. Use this method for large payloads and large
+    /// batches.
     ///
     /// The provided implementation calls [`claim_next_batch`](Self::claim_next_batch) with
     /// [`payloads(false)`](ClaimRequest::payloads).
@@ -113,7 +122,7 @@ pub trait JobStore: Debug + Send + Sync {
         Ok(jobs.into_iter().map(|job| job.claim).collect())
     }
 
-    /// Reads the payloads and checkpoints of claims, many at a time.
+    /// Reads the payloads and checkpoints of several claims.
     ///
     /// # Contract
     /// - **[claim.load]** The call returns one answer per token, in order: the input of the claim,
@@ -123,38 +132,40 @@ pub trait JobStore: Debug + Send + Sync {
     /// A failure of the store.
     async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>>;
 
-    /// Ends claims, many at a time and in different ways.
+    /// Ends claims and stores their outcomes. The settlements of one call may have different
+    /// outcomes.
     ///
     /// # Contract
-    /// - **[settle.effect]** The call writes what [`Settlement::effect`] says: the state, `run_at`,
-    ///   attempts, error and result, and for a terminal state `finished_at`. The claim has then
-    ///   ended.
-    /// - **[settle.mixed]** The call returns one answer per settlement, in order; a stale
+    /// - **[settle.effect]** The call writes the values that [`Settlement::effect`] returns: the
+    ///   state, `run_at`, attempts, error and result, and `finished_at` for a terminal state. The
+    ///   claim has then ended.
+    /// - **[settle.mixed]** The call returns one answer per settlement, in order, and a stale
     ///   settlement does not affect the others.
     /// - **[settle.token]** A settlement applies only if its job is `Running` and has the
     ///   `claim_seq`, node and `claimed_at` of the token; otherwise it is `Stale` and changes
     ///   nothing. This holds even if the settlement comes from the node that now holds the claim.
     ///   The only exception is `[settle.repeat]`.
-    /// - **[settle.repeat]** A settlement with the token that was the last to settle the job is
-    ///   `Applied` and changes nothing, not even the history, whatever its outcome. So a caller can
-    ///   repeat a call whose outcome is unknown. This holds while a later claim of the job runs,
-    ///   and ends when that claim is settled: then the earlier token is `Stale`.
-    /// - **[settle.cancel]** If the cancellation of a job was requested, its settlement ends it as
-    ///   `Cancelled`, without a result, whatever the outcome.
+    /// - **[settle.repeat]** If a settlement has the token of the last settled claim of its job,
+    ///   the answer is `Applied` and nothing changes, not even the history. This holds whatever the
+    ///   outcome in the settlement. So a caller can repeat a call whose outcome is unknown. The
+    ///   answer stays `Applied` while a later claim of the job runs. Once the later claim is
+    ///   settled, the earlier token is `Stale`.
+    /// - **[settle.cancel]** If the cancellation of a job was requested, a settlement ends the job
+    ///   as `Cancelled`, without a result, whatever the outcome.
     /// - **[settle.keys]** The write that gives a job a terminal state also frees its unique key.
     /// - **[settle.history]** Each settlement that ends a claim adds one [`Attempt`] to the job's
     ///   history.
     /// - **[lane.promote]** When the head of a lane ends, by whichever method, the same write makes
-    ///   the lane's blocked job with the lowest sequence `Pending` with its own `run_at`, and
-    ///   promotes no other job. A stale or repeated settlement promotes none.
-    /// - **[lane.hold]** A head whose claim ends stays the head if the job itself has not ended (it
-    ///   was retried, snoozed, released or reclaimed).
+    ///   the lane's blocked job with the lowest sequence `Pending`. That job keeps its own
+    ///   `run_at`, and no other job is promoted. A stale or repeated settlement promotes no job.
+    /// - **[lane.hold]** If the claim of a head ends and the job itself has not ended, the job
+    ///   stays the head. This is the case after a retry, a snooze, a release or a reclaim.
     /// - **[settle.validate]** The door refuses settlements that [`Settlement::validate_all`]
     ///   refuses, so a store never receives them.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store. After a failure, none, some or all of the settlements
-    /// may have been applied, and the call can be repeated.
+    /// may have been applied. The call can be repeated.
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>>;
 
     /// Stores the reports of running bodies.
@@ -163,7 +174,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[report.life]** Every report shows that the body has begun, and restarts the job's stall
     ///   timeout.
     /// - **[report.progress]** A report of progress or of a checkpoint replaces the earlier one.
-    ///   Both outlive the claim, and a later claim gets the checkpoint as input.
+    ///   The store keeps both after the claim has ended, and a later claim gets the checkpoint as
+    ///   input.
     /// - **[report.token]** A report with a stale token is `Stale` and changes nothing.
     /// - **[report.cancel]** The answer says whether the cancellation of the job was requested.
     /// - **[report.validate]** The door refuses reports that [`Report::validate_all`] refuses, so a
@@ -173,27 +185,29 @@ pub trait JobStore: Debug + Send + Sync {
     /// `Invalid`, or a failure of the store.
     async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>>;
 
-    /// Reclaims claims whose jobs no node works on any more.
+    /// Ends lost claims, such as those of dead nodes, so that their jobs can run again.
     ///
     /// # Contract
     /// - **[reclaim.dead]** A claim is `OwnerLost` if its node is `Dead` or silent
     ///   ([`NodeRecord::is_silent`](crate::model::NodeRecord::is_silent)), unless `[reclaim.left]`
     ///   applies.
     /// - **[reclaim.left]** A claim is `OwnerLeft` if its node is `Left`, or was draining when it
-    ///   fell silent. This counts no crash.
+    ///   fell silent. Such a claim counts no crash.
     /// - **[reclaim.unknown]** A claim whose node has no row is `OwnerLost` if the claim and the
-    ///   oldest row of any node are both older than `dead_after`. If there are no rows, only the
-    ///   age of the claim counts. So after the registry was emptied, live nodes have this time to
-    ///   register again.
-    /// - **[reclaim.silence]** If the request says that silence does not count, the pass takes no
-    ///   claim, for whatever reason, from a live node or from a node without a row. After an outage
-    ///   or a step of the clock, neither silence nor age proves that a node or a body has stopped.
-    /// - **[reclaim.step]** [`ReclaimRequest::clock`](crate::model::ReclaimRequest::clock) names
-    ///   the steps of the database's clock that the node knows: for each step forward, the pass
-    ///   subtracts its size from the age of every time that was stored before it. If the clock is
-    ///   later than that value allows, it has stepped again, and silence does not count.
-    /// - **[reclaim.live]** However long a body runs, a live node keeps its claim, except for the
-    ///   next three clauses.
+    ///   oldest row of any node are both older than `dead_after`. If the store has no rows of
+    ///   nodes, only the age of the claim counts. So if all rows were deleted, live nodes have the
+    ///   time `dead_after` to register again.
+    /// - **[reclaim.silence]** If the request says that silence does not count, the pass reclaims
+    ///   no claim of a live node or of a node without a row, whatever the reason. After an outage
+    ///   or a step of the clock, a long silence or a high age does not prove that a node or a body
+    ///   has stopped.
+    /// - **[reclaim.step]** For each step forward of the database's clock that
+    ///   [`ReclaimRequest::clock`](crate::model::ReclaimRequest::clock) lists, the pass subtracts
+    ///   the size of the step from the age of every time that was stored before the step. If the
+    ///   database's clock is later than this value allows, the clock has stepped again, and silence
+    ///   does not count.
+    /// - **[reclaim.live]** A live node keeps its claim, however long the body runs, unless one of
+    ///   the next three clauses applies.
     /// - **[reclaim.start]** A claim is `NotStarted` if it is older than `start_timeout` and had no
     ///   report, unless another clause makes it `OwnerLost` or `OwnerLeft`.
     /// - **[reclaim.stall]** A claim whose body has begun is `Stalled` if its job has a stall
@@ -201,21 +215,21 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[reclaim.overdue]** A claim whose body has begun is `Overdue` if its job has a timeout
     ///   and the claim is older than `start_timeout` + timeout + `overdue_after`.
     /// - **[reclaim.requeue]** A reclaimed job is `Pending` with its old `run_at` and attempts, and
-    ///   with the `crash_count` that [`ReclaimRequest::judge`] says. If cancellation was requested
-    ///   and `[reclaim.exhausted]` does not apply, the job is `Cancelled` instead. The old token is
-    ///   stale, and the history says `Lost`.
+    ///   with the `crash_count` that [`ReclaimRequest::judge`] returns. If cancellation was
+    ///   requested and `[reclaim.exhausted]` does not apply, the job is `Cancelled` instead. The
+    ///   old token is stale, and the history entry of the claim has the outcome `Lost`.
     /// - **[reclaim.exhausted]** If a crash raises the count above `max_crashes`, the pass gives
-    ///   the claim up: the job stays `Running`, without an owner. This pass and every later pass
-    ///   returns the claim as `exhausted`, with the same crash count, until it is settled, even if
-    ///   a later pass allows more crashes. From then on, only the returned token, which names no
-    ///   node, is valid.
+    ///   the claim up: the job stays `Running`, without an owner. Until the claim is settled, this
+    ///   pass and every later pass return it as `exhausted`, with the same crash count. This also
+    ///   holds if a later pass allows more crashes. Only the returned token, which names no node,
+    ///   is then valid.
     /// - **[reclaim.given_up]** The token that a pass returns for a claim that was given up is also
-    ///   valid for reports and for reading inputs. Later passes return the claim even if reports
-    ///   with this token came. The history entry of the claim names no node.
+    ///   valid for reports and for reading inputs. Later passes return the claim even after reports
+    ///   with this token. The history entry of the claim names no node.
     /// - **[reclaim.once]** Concurrent passes reclaim each claim only once.
-    /// - **[reclaim.limit]** A pass takes at most `limit` claims. It takes claims that have an
-    ///   owner before claims that earlier passes gave up, so the latter never delay the former.
-    ///   Otherwise the store chooses which claims a limited pass takes.
+    /// - **[reclaim.limit]** A pass returns at most `limit` claims. Claims that have an owner come
+    ///   before claims that earlier passes gave up, so the given-up claims never delay the others.
+    ///   Apart from this rule, the store chooses which claims a limited pass returns.
     /// - **[reclaim.order]** A pass returns the claims in the order of their tokens.
     ///
     /// # Errors
@@ -226,39 +240,39 @@ pub trait JobStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[act.respond]** The action changes each job as
-    ///   [`JobState::respond`](crate::JobState::respond) says for the job's state; nothing else
+    ///   [`JobState::respond`](crate::JobState::respond) returns for the job's state. Nothing else
     ///   changes.
     /// - **[act.select]** With ids, the call returns one answer per id, in order; with a filter, it
-    ///   acts on the oldest matching jobs that do not refuse the action, and answers only these.
-    ///   With a filter, it takes up to `limit` jobs that come after the job `after`, and returns
-    ///   their answers oldest first. An empty answer to a filter means that there was no such job.
+    ///   acts on up to `limit` matching jobs and returns only their answers. These are the oldest
+    ///   matching jobs after the job `after` that do not refuse the action, oldest first. An empty
+    ///   answer to a filter means that there was no such job.
     /// - **[act.twice]** If an id is given twice, the call acts on the job twice: the second action
     ///   sees the result of the first.
     /// - **[cancel.waiting]** A waiting job that was cancelled is never claimed, and its unique key
     ///   is free.
-    /// - **[cancel.running]** A running job whose cancellation is requested keeps its claim; its
-    ///   node learns of the request from its next heartbeat or report.
+    /// - **[cancel.running]** A running job whose cancellation is requested keeps its claim, and
+    ///   the node that runs the job learns of the request from its next heartbeat or report.
     /// - **[requeue.fresh]** A requeued job is due now, its attempts and crashes are 0, and it has
     ///   no error. It can be claimed like any other job, unless `[lane.requeue]` or
-    ///   `[link.requeue]` makes it `Blocked`. Its `claim_seq` and history stay.
-    /// - **[requeue.key]** A requeued job takes its unique key again; if another job has the key,
-    ///   the answer is `KeyTaken` and the requeued job does not change.
+    ///   `[link.requeue]` makes it `Blocked`. Its `claim_seq` and its history do not change.
+    /// - **[requeue.key]** A requeued job gets its unique key again, unless another job has the
+    ///   key. In that case the answer is `KeyTaken`, and the requeued job does not change.
     /// - **[requeue.pass]** In a requeue by filter, a job that is `KeyTaken` counts towards `limit`
-    ///   and is answered. So a caller that continues after the last answered job gets past it.
-    /// - **[pause.job]** A paused job is not claimed; after it was resumed, it has its old
-    ///   `run_at`.
-    /// - **[reschedule.job]** A rescheduled job is due at its new time, resolved on the database's
-    ///   clock, and this time counts in the claim order. A claim made after the call has returned
+    ///   and has an answer. So a caller that continues after the last job of the answers does not
+    ///   meet this job again.
+    /// - **[pause.job]** A paused job is not claimed, and a resumed job has its old `run_at`.
+    /// - **[reschedule.job]** A rescheduled job is due at its new time, which is computed from the
+    ///   database's clock and counts in the claim order. A claim made after the call has returned
     ///   does not return the job before it is due.
-    /// - **[priority.job]** After its priority was changed, a job is claimed by the new priority. A
+    /// - **[priority.job]** After a change of its priority, a job is claimed by the new priority. A
     ///   running job keeps its claim, and its token stays valid.
     /// - **[delete.job]** After a job was deleted, no read returns the job, its history or its
-    ///   tags; its idempotency key stays used. An unfinished job is never deleted.
+    ///   tags, and its idempotency key stays used. An unfinished job is never deleted.
     /// - **[lane.requeue]** A dead letter of a lane that is requeued gets a new sequence, at the
-    ///   end of the lane. It becomes `Pending` if the lane is empty and `Blocked` otherwise, and
-    ///   the answer says which.
+    ///   end of the lane. It becomes `Pending` if the lane has no other unfinished job, and
+    ///   `Blocked` otherwise. The answer contains the new state.
     /// - **[lane.reschedule]** A head that is rescheduled stays the head, and its lane waits for
-    ///   it. A blocked job that is rescheduled stays blocked and keeps its place.
+    ///   it. A blocked job that is rescheduled stays blocked and keeps its sequence number.
     /// - **[lane.cancel]** A blocked job that is cancelled leaves its lane; the other jobs of the
     ///   lane do not change.
     ///
@@ -266,7 +280,7 @@ pub trait JobStore: Debug + Send + Sync {
     /// page by page, until a page has a job that does not refuse the action.
     ///
     /// # Errors
-    /// `Invalid`, or a failure of the store; then nothing has changed.
+    /// `Invalid`, or a failure of the store. After an error, nothing has changed.
     async fn act(&self, jobs: &JobSelector, action: JobAction) -> Result<Vec<Acted>> {
         act(self, jobs, action)
             .await
@@ -276,15 +290,15 @@ pub trait JobStore: Debug + Send + Sync {
     /// Applies an action to these jobs, in one transaction.
     ///
     /// # Contract
-    /// - **[act.from]** A job that is in none of the states `from` does not change and is answered
-    ///   `NotFound`: its state has changed since it was selected. A caller that leaves a state out
-    ///   of `from` must give each id only once.
+    /// - **[act.from]** If the state of a job is not in `from`, the job does not change and the
+    ///   answer is `NotFound`: its state has changed since it was selected. If `from` does not
+    ///   contain every state, the caller must give each id only once.
     ///
     /// The clauses of [`act`](Self::act) hold as well. Errors name `act` as the operation, because
     /// applications call `act`.
     ///
     /// # Errors
-    /// `Invalid`, or a failure of the store; then nothing has changed.
+    /// `Invalid`, or a failure of the store. After an error, nothing has changed.
     async fn act_on(
         &self,
         jobs: &[JobId],
@@ -295,12 +309,11 @@ pub trait JobStore: Debug + Send + Sync {
     /// Reads jobs.
     ///
     /// # Contract
-    /// - **[get.whole]** The call returns one answer per id, in order: the job with everything
-    ///   known about it, or `None` if there is no such job. Any number of ids up to the batch limit
-    ///   works.
+    /// - **[get.whole]** The call returns one answer per id, in order: the job with all its data,
+    ///   or `None` if there is no such job. Any number of ids up to the batch limit works.
     /// - **[get.outline]** With [`Detail::Outline`], each answer is the
-    ///   [outline](JobRecord::outline) of the job. A store should not read the rest: it may be
-    ///   large, and lists are read often.
+    ///   [outline](JobRecord::outline) of the job. A store should not read the other data of the
+    ///   job: they may be large, and lists are read often.
     ///
     /// # Errors
     /// `Invalid` if there are too many ids, or a failure of the store.
@@ -309,14 +322,14 @@ pub trait JobStore: Debug + Send + Sync {
     /// Reads one page of the jobs that match the filter.
     ///
     /// # Contract
-    /// - **[page.order]** A page has at most `limit` jobs, in the requested order, from the first
-    ///   one after the job `after`.
-    /// - **[page.walk]** A walk that follows `next` until it is `None` visits every matching job
-    ///   exactly once, in both orders.
+    /// - **[page.order]** A page has at most `limit` jobs that come after the job `after`, in the
+    ///   requested order.
+    /// - **[page.walk]** A caller that reads page after page, until `next` is `None`, gets every
+    ///   matching job exactly once, in both orders.
     /// - **[page.filter]** The listed jobs are exactly those that match the filter
     ///   ([`JobFilter::matches`]).
-    /// - **[page.outline]** The page has whole jobs or their [outlines](JobRecord::outline), as
-    ///   [`PageRequest::detail`] says.
+    /// - **[page.outline]** [`PageRequest::detail`] selects whether the page has whole jobs or
+    ///   their [outlines](JobRecord::outline).
     ///
     /// The provided implementation calls [`select`](Self::select) and [`get`](Self::get).
     ///
@@ -345,10 +358,10 @@ pub trait JobStore: Debug + Send + Sync {
     /// Reads the ids of one page of the jobs that match the filter.
     ///
     /// # Contract
-    /// - **[select.page]** The call returns the ids of at most `limit` jobs, in the requested
-    ///   order, after the job `after`: of the jobs that [`list`](Self::list) returns, and of
-    ///   damaged jobs that it cannot return. The limit is at least 1 and at most one more than that
-    ///   of a page, because `list` asks for one more.
+    /// - **[select.page]** The call returns the ids of at most `limit` jobs after the job `after`,
+    ///   in the requested order. It returns the ids of the jobs that [`list`](Self::list) returns,
+    ///   and also of damaged jobs that `list` cannot read. The limit is at least 1. It may be one
+    ///   more than the maximum for a page, because `list` asks for one job more.
     ///
     /// Errors name `list` as the operation, because applications call `list`.
     ///
@@ -360,13 +373,14 @@ pub trait JobStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[count.filter]** The call counts exactly the jobs that match the filter
-    ///   ([`JobFilter::matches`]), each once, under its state. States without jobs are absent.
+    ///   ([`JobFilter::matches`]), each once, under its state. States without jobs are not in the
+    ///   answer.
     ///
     /// # Errors
     /// A failure of the store.
     async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts>;
 
-    /// Reads the ended claims of a job, first to last.
+    /// Reads the history of a job: its ended claims, first to last.
     ///
     /// # Contract
     /// - **[history.order]** The attempts are in the order of their claim numbers. The history of a
@@ -379,16 +393,15 @@ pub trait JobStore: Debug + Send + Sync {
     /// Deletes old finished jobs with their history and their tags, and returns how many.
     ///
     /// # Contract
-    /// - **[purge.old]** A purge deletes only jobs in the given terminal state that finished longer
-    ///   ago than `older_than`, the longest finished first. It deletes exactly `limit` jobs if that
+    /// - **[purge.old]** A purge deletes only jobs in the given terminal state that finished more
+    ///   than `older_than` ago, the earliest end first. It deletes exactly `limit` jobs if that
     ///   many qualify, and fewer otherwise. The order of jobs that finished at the same time is
     ///   unspecified.
     /// - **[purge.awaited]** A purge does not delete a job before all its children have ended,
-    ///   because they may read its result. Such a job does not keep the purge from deleting other
-    ///   jobs.
-    /// - **[purge.whole]** A job that was deleted, by this or any other method, leaves only its
-    ///   idempotency key and the links of its children. If its id is enqueued again, the new job
-    ///   has nothing of the deleted one.
+    ///   because the children may read the job's result. The purge deletes other jobs nevertheless.
+    /// - **[purge.whole]** After a job was deleted, by this or any other method, only its
+    ///   idempotency key and the links of its children remain. If its id is enqueued again, the new
+    ///   job has no data of the deleted job.
     /// - **[purge.keys]** The idempotency keys of purged jobs stay used.
     ///
     /// # Errors
@@ -396,8 +409,8 @@ pub trait JobStore: Debug + Send + Sync {
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>>;
 }
 
-/// Implements [`JobStore::act`] with [`JobStore::select`] and [`JobStore::act_on`]
-/// (`[act.select]`).
+/// Implements [`JobStore::act`] with [`JobStore::select`] and [`JobStore::act_on`], as the clause
+/// `[act.select]` requires.
 async fn act(
     store: &(impl JobStore + ?Sized),
     jobs: &JobSelector,
@@ -457,7 +470,8 @@ mod tests {
 
     type Calls = Arc<Mutex<Vec<&'static str>>>;
 
-    /// Returns a store that runs `first` before its first action, and the list of its calls.
+    /// Returns a store that runs `first` before its first call of `act_on`, and the list of the
+    /// store's calls.
     fn observed(
         store: &MemoryStore,
         first: impl Fn() + Send + Sync + 'static,

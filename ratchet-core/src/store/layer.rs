@@ -29,19 +29,21 @@ macro_rules! layer {
     ($($need:ident $part:ident as $accessor:ident {
         $($repeat:ident $method:ident($($argument:ident: $type:ty),*) -> $answer:ty;)+
     })+) => {
-        /// Decorates a store: passes every call on to it, except the calls that an implementation
-        /// overrides.
+        /// A decorator of a store. It passes every call on to the inner store, unless an
+        /// implementation overrides the method.
         ///
         /// [`Layered`] turns the layer into a store. Each method has the name and the contract of a
-        /// method of one of the store's parts. An optional part exists if the inner store has it.
+        /// method of one of the store's parts. The layered store has an optional part if the inner
+        /// store has the part.
         ///
-        /// A provided method of a part, such as [`JobStore::act`], is passed on as one call. The
-        /// methods that it is implemented with, such as [`JobStore::select`], are then called on
-        /// the inner store and not on the layer.
+        /// A call of a provided method of a part, such as [`JobStore::act`], is passed on as one
+        /// call. That method calls other methods, such as [`JobStore::select`], on the inner store
+        /// and not on the layer.
         ///
-        /// Wrap the bare store, and put the door around both: `Checked::new(Layered::new(layer))`.
-        /// A layer around a [`Checked`] store also gets the calls that the door would refuse, and
-        /// its [`call_policy`](Self::call_policy) has no effect.
+        /// Put the layer around a store without a door, and the door around the layer:
+        /// `Checked::new(Layered::new(layer))`. A layer around a [`Checked`] store also gets the
+        /// calls that the door would refuse, and its [`call_policy`](Self::call_policy) has no
+        /// effect.
         ///
         /// ```
         /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -83,16 +85,17 @@ macro_rules! layer {
         /// ```
         #[async_trait]
         pub trait StoreLayer: Debug + Send + Sync + 'static {
-            /// Returns the inner store, to which calls are passed on.
+            /// Returns the inner store, to which the layer passes calls on.
             fn inner(&self) -> &dyn Store;
 
-            /// Returns the policy of the inner store; see [`Store::call_policy`].
+            /// Returns the call policy of the inner store; see [`Store::call_policy`].
             fn call_policy(&self) -> CallPolicy {
                 self.inner().call_policy()
             }
 
-            /// Returns [`Store::transactions`] of the inner store. Jobs that are enqueued in a
-            /// transaction of the application do not go through [`enqueue`](Self::enqueue).
+            /// Returns [`Store::transactions`] of the inner store. If jobs are enqueued in a
+            /// transaction of the application, the layer's [`enqueue`](Self::enqueue) is not
+            /// called.
             fn transactions(&self) -> Option<&dyn TransactionStore> {
                 self.inner().transactions()
             }
@@ -178,7 +181,7 @@ pub struct Layered<L> {
 }
 
 impl<L: StoreLayer> Layered<L> {
-    /// Creates the store from a layer.
+    /// Creates a store from a layer.
     #[must_use]
     pub const fn new(layer: L) -> Self {
         Self { layer }

@@ -3,19 +3,20 @@ use std::fmt;
 use super::LockInfo;
 use crate::name::Name;
 
-/// Builds a page of a list of locks from the rows of a store. Unreadable rows are left out, and
-/// others are read in their place (`[lock.list]`).
+/// Builds a page of a list of locks from the rows of a store. The page leaves unreadable rows out,
+/// and asks for further rows instead (`[lock.list]`).
 #[derive(Debug)]
 pub struct LockPage {
     limit: usize,
-    /// The last name that was read, as it is stored. The next read begins after it.
+    /// The stored name of the last row that was read. The next read begins after this name.
     behind: String,
     over: bool,
     locks: Vec<(Name, LockInfo)>,
 }
 
 impl LockPage {
-    /// Creates a page of up to `limit` locks after a name.
+    /// Creates an empty page for up to `limit` locks, whose names come after `after` if it is
+    /// given.
     #[must_use]
     pub fn new(after: Option<&Name>, limit: usize) -> Self {
         Self {
@@ -27,8 +28,9 @@ impl LockPage {
         }
     }
 
-    /// Returns what to read next: up to this number of rows whose names come after this text, in
-    /// order. `None` if the page is complete.
+    /// Returns the next read of the store: a name, and a number of rows. The store must read the
+    /// first rows after that name, in the order of the names, up to that number. Returns `None` if
+    /// the page is complete.
     #[must_use]
     pub fn wants(&self) -> Option<(String, usize)> {
         let left = self.wanted();
@@ -40,8 +42,8 @@ impl LockPage {
     }
 
     /// Adds the rows that were read, and ignores rows beyond the requested number. A row consists
-    /// of the name as it is stored, or `None` if the name is not text, and of the lock. Fewer rows
-    /// than requested mean that there are no more.
+    /// of its stored name and its lock. The name is `None` if it is not text. If there are fewer
+    /// rows than requested, the store has no further rows.
     pub fn take<E: fmt::Display>(
         &mut self,
         rows: impl IntoIterator<Item = (Option<String>, Result<(Name, LockInfo), E>)>,
@@ -74,8 +76,8 @@ mod tests {
     use crate::error::InvalidInput;
     use crate::id::Fence;
 
-    /// Fills a page from `stored`, and counts the reads. Locks whose names contain `!` cannot be
-    /// read.
+    /// Fills a page from the `stored` names. Returns the names in the page and the number of reads.
+    /// Locks whose names contain `!` cannot be read.
     fn page(stored: &[&str], after: Option<&str>, limit: usize) -> (Vec<String>, usize) {
         let after = after.map(|after| Name::new("name", after).unwrap());
         let mut page = LockPage::new(after.as_ref(), limit);

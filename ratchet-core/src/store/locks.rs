@@ -10,10 +10,11 @@ use crate::name::Name;
 
 /// Named locks that expire, with fencing tokens.
 ///
-/// A store may have a setting, off by default, by which a lock is also free once the database knows
-/// that the connection of its holder is gone. The tenure then lasts until another owner takes the
-/// lock, with a larger fence. Until then the holder can renew it, its guard holds, and
-/// [`inspect`](Self::inspect) returns the holder and reports that its connection is gone.
+/// A store may have a setting, off by default, that lets another owner acquire a lock when the
+/// database finds that the holder's connection is lost. The new owner gets a larger fence. Until
+/// another owner acquires the lock, the tenure continues: the holder can renew the lock, and its
+/// guard is valid. Meanwhile [`inspect`](Self::inspect) returns the holder, and reports that its
+/// connection is lost.
 #[async_trait]
 pub trait LockStore: Debug + Send + Sync {
     /// Acquires a lock that is free or expired, or that the owner already holds.
@@ -24,15 +25,15 @@ pub trait LockStore: Debug + Send + Sync {
     /// - **[lock.held]** While an owner holds the lock, other owners get `Held` with the owner and
     ///   the time left.
     /// - **[lock.expire]** The lock is free once `ttl` has passed on the database's clock, and not
-    ///   before. This holds for every `ttl` from one millisecond to at least 30 days. The end of a
-    ///   renewed lock is the one that [`renewed_end`] returns.
+    ///   before. This holds for every `ttl` from one millisecond to at least 30 days.
+    ///   [`renewed_end`] returns the end of a renewed lock.
     /// - **[lock.again]** If the owner of an unexpired lock acquires it again, it gets the same
     ///   fence. The lock then ends as after a renewal.
     /// - **[lock.fence]** Every other acquisition gets a fence larger than all earlier fences of
     ///   the lock, even across releases and expiries. The fence is
     ///   [`next_in_time`](crate::next_in_time) of the previous fence (0 if there is none) and the
     ///   database's clock. So it is also larger than a fence that a failover or a restore has lost,
-    ///   unless the clock went back by more than the time since.
+    ///   unless the clock went back by more than the time that has passed since then.
     /// - **[lock.ttl]** The door refuses a `ttl` of zero, so a store never receives one.
     ///
     /// # Errors
@@ -51,7 +52,7 @@ pub trait LockStore: Debug + Send + Sync {
     async fn renew(&self, name: &Name, owner: &Name, fence: Fence, ttl: Duration)
     -> Result<Fenced>;
 
-    /// Frees the lock.
+    /// Releases a lock, so that other owners can acquire it.
     ///
     /// # Contract
     /// - **[lock.release]** A release applies only while the lock is unexpired and has this owner
@@ -78,8 +79,8 @@ pub trait LockStore: Debug + Send + Sync {
     /// # Contract
     /// - **[lock.list]** The call returns each lock that was ever acquired, as
     ///   [`inspect`](Self::inspect) shows it, in the byte order of the names. A lock that cannot be
-    ///   read is left out and does not count towards `limit` ([`LockPage`](super::LockPage)). So a
-    ///   list of fewer than `limit` locks is the last.
+    ///   read is left out and does not count towards `limit` ([`LockPage`](super::LockPage)). So if
+    ///   a list has fewer than `limit` locks, there are no further locks.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0 or above [`MAX_BATCH`](crate::limits::MAX_BATCH), or a failure of
@@ -88,13 +89,16 @@ pub trait LockStore: Debug + Send + Sync {
     -> Result<Vec<(Name, LockInfo)>>;
 }
 
-/// Returns the end of a lock that its owner renews at `now` for `ttl`. This is `stored`, the
-/// previous end, but at least `now + ttl` and at most `now + 2 * ttl`. All values are milliseconds.
+/// Returns the time at which a lock expires after its owner renews it at `now` for `ttl`. The
+/// result is `stored`, the previous expiry, limited to the range from `now + ttl` to
+/// `now + 2 * ttl`. All values are in milliseconds.
 ///
-/// The end never moves before `stored`, because a call that its caller gave up on may take effect
-/// after a later call, with its own earlier time. This works for calls that are late by less than
-/// `ttl`. The upper bound is the exception to this rule. Without it, a lock whose end was stored
-/// before the clock stepped back would stay held for too long.
+/// Within these limits, a renewal never makes the expiry earlier. So a renewal with an earlier
+/// `now`, which is delayed and takes effect after a later renewal, does not shorten the lock. This
+/// works for renewals that are late by less than `ttl`.
+///
+/// The upper limit is for a clock that stepped back: without the limit, a lock whose expiry was
+/// stored before the step would stay held for too long.
 ///
 /// # Examples
 /// ```
@@ -110,7 +114,7 @@ pub fn renewed_end(stored: i64, now: i64, ttl: i64) -> i64 {
     stored.clamp(soonest, soonest.saturating_add(ttl))
 }
 
-/// The outcome of trying to acquire a lock.
+/// The result of an attempt to acquire a lock.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -127,14 +131,14 @@ pub fn renewed_end(stored: i64, now: i64, ttl: i64) -> i64 {
 pub enum Acquired {
     /// The caller holds the lock.
     Acquired {
-        /// The token of this tenure.
+        /// The fencing token of this tenure.
         fence: Fence,
     },
     /// Another owner holds the lock.
     Held(HeldLock),
 }
 
-/// The holder of a lock, and the time left.
+/// The holder of a lock, and the time until the lock expires.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -148,15 +152,15 @@ pub enum Acquired {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLock {
-    /// The owner.
+    /// The owner that holds the lock.
     pub owner: Name,
-    /// The token of the holder's tenure.
+    /// The fencing token of the holder's tenure.
     pub fence: Fence,
     /// The time until the lock expires, unless the holder renews it.
     pub remaining: Duration,
 }
 
-/// A stored lock.
+/// The state of a lock, as [`LockStore::inspect`] returns it.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -170,13 +174,13 @@ pub struct HeldLock {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockInfo {
-    /// The token of the current or last tenure.
+    /// The fencing token of the current or last tenure.
     pub fence: Fence,
     /// The holder of the lock; `None` if it is free.
     pub holder: Option<HeldLock>,
-    /// Whether the connection of the holder is gone, so that another owner can acquire the lock
-    /// before it expires.
+    /// Whether the connection of the holder is lost. Another owner can then acquire the lock before
+    /// it expires.
     pub holder_gone: bool,
-    /// How long ago the lock expired; `None` if it is held or was released.
+    /// Time since the lock expired. `None` if the lock is held or was released.
     pub expired_for: Option<Duration>,
 }

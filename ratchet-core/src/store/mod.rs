@@ -1,5 +1,5 @@
-//! The store traits: the contract between the engine, which decides, and a database, which
-//! remembers.
+//! The store traits: the contract between the engine, which makes decisions, and a database, which
+//! stores data.
 //!
 //! The engine makes every call through the door, [`Checked`]. So a store gets only valid input, no
 //! empty batch and no limit of 0. It needs no deadline of its own, and returns `Contention` at
@@ -11,9 +11,9 @@
 //!
 //! These clauses hold for every method of every trait:
 //!
-//! - **[errors.kind]** A failed call returns a [`StoreError`](crate::StoreError) whose kind tells
-//!   the caller what it can do. Refused input is `Invalid`: the error names the field, and nothing
-//!   has changed. A lost race is a value, never an error.
+//! - **[errors.kind]** A failed call returns a [`StoreError`](crate::StoreError) whose kind shows
+//!   how the caller can react. Refused input is `Invalid`: the error names the field, and nothing
+//!   has changed. A call that loses a race returns a value, never an error.
 //! - **[errors.poison]** A stored row that cannot be read affects no other row: a call that meets
 //!   it still works for the other rows.
 //! - **[time.clock]** Everything that depends on the time uses the database's clock, read inside
@@ -80,9 +80,10 @@ pub use workflows::WorkflowStore;
 
 use crate::cluster::ClusterCoordinator;
 
-/// One connected database, as the engine uses it: one accessor for each part of the store.
+/// The adapter to a database. It has one accessor for each part of the store.
 ///
-/// A part that a store may lack is returned as an `Option`, so a missing part cannot be called.
+/// If a store may lack a part, the accessor returns an `Option`, so a missing part cannot be
+/// called.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
@@ -99,76 +100,78 @@ use crate::cluster::ClusterCoordinator;
 /// # Ok(()) }
 /// ```
 pub trait Store: Debug + Send + Sync + 'static {
-    /// Returns the backend's name and version, for logs and reports. No behavior may depend on
-    /// them.
+    /// Returns the backend's name and version, for logs and reports. The behavior of the engine
+    /// must not depend on these values.
     fn info(&self) -> StoreInfo;
 
-    /// Returns the jobs.
+    /// Returns the part that stores jobs.
     fn jobs(&self) -> &dyn JobStore;
 
-    /// Returns the queues.
+    /// Returns the part that pauses and lists queues.
     fn queues(&self) -> &dyn QueueStore;
 
-    /// Returns the nodes and the database's clock.
+    /// Returns the part that stores nodes and reads the database's clock.
     fn nodes(&self) -> &dyn NodeStore;
 
-    /// Returns the locks.
+    /// Returns the part that stores locks.
     fn locks(&self) -> &dyn LockStore;
 
-    /// Returns the versions of namespaces.
+    /// Returns the part that stores the versions of namespaces.
     fn versions(&self) -> &dyn VersionStore;
 
-    /// Returns whether the store supports guarded writes. If not, the leader of a cluster sweeps
-    /// and purges without a guard. A former leader and its successor may then sweep and purge at
-    /// the same time, which is harmless. Such a store refuses all other calls that need a guard.
+    /// Returns whether the store supports guarded writes. If not, the leader of a cluster marks
+    /// nodes dead and purges without a guard. A former leader and its successor may then do this
+    /// at the same time, which is harmless. Such a store refuses all other calls that need a
+    /// guard.
     fn guards(&self) -> bool {
         true
     }
 
-    /// Returns how the [door](Checked) calls this store: the deadline of a call, and how many times
-    /// a call is repeated.
+    /// Returns the deadline of a call and the maximum number of repetitions, which the
+    /// [door](Checked) uses when it calls this store.
     fn call_policy(&self) -> CallPolicy {
         CallPolicy::default()
     }
 
-    /// Reports that the [door](Checked) or the engine dropped a call at its deadline. A store with
-    /// a connection pool may close its idle connections: if the network no longer responds, each of
-    /// them would cost another deadline.
+    /// Notifies the store that the [door](Checked) or the engine dropped a call at its deadline. A
+    /// store with a connection pool may close its idle connections: if the network no longer
+    /// responds, each of them would cause another timeout.
     fn call_timed_out(&self) {}
 
-    /// Returns whether calls already go through a [door](Checked). `Checked` returns true, and a
-    /// wrapper returns the value of its inner store. With two doors, both would repeat a call that
-    /// meets contention.
+    /// Returns whether calls of this store already go through a [door](Checked). `Checked` returns
+    /// true. A wrapper around a store returns the value of its inner store. This prevents a second
+    /// door, which would repeat calls after contention once more.
     fn is_checked(&self) -> bool {
         false
     }
 
-    /// Returns the recurring definitions, if the store supports them.
+    /// Returns the part for recurring definitions, if the store supports them.
     fn recurring(&self) -> Option<&dyn RecurringStore> {
         None
     }
 
-    /// Returns the archive, if the store has one.
+    /// Returns the part for the archive, if the store has an archive.
     fn archive(&self) -> Option<&dyn ArchiveStore> {
         None
     }
 
-    /// Returns the permits, if the store can limit how many jobs run at once in the cluster.
+    /// Returns the part for permits, if the store can limit how many jobs run at once in the
+    /// cluster.
     fn permits(&self) -> Option<&dyn PermitStore> {
         None
     }
 
-    /// Returns the rates, if the store can limit how many jobs start per interval.
+    /// Returns the part for rates, if the store can limit how many jobs start per interval.
     fn rates(&self) -> Option<&dyn RateStore> {
         None
     }
 
-    /// Returns links and batches, if the store supports them.
+    /// Returns the part for links and batches, if the store supports them.
     fn workflows(&self) -> Option<&dyn WorkflowStore> {
         None
     }
 
-    /// Returns the signals, if the store supports them.
+    /// Returns the part for signals, if the store supports them.
     fn signals(&self) -> Option<&dyn SignalStore> {
         None
     }
@@ -179,7 +182,7 @@ pub trait Store: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the checks of the database's health, if the store has any.
+    /// Returns the part that checks the database's health, if the store has such checks.
     fn diagnostics(&self) -> Option<&dyn DiagnosticStore> {
         None
     }
@@ -189,22 +192,22 @@ pub trait Store: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns a coordinator that sends wakeups through the database, if the store has one.
-    /// Otherwise, only clients and nodes that share one [door](Checked) or its clones wake each
-    /// other up, so share the store that [`Checked::new`] returned.
+    /// Returns a coordinator that sends wakeups through the database, if the store has one. If it
+    /// has none, wakeups reach only clients and nodes that share one [door](Checked) or its clones.
+    /// So share the store that [`Checked::new`] returned.
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         None
     }
 
-    /// Finishes the running calls, and closes the store's own connections. Later calls of the store
-    /// and its clones fail with `Unavailable`. Closing the store again does nothing.
+    /// Waits for the running calls to finish, and closes the store's own connections. Later calls
+    /// of the store and its clones fail with `Unavailable`. Closing the store again does nothing.
     ///
-    /// If the application supplied the connections, see the documentation of the store for what
+    /// The application may have supplied the connections. The documentation of the store says what
     /// happens to them.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the store is closed, and each connection is closed when it is next
-    /// idle.
+    /// If the future is dropped, the store is closed nevertheless. A connection that is in use is
+    /// closed when its call has finished.
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(ready(()))
     }
@@ -223,7 +226,7 @@ pub type SharedStore = Arc<dyn Store>;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreInfo {
-    /// The name of the backend.
+    /// The name of the backend, such as `memory`.
     pub backend: &'static str,
     /// The version of the database.
     pub version: String,

@@ -7,32 +7,32 @@ use crate::model::PermitInfo;
 use crate::name::Name;
 use crate::store::Changed;
 
-/// What [`PermitStore::set_permits`] does if the resource is already known.
+/// The action of [`PermitStore::set_permits`] if the resource is already known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfKnown {
-    /// Sets the new number.
+    /// Sets the new number of permits.
     Change,
-    /// Keeps the existing number.
+    /// Keeps the existing number of permits.
     Keep,
 }
 
-/// Permits: how many jobs that need a resource may run at once.
+/// Permits, which limit how many jobs that need a resource run at once.
 ///
 /// A job holds its permit exactly while it runs; see [`permit`](crate::permit). Resources are never
 /// deleted.
 #[async_trait]
 pub trait PermitStore: Debug + Send + Sync {
-    /// Sets how many permits a resource has. An unknown resource becomes known.
+    /// Sets the number of permits of a resource. An unknown resource becomes known.
     ///
     /// # Contract
     /// - **[permit.declare]** With [`IfKnown::Keep`], an unknown resource gets the number
-    ///   (`Changed`), and a known resource keeps its own number (`Unchanged`), whatever it is.
+    ///   (`Changed`), and a known resource keeps its existing number (`Unchanged`).
     /// - **[permit.change]** A claim made after the call has returned uses the new number. After
-    ///   the number was lowered, running jobs continue, and no job is admitted until fewer run than
-    ///   the number allows; 0 admits none. Setting the number that a resource already has is
-    ///   `Unchanged`.
-    /// - **[permit.free]** Only a running job holds a permit: each settlement and each reclaim that
-    ///   ends its claim frees the permit in the same write, and only once.
+    ///   the number was lowered, running jobs continue, and no other job gets a permit until fewer
+    ///   jobs run than the number allows. With the number 0, no job gets a permit. If the resource
+    ///   already has the number, the answer is `Unchanged`.
+    /// - **[permit.free]** Only a running job holds a permit, and the write that ends the job's
+    ///   claim frees the permit, exactly once. This holds for each settlement and each reclaim.
     ///
     /// # Errors
     /// A failure of the store.
@@ -41,8 +41,8 @@ pub trait PermitStore: Debug + Send + Sync {
     /// Lists the resources, ordered by name.
     ///
     /// # Contract
-    /// - **[permit.list]** The list has every resource that was ever set, once, ordered by name,
-    ///   each with the number of running jobs that hold a permit of it.
+    /// - **[permit.list]** The list has every resource that was ever set, once, ordered by name.
+    ///   Each entry has the number of running jobs that hold a permit of the resource.
     ///
     /// # Errors
     /// A failure of the store.

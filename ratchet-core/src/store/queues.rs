@@ -36,22 +36,23 @@ pub trait QueueStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[queue.list]** The list has every queue that has jobs or is paused, once, ordered by
-    ///   name. The counts add up to the jobs that exist.
+    ///   name. The sum of the counts is the number of stored jobs.
     ///
     /// # Errors
     /// A failure of the store.
     async fn queues(&self) -> Result<Vec<QueueInfo>>;
 
-    /// Lists the routes with a pending job that is due, or becomes due within this time.
+    /// Lists the routes with a pending job that is due, or that becomes due within `within`.
     ///
-    /// Nodes call this method every few seconds. So it must cost only a few seeks in the claim
+    /// Nodes call this method every few seconds. So a call must cost only a few seeks in the claim
     /// index per route, and must not read the backlog.
     ///
     /// # Contract
     /// - **[queue.due]** The list has exactly the routes with a pending job that is due, or becomes
-    ///   due within `within`, each once, in the order of [`DueRoute::sort`]. Each entry says how
-    ///   long ago the first of these jobs came due, or when it will, and whether the queue is
-    ///   paused. Jobs that are blocked, paused, running or ended do not count.
+    ///   due within `within`, each once, in the order of [`DueRoute::sort`]. Each entry contains
+    ///   the time since the first of these jobs became due, or the time until it becomes due. It
+    ///   also says whether the queue is paused. Jobs that are blocked, paused, running or ended do
+    ///   not count.
     ///
     /// # Errors
     /// A failure of the store.
@@ -64,7 +65,7 @@ pub trait QueueStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[queue.depth]** The call returns the number of pending jobs of the queue whose `run_at`
-    ///   has come, but at most `limit`, whether the queue is paused or not. Jobs that are blocked,
+    ///   has come, up to `limit`. A pause of the queue makes no difference. Jobs that are blocked,
     ///   paused, running or ended do not count.
     ///
     /// # Errors
@@ -72,7 +73,7 @@ pub trait QueueStore: Debug + Send + Sync {
     async fn count_due(&self, queue: &Name, limit: u64) -> Result<u64>;
 }
 
-/// Whether a request changed anything.
+/// The answer of a call that says whether the call changed anything.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -85,9 +86,9 @@ pub trait QueueStore: Debug + Send + Sync {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// The request changed something.
+    /// The call changed something.
     Changed,
-    /// The state was already as requested, or the object does not exist.
+    /// The call changed nothing: the state was already as requested, or the object does not exist.
     Unchanged,
 }
 

@@ -6,11 +6,11 @@ use crate::error::Result;
 use crate::id::JobId;
 use crate::model::{Delivered, Signal};
 
-/// Signals: external events that jobs wait for.
+/// Delivers signals: external events that jobs wait for.
 ///
-/// A job waits for its signal from its enqueue on; signals sent earlier do not count. A store
-/// without this part never receives a job that waits for a signal, because the door refuses such
-/// jobs.
+/// A job waits for its signal from its enqueue on. Signals that were sent earlier do not count. A
+/// store without this part never receives a job that waits for a signal, because the door refuses
+/// such jobs.
 ///
 /// # Contract
 /// - **[signal.wait]** A job that is stored with a signal to wait for is `Blocked`, and never
@@ -24,26 +24,27 @@ pub trait SignalStore: Debug + Send + Sync {
     /// - **[signal.deliver]** A job that waits for the signal stores its payload and the time of
     ///   the delivery. If the job has no open links, the same write makes it `Pending`, due at its
     ///   `run_at` or now, whichever is later. A signal to a name reaches every job that waits for
-    ///   the name; a signal to an id reaches only that job.
-    /// - **[signal.once]** A job receives only one signal: the first that comes, however many are
-    ///   delivered at once.
+    ///   the name. A signal to a job id reaches only that job.
+    /// - **[signal.once]** A job receives only one signal: the first that is delivered, even if
+    ///   several are delivered at the same time.
     /// - **[signal.late]** A job receives no signal once its deadline has come or it has ended.
-    /// - **[signal.answer]** The answer lists the jobs that the signal reached, or says why it
-    ///   reached none. Reaching no job is not an error.
+    /// - **[signal.answer]** The answer lists the jobs that the signal reached, or contains the
+    ///   reason why it reached no job. Reaching no job is not an error.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
     async fn deliver(&self, signal: &Signal) -> Result<Delivered>;
 
-    /// Fails jobs whose signal did not come in time: the longest overdue first, up to `limit`.
+    /// Fails jobs whose signal did not come before the deadline: up to `limit` jobs, the longest
+    /// overdue first.
     ///
     /// # Contract
     /// - **[signal.expire]** A job that still waits at its deadline, and not before, becomes
-    ///   `Failed` with [`SignalWait::missed`](crate::model::SignalWait::missed) as its error, no
-    ///   attempt counted and no attempt in its history. This is an end like any other: its unique
-    ///   key is freed, its batch counts it, and the links on it are decided. Of concurrent passes
-    ///   only one fails the job, and each returns the jobs that it failed, in order of id.
-    /// - **[signal.limit]** A pass fails at most `limit` jobs, and no fewer while that many are
+    ///   `Failed` with the error [`SignalWait::missed`](crate::model::SignalWait::missed). No
+    ///   attempt is counted or added to its history. Its unique key is freed, its batch counts it,
+    ///   and the links on it are decided, as for any other end. Of concurrent calls, only one fails
+    ///   the job. Each call returns the jobs that it failed, in order of id.
+    /// - **[signal.limit]** A call fails at most `limit` jobs, and fewer only if fewer jobs are
     ///   overdue.
     ///
     /// # Errors

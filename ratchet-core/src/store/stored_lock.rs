@@ -24,7 +24,7 @@ pub struct StoredLock {
     pub owner: Name,
     /// The fencing token of this tenure.
     pub fence: Fence,
-    /// When the tenure expires or expired. `None` if its owner released the lock.
+    /// Time at which the tenure expires or expired. `None` if its owner released the lock.
     pub expires_at: Option<i64>,
 }
 
@@ -76,8 +76,8 @@ impl StoredLock {
         Acquired::Acquired { fence: self.fence }
     }
 
-    /// Returns the lock as [`inspect`](super::LockStore::inspect) shows it at `now`. The connection
-    /// of its holder counts as alive.
+    /// Returns the state of the lock at `now`, as [`inspect`](super::LockStore::inspect) shows it.
+    /// The result never reports a lost connection of the holder.
     #[must_use]
     pub fn info(&self, now: i64) -> LockInfo {
         let expired = self.expires_at.filter(|end| *end <= now);

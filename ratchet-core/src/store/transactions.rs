@@ -9,21 +9,22 @@ use crate::model::{Enqueued, NewJob};
 /// Enqueues jobs in a transaction of the application, on the application's own connection to the
 /// same database.
 ///
-/// Applications call [`Client::enqueue_in`](crate::Client::enqueue_in).
+/// Applications do not call this trait; they call
+/// [`Client::enqueue_in`](crate::Client::enqueue_in).
 pub trait TransactionStore: Send + Sync {
     /// Stores jobs in the transaction that is open on this connection. The jobs exist once the
-    /// transaction commits. A database that carries wakeups sends [`JobWakeups::of_created`] with
-    /// the commit. The clauses of [`JobStore::enqueue`](super::JobStore::enqueue) hold. The
-    /// conformance suite cannot begin a transaction of a driver, so each store tests these clauses
-    /// itself.
+    /// transaction commits. If wakeups are sent through the database, it sends
+    /// [`JobWakeups::of_created`] with the commit. The clauses of
+    /// [`JobStore::enqueue`](super::JobStore::enqueue) hold. The conformance suite cannot begin a
+    /// driver's transaction, so each store tests these clauses itself.
     ///
-    /// This is not an `async fn`, because the connections of some drivers cannot move to another
-    /// thread. A store for such a driver does the work before the method returns, and the future
-    /// only contains the result.
+    /// This method is not an `async fn`, because the connections of some drivers cannot move to
+    /// another thread. A store for such a driver does the work before the method returns, and the
+    /// returned future only contains the result.
     ///
     /// # Errors
-    /// `Invalid`, naming `transaction`, for a connection of another driver, which is left
-    /// unchanged. The store documents all other errors.
+    /// `Invalid`, naming `transaction`, if the connection belongs to another driver. The
+    /// transaction is then unchanged. The store documents all other errors.
     fn enqueue_on<'a>(
         &'a self,
         connection: AppConnection<'a>,
@@ -34,8 +35,8 @@ pub trait TransactionStore: Send + Sync {
 
 /// A transaction of the application in which a store of type `S` can enqueue jobs.
 ///
-/// A store implements this trait for the types of its driver. Only one crate may implement the
-/// trait for a type: otherwise the compiler cannot infer `S`.
+/// A store implements this trait for the types of its driver. For each type, only one crate may
+/// implement the trait: otherwise the compiler cannot infer `S`.
 #[diagnostic::on_unimplemented(
     message = "jobs cannot be enqueued in `{Self}`",
     label = "not a transaction of a driver that a backend of Ratchet uses",
@@ -43,12 +44,12 @@ pub trait TransactionStore: Send + Sync {
             backend's module in `ratchet` exports it, and docs/databases.md lists the versions"
 )]
 pub trait AppTransaction<S> {
-    /// Returns the connection of the transaction, as its store expects it.
+    /// Returns the connection of the transaction, in the form that the store `S` expects.
     fn connection(&mut self) -> AppConnection<'_>;
 }
 
-/// The type-erased connection of an [`AppTransaction`]. Only the store that uses the same driver
-/// knows its type.
+/// The type-erased connection of an [`AppTransaction`]. Only a store that uses the same driver
+/// knows the type of the connection.
 #[derive(Debug)]
 pub enum AppConnection<'a> {
     /// A connection that several callers can use at the same time.
@@ -58,10 +59,11 @@ pub enum AppConnection<'a> {
 }
 
 impl<'a> AppConnection<'a> {
-    /// Returns the shared connection, for a store whose driver has connections of type `T`.
+    /// Returns the shared connection as a `T`. A store calls this method with the connection type
+    /// of its driver.
     ///
     /// # Errors
-    /// `Invalid`, naming `transaction`, if the connection has another type.
+    /// `Invalid`, naming `transaction`, if the connection is exclusive or has another type.
     pub fn shared<T: Any>(self) -> Result<&'a T> {
         match self {
             Self::Shared(connection) => connection.downcast_ref(),
@@ -70,10 +72,11 @@ impl<'a> AppConnection<'a> {
         .ok_or_else(unfit::<T>)
     }
 
-    /// Returns the exclusive connection, for a store whose driver has connections of type `T`.
+    /// Returns the exclusive connection as a `T`. A store calls this method with the connection
+    /// type of its driver.
     ///
     /// # Errors
-    /// `Invalid`, naming `transaction`, if the connection has another type.
+    /// `Invalid`, naming `transaction`, if the connection is shared or has another type.
     pub fn exclusive<T: Any>(self) -> Result<&'a mut T> {
         match self {
             Self::Shared(_) => None,

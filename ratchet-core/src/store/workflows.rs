@@ -9,36 +9,40 @@ use crate::store::Changed;
 
 /// Links and batches: jobs that wait for other jobs to end, and jobs that are counted together.
 ///
-/// [`JobStore::enqueue`](super::JobStore::enqueue) makes links and adds jobs to batches. Every
-/// method that ends jobs decides their links. Both follow the rules of
-/// [`links::Cascade`](crate::links::Cascade). This trait has the remaining calls. A store without
-/// this part never receives a job with links or a batch, because the door refuses such jobs.
+/// [`JobStore::enqueue`](super::JobStore::enqueue) creates links and adds jobs to batches. Every
+/// method that ends jobs decides the links on them. The rules are in
+/// [`links::Cascade`](crate::links::Cascade). This trait has the other calls for links and batches.
+/// A store without this part never receives a job with links or a batch, because the door refuses
+/// such jobs.
 ///
 /// # Contract
 /// - **[link.wait]** A job that is stored with links is `Blocked`, and never claimed, until all its
 ///   links are met and its signal, if it waits for one, has come.
 /// - **[link.decide]** When a job ends, by whichever method, the same write makes every open link
-///   on it `Met` or `Unmet`, as [`Condition::met_by`](crate::Condition::met_by) says. A call first
-///   ends all jobs that it names, and only then applies the effects of their ends on other jobs.
-/// - **[link.release]** A blocked job with no open link and no signal to wait for becomes `Pending`
-///   in the write that decides its last link, exactly once, however many parents end at once. It is
-///   due at its `run_at` or now, whichever is later.
+///   on the job `Met` or `Unmet`, as [`Condition::met_by`](crate::Condition::met_by) returns. A
+///   call first ends all jobs that it names, and only then applies the effects of their ends on
+///   other jobs.
+/// - **[link.release]** The write that decides the last open link of a blocked job makes the job
+///   `Pending`, unless the job still waits for a signal. This happens exactly once, even if many
+///   parents end at the same time. The job is due at its `run_at` or now, whichever is later.
 /// - **[link.cancel]** When a link of a blocked job becomes `Unmet`, the same write makes the job
-///   `Cancelled`, frees its unique key, counts it in its batch, and decides the links on it.
+///   `Cancelled`. This write also frees the job's unique key, counts the job in its batch, and
+///   decides the links on the job.
 /// - **[link.enqueue]** The enqueue decides a link on a parent that has already ended, and a link
-///   on a batch whose counts already decide it. An end that happens at the same time is not missed.
-/// - **[link.missing]** An enqueue is `Invalid` and stores nothing if a new job has a parent that
-///   is neither in the call nor stored (field `parent`), or a batch that is not stored (field
-///   `batch`).
-/// - **[link.cycle]** An enqueue is `Invalid` (field `parent`) and stores nothing if its jobs would
-///   wait for themselves, even if only duplicates make them do so
-///   ([`NewLinks::of`](crate::links::NewLinks::of)).
+///   on a batch whose counts already decide the link. If the parent ends during the enqueue, the
+///   link is decided too.
+/// - **[link.missing]** An enqueue is `Invalid` (field `parent`) and stores nothing if a parent of
+///   a new job is neither in the call nor stored. The same applies (field `batch`) if the batch of
+///   a new job is not stored.
+/// - **[link.cycle]** An enqueue is `Invalid` (field `parent`) and stores nothing if a job would
+///   wait for itself through its links. This also holds if the cycle exists only because a job is a
+///   duplicate of a stored job ([`NewLinks::of`](crate::links::NewLinks::of)).
 /// - **[link.duplicate]** If the parent of a job is in the same call and is a `Duplicate`, the job
 ///   is linked to the stored job that the parent duplicates. If that job was purged, the parent is
 ///   missing (`[link.missing]`). A job that is itself not stored, or was stored before, gets no
 ///   links.
-/// - **[link.once]** A decided link never changes: a dead letter that is requeued and ends again
-///   does not decide it again.
+/// - **[link.once]** A decided link never changes: if the parent is a dead letter that is requeued
+///   and ends again, the link stays as it is.
 /// - **[link.requeue]** A requeued job is `Blocked` while it has open links or its signal has not
 ///   come, and the timeout of the signal starts anew. Unmet links do not block it.
 /// - **[link.kept]** The links of a job are kept until the job itself is purged, even if its
@@ -47,12 +51,12 @@ use crate::store::Changed;
 ///   by one. If the batch is not stored or is closed, the enqueue is `Invalid` (field `batch`) and
 ///   nothing is stored.
 /// - **[batch.count]** The write that ends a child counts it in its batch, by its state, and only
-///   once: a child that is requeued and ends again is not counted again.
+///   once. A child that is requeued and ends again is not counted again.
 /// - **[batch.end]** A batch ends in the write after which it is closed and all its children are
 ///   counted; the time of this write is its end.
 /// - **[batch.callback]** The write that counts a child or closes the batch also decides the links
 ///   on the batch, as [`BatchCondition::decide`](crate::BatchCondition::decide) says. Each link is
-///   decided once, however many of the last children end at once.
+///   decided once, even if several of the last children end at the same time.
 /// - **[batch.filter]** A filter by batch selects exactly the children of the batch, in lists and
 ///   in actions.
 #[async_trait]
@@ -60,8 +64,8 @@ pub trait WorkflowStore: Debug + Send + Sync {
     /// Stores an open batch.
     ///
     /// # Contract
-    /// - **[batch.create]** A new batch is open and has no children. Creating a batch that is
-    ///   already stored, in whatever state, is `Unchanged`, so the call can be repeated.
+    /// - **[batch.create]** A new batch is open and has no children. If the batch is already
+    ///   stored, in whatever state, the answer is `Unchanged`. So the call can be repeated.
     ///
     /// # Errors
     /// A failure of the store.
@@ -70,9 +74,9 @@ pub trait WorkflowStore: Debug + Send + Sync {
     /// Closes a batch: no more jobs can join it.
     ///
     /// # Contract
-    /// - **[batch.close]** A closed batch stays closed; the answer says whether this call closed
-    ///   it, whether it was closed before, or that it is not stored. A batch that has no unfinished
-    ///   children ends with this call.
+    /// - **[batch.close]** A closed batch stays closed, and the answer says whether this call
+    ///   closed the batch. If not, the answer says whether the batch was closed before or is not
+    ///   stored. A batch that has no unfinished children ends with this call.
     ///
     /// # Errors
     /// A failure of the store.
@@ -105,15 +109,15 @@ pub trait WorkflowStore: Debug + Send + Sync {
     /// Deletes old ended batches, and returns how many. Their children are not deleted.
     ///
     /// # Contract
-    /// - **[batch.purge]** The call deletes only batches that ended longer ago than `older_than`,
-    ///   the longest ended first. It deletes exactly `limit` batches if that many qualify, and
-    ///   fewer otherwise.
+    /// - **[batch.purge]** The call deletes only batches that ended more than `older_than` ago, the
+    ///   earliest end first. It deletes exactly `limit` batches if that many qualify, and fewer
+    ///   otherwise.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
     async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>>;
 
-    /// Reads the links of jobs on their parents.
+    /// Reads the links of jobs to their parents.
     ///
     /// # Contract
     /// - **[link.parents]** The call returns one answer per id, in order: the links of the job as

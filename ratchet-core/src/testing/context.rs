@@ -19,11 +19,11 @@ use crate::memory::MemoryStore;
 use crate::model::{Claim, JobRecord, NewJob, Progress, Report, ReportKind, Reported};
 use crate::time;
 
-/// Creates [`JobContext`]s for a test of a body, and records what the body reports through them.
+/// Creates [`JobContext`]s for a test of a body, and records the reports of the body.
 ///
-/// The contexts belong to a job that is not stored. No timeout applies to the body, and its reports
-/// are only recorded here. The body enqueues into an empty memory store, unless another client is
-/// set.
+/// The contexts belong to a job that is not stored. No timeout applies to the body. The reports of
+/// the body are recorded in this value and not in a store. If the test sets no other client, the
+/// body enqueues into an empty memory store.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -72,7 +72,7 @@ pub struct TestContext {
     said: Arc<Said>,
 }
 
-/// Records what a body reports.
+/// The reports of a body.
 #[derive(Default)]
 struct Said {
     words: Mutex<Words>,
@@ -87,15 +87,15 @@ struct Words {
 }
 
 impl TestContext {
-    /// Creates a context for a job of this type with its [defaults](Job::defaults), at its first
-    /// attempt. To include what [`Job::configure`] sets, use [`of_job`](Self::of_job) with
+    /// Creates a context for a job of the type `J` with its [defaults](Job::defaults), at its first
+    /// attempt. To include the settings of [`Job::configure`], use [`of_job`](Self::of_job) with
     /// `job.into_job()`.
     #[must_use]
     pub fn of<J: Job>() -> Self {
         Self::of_job(&J::defaults(NewJob::new(J::KIND, &())))
     }
 
-    /// Creates a context for this job, at its first attempt.
+    /// Creates a context for `job`, at its first attempt.
     #[must_use]
     pub fn of_job(job: &NewJob) -> Self {
         let now = time::wall_clock();
@@ -116,8 +116,8 @@ impl TestContext {
         }
     }
 
-    /// Adds a value to the state of the job, as [`NodeBuilder::state`](crate::NodeBuilder::state)
-    /// does.
+    /// Adds a value to the state that the body can read, as
+    /// [`NodeBuilder::state`](crate::NodeBuilder::state) does.
     ///
     /// # Panics
     /// If [`context`](Self::context) was already called.
@@ -130,7 +130,7 @@ impl TestContext {
         self
     }
 
-    /// Sets the number of the attempt; the first is 1.
+    /// Sets the number of the attempt. The first attempt has the number 1.
     #[must_use]
     pub fn attempt(mut self, attempt: u32) -> Self {
         let claim = Arc::make_mut(&mut self.claim);
@@ -139,7 +139,7 @@ impl TestContext {
         self
     }
 
-    /// Sets the checkpoint that an earlier attempt saved.
+    /// Sets the checkpoint that the body reads, as if an earlier attempt had saved it.
     ///
     /// # Panics
     /// If the value does not serialize.
@@ -152,7 +152,7 @@ impl TestContext {
         self
     }
 
-    /// Sets the client through which the body enqueues and reads.
+    /// Sets the client with which the body enqueues and reads jobs.
     #[must_use]
     pub fn with_client(mut self, client: &Client) -> Self {
         self.client = client.clone();
@@ -177,21 +177,21 @@ impl TestContext {
         self.cancel.cancel(reason);
     }
 
-    /// Returns the progress that the body last reported.
+    /// Returns the progress that the body reported last. `None` if it reported no progress.
     #[must_use]
     pub fn progress(&self) -> Option<Progress> {
         self.said.words().progress.clone()
     }
 
-    /// Returns the checkpoint that the body last saved; `None` if there is none or it does not
-    /// decode as a `T`.
+    /// Returns the checkpoint that the body saved last. `None` if the body saved none, or if the
+    /// checkpoint does not decode as a `T`.
     #[must_use]
     pub fn saved_checkpoint<T: DeserializeOwned>(&self) -> Option<T> {
         let json = self.said.words().checkpoint.clone();
         json.and_then(|json| json.decode().ok())
     }
 
-    /// Returns how many times the body called [`JobContext::heartbeat`].
+    /// Returns the number of times that the body called [`JobContext::heartbeat`].
     #[must_use]
     pub fn heartbeats(&self) -> usize {
         self.said.words().heartbeats
@@ -256,10 +256,10 @@ impl ReportSink for Said {
 /// Runs the body of one job, without storing the job and without an engine, to test the body
 /// itself.
 ///
-/// The job is first encoded and decoded, as if it had been stored, and its result is checked as the
-/// engine does. So a payload or a result that cannot be stored fails here. A panic of the body is a
-/// panic of the test. To test what surrounds the body (timeouts, retries, layers, hooks), use
-/// [`run_job`](super::run_job).
+/// The function first encodes and decodes the job, as if the job had been stored. It checks the
+/// result of the body as the engine does. So a payload or a result that cannot be stored fails the
+/// test. A panic of the body is a panic of the test. To test timeouts, retries, layers or hooks
+/// too, use [`run_job`](super::run_job).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -300,8 +300,8 @@ impl ReportSink for Said {
 /// ```
 ///
 /// # Panics
-/// If the job is invalid, so that it could not be enqueued. When the returned value is awaited: if
-/// state that the job [requires](Job::requires) is missing.
+/// If the job is invalid and could not be enqueued. Awaiting the returned value panics if state
+/// that the job [requires](Job::requires) is missing.
 #[track_caller]
 pub fn perform<J: Job>(job: J) -> Perform<J> {
     let job = job.into_job();
@@ -315,7 +315,7 @@ pub fn perform<J: Job>(job: J) -> Perform<J> {
     }
 }
 
-/// A body that has not run yet; see [`perform`].
+/// A body that runs when this value is awaited; see [`perform`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -344,26 +344,26 @@ pub struct Perform<J> {
 }
 
 impl<J: Job> Perform<J> {
-    /// Adds a value to the state of the job.
+    /// Adds a value to the state that the body can read.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.test = self.test.state(value);
         self
     }
 
-    /// Sets the number of the attempt; the first is 1.
+    /// Sets the number of the attempt. The first attempt has the number 1.
     pub fn attempt(mut self, attempt: u32) -> Self {
         self.test = self.test.attempt(attempt);
         self
     }
 
-    /// Sets the checkpoint that an earlier attempt saved.
+    /// Sets the checkpoint that the body reads, as if an earlier attempt had saved it.
     pub fn checkpoint<T: Serialize + ?Sized>(mut self, value: &T) -> Self {
         self.test = self.test.checkpoint(value);
         self
     }
 
-    /// Sets the client through which the body enqueues and reads. The jobs that the body enqueues
-    /// can then be read from the client's store.
+    /// Sets the client with which the body enqueues and reads jobs. The test can then read the jobs
+    /// that the body enqueued from the client's store.
     pub fn with_client(mut self, client: &Client) -> Self {
         self.test = self.test.with_client(client);
         self

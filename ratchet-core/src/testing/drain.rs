@@ -13,25 +13,26 @@ use crate::name::Name;
 use crate::state::JobState;
 use crate::time::{self, Timestamp};
 
-/// The default for the maximum number of jobs that a drain runs.
+/// The default limit on the number of jobs that a drain runs.
 const LIMIT: usize = 1_000;
-/// The number of waiting jobs that are read at once to find the next due time.
+/// The number of waiting jobs in each page that is read to find the next due time.
 const PAGE: usize = 500;
 
 /// Runs all due jobs, one after another in claim order, until no job is due. This includes jobs
 /// that these jobs enqueue, and retries without a delay.
 ///
 /// The drain uses the node's own claims, layers, timeouts, retries and settlements, on the node's
-/// store. All hooks have been called when the drain returns. The node must not be running; during
+/// store. All hooks have been called when the drain returns. The node must not be running. During
 /// the drain, the node is a member of the cluster. The drain runs only jobs that the node may
-/// claim: jobs of other kinds, of paused queues or for other capabilities are left as they are.
-/// Jobs that a [rate limit](crate::NodeBuilder::rate_limit) delays are also left; the next drain
-/// tries them again.
+/// claim. It does not change jobs of other kinds, of paused queues or for other capabilities. It
+/// also does not run jobs that a [rate limit](crate::NodeBuilder::rate_limit) delays. The next
+/// drain tries these jobs again.
 ///
 /// First, the drain fires due slots of recurring definitions, including the definitions that the
 /// node declares, and fails jobs whose signal was not delivered in time. The drain does nothing
 /// else that a running node does: it reclaims nothing, deletes no old jobs, and runs no daemons. An
-/// [active-passive](crate::NodeBuilder::active_passive) node does not wait to lead.
+/// [active-passive](crate::NodeBuilder::active_passive) node runs the jobs without waiting for
+/// leadership.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -88,7 +89,7 @@ pub const fn drain(node: &Node) -> Drain<'_> {
     }
 }
 
-/// A drain that has not begun; see [`drain`].
+/// A drain that begins when this value is awaited; see [`drain`].
 ///
 /// ```
 /// # async fn example(node: &ratchet::Node) -> Result<(), ratchet::BoxError> {
@@ -113,16 +114,16 @@ impl<'a> Drain<'a> {
         self
     }
 
-    /// Sets the maximum number of jobs that run, 1,000 by default. The limit stops a job that
-    /// always enqueues itself again.
+    /// Sets the maximum number of jobs that the drain runs, 1,000 by default. The limit ends a
+    /// drain in which a job always enqueues itself again.
     pub const fn limit(mut self, jobs: usize) -> Self {
         self.limit = jobs;
         self
     }
 
-    /// Also runs the jobs that become due within this span. The drain moves `clock`, the clock of
-    /// the node's store, to the time of each due job, slot and signal deadline in turn, and finally
-    /// to the end of the span.
+    /// Also runs the jobs that become due within this span. `clock` must be the clock of the node's
+    /// store. The drain sets the clock to the time of each due job, slot and signal deadline in
+    /// turn, and finally to the end of the span.
     pub const fn through(mut self, clock: &'a ManualClock, span: Duration) -> Self {
         self.through = Some((clock, span));
         self
@@ -165,7 +166,7 @@ impl Drain<'_> {
                 break;
             };
             match next_due(self.node, queue.as_ref(), clock.now(), next_slot).await? {
-                // A clock that runs may already have passed this time.
+                // A clock that is running may already have passed this time.
                 Some(due) if due <= end => clock.set(due.max(clock.now())),
                 _ => {
                     clock.set(end.max(clock.now()));
@@ -178,8 +179,8 @@ impl Drain<'_> {
     }
 }
 
-/// Returns the earliest of these times after `now`: the next due time of a waiting job, the next
-/// deadline of a signal, and `next_slot`.
+/// Returns the earliest of these times: `next_slot`, the due times of pending jobs after `now`, and
+/// the signal deadlines of blocked jobs after `now`.
 async fn next_due(
     node: &Node,
     queue: Option<&Name>,
@@ -206,9 +207,12 @@ async fn next_due(
     }
 }
 
-/// Moves `clock`, the clock of the node's store, to the next due time of a waiting job, the next
-/// slot or the next deadline of a signal, whichever comes first, and returns that time. Returns
-/// `None` and does not move the clock if there is no such time.
+/// Advances the clock of the node's store to the next time at which something becomes due, and
+/// returns that time.
+///
+/// This is the next due time of a waiting job, the next slot or the next deadline of a signal,
+/// whichever comes first. `clock` must be the clock of the node's store. If there is no such time,
+/// the function returns `None` and does not change the clock.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -255,8 +259,8 @@ pub async fn advance_to_next(
     Ok(next)
 }
 
-/// Repeats [`drain`] and [`advance_to_next`] until `done` returns true. Use it for tests that need
-/// several steps, such as tests of retries or of a workflow.
+/// Repeats [`drain`] and [`advance_to_next`] until `done` returns true. Use this function for tests
+/// with several steps, such as tests of retries or of a workflow.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -282,8 +286,9 @@ pub async fn advance_to_next(
 /// ```
 ///
 /// # Errors
-/// [`TestingError::NothingComes`] if no job or slot is left to wait for and `done` still returns
-/// false. [`TestingError::Limit`] after 1,000 jobs. Otherwise the errors of [`drain`].
+/// [`TestingError::NothingComes`] if no further job, slot or signal deadline comes, and `done`
+/// still returns false. [`TestingError::Limit`] if a job is still due after 1,000 jobs. All other
+/// errors of [`drain`].
 ///
 /// # Cancel safety
 /// The same as [`drain`].
@@ -321,12 +326,12 @@ pub struct Drained {
     pub retried: usize,
     /// The number of jobs that became dead letters.
     pub failed: usize,
-    /// The number of bodies that asked to be run later, and of jobs that were postponed because
-    /// only a newer node can read their payload.
+    /// The number of jobs that will run again later, because the body asked for this or because
+    /// only a newer node can read the payload.
     pub snoozed: usize,
     /// The number of jobs that were cancelled.
     pub cancelled: usize,
-    /// The number of claims that were given back or taken away.
+    /// The number of claims that the node released or lost.
     pub lost: usize,
 }
 
@@ -361,16 +366,18 @@ impl Drained {
     }
 }
 
-/// Runs one stored job now, as a node does, with claim, layers, timeout, body and settlement; see
-/// [`drain`].
+/// Runs one stored job now, as a node does: with its claim, layers, timeout, body and settlement.
+/// See [`drain`].
 ///
-/// The job must be due. Jobs of the same queue, kind and capability that come before it in the
-/// claim order are claimed too and given back, which their history shows. If the job needs a
-/// [permit](crate::NewJob::permit), these earlier jobs use up free permits first, and the job can
-/// run only if a permit is left for it.
+/// The job must be due. Other jobs of the same queue, kind and capability may come before it in the
+/// claim order. The function claims and releases these jobs too, and their history contains these
+/// claims. If the job needs a [permit](crate::NewJob::permit), the earlier jobs get the free
+/// permits first. The job can then run only if one more permit is free.
 ///
 /// # Errors
-/// [`TestingError::NotFound`], [`TestingError::NotRunnable`], or a failure of the store.
+/// [`TestingError::NotFound`] if the job does not exist. [`TestingError::NotRunnable`] if the node
+/// cannot claim the job. [`TestingError::Run`] if the node is already running or cannot join.
+/// [`TestingError::Store`] if a call of the store fails.
 ///
 /// # Cancel safety
 /// The same as [`drain`].
@@ -394,7 +401,7 @@ pub async fn run_job(node: &Node, job: JobId) -> Result<Ran, TestingError> {
     })
 }
 
-/// A job that [`run_job`] has run.
+/// The result of [`run_job`].
 ///
 /// ```
 /// # async fn example(node: &ratchet::Node, id: ratchet::JobId) -> Result<(), ratchet::BoxError> {
@@ -410,6 +417,7 @@ pub async fn run_job(node: &Node, job: JobId) -> Result<Ran, TestingError> {
 pub struct Ran {
     /// The stored job after the run.
     pub job: JobRecord,
-    /// How the claim ended; `None` if the claim was taken away and has not ended yet.
+    /// The ended claim of the run. `None` if the node lost the claim, and the claim has not ended
+    /// yet.
     pub attempt: Option<Attempt>,
 }

@@ -11,9 +11,9 @@ use crate::state::JobState;
 
 use super::TestContext;
 
-/// The number of jobs that a failed assertion shows.
+/// The number of jobs that the message of a failed assertion lists.
 const SHOWN: usize = 20;
-/// The number of jobs that are read at once.
+/// The number of jobs in each page that an assertion reads.
 const PAGE: usize = 500;
 /// The states of jobs that have not ended.
 const UNFINISHED: [JobState; 4] = [
@@ -26,8 +26,9 @@ const UNFINISHED: [JobState; 4] = [
 /// Asserts that a job is enqueued, on any store, and returns the matching jobs, newest first.
 ///
 /// The first argument is a [`Client`](crate::Client), a [`Node`](crate::Node) or a
-/// [`TestContext`](crate::testing::TestContext). After it come a pattern of a job type, with an
-/// optional guard, and conditions, or only one of these two:
+/// [`TestContext`](crate::testing::TestContext). The other arguments are a pattern of a job type,
+/// with an optional guard, and conditions. Either the pattern or the conditions may be left out. A
+/// condition is one of these:
 ///
 /// | condition | the job |
 /// |---|---|
@@ -70,8 +71,8 @@ const UNFINISHED: [JobState; 4] = [
 /// The macro awaits calls of the store, so it can be used only where `.await` is allowed.
 ///
 /// # Panics
-/// If no job matches, or another number of jobs than `count`; the message lists the newest existing
-/// jobs. Also if the store fails.
+/// If no job matches, or if the number of matching jobs is not `count`. The message lists the
+/// newest existing jobs. Also if the store fails.
 #[macro_export]
 macro_rules! assert_enqueued {
     ($in:expr, $($wanted:tt)+) => {
@@ -86,7 +87,7 @@ macro_rules! assert_enqueued {
 /// [`assert_enqueued!`](crate::testing::assert_enqueued), except for `count`, which is always 0.
 ///
 /// # Panics
-/// If a job matches; the message lists the newest existing jobs. Also if the store fails.
+/// If a job matches. The message lists the newest existing jobs. Also if the store fails.
 #[macro_export]
 macro_rules! refute_enqueued {
     ($in:expr, $($wanted:tt)+) => {
@@ -123,7 +124,7 @@ macro_rules! __wanted {
     };
 }
 
-/// Types that have a client whose store the assertions search.
+/// A type that has a client. The assertions search the store of this client.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
@@ -174,7 +175,7 @@ impl<T: HasClient + ?Sized> HasClient for &T {
 
 type Condition<'a> = Box<dyn Fn(&JobRecord) -> bool + Send + Sync + 'a>;
 
-/// The conditions on the jobs that an assertion looks for. The macros create this type.
+/// The conditions on the jobs that an assertion searches for. The macros create this type.
 #[doc(hidden)]
 #[must_use]
 pub struct Wanted<'a> {
@@ -245,8 +246,10 @@ impl<'a> Wanted<'a> {
         self
     }
 
+    /// Sets the expected number of matching jobs.
+    ///
     /// # Panics
-    /// If it is called twice, as `refute_enqueued!` with a count does.
+    /// If the method is called twice, which happens if `refute_enqueued!` gets a `count`.
     pub fn count(mut self, count: usize) -> Self {
         assert!(self.count.is_none(), "the condition `count` is given twice");
         self.count = Some(count);
@@ -258,7 +261,7 @@ impl<'a> Wanted<'a> {
         self
     }
 
-    /// Returns the matching jobs, newest first, if their number is as expected.
+    /// Returns the matching jobs, newest first, if their number is the expected one.
     ///
     /// # Errors
     /// The message of the failed assertion, which lists the newest existing jobs.
@@ -318,7 +321,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Describes a job in one line.
+/// Describes a job in one line, for the message of a failed assertion.
 fn described(job: &JobRecord) -> String {
     let spec = &job.spec;
     let mut line = format!(

@@ -78,8 +78,8 @@ impl fmt::Display for LogLine {
 }
 
 impl Logs {
-    /// Starts to capture the log lines of this thread. Lines of other threads are not captured, so
-    /// use the default, single-threaded runtime of `#[tokio::test]`.
+    /// Starts to capture the log lines of the current thread. Log lines of other threads are not
+    /// captured, so use the default, single-threaded runtime of `#[tokio::test]`.
     pub fn capture() -> Self {
         let lines = Lines::default();
         Self {
@@ -88,13 +88,13 @@ impl Logs {
         }
     }
 
-    /// Returns the lines so far, oldest first.
+    /// Returns the log lines captured so far, oldest first.
     #[must_use]
     pub fn lines(&self) -> Vec<LogLine> {
         self.lines.lock().clone()
     }
 
-    /// Returns the lines of one target so far, oldest first.
+    /// Returns the log lines of one target captured so far, oldest first.
     #[must_use]
     pub fn lines_of(&self, target: &str) -> Vec<LogLine> {
         let mut lines = self.lines();
@@ -121,7 +121,7 @@ impl Logs {
     }
 }
 
-/// The subscriber, which collects the lines.
+/// The `tracing` subscriber that collects the log lines.
 #[derive(Clone, Debug, Default)]
 struct Lines(Arc<Mutex<Vec<LogLine>>>);
 

@@ -94,11 +94,11 @@ use crate::memory::{ManualClock, MemoryStore};
 use crate::model::JobRecord;
 use crate::time;
 
-/// Returns an empty memory store and its clock. The clock shows the current time, and moves only
-/// when the test moves it.
+/// Returns an empty memory store and its clock. The clock starts at the current time, and changes
+/// only when the test changes it.
 ///
-/// This clock decides which jobs are due. The timeouts of bodies do not follow this clock but
-/// tokio's, which advances automatically in a `#[tokio::test(start_paused = true)]`.
+/// This clock decides which jobs are due. The timeouts of bodies follow tokio's clock instead,
+/// which advances automatically in a `#[tokio::test(start_paused = true)]`.
 #[must_use]
 pub fn memory_store() -> (Arc<MemoryStore>, ManualClock) {
     let clock = ManualClock::new(time::wall_clock());
@@ -126,24 +126,27 @@ pub enum TestingError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A job is still due after the drain has run as many jobs as it may.
+    /// The drain has run as many jobs as its limit allows, and a job is still due.
     #[error("a job is still due after {} were run: {drained:?}", drained.total())]
     Limit {
-        /// The outcomes of the jobs that were run.
+        /// The outcomes of the jobs that the drain ran.
         drained: Drained,
     },
-    /// No job or slot is left to wait for, but the expected condition is not met.
+    /// No further job, slot or signal deadline comes, and the expected condition is not met.
     #[error("no job or slot is left to wait for after {} jobs were run: {drained:?}", drained.total())]
     NothingComes {
-        /// The outcomes of the jobs that were run.
+        /// The outcomes of the jobs that the drains ran.
         drained: Drained,
     },
-    /// There is no such job.
+    /// There is no job with this id.
     #[error("there is no job {0}")]
     NotFound(JobId),
-    /// The node cannot claim the job. The job is not pending, not due, or in a paused queue; or the
-    /// node does not claim its queue, kind or capability; or running jobs and jobs before it in the
-    /// claim order need all permits of its resource.
+    /// The node cannot claim the job, for one of these reasons:
+    ///
+    /// - The job is not pending, is not due, or is in a paused queue.
+    /// - The node does not claim the job's queue, kind or capability.
+    /// - The job needs a permit, and running jobs and jobs before it in the claim order need all
+    ///   permits of its resource.
     #[error(
         "the job {} cannot be claimed by this node: it is {}, due at {}, a {} in queue {}, with the \
          required capability {:?} and the permit {:?}",
@@ -151,7 +154,7 @@ pub enum TestingError {
         job.spec.route.capability, job.spec.route.permit
     )]
     NotRunnable {
-        /// The job.
+        /// The stored job.
         job: Box<JobRecord>,
     },
 }

@@ -42,7 +42,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Fails if the store has no batches.
+/// Fails if the store does not support batches.
 fn has_batches(api: &Api) -> Result<(), Problem> {
     match api.client().store().workflows() {
         Some(_) => Ok(()),

@@ -23,9 +23,9 @@ use crate::view::{BulkDone, JobAction, State as JobStateView};
 
 /// The default maximum number of jobs that one request acts on.
 const LIMIT: u64 = 10_000;
-/// The largest maximum that a request may set.
+/// The highest number that a request may set as the maximum number of jobs it acts on.
 const MOST: u64 = 1_000_000;
-/// The time after which a request begins no more passes. It finishes the pass in progress.
+/// The time after which a request begins no further pass. The pass in progress is still finished.
 const TIME: Duration = Duration::from_secs(5);
 
 pub(super) fn routes() -> Vec<Route> {
@@ -50,21 +50,23 @@ struct BulkRequest {
     /// The ids of the jobs, at most as many as a page may have.
     #[schemars(with = "Option<Vec<Id>>")]
     ids: Option<Vec<String>>,
-    /// A filter: the action applies to the jobs that match every part of it and whose state allows
+    /// A filter: the action applies to the jobs that match all of its fields and whose state allows
     /// the action, oldest first.
     filter: Option<Filter>,
-    /// Confirms that every job is meant. Required if the filter is missing or matches every job.
+    /// Confirms that the action applies to every job. Required if the filter is missing or matches
+    /// every job.
     #[serde(default)]
     all: bool,
-    /// The maximum number of jobs to act on, for a filter; 10,000 by default.
+    /// The maximum number of jobs to act on, for a request with a filter; 10,000 by default.
     #[schemars(range(min = 1, max = 1_000_000))]
     limit: Option<u64>,
-    /// Continues after this job, for a filter: the value of `next` in the last response.
+    /// For a request with a filter, the job after which to continue: the value of `next` in the
+    /// last response.
     #[schemars(with = "Option<Id>")]
     after: Option<String>,
 }
 
-/// A filter of jobs. A job must match every part.
+/// A filter of jobs. A job must match all fields that are set.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Filter {
@@ -85,7 +87,7 @@ struct Filter {
     batch: Option<String>,
 }
 
-/// The jobs that a request selects, after validation.
+/// The validated selection of jobs of a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Meant {
     Ids(Vec<JobId>),
@@ -195,7 +197,7 @@ fn meant(request: &BulkRequest, most_ids: usize) -> Result<Meant, Problem> {
     })
 }
 
-/// Applies the action to the named jobs, in one call of the store.
+/// Applies the action to the jobs with these ids, in one call of the store.
 async fn named(api: &Api, ids: Vec<JobId>, action: JobAction) -> Result<BulkDone, Problem> {
     let acted = (api.client())
         .act(&JobSelector::Ids(ids), action.into())
@@ -216,7 +218,8 @@ async fn named(api: &Api, ids: Vec<JobId>, action: JobAction) -> Result<BulkDone
     Ok(done)
 }
 
-/// Runs passes of a bulk action until the action is complete or the time of one request is over.
+/// Runs passes of a bulk action until the action is complete or the time limit of the request is
+/// reached.
 pub(super) async fn run(api: &Api, mut bulk: Bulk) -> Result<BulkDone, Problem> {
     // The pass that is in progress when the time is over must end before the request times out.
     let time = TIME.min(api.limits().request_timeout / 3);

@@ -21,13 +21,13 @@ use crate::extract::Query;
 use crate::problem::{Code, Problem};
 use crate::view::{JobAction, Matching, MatchingByState, State as JobStateView};
 
-/// The limit of a count before a bulk action. Counting stops there.
+/// The maximum result of a count before a bulk action. Counting stops at this number.
 const MOST: usize = 10_000;
-/// The limit of the count in each state. Counting in that state stops there.
+/// The maximum result of a count in one state. Counting in that state stops at this number.
 const MOST_IN_STATE: usize = 1_000;
 /// The number of jobs that one call of the store reads.
 const PAGE: usize = 1_000;
-/// The time after which counting stops. A call of the store in progress is then dropped.
+/// The time after which counting stops. If a call of the store is then in progress, it is dropped.
 const TIME: Duration = Duration::from_secs(2);
 
 pub(super) fn routes() -> Vec<Route> {
@@ -153,8 +153,8 @@ fn deadline(api: &Api) -> Instant {
     time::monotonic() + TIME.min(api.limits().request_timeout / 3)
 }
 
-/// Counts matching jobs page by page, until no job is left, `most` jobs are found, or it is
-/// `until`.
+/// Counts matching jobs page by page. Stops when no job is left, when `most` jobs are found, or at
+/// the time `until`.
 async fn matching(
     client: &Client,
     filter: &JobFilter,

@@ -21,14 +21,15 @@ use crate::problem::{Code, Problem};
 use crate::sampler::{Listener, Seat, frame};
 use crate::view::Lagged;
 
-/// The time without an event after which a comment is sent, so that proxies keep the connection
-/// open.
+/// If no event is sent for this time, the server sends a comment, so that proxies keep the
+/// connection open.
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// The maximum number of events that wait to be written to the connection of one client.
 const WAITING: usize = 4;
 
-/// The first frame: how long a browser waits before it reconnects, in milliseconds.
+/// The first frame of the stream. It sets the time that a browser waits before it reconnects, in
+/// milliseconds.
 const GREETING: &[u8] = b"retry: 3000\n\n";
 
 pub(super) fn routes() -> Vec<Route> {
@@ -78,15 +79,15 @@ struct Line {
 }
 
 impl Line {
-    /// Sends a frame. Returns false if the client has disconnected or does not read.
+    /// Sends a frame. Returns false if the client has disconnected or does not read the stream.
     async fn write(&self, frame: Bytes) -> bool {
         let sent = tokio::time::timeout(self.patience, self.send.send(frame));
         matches!(sent.await, Ok(Ok(())))
     }
 }
 
-/// Forwards events until the client disconnects or stops reading, or the API closes. Then frees the
-/// seat, even if the connection stays open.
+/// Forwards events until the client disconnects, the client stops reading, or the API closes. Then
+/// drops the seat so that another client can listen, even if the connection stays open.
 async fn forward(mut listener: Listener, seat: Seat, line: Line, closing: CancellationToken) {
     let first = listener.last.take();
     let greeting = [Some(Bytes::from_static(GREETING)), first];

@@ -40,7 +40,8 @@ pub(super) fn routes() -> Vec<Route> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct GraphQuery {
-    /// The maximum number of jobs and batches, nearest to the job first; 100 by default.
+    /// The maximum number of jobs and batches in the graph; 100 by default. Those nearest to the
+    /// job are kept.
     #[schemars(range(min = 1))]
     limit: Option<usize>,
 }
@@ -77,7 +78,7 @@ struct Walk {
     limit: usize,
     /// The jobs and batches that were found, nearest to the job first.
     found: Vec<Parent>,
-    /// How many of `found` have been visited, from the first on.
+    /// The number of entries at the beginning of `found` that have been visited.
     behind: usize,
     known: BTreeSet<Parent>,
     jobs: BTreeMap<JobId, JobRecord>,
@@ -148,7 +149,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Returns the links from the jobs in `near` to their parents, by job.
+    /// Returns the links from the jobs in `near` to their parents, grouped by job.
     async fn parents(
         &self,
         client: &Client,
@@ -171,8 +172,8 @@ impl Walk {
         Ok(waiting.into_iter().zip(links).collect())
     }
 
-    /// Adds a link, and the job or batch `other` at its far end, unless `other` would exceed the
-    /// limit.
+    /// Adds a link, and `other`, the job or batch at the other end of the link. Adds neither if
+    /// `other` would exceed the limit.
     fn take(&mut self, other: Parent, link: Link) {
         if !self.known.contains(&other) {
             if self.found.len() == self.limit {
@@ -188,7 +189,7 @@ impl Walk {
         }
     }
 
-    /// Returns the graph of what was found.
+    /// Returns the graph of the jobs, batches and links that were found.
     fn draw(&self) -> Graph {
         let node = |found: &Parent| match found {
             Parent::Batch(batch) => GraphNode::batch(*batch),

@@ -38,8 +38,7 @@ pub(crate) fn optional_name(
     Ok(text.map(|text| Name::new(field, text)).transpose()?)
 }
 
-/// Returns the size of a page, or an error if the requested size is 0 or exceeds the limit of the
-/// API.
+/// Returns the size of a page, or an error if the requested size is 0 or exceeds the API's limit.
 pub(crate) fn page(api: &Api, asked: Option<usize>) -> Result<usize, Problem> {
     let most = api.limits().page;
     match asked {
@@ -63,7 +62,7 @@ pub(crate) struct FilterParts<'a> {
 }
 
 impl FilterParts<'_> {
-    /// Validates the parts, and returns the filter.
+    /// Validates the parts, and returns the filter that they form.
     pub(crate) fn filter(&self) -> Result<JobFilter, Problem> {
         let mut filter = JobFilter::all();
         for state in self.states {
@@ -84,7 +83,7 @@ impl FilterParts<'_> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Before {
-    /// Only items older than this one: the value of `next` on the previous page.
+    /// Only items older than the item with this id: the value of `next` on the previous page.
     #[schemars(with = "Option<Id>")]
     pub(crate) before: Option<String>,
     /// The maximum number of items on the page; 50 by default.
@@ -96,7 +95,7 @@ pub(crate) struct Before {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AfterName {
-    /// Only items after this name: the value of `next` on the previous page.
+    /// Only items whose names come after this name: the value of `next` on the previous page.
     #[schemars(with = "Option<NameText>")]
     pub(crate) after: Option<String>,
     /// The maximum number of items on the page; 50 by default.

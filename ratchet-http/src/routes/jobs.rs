@@ -70,7 +70,7 @@ fn act_route(action: JobAction) -> Route {
         .refuses(&[Code::NotFound, Code::Conflict, Code::Unavailable])
 }
 
-/// Maps a job action to the [`Action`] for which the caller must be authorized.
+/// Returns the [`Action`] for which the caller needs access to perform this job action.
 pub(super) const fn access(action: JobAction) -> Action {
     match action {
         JobAction::Retry => Action::RetryJob,
@@ -102,10 +102,10 @@ struct ListQuery {
     /// Only jobs in this batch.
     #[schemars(with = "Option<Id>")]
     batch: Option<String>,
-    /// The order; newest first by default.
+    /// The order of the jobs; newest first by default.
     #[serde(default)]
     order: Order,
-    /// Only jobs after this one: the value of `next` on the previous page.
+    /// Only jobs that come after the job with this id: the value of `next` on the previous page.
     #[schemars(with = "Option<Id>")]
     after: Option<String>,
     /// The maximum number of jobs on the page; 50 by default.
@@ -113,7 +113,7 @@ struct ListQuery {
     limit: Option<usize>,
 }
 
-/// The order of a listing.
+/// The order of a list of jobs.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Order {

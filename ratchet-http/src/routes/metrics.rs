@@ -8,7 +8,7 @@ use super::table::{Content, Route, get};
 use crate::api::Api;
 use crate::problem::{Code, Problem};
 
-/// The text format of Prometheus.
+/// The content type of Prometheus's text format.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(super) fn routes() -> Vec<Route> {

@@ -26,7 +26,7 @@ use crate::api::Api;
 use crate::guard::Hosts;
 use crate::{extract, guard};
 
-/// Returns every route.
+/// Returns all routes of the API.
 fn all() -> Vec<Route> {
     let topics = [
         probes::routes(),
@@ -48,10 +48,10 @@ fn all() -> Vec<Route> {
     topics.into_iter().flatten().collect()
 }
 
-/// Returns the router of all routes, which accepts only requests for these hosts.
+/// Returns the router of all routes. It accepts only requests for these hosts.
 ///
-/// The probes accept any host, because load balancers send an address as the `Host`, or no `Host`
-/// at all.
+/// The probes accept any host, because load balancers send an IP address as the `Host` header, or
+/// send no `Host` header.
 pub(crate) fn router(api: &Api, hosts: Hosts) -> Router {
     let (mut open, mut router) = (Router::new(), Router::new());
     for route in all() {

@@ -26,7 +26,7 @@ async fn show() -> Response {
     ([(header::CONTENT_TYPE, json)], TEXT.as_str()).into_response()
 }
 
-/// Builds the document of these routes.
+/// Builds the OpenAPI document of these routes.
 fn document(routes: &[Route]) -> Value {
     let mut schemas = Schemas::new();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
@@ -51,7 +51,8 @@ fn document(routes: &[Route]) -> Value {
     })
 }
 
-/// The generators of schemas: one for responses (`sent`), one for requests (`received`).
+/// The generators of schemas: `sent` for the types of responses, and `received` for the types of
+/// requests.
 struct Schemas {
     sent: SchemaGenerator,
     received: SchemaGenerator,
@@ -108,8 +109,9 @@ fn operation_id(route: &Route) -> String {
     words.join("_")
 }
 
-/// Returns the tag that groups a path in the document: the segment after `api`, `cluster`, or
-/// `probes` for every other path.
+/// Returns the tag that groups a path in the OpenAPI document. For a path below `api`, the tag is
+/// the next segment. For a path below `cluster`, the tag is `cluster`. For every other path, the
+/// tag is `probes`.
 fn tag(path: &str) -> &str {
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     let first = parts.next().unwrap_or("ratchet");

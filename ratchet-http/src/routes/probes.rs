@@ -13,7 +13,8 @@ use crate::api::Api;
 use crate::extract::Path;
 use crate::view::{Health, Leading, NotReady, Readiness, Ready};
 
-/// The role that `/leader` reports on, unless the node must lead in another role to run jobs.
+/// The role that `/leader` reports on. If the node must lead in another role to run jobs, `/leader`
+/// reports on that role instead.
 const MAINTENANCE: &str = "maintenance";
 
 pub(super) fn routes() -> Vec<Route> {
@@ -60,7 +61,8 @@ async fn ready(State(api): State<Api>) -> Response {
     (status, Json(readiness)).into_response()
 }
 
-/// Returns whether the process is ready, and the reasons if not.
+/// Returns whether the process is ready. If the process is not ready, the result contains the
+/// reasons.
 fn readiness(api: &Api) -> Readiness {
     let mut reasons = Vec::new();
     if let Some(node) = api.node() {
@@ -103,13 +105,14 @@ fn answer(leading: Leading) -> Response {
     (status, Json(leading)).into_response()
 }
 
-/// Returns the role that the node must lead in to run jobs, or maintenance if it needs none.
+/// Returns the role in which the node must lead to run jobs. If the node needs no role for this,
+/// the function returns the role for maintenance.
 pub(super) fn own_role(api: &Api) -> &str {
     let gate = api.node().and_then(Node::gate);
     gate.map_or(MAINTENANCE, Name::as_str)
 }
 
-/// Returns whether this node leads in a role, as far as the node itself can know.
+/// Returns whether this node leads in a role, according to the node's own knowledge.
 pub(super) fn leading(api: &Api, role: &str) -> Leading {
     let leadership = api.node().and_then(|node| node.leadership(role));
     Leading::new(role, leadership.as_ref().and_then(Leadership::term))

@@ -9,8 +9,8 @@ use crate::api::Api;
 use crate::auth::Access;
 use crate::problem::Code;
 
-/// A function that returns the schema of a type. The generator keeps the schemas of the types that
-/// this type refers to.
+/// A function that returns the schema of a type. The generator then also contains the schemas of
+/// the types to which this type refers.
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 /// One route: its path, access, input, responses and handler.
@@ -30,7 +30,8 @@ pub(crate) struct Route {
     pub(crate) answers: Vec<Answer>,
     /// Whether each request reads from the store, instead of using the results of background reads.
     pub(crate) reads: bool,
-    /// The codes of the route's refusals, without those that [`all_codes`](Self::all_codes) adds.
+    /// The error codes that this route may return, in addition to those that
+    /// [`all_codes`](Self::all_codes) adds.
     pub(crate) codes: Vec<Code>,
     pub(crate) handler: MethodRouter<Api>,
 }
@@ -64,11 +65,11 @@ pub(crate) struct Answer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Content {
     Json(SchemaOf),
-    /// A body of this media type, which is not JSON.
+    /// A body that is not JSON. The value is the media type.
     Other(&'static str),
 }
 
-/// Creates a route that reads.
+/// Creates a GET route, which reads.
 pub(crate) fn get<H, T>(path: &'static str, handler: H) -> Route
 where
     H: Handler<T, Api>,
@@ -78,7 +79,7 @@ where
     Route::new(Verb::Get, path, handler, Some(Access::Read))
 }
 
-/// Creates a route that writes, with the [access](Route::access) that it needs.
+/// Creates a POST route, which writes. `access` is the access that a request needs.
 pub(crate) fn post<H, T>(path: &'static str, access: Access, handler: H) -> Route
 where
     H: Handler<T, Api>,
@@ -110,13 +111,14 @@ impl Route {
         }
     }
 
-    /// Sets the summary.
+    /// Sets the summary of the route for the OpenAPI document.
     pub(crate) const fn says(mut self, summary: &'static str) -> Self {
         self.summary = summary;
         self
     }
 
-    /// Lets every client use the route. For routes that reveal nothing worth protecting.
+    /// Lets every client use the route. Use this method only for routes whose responses contain no
+    /// confidential data.
     pub(crate) const fn open(mut self) -> Self {
         self.access = None;
         self
@@ -135,7 +137,7 @@ impl Route {
         self
     }
 
-    /// Adds query parameters: the fields of a type.
+    /// Adds one query parameter for each field of `T`.
     pub(crate) fn query<T: JsonSchema>(mut self) -> Self {
         self.query = Some(T::json_schema);
         self
@@ -147,12 +149,12 @@ impl Route {
         self
     }
 
-    /// Adds a response with status 200 and JSON of this type.
+    /// Adds a response with status 200 and a `T` as JSON.
     pub(crate) fn ok<T: JsonSchema>(self, description: &'static str) -> Self {
         self.answers::<T>(StatusCode::OK, description)
     }
 
-    /// Adds a response with this status and JSON of this type.
+    /// Adds a response with this status and a `T` as JSON.
     pub(crate) fn answers<T: JsonSchema>(
         self,
         status: StatusCode,
@@ -176,13 +178,14 @@ impl Route {
         self
     }
 
-    /// Adds codes of refusals. Those that [`all_codes`](Self::all_codes) adds need not be given.
+    /// Adds error codes that the route may return. The codes that [`all_codes`](Self::all_codes)
+    /// adds need not be given.
     pub(crate) fn refuses(mut self, codes: &[Code]) -> Self {
         self.codes.extend_from_slice(codes);
         self
     }
 
-    /// Returns the codes of all refusals.
+    /// Returns all error codes that the route may return.
     pub(crate) fn all_codes(&self) -> Vec<Code> {
         let mut codes = self.codes.clone();
         // Every route may refuse invalid input, fail, or exceed its timeout.

@@ -18,26 +18,27 @@ use super::queues::{Counted, Queues};
 use super::series::{Ring, STEP};
 use crate::view::{self, At, ChangedNodes, Counts, Overview, Point, Rates};
 
-/// How long jobs must be stranded before `/ready` fails. A rolling deploy may strand jobs for a
-/// shorter time.
+/// The time for which jobs must be stranded before `/ready` fails. During a rolling deploy, jobs
+/// may be stranded for a shorter time.
 const STRANDED_FOR: Duration = Duration::from_secs(30);
 
-/// How many reads in a row must fail before the database counts as unreachable. A single read may
-/// fail by chance.
+/// The number of reads in a row that must fail before the database counts as unreachable. A single
+/// read may fail by chance.
 pub(super) const AWAY_AFTER: u32 = 2;
 
-/// The maximum age of the last read of the nodes for the database to count as reachable.
+/// The maximum age of the last successful read of the nodes. If the last read is older, the
+/// database counts as unreachable.
 ///
-/// This is longer than the longest pause between two reads. Counting failures alone is not enough,
-/// because reads may also stop without failing.
+/// This time is longer than the longest pause between two reads. It is needed in addition to the
+/// count of failures, because reads may also stop without failing.
 const TRUSTED: Duration = Duration::from_secs(30);
 
-/// The nodes and leaders, as of one read.
+/// The nodes and leaders that one read found.
 #[derive(Clone, Debug)]
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<NodeRecord>,
     pub(crate) leaders: Vec<Leader>,
-    /// The versions of the configured namespaces, in their order.
+    /// The versions of the configured namespaces, in the order of the namespaces.
     pub(crate) versions: Vec<u64>,
     /// The time of the read by the database's clock.
     pub(crate) at: Timestamp,
@@ -45,14 +46,14 @@ pub(crate) struct Cluster {
     pub(crate) read_at: Instant,
 }
 
-/// The due routes, as of one read.
+/// The due routes that one read found.
 #[derive(Clone, Debug)]
 struct Due {
     routes: Vec<DueRoute>,
     at: Timestamp,
 }
 
-/// The conditions that readiness depends on, apart from the node's own status.
+/// The conditions on which readiness depends, apart from the node's own status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fitness {
     /// Whether the database is reachable.
@@ -63,14 +64,14 @@ pub(crate) struct Fitness {
     pub(crate) nothing_runs: bool,
 }
 
-/// The results of the last reads.
+/// The results of the last background reads.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     cluster: Option<Arc<Cluster>>,
-    /// How many reads of the nodes have failed since the last successful one.
+    /// Number of failed reads of the nodes since the last successful one.
     failures: u32,
     due: Option<Due>,
-    /// How many reads of the due routes have failed since the last successful one.
+    /// Number of failed reads of the due routes since the last successful one.
     due_failures: u32,
     stranded: Vec<DueRoute>,
     stranded_since: Option<Instant>,
@@ -91,8 +92,8 @@ impl Board {
         self.cluster.as_ref()
     }
 
-    /// Stores a read of the nodes and leaders. Returns an event if the set of nodes, the status of
-    /// a node or a leader has changed.
+    /// Stores a read of the nodes and leaders. Returns an event if a node was added or removed, or
+    /// if the status of a node or the leader of a role has changed.
     pub(super) fn read_cluster(&mut self, cluster: Cluster) -> Option<ChangedNodes> {
         let same = |before: &Arc<Cluster>| before.membership() == cluster.membership();
         let changed = (!self.cluster.as_ref().is_some_and(same)).then(|| ChangedNodes {
@@ -116,7 +117,7 @@ impl Board {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Stores a read of the due routes that began at `began`, and finds the stranded routes.
+    /// Stores a read of the due routes that began at `began`, and determines the stranded routes.
     pub(super) fn read_due(&mut self, routes: Vec<DueRoute>, began: Instant) {
         let Some(cluster) = &self.cluster else {
             return;
@@ -136,7 +137,7 @@ impl Board {
     }
 
     /// Counts a failed read of the due routes. After [`AWAY_AFTER`] failures in a row, the due
-    /// routes count as unknown. Keeps the value of `nothing_runs`.
+    /// routes count as unknown. The value of `nothing_runs` does not change.
     pub(super) fn due_failed(&mut self) {
         self.due_failures = self.due_failures.saturating_add(1);
         if self.due_failures >= AWAY_AFTER {
@@ -189,8 +190,8 @@ impl Board {
         }
     }
 
-    /// Returns whether jobs are due in queues that are not paused while no node is live. The
-    /// overview, readiness and the gauge all use this value.
+    /// Returns whether no node is live although jobs are due in queues that are not paused. The
+    /// overview, the readiness probe and the metric all use this value.
     pub(super) const fn nothing_runs(&self) -> bool {
         self.nothing_runs
     }
@@ -199,7 +200,7 @@ impl Board {
         self.due_routes().any(|due| !due.paused)
     }
 
-    /// Adds a point to the history if the last one is at least a step old.
+    /// Adds a point to the history if the last point is at least [`STEP`] old.
     pub(super) fn plot(&mut self) {
         let now = time::monotonic();
         if self.last_point.is_some_and(|last| now < last + STEP) {
@@ -262,12 +263,13 @@ impl Board {
         self.ring.series()
     }
 
-    /// Returns the last count of jobs by state, of all queues or of one, and when it was made.
+    /// Returns the last count of jobs by state, and the time of the count. If `queue` is given, the
+    /// count includes only this queue.
     pub(super) fn counts(&self, queue: Option<&Name>) -> Option<(Counts, At)> {
         self.queues.totals(queue)
     }
 
-    /// Returns the queues, each with the time for which its longest-overdue job has been due.
+    /// Returns the queues, each with the time since its longest-overdue job became due.
     pub(super) fn queues(&self) -> view::Queues {
         let due = self.due.as_ref();
         self.queues.view(due.map(|due| (&*due.routes, due.at)))
@@ -275,7 +277,7 @@ impl Board {
 }
 
 impl Cluster {
-    /// Returns the time since the read.
+    /// Returns the time that has passed since the read.
     pub(crate) fn age(&self) -> Duration {
         time::monotonic().saturating_duration_since(self.read_at)
     }
@@ -285,15 +287,15 @@ impl Cluster {
         time::add(self.at, self.age())
     }
 
-    /// Returns the nodes that were live at the time of the read.
+    /// Returns the nodes that were live when they were read.
     pub(crate) fn live(&self) -> impl Iterator<Item = &NodeRecord> {
         self.nodes
             .iter()
             .filter(|node| view::is_live(node, self.at))
     }
 
-    /// Returns one entry for each role, as of now. If the lease of a leader has expired since the
-    /// read, the role has no leader.
+    /// Returns the current leader of each role, in one entry for each role. If the lease of a
+    /// leader has expired since the read, the role has no leader.
     pub(crate) fn leaders(&self) -> Vec<view::Leader> {
         let age = self.age();
         let leaders = self.leaders.iter().map(|leader| {
@@ -311,7 +313,8 @@ impl Cluster {
         leaders.collect()
     }
 
-    /// Returns the values whose change causes a `nodes` event: nodes, their statuses, and leaders.
+    /// Returns the values whose change causes a `nodes` event: the nodes, their statuses, and the
+    /// leaders.
     fn membership(&self) -> (Vec<impl PartialEq + use<>>, Vec<impl PartialEq + use<>>) {
         let nodes = self.nodes.iter();
         let nodes = nodes.map(|node| (node.node, node.status, view::is_live(node, self.at)));
@@ -329,7 +332,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the result of a read at the time `at`: one node, with a heartbeat at the time
+    /// Returns a read at the time `at` that found one node, whose last heartbeat was at the time
     /// `beat`.
     fn reading(at: i64, node: NodeId, beat: i64, succeeded: u64) -> Cluster {
         let label = Name::new("label", "n").unwrap();

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use ratchet_core::model::{Detail, JobFilter, JobPage, JobRecord, PageRequest};
 use ratchet_core::{Client, JobId, JobState, Result};
 
-/// How many of the newest jobs are read each time.
+/// Number of the newest jobs that each read returns.
 const NEWEST: usize = 50;
-/// How many of the newest jobs are read if the first [`NEWEST`] are all new; also the maximum
-/// number of changes in one event.
+/// Number of the newest jobs that a read returns if the newest [`NEWEST`] jobs are all new. It is
+/// also the maximum number of changed jobs in one event.
 pub(super) const MOST: usize = 1_000;
-/// The maximum number of unfinished jobs that are followed until they end.
+/// The maximum number of unfinished jobs that are read again and again until they end.
 const FOLLOWED: usize = 500;
 
 /// Finds changed jobs by comparing them with the fields that earlier reads returned.
@@ -22,7 +22,8 @@ pub(super) struct Changes {
     looked: bool,
 }
 
-/// The fields of a job that are compared. If one of them changes, the job is sent as an update.
+/// The fields of a job that are compared with an earlier read. If one of them changes, the job is
+/// sent as an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
     state: JobState,
@@ -48,7 +49,7 @@ impl From<&JobRecord> for Told {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) jobs: Vec<JobRecord>,
-    /// A lower bound of the number of changed jobs that were left out.
+    /// The minimum number of changed jobs that are missing in `jobs`.
     pub(super) dropped: usize,
 }
 
@@ -58,8 +59,8 @@ impl Changes {
         self.newest
     }
 
-    /// Reads the newest jobs and the followed ones, and returns those that are new or have changed.
-    /// The first call returns no jobs.
+    /// Reads the newest jobs again, and also unfinished jobs of earlier reads. Returns the jobs
+    /// that are new or have changed. The first call returns no jobs.
     pub(super) async fn look(&mut self, client: &Client) -> Result<Found> {
         let first = !std::mem::replace(&mut self.looked, true);
         let all = JobFilter::all();
@@ -104,8 +105,8 @@ impl Changes {
         oldest > self.newest
     }
 
-    /// Returns the jobs that are new or differ from the remembered fields, and remembers the fields
-    /// of all given jobs.
+    /// Returns the jobs that are new or differ from their stored fields, and stores the fields of
+    /// all given jobs.
     fn changed(&mut self, jobs: impl Iterator<Item = JobRecord>) -> Vec<JobRecord> {
         let changed: Vec<JobRecord> = jobs
             .filter(|job| {
@@ -118,8 +119,8 @@ impl Changes {
         changed
     }
 
-    /// Forgets all but the newest [`FOLLOWED`] unfinished jobs and the newest [`MOST`] ended jobs.
-    /// The next read lists at most [`MOST`] jobs.
+    /// Deletes the stored fields of older jobs. Keeps those of the newest [`FOLLOWED`] unfinished
+    /// jobs and of the newest [`MOST`] ended jobs, because a read lists at most [`MOST`] jobs.
     fn forget(&mut self) {
         let (mut unfinished, mut ended) = (0, 0);
         let mut keep = BTreeMap::new();

@@ -10,15 +10,15 @@ use tokio::time::Instant;
 
 use crate::view::{At, DeadLetters, Job, State};
 
-/// How many of the newest dead letters are read.
+/// Number of the newest dead letters that a read returns.
 pub(super) const READ: usize = 200;
 
-/// How many groups of equal dead letters are kept.
+/// The maximum number of groups of equal dead letters that are kept.
 const KEPT: usize = 8;
 
-/// The time after which the dead letters are read again even if no change is known: another program
-/// may have retried or deleted a dead letter, or the leader may have declared a job of a crashed
-/// node a dead letter.
+/// The time after which the dead letters are read again even if no change is known. Another program
+/// may have retried or deleted a dead letter in this time. The leader may also have declared a job
+/// of a crashed node a dead letter.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// The last read of the newest dead letters.
@@ -37,15 +37,15 @@ pub(super) struct Failures {
 struct Kept {
     /// The ids of all dead letters that were read, and when each ended.
     ids: BTreeMap<String, Option<At>>,
-    /// The groups that are shown.
+    /// The groups of equal dead letters that clients get.
     jobs: Vec<DeadLetters>,
     at: Timestamp,
     read_at: Instant,
 }
 
 impl Failures {
-    /// Compares the totals of the nodes with their previous totals, and requests a read if a node
-    /// has reported new dead letters.
+    /// Compares the totals of the nodes with their previous totals. Requests a read if a node has
+    /// reported new dead letters.
     pub(super) fn heard(&mut self, nodes: &[NodeRecord]) {
         let said = nodes.iter().filter_map(|node| {
             let failed = node.load.totals?.failed;
@@ -58,15 +58,15 @@ impl Failures {
         self.said = said;
     }
 
-    /// Compares the number of dead letters with that of the last count, and requests a read if it
-    /// has changed.
+    /// Compares the number of dead letters with the number in the previous count. Requests a read
+    /// if the number has changed.
     pub(super) fn counted(&mut self, failed: u64) {
         let before = self.counted.replace(failed);
         self.changed |= before.is_some_and(|before| before != failed);
     }
 
-    /// Checks jobs that are new or have changed, and requests a read if one of them is a dead
-    /// letter or was one at the last read.
+    /// Checks jobs that are new or have changed. Requests a read if one of them is a dead letter,
+    /// or was a dead letter at the last read.
     pub(super) fn saw(&mut self, jobs: &[Job]) {
         let is_kept = |job: &Job| {
             let kept = self.kept.as_ref();
@@ -81,14 +81,14 @@ impl Failures {
         self.changed = true;
     }
 
-    /// Returns whether to read the dead letters: if they may have changed, have never been read, or
-    /// were last read at least [`AGAIN`] ago.
+    /// Returns whether the dead letters must be read. They must be read if they may have changed,
+    /// have never been read, or were last read at least [`AGAIN`] ago.
     pub(super) fn are_wanted(&self) -> bool {
         let is_old = |kept: &Kept| time::monotonic() >= kept.read_at + AGAIN;
         self.changed || self.kept.as_ref().is_none_or(is_old)
     }
 
-    /// Marks the start of a read. A change from now on requests another read.
+    /// Marks the start of a read. A change after this call requests another read.
     pub(super) fn begin(&mut self) {
         self.changed = false;
     }
@@ -115,7 +115,7 @@ impl Failures {
         differ
     }
 
-    /// Returns the groups of dead letters and the time of the last read; `None` before the first
+    /// Returns the groups of dead letters and the time of the last read. `None` before the first
     /// read.
     pub(super) fn kept(&self) -> Option<(Vec<DeadLetters>, At)> {
         let kept = self.kept.as_ref()?;
@@ -123,8 +123,8 @@ impl Failures {
     }
 }
 
-/// Groups equal dead letters, and returns the [`KEPT`] groups with the newest jobs. The jobs must
-/// be sorted newest first.
+/// Groups equal dead letters. Returns the [`KEPT`] groups that contain the newest jobs. The jobs
+/// must be sorted newest first.
 fn grouped(jobs: impl Iterator<Item = Job>) -> Vec<DeadLetters> {
     let mut groups: Vec<DeadLetters> = Vec::new();
     for job in jobs {

@@ -10,15 +10,15 @@ use tokio::sync::{Notify, broadcast};
 
 use crate::reads::share;
 
-/// The number of events that are kept for a slow listener. If more events wait, it misses the
-/// oldest.
+/// The maximum number of events that wait for a slow listener. If more events wait, the listener
+/// misses the oldest ones.
 const BEHIND: usize = 16;
 
 /// Broadcasts events to the listeners, and counts the listeners of each client.
 #[derive(Debug)]
 pub(super) struct Feed {
     events: broadcast::Sender<Bytes>,
-    /// The last tick, which a new listener gets at once.
+    /// The last `tick` event, which a new listener gets at once.
     last: Mutex<Option<Bytes>>,
     /// The number of listeners of each client.
     listeners: Mutex<HashMap<Option<IpAddr>, usize>>,
@@ -39,7 +39,7 @@ impl Default for Feed {
 
 impl Feed {
     /// Adds a listener. Returns `None` if there are `most` listeners already, or if the client
-    /// already has its share of them. The share does not limit requests of unknown clients.
+    /// already has the maximum for one client. This maximum does not apply to unknown clients.
     pub(super) fn listen(&self, client: Option<IpAddr>, most: usize) -> Option<Listener> {
         {
             let mut listeners = self.listeners();
@@ -80,7 +80,7 @@ impl Feed {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there is a listener.
+    /// Waits until there is at least one listener.
     pub(super) async fn listened_to(&self) {
         loop {
             let came = self.came.notified();
@@ -101,7 +101,7 @@ impl Feed {
         }
     }
 
-    /// Sends an event to all listeners, and keeps it for new ones.
+    /// Sends an event to all listeners, and keeps the event for new listeners.
     pub(super) fn tell_lasting(&self, event: &'static str, data: &impl Serialize) {
         if let Some(frame) = frame(event, data) {
             *self.last() = Some(frame.clone());
@@ -114,12 +114,12 @@ impl Feed {
     }
 }
 
-/// The receiving end of one listener.
+/// The receiving end of the event stream, for one listener.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// The events from now on.
+    /// The events that are sent after the listener was added.
     pub(crate) events: broadcast::Receiver<Bytes>,
-    /// The last tick, which is sent first.
+    /// The last `tick` event before the listener was added. The listener gets it first.
     pub(crate) last: Option<Bytes>,
 }
 

@@ -38,17 +38,17 @@ use crate::client::ClientAddr;
 use crate::problem::{Code, Problem};
 use crate::view::{self, At, Counts, Overview};
 
-/// How long a client counts as reading after a request.
+/// The time for which a client counts as reading after a request.
 const LOOKING: Duration = Duration::from_secs(60);
-/// The deadline of a read, except for job counts and dead letters, which have the client's
-/// deadline.
+/// The deadline of a background read. Counts of jobs and reads of dead letters have the deadline of
+/// the store's calls instead.
 const DEADLINE: Duration = Duration::from_secs(3);
-/// How often the nodes and leaders are read.
+/// The intervals between reads of the nodes and leaders.
 const CLUSTER: Pace = Pace {
     watched: Duration::from_secs(2),
     quiet: Some(Duration::from_secs(5)),
 };
-/// How often due routes are read.
+/// The intervals between reads of the due routes.
 const DUE: Pace = Pace {
     watched: Duration::from_secs(3),
     quiet: Some(Duration::from_secs(10)),
@@ -57,27 +57,27 @@ const DUE: Pace = Pace {
 const COUNTS: Duration = Duration::from_secs(10);
 /// The minimum pause between two reads of the newest dead letters.
 const FAILURES: Duration = Duration::from_secs(5);
-/// The pause after a count or a read of dead letters, as a multiple of the duration of that read.
-/// The pause is at most [`LONGEST_REST`].
+/// The pause after a count or a read of dead letters is this number times the duration of that
+/// read. The pause is at most [`LONGEST_REST`].
 const SHARE: u32 = 50;
-/// How often listeners get events.
+/// The interval between the events that listeners get.
 const TICK: Duration = Duration::from_secs(1);
-/// The longest backoff after failed reads of the nodes or the due routes, and the minimum pause
-/// after a failed count or read of dead letters.
+/// The maximum backoff after failed reads of the nodes or the due routes. It is also the minimum
+/// pause after a failed count or a failed read of dead letters.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(15);
-/// The longest pause after a count or a read of dead letters, even if it was slow or failed.
+/// The maximum pause after a count or a read of dead letters, even if the read was slow or failed.
 const LONGEST_REST: Duration = Duration::from_secs(120);
 /// The maximum age of a read of the nodes that a response may use.
 const FRESH: Duration = Duration::from_secs(5);
-/// How long a request waits for a fresh read of the nodes.
+/// Maximum time that a request waits for a fresh read of the nodes.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// The interval of one kind of read.
+/// The intervals between two reads of one kind.
 #[derive(Clone, Copy)]
 struct Pace {
     /// The interval while clients read.
     watched: Duration,
-    /// The interval while no client reads; `None` if nothing is read then.
+    /// The interval while no client reads. `None` if nothing is read during this time.
     quiet: Option<Duration>,
 }
 
@@ -95,7 +95,7 @@ struct Shared {
     board: Mutex<Board>,
     feed: Arc<Feed>,
     looked_at: Mutex<Option<Instant>>,
-    /// Notified when a client reads after a time without reading clients.
+    /// Notified when a client begins to read while no other client reads.
     looks: Notify,
     /// Notified after every successful read.
     read: watch::Sender<()>,
@@ -117,7 +117,7 @@ impl Sampler {
         }
     }
 
-    /// Starts the background reads unless they were started before, and returns the sampler. The
+    /// Starts the background reads if they have not been started yet, and returns the sampler. The
     /// reads end when `closing` is cancelled.
     pub(crate) fn started(&self, closing: &CancellationToken) -> &Self {
         self.started.call_once(|| {
@@ -138,12 +138,14 @@ impl Sampler {
         self.shared.board().fitness()
     }
 
-    /// Returns the nodes and leaders as last read, however long ago; `None` before the first read.
+    /// Returns the result of the last read of the nodes and leaders, however old it is. `None`
+    /// before the first read.
     pub(crate) fn last_cluster(&self) -> Option<Arc<Cluster>> {
         self.shared.board().cluster().cloned()
     }
 
-    /// Returns the nodes and leaders, read at most [`FRESH`] ago. Waits for a read if necessary.
+    /// Returns the nodes and leaders from a read that is at most [`FRESH`] old. Waits for such a
+    /// read if necessary.
     ///
     /// # Errors
     /// [`Code::Unavailable`] if no read succeeds within [`PATIENCE`].
@@ -168,24 +170,26 @@ impl Sampler {
         Ok(overview)
     }
 
-    /// Returns the queues as last read.
+    /// Returns the queues from the last reads.
     pub(crate) fn queues(&self) -> view::Queues {
         self.shared.look();
         self.shared.board().queues()
     }
 
-    /// Returns the last count of jobs by state, of all queues or of one, and when it was made.
+    /// Returns the last count of jobs by state, and the time of the count. If `queue` is given, the
+    /// count includes only this queue.
     pub(crate) fn counts(&self, queue: Option<&Name>) -> Option<(Counts, At)> {
         self.shared.look();
         self.shared.board().counts(queue)
     }
 
-    /// Records that this API paused or resumed a queue, so that listings show it at once.
+    /// Records that this API paused or resumed a queue, so that lists of queues show the change at
+    /// once.
     pub(crate) fn queue_paused(&self, queue: &Name, paused: bool) {
         self.shared.board().queue_paused(queue, paused);
     }
 
-    /// Records that jobs were acted on, so that the newest dead letters are read again.
+    /// Records that this API acted on jobs, so that the newest dead letters are read again.
     pub(crate) fn acted(&self) {
         self.shared.board().failures().acted();
     }
@@ -193,8 +197,8 @@ impl Sampler {
     /// Adds a listener of this client until the returned [`Seat`] is dropped.
     ///
     /// # Errors
-    /// [`Code::TooManyClients`] if there are `most` listeners already, or the client has its share
-    /// of them.
+    /// [`Code::TooManyClients`] if there are `most` listeners already, or if the client already has
+    /// the maximum for one client.
     pub(crate) fn listen(
         &self,
         client: Option<ClientAddr>,
@@ -214,7 +218,8 @@ impl Sampler {
     }
 }
 
-/// One of the limited places for listeners. Dropping it frees the place.
+/// A guard for one listener. The number of listeners is limited. When the guard is dropped, the
+/// listener no longer counts.
 #[derive(Debug)]
 pub(crate) struct Seat {
     feed: Arc<Feed>,
@@ -404,10 +409,10 @@ impl Shared {
         self.wait(Duration::MAX, known).await;
     }
 
-    /// Waits until the next read is due. After failures, waits for the backoff instead.
+    /// Waits until the next read is due. After failed reads, waits for the backoff instead.
     ///
-    /// If a client begins to read during the wait, the interval for reading clients applies at
-    /// once.
+    /// If a client begins to read during the wait, the shorter interval for reading clients applies
+    /// at once.
     async fn pause(&self, pace: Pace, failures: u32) {
         let began = time::monotonic();
         let backoff = match failures {
@@ -438,7 +443,7 @@ impl Shared {
         }
     }
 
-    /// Records that a client reads at this time.
+    /// Records that a client reads now.
     fn look(&self) {
         let watched = self.is_watched();
         *self.looked_at() = Some(time::monotonic());
@@ -481,7 +486,7 @@ impl Shared {
     }
 }
 
-/// Returns the pause after a count, or a read of dead letters, that took this long.
+/// Returns the pause after a count or a read of dead letters that took the time `took`.
 fn rest(shortest: Duration, took: Duration) -> Duration {
     (took * SHARE).clamp(shortest, LONGEST_REST)
 }

@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 use crate::view::{self, At, Counts};
 
-/// The maximum age of a count for the history of pending jobs to use it.
+/// The maximum age of a count of jobs. The history of pending jobs does not use an older count.
 const GOOD: Duration = Duration::from_secs(300);
 
-/// The known queues.
+/// The known queues: their last job counts, and whether they are paused.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     counted: Option<Counted>,
@@ -32,19 +32,22 @@ pub(super) struct Counted {
     pub(super) began: Instant,
 }
 
-/// The latest information on whether a queue is paused.
+/// Whether a queue is paused, according to the latest information.
 #[derive(Clone, Copy, Debug)]
 struct Pause {
     paused: bool,
-    /// When the read that found `paused` began, or when this API paused or resumed the queue.
+    /// The start of the read that found `paused`, or the time at which this API paused or resumed
+    /// the queue.
     since: Instant,
     /// Whether this API paused or resumed the queue since the last count of jobs.
     made: bool,
 }
 
 impl Queues {
-    /// Stores a count of the jobs of all queues. Forgets queues that the count does not contain,
-    /// because they have no jobs and are not paused, unless newer information on them is known.
+    /// Stores a count of the jobs of all queues.
+    ///
+    /// Removes the queues that the count does not contain, because they have no jobs and are not
+    /// paused. Keeps such a queue if newer information about it is known.
     pub(super) fn read_counts(&mut self, counted: Counted) {
         self.pauses.retain(|_, pause| pause.since > counted.began);
         for queue in &counted.queues {
@@ -55,9 +58,8 @@ impl Queues {
 
     /// Stores a read of the due routes that began at `began`.
     ///
-    /// Forgets queues that are known only from earlier reads of due routes and no longer have due
-    /// jobs. Counts cannot be relied on to remove them, because jobs are not counted without
-    /// clients.
+    /// Removes queues that are known only from earlier reads of due routes and no longer have due
+    /// jobs. A count of jobs would remove them too, but jobs are counted only while clients read.
     pub(super) fn read_due(&mut self, routes: &[DueRoute], began: Instant) {
         for due in routes {
             self.learn(&due.route.queue, due.paused, began);
@@ -82,7 +84,7 @@ impl Queues {
     }
 
     /// Records whether a queue is paused, as of the time `since`. Does nothing if newer information
-    /// is known.
+    /// about the queue is known.
     fn learn(&mut self, queue: &Name, paused: bool, since: Instant) {
         let made = false;
         let new = Pause {
@@ -97,8 +99,8 @@ impl Queues {
         }
     }
 
-    /// Returns the last count of jobs by state, of all queues or of one, and when it was made;
-    /// `None` before the first count.
+    /// Returns the last count of jobs by state, and the time of the count. If `of` is given, the
+    /// count includes only this queue. `None` before the first count.
     pub(super) fn totals(&self, of: Option<&Name>) -> Option<(Counts, At)> {
         let counted = self.counted.as_ref()?;
         let mut total = StateCounts::new();
@@ -118,7 +120,7 @@ impl Queues {
         is_good.then(|| counted.queues.iter().filter_map(pending).sum())
     }
 
-    /// Returns the queues, each with the time for which its longest-overdue job has been due, if
+    /// Returns the queues, each with the time since its longest-overdue job became due, if this is
     /// known.
     pub(super) fn view(&self, due: Option<(&[DueRoute], Timestamp)>) -> view::Queues {
         let overdue = |name: &Name| {

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use crate::view::{Point, Series};
 
-/// The time from one point to the next.
+/// The time between two points of the history.
 pub(super) const STEP: Duration = Duration::from_secs(10);
 
-/// How many points are kept, for two hours.
+/// The maximum number of points, which cover two hours.
 const KEPT: usize = 2 * 60 * 60 / 10;
 
-/// The points, oldest first.
+/// The points of the history, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Ring(VecDeque<Point>);
 
 impl Ring {
-    /// Adds a point, and removes the oldest one if there are [`KEPT`] already.
+    /// Adds a point. Removes the oldest point if there are [`KEPT`] points already.
     pub(super) fn push(&mut self, point: Point) {
         if self.0.len() == KEPT {
             self.0.pop_front();

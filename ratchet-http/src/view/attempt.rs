@@ -9,12 +9,12 @@ use super::{At, millis};
 pub struct Attempts {
     /// The attempts, oldest first.
     pub attempts: Vec<Attempt>,
-    /// How many older attempts were left out.
+    /// Number of older attempts that were left out.
     pub omitted: usize,
 }
 
 impl Attempts {
-    /// Returns the last attempts, at most `most`.
+    /// Creates a view of the last attempts, at most `most` of them.
     #[must_use]
     pub fn last(attempts: &[model::Attempt], most: usize) -> Self {
         let omitted = attempts.len().saturating_sub(most);
@@ -29,7 +29,7 @@ impl Attempts {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// The number of the claim: the `claim_seq` that the job had during this claim.
+    /// The number of the claim, which is the `claim_seq` of the job during this claim.
     pub seq: u64,
     /// The node that held the claim.
     pub node: Option<String>,
@@ -37,7 +37,7 @@ pub struct Attempt {
     pub claimed_at: At,
     /// When the claim ended.
     pub ended_at: At,
-    /// How long the body ran; null if no body ran to its end.
+    /// How long the body ran, in milliseconds; null if no body ran to its end.
     pub ran_for_ms: Option<u64>,
     /// How the claim ended.
     pub outcome: Outcome,
@@ -76,9 +76,9 @@ pub enum Outcome {
     Released,
     /// The job was cancelled.
     Cancelled,
-    /// The claim was taken away from the node, for example because the node died.
+    /// The node lost the claim, for example because the node died.
     Lost,
-    /// The claim was released because the store's response never reached the node.
+    /// The claim was released because the node never received the store's response.
     Undelivered,
     /// An outcome that this version does not know.
     Other,

@@ -29,13 +29,13 @@ pub struct Batch {
     pub cancelled: u64,
     /// The number of jobs that have not ended.
     pub unfinished: u64,
-    /// The share of the jobs that have ended, from 0 to 100.
+    /// The percentage of the jobs that have ended, from 0 to 100.
     pub percent: u8,
     /// Whether the batch accepts no more jobs.
     pub closed: bool,
     /// When the batch was created.
     pub created_at: At,
-    /// When the batch ended; null if it has not.
+    /// When the batch ended; null if the batch has not ended.
     pub ended_at: Option<At>,
 }
 

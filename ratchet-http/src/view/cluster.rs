@@ -25,7 +25,8 @@ pub struct Node {
     pub id: String,
     /// The label of the node.
     pub label: String,
-    /// The status, as set by the node itself or by the leader that declared it dead.
+    /// The stored status of the node. The node itself, an operator, the leader, or a newer node
+    /// with the same label may have set it.
     pub status: NodeStatus,
     /// Whether the node is live: it has not ended and has not been silent for too long.
     pub live: bool,
@@ -33,15 +34,15 @@ pub struct Node {
     pub started_at: At,
     /// When the node sent its last heartbeat.
     pub last_seen_at: At,
-    /// The present interval between heartbeats of the node.
+    /// The current interval between heartbeats of the node, in milliseconds.
     pub heartbeat_ms: u64,
-    /// The number of bodies that are running.
+    /// The number of bodies that are running on the node.
     pub running: u32,
-    /// The maximum number of bodies that run at once.
+    /// The maximum number of bodies that the node runs at once.
     pub capacity: u32,
-    /// The processor time of the node's process, in percent of one processor.
+    /// The CPU usage of the node's process, in percent of one processor.
     pub cpu_percent: Option<u32>,
-    /// The memory of the node's process, in bytes.
+    /// The memory usage of the node's process, in bytes.
     pub memory_bytes: Option<u64>,
     /// The number of the node's open connections to the database.
     pub connections: Option<u32>,
@@ -49,29 +50,31 @@ pub struct Node {
     pub roles: Vec<String>,
     /// The capabilities that jobs on this node may require.
     pub capabilities: Vec<String>,
-    /// The kinds that the node has handlers for; null if it runs an older version, which does not
-    /// report them.
+    /// The kinds for which the node has handlers; null if the node runs an older version, which
+    /// does not report its kinds.
     pub kinds: Option<Vec<String>>,
     /// The roles in which the node leads.
     pub leads: Vec<String>,
-    /// How far the node's clock is ahead of the database's; null for all nodes but that of the
-    /// process that responds.
+    /// How far the node's clock is ahead of the database's clock, in milliseconds. It is null for
+    /// all nodes except the node of the process that responds.
     pub clock_skew_ms: Option<i64>,
-    /// The totals since the node was built; null if it runs an older version, which does not report
-    /// them.
+    /// The totals since the node was built; null if the node runs an older version, which does not
+    /// report totals.
     pub totals: Option<Totals>,
-    /// The time-zone data that the node uses for recurring jobs; null if it runs an older version,
-    /// which does not report it.
+    /// The time-zone data that the node uses for recurring jobs; null if the node runs an older
+    /// version, which does not report this data.
     pub zone_data: Option<ZoneData>,
 }
 
-/// Returns whether a node is live at this time by the database's clock: it has not ended and is not
-/// silent.
+/// Returns whether a node is live at the time `now` of the database's clock. A live node has not
+/// ended and is not silent.
 #[must_use]
 pub fn is_live(node: &NodeRecord, now: Timestamp) -> bool {
     node.status.is_live() && !node.is_silent(NodeRecord::DEAD_AFTER, now)
 }
 
+/// Creates views of nodes, which an application can serialize in its own responses.
+///
 /// ```
 /// # async fn example(client: &ratchet_core::Client) -> Result<(), Box<dyn std::error::Error>> {
 /// use ratchet_http::view::Node;
@@ -83,9 +86,10 @@ pub fn is_live(node: &NodeRecord, now: Timestamp) -> bool {
 /// # Ok(()) }
 /// ```
 impl Node {
-    /// Creates the view of a node at this time by the database's clock.
+    /// Creates the view of a node at the time `now` of the database's clock.
     ///
-    /// `leads` is empty and `clock_skew_ms` is `None`, since the record does not contain them.
+    /// `leads` is empty and `clock_skew_ms` is `None`, because the record does not contain these
+    /// values.
     #[must_use]
     pub fn new(node: &NodeRecord, now: Timestamp) -> Self {
         let names = |names: &[ratchet_core::Name]| names.iter().map(ToString::to_string).collect();
@@ -117,9 +121,9 @@ impl Node {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ZoneData {
-    /// The directory that the data was read from, or `built-in`.
+    /// The directory from which the data was read, or `built-in`.
     pub source: String,
-    /// The release of the IANA database; null if the directory does not name it.
+    /// The release of the IANA database; null if the directory does not contain its release.
     pub version: Option<String>,
 }
 
@@ -144,7 +148,7 @@ pub enum NodeStatus {
     Draining,
     /// The node has shut down gracefully.
     Left,
-    /// The node was silent for too long, or was displaced by a newer node with its label.
+    /// The node was silent for too long, or a newer node with the same label replaced it.
     Dead,
 }
 
@@ -166,13 +170,13 @@ impl From<model::NodeStatus> for NodeStatus {
 pub struct Totals {
     /// The number of bodies that began.
     pub begun: u64,
-    /// The sum of the times for which the jobs of these bodies had been due when they were claimed.
+    /// The total time from due time to claim of all jobs whose bodies began, in milliseconds.
     pub waited_ms: u64,
     /// The number of bodies that succeeded.
     pub succeeded: u64,
     /// The number of jobs that became dead letters.
     pub failed: u64,
-    /// The number of failed attempts after which the job was scheduled for another attempt.
+    /// The number of failed attempts that were followed by another attempt of the job.
     pub retried: u64,
 }
 
@@ -192,15 +196,16 @@ impl From<NodeTotals> for Totals {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Leader {
-    /// The role.
+    /// The name of the role.
     pub role: String,
-    /// The node that leads; null if none does.
+    /// The id of the node that leads in the role; null if no node leads.
     pub node: Option<String>,
-    /// The label of the leader; null if no node leads, or the label is not known.
+    /// The label of the leader; null if no node leads, or if the label is not known.
     pub label: Option<String>,
-    /// The present term, or the last term if no node leads.
+    /// The number of the current term, or of the last term if no node leads.
     pub term: u64,
-    /// The time until the leader's lease expires unless it is renewed; null if no node leads.
+    /// Time until the lease of the leader expires if it is not renewed, in milliseconds; null if no
+    /// node leads.
     pub expires_in_ms: Option<u64>,
 }
 
@@ -224,19 +229,20 @@ impl Leader {
     }
 }
 
-/// The status of the process that responds, from its own memory.
+/// The status of the process that responds. It comes from the memory of this process.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Status {
-    /// The node of the process that responds; null if it has none.
+    /// The node of the process that responds; null if the process has no node.
     pub node: Option<OwnNode>,
-    /// Whether this node is the primary, a standby or the only node.
+    /// Whether the node of this process is the primary, a standby or the only node.
     pub role: Role,
-    /// Whether other nodes are live, as last read.
+    /// Whether other nodes are live, according to the last read.
     pub clustered: bool,
-    /// Whether this node leads, for each role in which it may lead.
+    /// Whether the node of this process leads, with one entry for each role in which the node may
+    /// lead.
     pub leadership: Vec<Leading>,
-    /// The versions of the namespaces that the API is configured to show, as last read.
+    /// The versions of the namespaces that the API is configured to show, from the last read.
     pub versions: BTreeMap<String, u64>,
     /// The name of the storage backend.
     pub backend: &'static str,
@@ -250,7 +256,7 @@ pub struct Status {
     pub page: usize,
 }
 
-/// The node of the process that responds, from its own memory.
+/// The node of the process that responds. Its data comes from the memory of this process.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OwnNode {
@@ -260,9 +266,9 @@ pub struct OwnNode {
     pub label: String,
     /// The status of the node.
     pub status: NodeStatus,
-    /// The number of bodies that are running.
+    /// The number of bodies that are running on the node.
     pub running: usize,
-    /// The maximum number of bodies that run at once.
+    /// The maximum number of bodies that the node runs at once.
     pub capacity: usize,
 }
 
@@ -282,12 +288,12 @@ impl From<&ratchet_core::Node> for OwnNode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// The node leads in the role that it must lead in to run jobs, or in maintenance if it needs
-    /// no role.
+    /// The node leads in the role that it needs to run jobs. If the node needs no role, it leads in
+    /// the role for maintenance.
     Primary,
-    /// The node does not lead in the role that `primary` requires.
+    /// The node does not lead in the role that it would need to be `primary`.
     Standby,
-    /// The node needs no role to run jobs, and there is no other live node.
+    /// The node needs no role to run jobs, and no other node is live.
     SingleNode,
     /// The process has no node. It only serves the HTTP interface.
     NoNode,

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{At, Counts, State};
 
-/// How many jobs match.
+/// The number of jobs that match a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Matching {
@@ -17,14 +17,14 @@ pub struct Matching {
 }
 
 impl Matching {
-    /// Returns a complete count.
+    /// Creates a complete count: exactly this many jobs match.
     #[must_use]
     pub const fn exactly(jobs: usize) -> Self {
         let jobs = jobs as u64;
         Self { jobs, exact: true }
     }
 
-    /// Returns an incomplete count: at least this many jobs match.
+    /// Creates an incomplete count: at least this many jobs match.
     #[must_use]
     pub const fn at_least(jobs: usize) -> Self {
         let jobs = jobs as u64;
@@ -32,7 +32,7 @@ impl Matching {
     }
 }
 
-/// How many jobs match in each state.
+/// The number of jobs in each state that match a request.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct MatchingByState {
@@ -43,7 +43,7 @@ pub struct MatchingByState {
 }
 
 impl MatchingByState {
-    /// Returns the counts that a background count found, which are complete.
+    /// Creates the view of a background count, which is always complete.
     #[must_use]
     pub fn counted(counts: &Counts, at: At) -> Self {
         let exact = |(state, jobs): (&State, &u64)| {

@@ -10,31 +10,32 @@ use super::{At, Counts, DeadLetters, Job, Overview, Rates, StrandedRoute};
 pub struct Tick {
     /// The time by the database's clock.
     pub at: At,
-    /// See [`Overview::read_at`].
+    /// When the nodes were read, as in [`Overview::read_at`].
     pub read_at: At,
-    /// See [`Overview::stale`].
+    /// Whether the data of the nodes is out of date, as in [`Overview::stale`].
     pub stale: bool,
-    /// See [`Overview::live_nodes`].
+    /// The number of live nodes, as in [`Overview::live_nodes`].
     pub live_nodes: usize,
-    /// See [`Overview::running`].
+    /// The number of bodies that the live nodes run, as in [`Overview::running`].
     pub running: u64,
-    /// See [`Overview::capacity`].
+    /// The maximum number of bodies that the live nodes run at once, as in [`Overview::capacity`].
     pub capacity: u64,
-    /// See [`Overview::counts`].
+    /// The number of jobs by state at the last count, as in [`Overview::counts`].
     pub counts: Option<Counts>,
-    /// See [`Overview::counts_at`].
+    /// When the jobs were last counted, as in [`Overview::counts_at`].
     pub counts_at: Option<At>,
-    /// See [`Overview::oldest_due_ms`].
+    /// How long the longest-overdue job has been due, in milliseconds, as in
+    /// [`Overview::oldest_due_ms`].
     pub oldest_due_ms: Option<u64>,
-    /// See [`Overview::due_at`].
+    /// When the due jobs were last read, as in [`Overview::due_at`].
     pub due_at: Option<At>,
-    /// See [`Overview::stranded`].
+    /// Due jobs that no node in the cluster can run, as in [`Overview::stranded`].
     pub stranded: Vec<StrandedRoute>,
-    /// See [`Overview::nothing_runs`].
+    /// Whether jobs are due while no node is live, as in [`Overview::nothing_runs`].
     pub nothing_runs: bool,
-    /// See [`Overview::rates`].
+    /// The rates at which jobs end, as in [`Overview::rates`].
     pub rates: Rates,
-    /// The id of the newest job; null if there are no jobs or none has been read yet.
+    /// The id of the newest job; null if there are no jobs or no job has been read yet.
     pub newest: Option<String>,
 }
 
@@ -59,13 +60,14 @@ impl Tick {
     }
 }
 
-/// The event `jobs`: jobs that are new, or have changed since the last event with them.
+/// The event `jobs`: jobs that are new, or that have changed since the last event that contained
+/// them.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ChangedJobs {
-    /// The jobs as they are now; at most 1,000.
+    /// The new and changed jobs in their current state; at most 1,000 jobs.
     pub jobs: Vec<Job>,
-    /// A lower bound of the number of further jobs that have changed.
+    /// The minimum number of changed jobs that this event does not contain.
     pub dropped: usize,
 }
 
@@ -75,12 +77,12 @@ pub struct ChangedJobs {
 pub struct Failures {
     /// When the dead letters were read, by the database's clock.
     pub at: At,
-    /// See [`Overview::failures`].
+    /// The newest groups of equal dead letters, as in [`Overview::failures`].
     pub jobs: Vec<DeadLetters>,
 }
 
 impl Failures {
-    /// Creates the event from the dead letters that were read at this time.
+    /// Creates the event from the dead letters that were read at the time `at`.
     #[must_use]
     pub const fn new(at: At, jobs: Vec<DeadLetters>) -> Self {
         Self { at, jobs }

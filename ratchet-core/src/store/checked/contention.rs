@@ -2,10 +2,10 @@ use std::time::Duration;
 
 use crate::error::StoreErrorKind;
 
-/// Decides, without I/O, whether a failed call is repeated, and after which pause.
+/// Decides whether a failed store call is repeated, and after which pause. It does no I/O.
 ///
-/// A call is repeated after [`Contention`](StoreErrorKind::Contention), which has changed nothing.
-/// Any other failure is returned to the caller.
+/// A call is repeated after [`Contention`](StoreErrorKind::Contention), because a call that fails
+/// with this error has changed nothing. Any other error is returned to the caller.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -26,8 +26,8 @@ pub struct ContentionBackoff {
 }
 
 impl ContentionBackoff {
-    /// Allows up to `retries` repetitions. A try that fails `patience` or longer after the first
-    /// try began is not repeated.
+    /// Creates a backoff that allows up to `retries` repetitions. It allows no repetition once
+    /// `patience` has passed since the first try began.
     #[must_use]
     pub const fn new(retries: u32, patience: Duration) -> Self {
         Self {
@@ -38,11 +38,11 @@ impl ContentionBackoff {
     }
 
     /// Counts a failed try, and returns the pause before the next try. Returns `None` if the call
-    /// must not be repeated. `elapsed` is the time since the first try began, and `random` is in
-    /// `0.0..1.0`.
+    /// must not be repeated. `elapsed` is the time since the first try began. `random` is a random
+    /// number in `0.0..1.0`.
     ///
-    /// The pause doubles from 2 ms to at most 64 ms. It is shortened at random by up to half, so
-    /// that calls that collided do not collide again.
+    /// The pause doubles with each failed try, from 2 ms to at most 64 ms. A random part of up to
+    /// one half is then subtracted, so that calls that collided do not collide again.
     pub fn failed(
         &mut self,
         kind: StoreErrorKind,
@@ -58,8 +58,8 @@ impl ContentionBackoff {
         })
     }
 
-    /// Returns the pause before repetition number `repetition` (the first is 1), for a `random` in
-    /// `0.0..1.0`.
+    /// Returns the pause before repetition number `repetition` (the first is 1). `random` is a
+    /// random number in `0.0..1.0`.
     #[must_use]
     pub fn pause(repetition: u32, random: f64) -> Duration {
         let longest = Duration::from_millis(1 << repetition.min(6));

@@ -1,13 +1,14 @@
 use crate::error::StoreErrorKind;
 
-/// Decides whether a store repeats a call after the connection was lost. The type makes no calls
-/// itself.
+/// Decides whether a store repeats a call after the connection to the database was lost. The type
+/// makes no calls itself.
 ///
 /// The [door](super::Checked) repeats a call after [`Contention`](StoreErrorKind::Contention),
-/// which has changed nothing. It must not do so once a connection was lost, because the lost try
-/// may have taken effect, and only the store knows about the loss. So after the first loss, the
-/// store itself repeats the call after `Contention` too. If it gives up, it returns
-/// [`Unavailable`](StoreErrorKind::Unavailable) instead of `Contention`.
+/// because that error means that nothing has changed. This is no longer certain after a lost
+/// connection: the lost try may have taken effect. The door does not know about the loss. So after
+/// the first loss, the store itself repeats the call after `Contention`. When the store gives up,
+/// it returns [`Unavailable`](StoreErrorKind::Unavailable) instead of `Contention`, so that the
+/// door does not repeat the call.
 ///
 /// ```
 /// use ratchet_core::StoreErrorKind::{Contention, Unavailable};
@@ -26,7 +27,7 @@ pub struct LossRepeats {
 }
 
 impl LossRepeats {
-    /// Allows up to `limit` repetitions.
+    /// Creates a counter that allows up to `limit` repetitions of a call.
     #[must_use]
     pub const fn at_most(limit: u32) -> Self {
         Self { repeated: 0, limit }
@@ -38,11 +39,11 @@ impl LossRepeats {
         self.repeated
     }
 
-    /// Counts a failed try, and allows or refuses another one. `is_repeatable` is true if the
-    /// connection was lost and the call may safely be made twice.
+    /// Counts a failed try, and decides whether the store repeats the call. `is_repeatable` is true
+    /// if the connection was lost and the call may safely be made twice.
     ///
     /// # Errors
-    /// The kind of the error to return, if the call must not be repeated.
+    /// The kind of the error that the store returns, if the call must not be repeated.
     pub fn failed(
         &mut self,
         kind: StoreErrorKind,

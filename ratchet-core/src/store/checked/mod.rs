@@ -42,16 +42,16 @@ use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::model::NewJob;
 use crate::time;
 
-/// A store whose input is checked, whose calls end at a deadline, and whose calls are repeated
-/// after contention.
+/// The door: a wrapper around a store that checks the input of calls, ends calls at a deadline, and
+/// repeats calls after contention.
 ///
-/// The stores of this project that connect to a database are created with it.
-/// [`Ratchet`](crate::Ratchet) and the conformance suite wrap every other store, so no store checks
-/// its input itself. Use [`Deref`] to reach methods that a store has in addition to the traits.
-/// Clones share the store, and wake each other's nodes up.
+/// The stores of this project that connect to a database already have this wrapper.
+/// [`Ratchet`](crate::Ratchet) and the conformance suite add it to every other store, so no store
+/// checks its input itself. Methods of the inner store that are not in the traits are available
+/// through [`Deref`]. Clones share the inner store, and their clients and nodes wake each other up.
 ///
-/// A call of a part that the store lacks fails with `Misconfigured`; the methods of [`Store`] show
-/// which parts a store has.
+/// A call of a part that the inner store lacks fails with `Misconfigured`. The methods of [`Store`]
+/// show which parts a store has.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -65,13 +65,13 @@ use crate::time;
 /// ```
 pub struct Checked<S: ?Sized> {
     store: Arc<S>,
-    /// Carries wakeups between the clients and nodes of this process that share the door, if the
-    /// store has no coordinator of its own.
+    /// Sends wakeups between the clients and nodes of this process that share the door. Used if the
+    /// store has no coordinator.
     nearby: InProcessCoordinator,
 }
 
 impl<S: Store> Checked<S> {
-    /// Wraps a store.
+    /// Wraps a store in the door.
     #[must_use]
     pub fn new(store: S) -> Self {
         Self {
@@ -82,7 +82,7 @@ impl<S: Store> Checked<S> {
 }
 
 impl Checked<dyn Store> {
-    /// Wraps a store unless it is already [checked](Store::is_checked).
+    /// Wraps a store in the door unless it is already [checked](Store::is_checked).
     #[must_use]
     pub fn shared(store: SharedStore) -> SharedStore {
         if store.is_checked() {
@@ -95,7 +95,7 @@ impl Checked<dyn Store> {
     }
 }
 
-/// How the [door](Checked) calls a store.
+/// The deadline and the number of repetitions with which the [door](Checked) calls a store.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -106,9 +106,10 @@ impl Checked<dyn Store> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallPolicy {
-    /// How long a call may take, its repetitions included.
+    /// Maximum duration of a call, including its repetitions.
     pub deadline: Duration,
-    /// How many times a call is repeated after [`Contention`](StoreErrorKind::Contention).
+    /// Maximum number of times that a call is repeated after
+    /// [`Contention`](StoreErrorKind::Contention).
     pub retries: u32,
 }
 
@@ -122,16 +123,17 @@ impl CallPolicy {
         }
     }
 
-    /// Returns for how long a call is repeated after contention if its caller has an alternative to
-    /// waiting or can use a partial result: a tenth of the deadline.
+    /// Returns a shorter limit for repetitions after contention: a tenth of the deadline. It
+    /// applies to calls whose caller has an alternative to waiting, and to calls that can return a
+    /// partial result.
     #[must_use]
     pub fn brief_patience(&self) -> Duration {
         self.deadline / 10
     }
 
-    /// Returns when a call that began at this time should return the result that it has so far:
-    /// after 8/10 of the deadline. Together with [`brief_patience`](Self::brief_patience), this
-    /// leaves a tenth of the deadline for the answer.
+    /// Returns the time at which a call that began at `began` should stop and return a partial
+    /// result: after 8/10 of the deadline. Another tenth is for repetitions
+    /// ([`brief_patience`](Self::brief_patience)), so one tenth remains for the answer.
     #[must_use]
     pub fn timely_end(&self, began: Instant) -> Instant {
         // Adding a very long deadline would overflow.
@@ -139,7 +141,7 @@ impl CallPolicy {
         began + (self.deadline / 10 * 8).min(YEAR)
     }
 
-    /// Sets how many times a call is repeated after contention.
+    /// Sets the maximum number of times that a call is repeated after contention.
     #[must_use]
     pub const fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
@@ -148,18 +150,20 @@ impl CallPolicy {
 }
 
 impl Default for CallPolicy {
-    /// Returns a deadline of 10 s and eight repetitions.
+    /// Returns a policy with a deadline of 10 s and up to eight repetitions.
     fn default() -> Self {
         Self::within(Duration::from_secs(10))
     }
 }
 
-/// Refuses jobs that the store must not receive: those that [`NewJob::validate_all`] refuses, and
-/// those that need a part which the store lacks. The [door](Checked) calls this function before
-/// every enqueue. A store calls it before it stores jobs in a transaction of the application.
+/// Checks that a store may receive these jobs.
+///
+/// The function refuses jobs that [`NewJob::validate_all`] refuses, and jobs that need a part which
+/// the store lacks. The [door](Checked) calls this function before every enqueue. A store calls the
+/// function itself before it stores jobs in a transaction of the application.
 ///
 /// # Errors
-/// [`StoreErrorKind::Invalid`] of this operation, with the first problem found.
+/// [`StoreErrorKind::Invalid`] for `operation`, with the first problem found.
 pub fn check_enqueue(
     operation: &'static str,
     store: &(impl Store + ?Sized),
@@ -171,7 +175,7 @@ pub fn check_enqueue(
         .map_err(|error| error.during(operation))
 }
 
-/// Sets the operation in the error of a failed check.
+/// Adds the name of the operation to the error of a failed check.
 fn check<E: Into<StoreError>>(operation: &'static str, checked: Result<(), E>) -> Result<()> {
     checked.map_err(|problem| problem.into().during(operation))
 }
@@ -184,14 +188,15 @@ pub(super) fn part<P>(operation: &'static str, part: Option<P>) -> Result<P> {
     })
 }
 
-/// The time during which a call may be repeated after contention.
+/// How long a call may be repeated after contention.
 #[derive(Clone, Copy)]
 enum Repeat {
-    /// Until the deadline.
+    /// The call may be repeated until its deadline.
     UntilDeadline,
-    /// For [`CallPolicy::brief_patience`]. This is for calls whose caller has an alternative to
-    /// waiting: several claims can be settled one by one. It is also for calls that return a
-    /// partial result shortly before the deadline, such as claims.
+    /// The call may be repeated for [`CallPolicy::brief_patience`]. This value is for calls whose
+    /// caller has an alternative to waiting: for example, several claims can be settled one by one.
+    /// It is also for calls that return a partial result shortly before the deadline, such as
+    /// claims.
     Briefly,
 }
 
@@ -327,8 +332,8 @@ impl<S: Store + ?Sized> Store for Checked<S> {
         self.store.connections()
     }
 
-    /// Returns the coordinator of the store or, if it has none, one that carries wakeups between
-    /// the clients and nodes that share this door.
+    /// Returns the coordinator of the store. If the store has none, returns a coordinator that
+    /// sends wakeups between the clients and nodes that share this door.
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         let of_store = self.store.coordinator();
         of_store.or_else(|| Some(Arc::new(self.nearby.clone())))

@@ -8,7 +8,8 @@ use crate::model::{DueRoute, QueueInfo};
 use crate::name::Name;
 use crate::store::{Changed, QueueStore, Store};
 
-/// The longest `within` that is passed to a store: 100 years.
+/// The maximum `within` that the door passes to [`due_routes`](QueueStore::due_routes) of the
+/// store: 100 years.
 const LONGEST_AHEAD: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
 #[async_trait]

@@ -64,8 +64,8 @@ impl Store for Probe {
     }
 }
 
-/// Returns a checked store whose calls have this fault, and the list of the calls that reach its
-/// inner store.
+/// Returns a checked store whose inner store answers each call with `fault`, and the list of the
+/// calls that reach the inner store.
 fn failing(policy: CallPolicy, fault: Fault) -> (Checked<Probe>, Calls) {
     let calls = Calls::default();
     let seen = Arc::clone(&calls);
@@ -82,8 +82,8 @@ fn failing(policy: CallPolicy, fault: Fault) -> (Checked<Probe>, Calls) {
     (Checked::new(probe), calls)
 }
 
-/// Returns a checked store, and the list of the calls that reach its inner store, for tests in
-/// which none may.
+/// Returns a checked store, and the list of the calls that reach its inner store. It is for tests
+/// in which no call may reach the inner store.
 fn unseen() -> (Checked<MemoryStore>, Calls) {
     let calls = Calls::default();
     let seen = Arc::clone(&calls);

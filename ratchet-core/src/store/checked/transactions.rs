@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::model::{Enqueued, NewJob};
 use crate::store::{AppConnection, AppTransaction, Store, TransactionStore};
 
-/// The door adds no deadline and no repetition here: only the store knows how the application's
-/// transaction can continue after a failure.
+/// Passes calls on without a deadline and without repetitions. Only the store knows how the
+/// application's transaction can continue after a failure.
 impl<S: Store + ?Sized> TransactionStore for Checked<S> {
     fn enqueue_on<'a>(
         &'a self,
@@ -26,9 +26,9 @@ impl<S: Store + ?Sized> TransactionStore for Checked<S> {
 }
 
 impl<S: Store> Checked<S> {
-    /// Enqueues jobs in a transaction of the application. Does the same as
-    /// [`Client::enqueue_all_in`](crate::Client::enqueue_all_in), for code that has a store of a
-    /// known type but no client.
+    /// Enqueues jobs in a transaction of the application. This method does the same as
+    /// [`Client::enqueue_all_in`](crate::Client::enqueue_all_in). It is for code that has a store
+    /// of a known type and no client.
     ///
     /// # Errors
     /// The same as [`Client::enqueue_all_in`](crate::Client::enqueue_all_in).
