@@ -20,17 +20,22 @@ use crate::connection::Side;
 use crate::error::{Failure, Result, UNAUTHORIZED};
 use crate::row;
 
-/// Carries wakeups between the nodes and clients on the same collections, through the database.
+/// Carries wakeups between nodes and clients that use the same collections. The wakeups travel
+/// through the database.
 ///
-/// To send a wakeup, the coordinator writes to the document of the wakeup's queue in a small
-/// collection. Wakeups with the same queue, addressee and sender within a few milliseconds are
-/// written once. Subscribers follow a change stream on that collection. A lost stream is reopened
-/// after a pause of 200 ms at first and 30 s at most: where it ended or, if that has failed, at the
-/// current time. Every subscription then gets a wakeup for all queues. With a client of the
-/// application, an outage short enough for the stream to survive goes unnoticed: no wakeup is lost,
-/// but subscriptions get no wakeup for all queues.
+/// A small collection has one document for each queue. To send a wakeup, the coordinator writes to
+/// the document of the wakeup's queue. If several wakeups within a few milliseconds have the same
+/// queue, addressee and sender, the coordinator writes only one of them. To receive wakeups, the
+/// coordinator reads a change stream on the collection.
 ///
-/// The stream is opened at the first subscription.
+/// If the stream is lost, the coordinator reopens the stream after a pause of 200 ms, which grows
+/// to at most 30 s. The new stream continues at the position where the old stream ended. If that
+/// fails, it begins at the current time. After a reopening, every subscription gets a wakeup for
+/// all queues. If the client belongs to the application, the coordinator does not notice an outage
+/// that the stream survives. No wakeup is lost then, and subscriptions get no wakeup for all
+/// queues.
+///
+/// The first subscription opens the stream.
 ///
 /// ```
 /// # async fn example(store: ratchet_store_mongo::MongoStore) -> Result<(), Box<dyn std::error::Error>> {
@@ -45,7 +50,8 @@ use crate::row;
 pub struct MongoCoordinator {
     clients: Arc<Clients>,
     outgoing: mpsc::Sender<Wakeup>,
-    /// Taken by the sending task when it starts.
+    /// Receiving end of the channel of unsent wakeups. The sending task takes it when the task
+    /// starts.
     unsent: Mutex<Option<mpsc::Receiver<Wakeup>>>,
     incoming: broadcast::Sender<Wakeup>,
     tasks: Mutex<Tasks>,
@@ -58,24 +64,26 @@ struct Tasks {
     closed: bool,
 }
 
-/// A plain cursor on the changes, because the driver's own change stream resumes after an outage
-/// without reporting the outage.
+/// Change stream, as a plain cursor. The driver's own change stream type is not used, because it
+/// resumes after an outage without reporting the outage.
 pub(crate) type Stream = Cursor<RawDocumentBuf>;
 
-/// How many wakeups may wait to be sent; more are dropped.
+/// Maximum number of wakeups that wait to be sent. Further wakeups are dropped.
 const UNSENT: usize = 256;
-/// How many unread wakeups a subscriber may have before it gets one for all queues instead.
+/// Maximum number of unread wakeups of a subscriber. If there are more, the subscriber gets one
+/// wakeup for all queues instead.
 const UNREAD: usize = 1_024;
-/// How long wakeups are collected after a send, to be sent together.
+/// Pause after each send. Wakeups that arrive during the pause are sent together.
 const WINDOW: Duration = Duration::from_millis(3);
-/// The timeout for sending a wakeup and for opening the stream.
+/// Timeout for sending a wakeup, and for opening the stream.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many sends may run at once. The limit is low because they share the few connections for
+/// Maximum number of sends at the same time. It is low because sends share a few connections with
 /// heartbeats and locks.
 const SENDS: usize = 2;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The id of the document for wakeups of all queues. No queue has an empty name.
+/// Id of the document for wakeups that concern all queues. No queue has an empty name, so no queue
+/// has this id.
 const EVERYWHERE: &str = "";
 
 impl MongoCoordinator {
@@ -90,7 +98,7 @@ impl MongoCoordinator {
         }
     }
 
-    /// Stops the tasks. No wakeup is sent or received from then on.
+    /// Stops both tasks. Afterwards, the coordinator sends and receives no wakeups.
     pub(crate) fn close(&self) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.closed = true;
@@ -157,9 +165,9 @@ async fn send_all(clients: Arc<Clients>, mut unsent: mpsc::Receiver<Wakeup>) {
     }
 }
 
-/// Writes a wakeup. The field `mark` differs in each write, so that the stream reports every write
-/// as a change. The write waits for a majority, because the stream delivers only what a majority
-/// has.
+/// Writes a wakeup to the document of its queue. Each write gives the field `mark` a new value, so
+/// the change stream reports every write as a change. The write waits for a majority, because the
+/// stream delivers only changes that a majority has stored.
 async fn send(side: &Side, wakeup: &Wakeup) -> Result<()> {
     let row = document(wakeup);
     let all_of_queue = doc! { "_id": row.get("_id") };
@@ -170,7 +178,7 @@ async fn send(side: &Side, wakeup: &Wakeup) -> Result<()> {
     Ok(())
 }
 
-/// Follows the stream, and reopens it when it ends.
+/// Passes wakeups from the stream to the subscribers. Opens the stream again whenever it ends.
 async fn receive_all(clients: Arc<Clients>, incoming: broadcast::Sender<Wakeup>) {
     let mut pause = FIRST_PAUSE;
     let mut forbidden = false;
@@ -212,8 +220,8 @@ async fn receive_all(clients: Arc<Clients>, incoming: broadcast::Sender<Wakeup>)
     }
 }
 
-/// Opens the stream at `place`, or else at the current time, so that it includes wakeups sent while
-/// it is being opened.
+/// Opens the stream at the position `place`, or at the current time if `place` is `None`. In both
+/// cases the stream includes wakeups that are sent during the opening.
 pub(crate) async fn open(side: &Side, place: Option<Document>) -> Result<Stream> {
     let opening = async {
         let from = match place {
@@ -244,8 +252,8 @@ fn unavailable(text: &str) -> Failure {
     Failure::new(ratchet_core::StoreErrorKind::Unavailable, text)
 }
 
-/// Passes the wakeups of the stream on to the subscribers until the stream ends, and returns why it
-/// ended. Records the position in the stream in `place`.
+/// Passes the wakeups of the stream on to the subscribers until the stream ends. Returns the reason
+/// for the end. Stores the stream's position in `place` after each event.
 async fn follow(
     stream: &mut Stream,
     incoming: &broadcast::Sender<Wakeup>,
@@ -268,7 +276,7 @@ async fn follow(
     }
 }
 
-/// Returns the document of a wakeup.
+/// Returns the document that a wakeup is stored as.
 fn document(wakeup: &Wakeup) -> Document {
     let queue = wakeup.queue.as_ref().map_or(EVERYWHERE, Name::as_str);
     let mut row = doc! { "_id": queue, "mark": ObjectId::new() };
@@ -280,7 +288,7 @@ fn document(wakeup: &Wakeup) -> Document {
     row
 }
 
-/// Reads the wakeup of a document.
+/// Reads a wakeup from its document.
 fn wakeup(row: &RawDocument) -> Result<Wakeup, InvalidInput> {
     let queue = row::text(row, "_id")?.unwrap_or(EVERYWHERE);
     let mut wakeup = if queue == EVERYWHERE {

@@ -53,7 +53,7 @@ impl MongoStore {
 }
 
 impl MongoStore {
-    /// Returns a finding about jobs whose route is not stored.
+    /// Returns a finding if jobs name a route that is not stored.
     async fn lost_routes(&self) -> Inner<Vec<Finding>> {
         let mut jobs: BTreeMap<i64, u64> = BTreeMap::new();
         let counted = self.count_routes().await?;
@@ -69,7 +69,7 @@ impl MongoStore {
     }
 }
 
-/// Returns a finding if the user may not open the change stream for wakeups.
+/// Returns a finding if the user lacks the privilege to open the change stream for wakeups.
 fn wakeups(opened: Inner<coordinator::Stream>) -> Inner<Vec<Finding>> {
     match opened {
         Ok(_) => Ok(Vec::new()),
@@ -83,8 +83,8 @@ fn wakeups(opened: Inner<coordinator::Stream>) -> Inner<Vec<Finding>> {
     }
 }
 
-/// Returns a finding if the server is a standalone. Write concerns need no finding: the store
-/// refuses a URL with a weaker one than `majority` (`checks.rs`).
+/// Returns a finding if the server is a standalone. There is no finding about write concerns,
+/// because the store rejects a URL whose write concern is weaker than `majority` (see `checks.rs`).
 fn standalone(has_transactions: bool) -> Option<Finding> {
     let summary = "the server is in no replica set: there are no transactions and no wakeups, and \
                    so no lanes, links, signals, permits, archive or recurring jobs";

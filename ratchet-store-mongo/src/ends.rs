@@ -26,16 +26,17 @@ use crate::row;
 use crate::signals;
 use crate::store::MongoStore;
 
-/// What waits for the end of a job, according to the job's document.
+/// The children and the batch of a job, which its end may affect. Read from the job's document.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ties {
     children: bool,
-    /// The job's batch, if it has not counted the job yet.
+    /// Batch of the job. `None` if the job is in no batch, or if the batch has already counted the
+    /// job.
     batch: Option<BatchId>,
 }
 
 impl Ties {
-    /// The fields that [`read`](Self::read) needs.
+    /// Fields of a job's document that [`read`](Self::read) needs.
     pub(crate) const FIELDS: [&'static str; 3] = ["children", "batch", "counted"];
 
     pub(crate) fn read(row: &RawDocument) -> Self {
@@ -47,7 +48,7 @@ impl Ties {
         }
     }
 
-    /// Returns the batch that is to count the end of the job.
+    /// Returns the batch that must count the end of the job, if any.
     pub(crate) const fn batch(self) -> Option<BatchId> {
         self.batch
     }
@@ -56,8 +57,8 @@ impl Ties {
         self.children
     }
 
-    /// Returns the end of the job with these ties. They must have been read in the transaction that
-    /// ends it: its write marks the job as counted, whatever they were before.
+    /// Returns the end of the job that has these ties. The caller must have read the ties in the
+    /// transaction that ends the job, because that transaction sets the job's flag `counted`.
     pub(crate) const fn end(self, job: JobId, state: JobState, result: Option<Json>) -> End {
         let job = EndedJob {
             job,
@@ -74,17 +75,18 @@ impl Ties {
     }
 }
 
-/// A job that has ended.
+/// The end of a job, with the batch that must count it.
 #[derive(Debug)]
 pub(crate) struct End {
     job: EndedJob,
     batch: Option<BatchId>,
-    /// Whether the job ended in an earlier transaction.
+    /// Whether the job ended in an earlier transaction than the current one.
     earlier: bool,
 }
 
 impl End {
-    /// Creates the end of a job that ended, and was counted, before its new children were enqueued.
+    /// Creates the end of a parent that ended before its new children were enqueued. If the parent
+    /// is in a batch, the batch has already counted it.
     pub(crate) const fn earlier(job: JobId, state: JobState, result: Option<Json>) -> Self {
         let ties = Ties {
             children: true,
@@ -95,38 +97,40 @@ impl End {
         end
     }
 
-    /// Returns whether other jobs wait for this end, or a batch is to count it.
+    /// Returns whether the job has children, or a batch must count the job.
     pub(crate) const fn matters(&self) -> bool {
         self.job.has_children || self.job.in_batch
     }
 }
 
-/// Returns whether the end of a job may affect other jobs or a batch, and so needs a transaction;
-/// lanes are not considered.
+/// Returns whether the job has children or is in a batch. Such a job must end in a transaction,
+/// because its end may affect other jobs or the batch. The job's lane is not considered.
 pub(crate) fn is_tied(row: &RawDocument) -> bool {
     row::flag(row, "children") || matches!(row::bytes(row, "batch"), Ok(Some(_)) | Err(_))
 }
 
-/// Returns whether something may wait for the end of a job: its lane, another job or a batch.
+/// Returns whether the end of the job may affect others: the next job of its lane, its children, or
+/// its batch.
 pub(crate) fn is_followed(row: &RawDocument) -> bool {
     is_tied(row) || matches!(row::text(row, "lane"), Ok(Some(_)) | Err(_))
 }
 
-/// Restricts the filter to jobs whose end affects no other job and no batch; lanes are not
+/// Restricts the filter to jobs that have no children and are in no batch. Lanes are not
 /// considered.
 pub(crate) fn require_untied(filter: &mut Document) {
     filter.insert("children", Bson::Null);
     filter.insert("batch", Bson::Null);
 }
 
-/// A job whose claim is to end in a transaction, as that transaction sees it.
+/// A job whose claim the current transaction is about to end, as this transaction sees the job.
 pub(crate) struct Held {
     pub(crate) state: JobState,
     pub(crate) claim: ClaimToken,
     pub(crate) cancel: bool,
     pub(crate) lane: Option<String>,
     pub(crate) ties: Ties,
-    /// As [`is_followed`] says.
+    /// Result of [`is_followed`]: whether the end of the job may affect its lane, other jobs or a
+    /// batch.
     pub(crate) followed: bool,
 }
 
@@ -144,20 +148,20 @@ impl Held {
     }
 }
 
-/// What a cascade has read about its jobs so far.
+/// Data about jobs that a cascade has read so far.
 #[derive(Default)]
 struct Known {
-    /// The jobs to be counted in a batch.
+    /// Jobs that a batch must count, each with that batch.
     batches: HashMap<JobId, BatchId>,
-    /// The jobs that wait for a signal.
+    /// Jobs that wait for a signal.
     signals: HashSet<JobId>,
-    /// The jobs that other jobs link to.
+    /// Jobs that have children.
     parents: HashSet<JobId>,
 }
 
 impl MongoStore {
-    /// Reads the jobs of claims that are to end in this transaction. A job that cannot be read is
-    /// left out, so that the others end. [errors.poison]
+    /// Reads jobs whose claims this transaction is about to end. Skips a job that cannot be read,
+    /// so that the other jobs can still end. [errors.poison]
     pub(crate) async fn held(
         &self,
         tx: &mut Tx<'_>,
@@ -182,8 +186,9 @@ impl MongoStore {
         Ok(held)
     }
 
-    /// Applies the consequences of these ends, and of the changes that the transaction has made to
-    /// these batches. [link.decide] [batch.count] [batch.callback]
+    /// Applies the consequences of ended jobs and of changed batches: decides links, counts jobs in
+    /// batches, and releases or cancels waiting jobs. `batches` are the batches that this
+    /// transaction has changed. [link.decide] [batch.count] [batch.callback]
     pub(crate) async fn follow(
         &self,
         tx: &mut Tx<'_>,
@@ -225,8 +230,9 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Returns the jobs with open links to these parents, and adds to `known` what it reads about
-    /// them. Uses the indexes `open` and `child` of `links`.
+    /// Returns the jobs that have open links to these parents. Adds the batches, signals and
+    /// children of these jobs to `known`. Uses the indexes `open` and `child` of the collection
+    /// `links`.
     async fn waiting_for(
         &self,
         tx: &mut Tx<'_>,
@@ -281,8 +287,8 @@ impl MongoStore {
         Ok(waiting.into_values().collect())
     }
 
-    /// Changes the batches in which this transaction will count jobs, so that a conflict occurs
-    /// before its other writes.
+    /// Writes to the documents of these batches, in which the transaction will count jobs. A
+    /// conflict about a batch then occurs before the transaction writes anything else.
     pub(crate) async fn meet_batches(
         &self,
         tx: &mut Tx<'_>,
@@ -295,7 +301,7 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Counts ended jobs in their batches, and returns these batches. [batch.count]
+    /// Counts ended jobs in their batches. Returns the updated batches. [batch.count]
     async fn count(
         &self,
         tx: &mut Tx<'_>,
@@ -329,8 +335,8 @@ impl MongoStore {
         Ok(batches.collect::<std::result::Result<_, _>>()?)
     }
 
-    /// Writes what the cascade decided: links, released and cancelled jobs, and ended batches.
-    /// [link.decide] [link.release] [link.cancel] [link.once] [batch.end]
+    /// Writes the decisions of the cascade: decided links, released and cancelled jobs, and ended
+    /// batches. [link.decide] [link.release] [link.cancel] [link.once] [batch.end]
     async fn write_links(
         &self,
         tx: &mut Tx<'_>,
@@ -395,8 +401,8 @@ impl MongoStore {
     }
 }
 
-/// Returns the update that makes a blocked job claimable; for a job that waits for nothing any
-/// more. [link.release] [signal.deliver]
+/// Returns the update that makes a blocked job claimable, once the job waits for nothing any more.
+/// [link.release] [signal.deliver]
 pub(crate) fn released(now: Now) -> Vec<Document> {
     vec![doc! { "$set": {
         "state": code(JobState::Pending),
@@ -404,8 +410,8 @@ pub(crate) fn released(now: Now) -> Vec<Document> {
     } }]
 }
 
-/// Fails with `Contention`, so that the whole call is retried, unless all `count` documents
-/// matched. A document that did not match was changed by a concurrent call.
+/// Returns `Contention` unless all `count` statements matched a document, so that the whole call is
+/// retried. A concurrent call has changed each document that did not match.
 pub(crate) fn all_of(matched: u64, count: usize) -> Result<()> {
     if usize::try_from(matched) == Ok(count) {
         return Ok(());
@@ -413,7 +419,7 @@ pub(crate) fn all_of(matched: u64, count: usize) -> Result<()> {
     Err(Failure::contention("a concurrent call changed a job"))
 }
 
-/// Returns the projection that [`Ties::read`] needs.
+/// Returns the projection of the fields that [`Ties::read`] needs.
 pub(crate) fn tie_fields() -> Document {
     Ties::FIELDS
         .iter()

@@ -21,8 +21,8 @@ use crate::signals;
 use crate::store::MongoStore;
 
 impl MongoStore {
-    /// Stores the jobs of one call. A single job without an idempotency key or a lane, that waits
-    /// for nothing and is in no batch, needs one insert; everything else needs a transaction.
+    /// Stores the jobs of one call. The call needs a transaction, with one exception: a single job
+    /// without idempotency key, lane, links, signal or batch is stored with one insert.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         if let [job] = jobs
             && job.spec().idempotency_key.is_none()
@@ -46,8 +46,8 @@ impl MongoStore {
         tx.finish(stored).await
     }
 
-    /// Stores the jobs of one call inside a transaction of the caller; sets `writes` before its
-    /// first write in the transaction.
+    /// Stores the jobs of one call inside the caller's transaction. Sets `writes` to true just
+    /// before its first write in the transaction.
     pub(crate) async fn enqueue_within(
         &self,
         session: &mut ClientSession,
@@ -85,9 +85,9 @@ impl MongoStore {
         }
     }
 
-    /// Stores the jobs one after the other, without a transaction. If one fails, it removes those
-    /// already stored. If the server crashes or the deadline passes halfway, stored jobs stay: a
-    /// repeated enqueue of the same jobs continues with them.
+    /// Stores the jobs one after the other, without a transaction. If one insert fails, removes the
+    /// jobs that this call has already stored. If the server crashes or the deadline passes, the
+    /// jobs stored so far remain. A repeated enqueue of the same jobs then stores the missing ones.
     async fn enqueue_each(
         &self,
         jobs: &[NewJob],
@@ -119,9 +119,9 @@ impl MongoStore {
         Ok(answers)
     }
 
-    /// Makes sure that jobs of another call stay, before they are reported as stored. Without
-    /// transactions, that call may still fail and remove the jobs that carry its mark, so this
-    /// removes the mark.
+    /// Ensures that jobs of another call remain stored, before this call reports them as stored.
+    /// Without transactions, the other call marks its jobs and removes all marked jobs if it fails.
+    /// So this function removes the marks.
     async fn keep(&self, on: &mut Tx<'_>, jobs: &[JobId]) -> Result<()> {
         if self.has_transactions() || jobs.is_empty() {
             return Ok(());
@@ -143,7 +143,7 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Stores the jobs that are new.
+    /// Stores those jobs that are not stored yet. Returns the answer for each job.
     pub(crate) async fn store_jobs(
         &self,
         tx: &mut Tx<'_>,
@@ -155,7 +155,7 @@ impl MongoStore {
         self.write_jobs(tx, jobs, ready, routes, now).await
     }
 
-    /// Returns which jobs are new, and fails if their links are invalid. Writes nothing.
+    /// Determines which jobs are new, and fails if a new job has an invalid link. Writes nothing.
     async fn check_jobs<'a>(&self, tx: &mut Tx<'_>, jobs: &'a [NewJob]) -> Result<ReadyJobs<'a>> {
         let (answers, new) = self.resolve(tx, jobs).await?;
         let linked = self.find_parents(tx, jobs, &answers, &new).await?;
@@ -203,8 +203,8 @@ impl MongoStore {
         Ok(answers)
     }
 
-    /// Returns the answer for each job, and the positions of the jobs to store. Jobs that a
-    /// majority does not have yet do not count as stored.
+    /// Returns the answer for each job, and the positions of the jobs that must be stored. A job
+    /// that a majority of the servers does not have yet counts as not stored.
     async fn resolve(
         &self,
         on: &mut Tx<'_>,
@@ -244,8 +244,9 @@ impl MongoStore {
         Ok(taken.resolve(jobs))
     }
 
-    /// Returns the number of each job's route; stores new routes, even if the jobs are not stored
-    /// later. Refuses jobs that need a permit of a resource that was never set. [permit.unknown]
+    /// Returns the number of each job's route. Stores new routes first, and these remain even if
+    /// the enqueue fails later. Rejects a job that needs a permit of a resource whose limit was
+    /// never set. [permit.unknown]
     pub(crate) async fn route_ids(&self, jobs: &[NewJob]) -> Result<Vec<i32>> {
         let routes: Vec<&Route> = jobs.iter().map(|job| &job.spec().route).collect();
         self.require_permits(&routes).await?;
@@ -258,16 +259,16 @@ impl MongoStore {
     }
 }
 
-/// An enqueue before its first write.
+/// An enqueue that has passed its checks and has not written anything yet.
 struct ReadyJobs<'a> {
     answers: Vec<Enqueued>,
-    /// The positions of the jobs to store.
+    /// Positions of the jobs that must be stored, in the list of the call's jobs.
     new: Vec<usize>,
     linked: Linked<'a>,
 }
 
-/// Returns the document of a new job. Absent values have no field. The job gets its place in a lane
-/// from `places`; `linked` shows whether other new jobs wait for it.
+/// Returns the document of a new job. Omits the fields of absent values. `places` assigns the job's
+/// position in its lane. `linked` tells whether other new jobs wait for this job.
 fn document(
     job: &NewJob,
     route: i32,

@@ -6,51 +6,54 @@ use mongodb::error::{
 use ratchet_core::error::storable_error;
 use ratchet_core::{InvalidInput, SchemaProblem, StoreError, StoreErrorKind};
 
-/// A result inside the store, before the operation is known.
+/// The result of a function inside the store. Its error does not name the operation yet.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// A failure inside the store, without the name of the operation. Its text never contains stored or
-/// sent values, or credentials.
+/// An error inside the store that does not name the operation yet. Its text never contains
+/// credentials, stored values or sent values.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
 pub(crate) struct Failure {
     pub(crate) kind: StoreErrorKind,
     pub(crate) loss: Loss,
-    /// The server's error code; 0 means none.
+    /// Error code of the server, or 0 if the error has no code.
     pub(crate) code: i32,
-    /// Whether the server refused the call because the connection's user no longer exists.
+    /// Whether the server rejected the call because the user of the connection no longer exists.
     pub(crate) user_is_gone: bool,
     text: String,
-    /// The problem with the caller's input, for kind `Invalid`.
+    /// Problem with the caller's input, set only for kind `Invalid`.
     refused: Option<InvalidInput>,
 }
 
-/// What is known about the effect of a call that failed because a server or a connection was lost.
+/// Whether a failed call may have taken effect, if it failed because a server or a connection was
+/// lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// The call did not fail because of a loss.
+    /// No server or connection was lost.
     #[default]
     No,
-    /// The server reported that it did not run the call, or the transaction around it was aborted.
+    /// The call had no effect: the server reported this, or the transaction around the call was
+    /// aborted.
     Told,
-    /// The outcome of the call is unknown.
+    /// Unknown: the call may have taken effect.
     Silent,
 }
 
-/// The server's error code for a duplicate key.
+/// Error code of the server for a duplicate key.
 pub(crate) const DUPLICATE_KEY: i32 = 11_000;
 
-/// The server's error code for a missing privilege, and for a connection whose user was dropped.
+/// Error code of the server for a missing privilege. The server also uses it for a connection whose
+/// user was dropped.
 pub(crate) const UNAUTHORIZED: i32 = 13;
 
-/// A part of the server's message when the user of a connection was dropped.
+/// Part of the server's message that shows that the user of the connection was dropped.
 const NO_USER: &str = "requires authentication";
-/// The server's error code for an invalid value in a statement.
+/// Error code of the server for an invalid value in a statement.
 pub(crate) const BAD_VALUE: i32 = 2;
-/// A part of the server's message when a statement names an index that does not exist.
+/// Part of the server's message if a statement names an index that does not exist.
 const NO_INDEX: &str = "hint provided does not correspond to an existing index";
 
-/// How the driver's message begins when a session and a call belong to different clients.
+/// Beginning of the driver's message if a session belongs to another client than the call.
 const OTHER_CLIENT: &str = "the session provided to an operation must be created from the same";
 
 impl Failure {
@@ -65,7 +68,7 @@ impl Failure {
         }
     }
 
-    /// Creates a failure of kind `Invalid`, for input that the store refuses.
+    /// Creates a failure of kind `Invalid`, for input that the store rejects.
     pub(crate) fn refused(problem: InvalidInput) -> Self {
         Self {
             text: problem.to_string(),
@@ -74,28 +77,30 @@ impl Failure {
         }
     }
 
-    /// Creates a failure for a conflict with other calls. The whole call is then retried.
+    /// Creates a failure of kind `Contention`, for a conflict with another call. The caller retries
+    /// the whole call.
     pub(crate) fn contention(text: impl Into<String>) -> Self {
         Self::new(StoreErrorKind::Contention, text)
     }
 
-    /// Puts the context in front of the text.
+    /// Prepends `what` and a colon to the text.
     pub(crate) fn about(mut self, what: &str) -> Self {
         self.text = format!("{what}: {}", self.text);
         self
     }
 
-    /// Returns whether the call failed because collections or indexes differ from Ratchet's.
+    /// Returns whether the call failed because the stored collections or indexes are not those that
+    /// Ratchet creates.
     pub(crate) fn is_altered(&self) -> bool {
         self.kind == StoreErrorKind::SchemaMismatch(SchemaProblem::Altered)
     }
 
-    /// Returns whether the call failed because a key or an id already exists.
+    /// Returns whether the call failed because a document with the same key or id already exists.
     pub(crate) const fn is_duplicate(&self) -> bool {
         self.code == DUPLICATE_KEY
     }
 
-    /// Returns the error that the caller of `operation` gets.
+    /// Converts the failure to the error that the caller of `operation` gets.
     pub(crate) fn during(self, operation: &'static str) -> StoreError {
         let error = StoreError::new(self.kind, operation);
         match self.refused {
@@ -137,8 +142,9 @@ impl Failure {
     }
 }
 
-/// Returns the text to show for a server error. The server's message may quote stored values and
-/// commands, so it is shown only for known codes, and for some of them without the values.
+/// Returns the text to show for an error of the server. The server's message may quote stored
+/// values and commands. So the message is shown only for known codes, and for some of these without
+/// the values.
 fn shown(code: i32, message: &str) -> String {
     match code {
         DUPLICATE_KEY => format!("duplicate key{}", index_of(message)),
@@ -150,8 +156,8 @@ fn shown(code: i32, message: &str) -> String {
     }
 }
 
-/// Removes the command's values from the message of a missing privilege: `not authorized on jobs to
-/// execute command { update: "ratchet_jobs", …`.
+/// Removes the values of the command from the server's message about a missing privilege. Such a
+/// message looks like `not authorized on jobs to execute command { update: "ratchet_jobs", …`.
 fn without_command(message: &str) -> String {
     match message.split_once('{') {
         None => message.to_owned(),
@@ -164,8 +170,9 @@ fn without_command(message: &str) -> String {
     }
 }
 
-/// Returns the part of the text that names the index of a duplicate key. The name is read from the
-/// server's message, because no other part of the error contains it.
+/// Returns a text that names the index of a duplicate key, or an empty text if the index is
+/// unknown. Takes the name from the server's message, because no other part of the error contains
+/// it.
 fn index_of(message: &str) -> String {
     let name = message.split_once(" index: ").map(|(_, rest)| rest);
     let name = name.and_then(|rest| rest.split_once(" dup key"));
@@ -274,7 +281,7 @@ impl Failure {
         }
     }
 
-    /// Creates a failure for a write that succeeded on one server, but that a majority has not
+    /// Creates a failure for a write that succeeded on one server, and that a majority has not
     /// confirmed.
     fn from_concern(code: i32, name: &str, message: &str) -> Self {
         let mut failure = Self::from_server(code, name, message);
@@ -292,13 +299,13 @@ impl From<mongodb::bson::error::Error> for Failure {
 }
 
 impl From<InvalidInput> for Failure {
-    /// Creates a failure for a stored value that the model rejects.
+    /// Creates a failure of kind `Corrupt`, for a stored value that is invalid.
     fn from(problem: InvalidInput) -> Self {
         Self::new(StoreErrorKind::Corrupt, problem.to_string())
     }
 }
 
-/// Maps an error code of the server to the kind of error that the caller gets.
+/// Maps an error code of the server to the kind of the error that the caller gets.
 fn kind_of(code: i32) -> StoreErrorKind {
     match code {
         // Write conflict, lock timeout, a snapshot or transaction that no longer exists, and a

@@ -8,8 +8,8 @@ use crate::error::{Failure, Result};
 use crate::pipelines;
 use crate::store::MongoStore;
 
-/// The transaction of a guarded write. Without a guard, on a server without transactions, it is a
-/// handle for calls without one.
+/// The transaction of a write that may have a guard. On a server without transactions, a write
+/// without a guard uses a plain handle instead of a transaction.
 pub(crate) struct GuardedTx<'a> {
     pub(crate) tx: Tx<'a>,
     side: &'a Side,
@@ -17,11 +17,12 @@ pub(crate) struct GuardedTx<'a> {
 }
 
 impl MongoStore {
-    /// Begins a write, with the guard if there is one; returns `None` if the guard's tenure is
-    /// over.
+    /// Begins the transaction of a write that may have a guard. Returns `None` if the guard's
+    /// tenure is over.
     ///
-    /// This only reads the lock. [`GuardedTx::finish`] writes to the lock last, so a process that
-    /// dies in between does not keep another owner from acquiring it. [guard.write]
+    /// This call only reads the lock. [`GuardedTx::finish`] writes to the lock as the last step. So
+    /// a process that dies before `finish` does not keep another owner from acquiring the lock.
+    /// [guard.write]
     pub(crate) async fn begin_guarded<'a>(
         &self,
         side: &'a Side,
@@ -45,11 +46,12 @@ impl MongoStore {
 }
 
 impl GuardedTx<'_> {
-    /// Commits the write if it succeeded and the tenure is not over; otherwise aborts it.
+    /// Commits the write if `done` is `Ok` and the tenure is not over. Otherwise aborts the
+    /// transaction.
     ///
-    /// The last statement changes the lock as the transaction saw it when it began. If the lock was
-    /// renewed or acquired by another owner since then, the two conflict and the whole write is
-    /// retried. If the lock has expired, nothing takes effect. [guard.write]
+    /// The last statement before the commit writes to the document of the lock. If the lock was
+    /// renewed or acquired since the transaction began, this statement conflicts and the whole
+    /// write is retried. If the lock has expired, nothing takes effect. [guard.write]
     pub(crate) async fn finish<T>(
         mut self,
         store: &MongoStore,
@@ -70,8 +72,8 @@ impl GuardedTx<'_> {
         }
     }
 
-    /// Changes the lock, and returns whether the tenure still lasts. Returns true if there is no
-    /// guard.
+    /// Writes to the document of the lock. Returns whether the tenure still lasts, or true if the
+    /// write has no guard.
     async fn touch(&mut self, store: &MongoStore) -> Result<bool> {
         let Some(guard) = self.guard else {
             return Ok(true);

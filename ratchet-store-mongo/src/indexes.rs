@@ -6,19 +6,20 @@ use ratchet_core::{SchemaProblem, StoreErrorKind};
 
 use crate::error::{Failure, Result};
 
-/// An index.
+/// The definition of an index.
 pub(crate) struct Index {
     pub(crate) name: &'static str,
     keys: Document,
     unique: bool,
-    /// The documents it covers; `None` means all.
+    /// Filter for the documents that the index covers. `None` means all documents.
     partial: Option<Document>,
-    /// The TTL: how many seconds after the date in its key the server deletes a document.
+    /// TTL of the documents, in seconds. The server deletes a document this long after the date in
+    /// the index key. `None` for an index without TTL.
     expires_after: Option<i32>,
 }
 
 impl Index {
-    /// Returns the index as an argument of `createIndexes`.
+    /// Returns the description of the index, in the form that the command `createIndexes` accepts.
     pub(crate) fn document(&self) -> Document {
         let mut index = doc! { "name": self.name, "key": self.keys.clone() };
         if self.unique {
@@ -33,7 +34,8 @@ impl Index {
         index
     }
 
-    /// Returns how a stored index differs from this one; `None` means that it does not.
+    /// Returns the first difference between a stored index and this definition, or `None` if they
+    /// agree.
     fn differs(&self, stored: &Document) -> Option<&'static str> {
         let same = |field: &str, wanted: Option<&Document>| {
             let stored = stored.get_document(field).ok();
@@ -64,12 +66,13 @@ impl Index {
     }
 }
 
-/// Returns the number in a field, whatever numeric type it has.
+/// Returns the number in a field as `f64`, whatever numeric type the field has.
 fn number(document: &Document, field: &str) -> Option<f64> {
     plain(document).get_f64(field).ok()
 }
 
-/// Converts numbers to one type, so that equal ones compare equal, as on the server.
+/// Converts all numbers to doubles. So equal numbers of different types compare equal, as they do
+/// on the server.
 fn plain(document: &Document) -> Document {
     let value = |value: &Bson| match value {
         Bson::Document(inner) => Bson::Document(plain(inner)),
@@ -84,7 +87,8 @@ fn plain(document: &Document) -> Document {
         .collect()
 }
 
-/// Converts numbers as [`plain`] does, and keeps the order of the fields significant.
+/// Converts all numbers to doubles as [`plain`] does, and returns a list of the fields. Two such
+/// lists are equal only if their fields have the same order.
 fn in_order(document: &Document) -> Vec<(String, Bson)> {
     plain(document).into_iter().collect()
 }
@@ -116,7 +120,8 @@ impl Index {
     }
 }
 
-/// Returns the collections with this prefix, and their indexes other than the one on `_id`.
+/// Returns the names of all collections with this prefix, each with its indexes. The index on `_id`
+/// is not included.
 pub(crate) fn plan(prefix: &str) -> Vec<(String, Vec<Index>)> {
     let route = doc! { "queue": 1, "kind": 1, "capability": 1, "permit": 1 };
     let plan = [
@@ -147,8 +152,9 @@ pub(crate) fn plan(prefix: &str) -> Vec<(String, Vec<Index>)> {
     plan.map(named).into()
 }
 
-/// Returns the indexes of the jobs. Most indexes cover only few jobs, to keep the cost per job low:
-/// the entry of a job moves from `claim` to `running` to `finished`.
+/// Returns the indexes of the collection `jobs`. Most indexes cover only jobs of some states, so
+/// that each job costs few index writes. For example, a job is first in the index `claim`, then in
+/// `running`, and then in `finished`.
 fn job_indexes() -> Vec<Index> {
     vec![
         // Candidates of a claim. The state is a key although it is constant here: otherwise a claim
@@ -238,8 +244,8 @@ pub(crate) fn mismatch(problem: SchemaProblem, text: impl Into<String>) -> Failu
     Failure::new(StoreErrorKind::SchemaMismatch(problem), text)
 }
 
-/// Returns the indexes that are missing. Fails with [`StoreErrorKind::SchemaMismatch`] if stored
-/// indexes conflict with the wanted ones.
+/// Returns the indexes that a collection lacks. Fails with [`StoreErrorKind::SchemaMismatch`] if a
+/// stored index conflicts with the wanted indexes.
 pub(crate) fn compare<'a>(
     collection: &str,
     wanted: &'a [Index],
@@ -298,7 +304,7 @@ pub(crate) fn compare<'a>(
 mod tests {
     use super::*;
 
-    /// The indexes as the server lists them.
+    /// Returns the indexes in the form in which the server lists them.
     fn stored() -> Vec<Document> {
         let mut all = vec![doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" }];
         all.extend(job_indexes().iter().map(Index::document));

@@ -23,22 +23,23 @@ use crate::pipelines::{self, code};
 use crate::row;
 use crate::store::MongoStore;
 
-/// Returns the key of a lane: its queue and its name. Neither contains a line break.
+/// Returns the key of a lane, which consists of the queue and the lane's name. A line break
+/// separates them, because neither name can contain one.
 pub(crate) fn key(queue: &Name, lane: &Name) -> String {
     format!("{queue}\n{lane}")
 }
 
-/// Returns the key of a job's lane, if it has one.
+/// Returns the key of the job's lane, or `None` if the job has no lane.
 pub(crate) fn of(spec: &JobSpec) -> Option<String> {
     let lane = spec.lane.as_ref()?;
     Some(key(&spec.route.queue, lane))
 }
 
-/// The places in lanes for new jobs, by the key of the lane.
+/// Assigns positions in lanes to new jobs. Lanes are identified by their keys.
 pub(crate) type Places = LanePlaces<String>;
 
 impl MongoStore {
-    /// Reads the last place of each of these lanes.
+    /// Reads the last assigned position of each of these lanes.
     pub(crate) async fn find_places(
         &self,
         tx: &mut Tx<'_>,
@@ -60,10 +61,10 @@ impl MongoStore {
         Ok(places)
     }
 
-    /// Advances the last place of each lane by the places that this transaction has given to jobs.
-    /// [lane.sequence]
+    /// Stores how many positions this transaction has assigned in each lane. [lane.sequence]
     ///
-    /// If another transaction changed a lane since its last place was read, the two conflict.
+    /// Conflicts if another transaction has changed one of these lanes since its last position was
+    /// read.
     pub(crate) async fn keep_places(&self, tx: &mut Tx<'_>, places: Places) -> Result<()> {
         let keep = places.taken().map(|(lane, taken)| {
             doc! { "q": { "_id": lane }, "u": { "$inc": { "last": taken } }, "upsert": true }
@@ -75,8 +76,9 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Makes the next job claimable in each of these lanes, which lost jobs in this transaction,
-    /// and deletes empty lanes. [lane.promote]
+    /// Makes the first job of each of these lanes claimable, if that job is blocked. Deletes the
+    /// document of each lane that has no unfinished job. Called after jobs of these lanes ended in
+    /// this transaction. [lane.promote]
     pub(crate) async fn leave_lanes(&self, tx: &mut Tx<'_>, lanes: Vec<String>) -> Result<()> {
         if lanes.is_empty() {
             return Ok(());

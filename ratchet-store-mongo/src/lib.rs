@@ -111,6 +111,6 @@ pub use coordinator::MongoCoordinator;
 pub use migrate::Migration;
 pub use store::MongoStore;
 
-/// The driver, in the version used by this store.
+/// The MongoDB driver, in the version that this store uses.
 #[doc(no_inline)]
 pub use mongodb;

@@ -25,26 +25,26 @@ use crate::pipelines::{code, ids};
 use crate::row;
 use crate::store::MongoStore;
 
-/// The links of an enqueue, and the states of their parents.
+/// The links of the jobs of an enqueue, with the states of the parents.
 #[derive(Debug, Default)]
 pub(crate) struct Linked<'a> {
     links: NewLinks<'a>,
-    /// The stored parents, as the transaction sees them.
+    /// State and result of each parent that is already stored, as the transaction sees them.
     stored: HashMap<JobId, (JobState, Option<Json>)>,
-    /// The stored parents that have ended.
+    /// Ends of the stored parents that have already ended.
     ended: Vec<End>,
 }
 
 impl Linked<'_> {
-    /// Returns whether a new job waits for this one.
+    /// Returns whether a new job of this enqueue waits for `job`.
     pub(crate) fn is_parent(&self, job: JobId) -> bool {
         self.links.is_parent(job)
     }
 }
 
 impl MongoStore {
-    /// Finds the parents of the new jobs of an enqueue, and refuses invalid links. Writes nothing.
-    /// [link.enqueue] [link.missing] [link.cycle] [link.duplicate]
+    /// Finds the parents of the new jobs, and rejects invalid links. Writes nothing. [link.enqueue]
+    /// [link.missing] [link.cycle] [link.duplicate]
     pub(crate) async fn find_parents<'a>(
         &self,
         tx: &mut Tx<'_>,
@@ -66,8 +66,8 @@ impl MongoStore {
         })
     }
 
-    /// Returns the states and results of these jobs, as the transaction sees them. Fails if one is
-    /// missing. [link.missing]
+    /// Returns the state and the result of each parent, as the transaction sees them. Fails if a
+    /// parent does not exist. [link.missing]
     async fn parents_inside(
         &self,
         tx: &mut Tx<'_>,
@@ -93,7 +93,7 @@ impl MongoStore {
         })
     }
 
-    /// Refuses batches that are missing or closed, as the transaction sees them.
+    /// Fails if a batch does not exist or is closed, as the transaction sees it.
     async fn check_batches(&self, tx: &mut Tx<'_>, links: &NewLinks<'_>) -> Result<()> {
         let all: Vec<Bson> = links
             .batches()
@@ -114,13 +114,14 @@ impl MongoStore {
         links.check_batches(closed).map_err(Failure::refused)
     }
 
-    /// Makes this transaction conflict with every concurrent end of a stored parent, so that no
-    /// parent ends without the transaction seeing it.
+    /// Makes this transaction conflict with every concurrent call that ends a stored parent. So no
+    /// parent can end unnoticed while its children are stored.
     ///
-    /// First, it sets the flag `children` of the parents outside of the transaction: from then on,
-    /// the end of a parent is a transaction too, which conflicts with this one in a document of
-    /// `parents`. The documents of the parents themselves stay unlocked, so that a transaction of
-    /// the application blocks only their ends.
+    /// First, the function sets the flag `children` of the parents outside of the transaction.
+    /// Because of this flag, a call that ends a parent also uses a transaction. Both transactions
+    /// then write to the same document of the collection `parents`, and so conflict. Within this
+    /// transaction, unfinished parents stay unlocked in `jobs`. So a long transaction of the
+    /// application delays only the ends of these parents.
     pub(crate) async fn meet_parents(
         &self,
         tx: &mut Tx<'_>,
@@ -176,8 +177,9 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Links new, stored jobs to what they wait for, and decides links whose parents have ended.
-    /// [link.wait] [link.enqueue] [batch.join]
+    /// Stores the links of new jobs, whose documents are already written. Adds the jobs to their
+    /// batches. Decides the links whose parents have already ended. [link.wait] [link.enqueue]
+    /// [batch.join]
     pub(crate) async fn link(&self, tx: &mut Tx<'_>, linked: Linked<'_>) -> Result<()> {
         let mut rows = Vec::new();
         let links = &linked.links;
@@ -205,9 +207,9 @@ impl MongoStore {
         self.follow(tx, linked.ended, batches).await
     }
 
-    /// Adds the number of jobs that join a batch to its total, or only changes its document if jobs
-    /// wait for it. Returns the batch. If a call closed the batch after this transaction began, the
-    /// two conflict.
+    /// Writes to a batch that new jobs join or wait for, and returns the batch. Adds the number of
+    /// joining jobs to its total. Conflicts if another call has closed the batch since this
+    /// transaction began.
     async fn meet_batch(
         &self,
         tx: &mut Tx<'_>,
@@ -228,7 +230,7 @@ impl MongoStore {
         Err(Failure::contention("a concurrent call changed a batch"))
     }
 
-    /// Returns which of these jobs have open links. Uses index `child`. [link.requeue]
+    /// Returns those of these jobs that have open links. Uses index `child`. [link.requeue]
     pub(crate) async fn have_open_links(
         &self,
         tx: &mut Tx<'_>,
@@ -247,8 +249,8 @@ impl MongoStore {
         Ok(children.collect::<std::result::Result<_, _>>()?)
     }
 
-    /// Adds the links to the records of jobs that have some. If a link is unreadable, the job's
-    /// last error says so, unless it has another text.
+    /// Adds the links of the jobs in `linked` to their records in `jobs`. If a link cannot be read,
+    /// the job's last error reports this, unless the job already has a last error.
     pub(crate) async fn show_links(
         &self,
         on: &mut Tx<'_>,
@@ -273,7 +275,8 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Returns the links of each job, in order. Uses index `child`.
+    /// Returns the links of each job, in the order of their positions in the job. Uses index
+    /// `child`.
     async fn links_of(
         &self,
         on: &mut Tx<'_>,
@@ -292,7 +295,8 @@ impl MongoStore {
         Ok(links)
     }
 
-    /// Returns the links of each of these jobs, in order. [link.parents]
+    /// Returns the links of each of these jobs, in the order of their positions in the job.
+    /// [link.parents]
     pub(crate) async fn read_parents(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
         let mut links: HashMap<JobId, Vec<Link>> = self
             .links_of(&mut self.main().plain(), jobs)
@@ -310,8 +314,8 @@ impl MongoStore {
         Ok(jobs.iter().map(&mut of).collect())
     }
 
-    /// Returns up to `limit` links to a parent, of the children after `after`. Uses index `parent`.
-    /// [link.children]
+    /// Returns up to `limit` links whose parent is `parent`. If `after` is set, returns only links
+    /// of children with greater ids. Uses index `parent`. [link.children]
     pub(crate) async fn read_children(
         &self,
         parent: Parent,
@@ -343,8 +347,8 @@ pub(crate) fn unfinished_states() -> Vec<i32> {
     unfinished.map(|state| code(*state)).collect()
 }
 
-/// A document of `links`. If only the condition is unreadable, `after` is an error and the rest is
-/// there.
+/// A document of the collection `links`. If only the condition of the link cannot be read, `after`
+/// is the error and the other fields are valid.
 pub(crate) struct StoredLink {
     pub(crate) child: JobId,
     pub(crate) place: u32,
@@ -368,7 +372,8 @@ impl StoredLink {
         })
     }
 
-    /// Returns the link; logs it and returns `None` if it is unreadable.
+    /// Converts this to a link. If the condition cannot be read, logs the problem and returns
+    /// `None`.
     fn shown(self) -> Option<Link> {
         let child = self.child;
         self.after
@@ -378,7 +383,7 @@ impl StoredLink {
     }
 }
 
-/// Reads a batch from a document of `batches`.
+/// Reads a batch from a document of the collection `batches`.
 pub(crate) fn batch_record(row: &RawDocument) -> Result<BatchRecord, InvalidInput> {
     let missing = || InvalidInput::new("_id", "is missing");
     let id = BatchId::from_bytes(row::bytes(row, "_id")?.ok_or_else(missing)?);

@@ -18,7 +18,7 @@ use crate::pipelines::{self, LONGEST};
 use crate::row;
 use crate::store::MongoStore;
 
-/// The expiry of a released lock.
+/// Value of `expires_at` in the document of a released lock.
 const RELEASED: i64 = 0;
 
 #[async_trait]
@@ -77,9 +77,10 @@ impl LockStore for MongoStore {
 }
 
 impl MongoStore {
-    /// Acquires the lock if it is free or this owner already holds it. A lock that was never
-    /// acquired has no document: the document is inserted first, as that of a released lock,
-    /// because an upsert cannot compare times.
+    /// Acquires the lock if it is free, or if this owner already holds it. If the lock has no
+    /// document yet, the function inserts a document of a released lock and returns `Contention`,
+    /// so that the call is retried. One upsert cannot do this, because an upsert cannot compare
+    /// times.
     async fn acquire_lock(&self, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquired> {
         let side = self.live();
         let now = self.now(side).await?;
@@ -119,7 +120,7 @@ impl MongoStore {
         ))
     }
 
-    /// Returns one page of the readable locks, in order of name. [lock.list]
+    /// Returns one page of the locks that can be read, in order of name. [lock.list]
     async fn page_of_locks(
         &self,
         after: Option<&Name>,
@@ -147,7 +148,7 @@ impl MongoStore {
         Ok(page.into_locks())
     }
 
-    /// Returns the document of a lock, with the current time in the field `now`.
+    /// Returns the document of a lock. The field `now` of the document contains the current time.
     async fn find_lock(&self, name: &Name) -> Inner<Option<RawDocumentBuf>> {
         let side = self.live();
         let now = self.now(side).await?;
@@ -162,7 +163,8 @@ impl MongoStore {
         Ok(rows.into_iter().next())
     }
 
-    /// Returns whether the last tenure of a lock was this one, and ended by release, not by expiry.
+    /// Returns whether the tenure of this owner with this fence was the last tenure of the lock,
+    /// and ended by a release. Returns false if the tenure ended by expiry.
     async fn was_released(&self, name: &Name, owner: &Name, fence: Fence) -> Inner<bool> {
         let found = self.find_lock(name).await?;
         let lock = found.as_deref().map(stored_lock).transpose()?;
@@ -189,7 +191,7 @@ impl MongoStore {
     }
 }
 
-/// Reads a lock from its document.
+/// Reads the stored state of a lock from its document.
 fn stored_lock(row: &RawDocument) -> Inner<StoredLock> {
     let owner = row::name(row, "owner")?;
     Ok(StoredLock {
@@ -199,12 +201,14 @@ fn stored_lock(row: &RawDocument) -> Inner<StoredLock> {
     })
 }
 
-/// Reads a lock, as callers see it, from a document that includes the time in `now`.
+/// Reads the public information about a lock from its document. The document must contain the
+/// current time in the field `now`.
 fn lock_info(row: &RawDocument) -> Inner<LockInfo> {
     Ok(stored_lock(row)?.info(row::int(row, "now")?))
 }
 
-/// Reads a lock and its name from a document that includes the time in `now`.
+/// Reads the name of a lock, and the public information about the lock, from its document. The
+/// document must contain the current time in the field `now`.
 fn listed(lock: &RawDocument) -> Inner<(Name, LockInfo)> {
     let name = row::name(lock, "_id")?;
     let name = name.ok_or_else(|| InvalidInput::new("name", "is missing"))?;

@@ -13,12 +13,13 @@ use crate::clients::Clients;
 use crate::config::client;
 use crate::error::Result;
 
-/// Differences up to this one are not reported: the leader's lock tolerates four times as much.
+/// Largest difference between two clocks that is not reported. The leader's lock tolerates a
+/// difference of four times as much.
 const TOLERATED: Duration = Duration::from_secs(1);
-/// The timeout for one member.
+/// Timeout for each step of reading a member's clock.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The time that a member returned, and when the request was sent and answered.
+/// Time on a member's clock, with the local times of the request and of the reply.
 #[derive(Clone, Copy)]
 struct Reading {
     millis: i64,
@@ -27,8 +28,9 @@ struct Reading {
 }
 
 impl Reading {
-    /// Returns the minimum, in milliseconds, by which another clock is ahead of this one; negative
-    /// if it is behind.
+    /// Returns by how many milliseconds `other` is ahead of this clock, or a negative number if it
+    /// is behind. The result is the smallest difference that is consistent with the measured round
+    /// trips.
     fn ahead(&self, other: &Self) -> i64 {
         let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         // The other clock was read later by between `least` and `most`.
@@ -43,8 +45,8 @@ impl Reading {
     }
 }
 
-/// Compares the clocks of the reachable members with the clock of the first one, and returns a
-/// finding for each that differs.
+/// Compares the clocks of all reachable members with the clock of the first reachable member.
+/// Returns a finding for each clock that differs.
 pub(crate) async fn clocks(clients: &Clients) -> Result<Vec<Finding>> {
     let Some(options) = clients.options() else {
         return Ok(Vec::new());
@@ -81,7 +83,7 @@ fn differ(name: &str, host: &str, ahead: i64) -> Option<Finding> {
     })
 }
 
-/// Reads a member's clock; `None` if it does not respond.
+/// Reads the clock of the member at `host`. Returns `None` if the member does not respond.
 async fn read(options: &ClientOptions, host: &str) -> Option<Reading> {
     let mut direct = options.clone();
     direct.hosts = vec![ServerAddress::parse(host).ok()?];

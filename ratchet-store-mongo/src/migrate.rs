@@ -4,7 +4,7 @@ use mongodb::bson::{Bson, Document, doc};
 
 use crate::indexes::Index;
 
-/// A migration step of Ratchet's collections and indexes.
+/// A migration that creates or changes Ratchet's collections and indexes.
 ///
 /// ```
 /// use ratchet_store_mongo::MongoStore;
@@ -16,15 +16,15 @@ use crate::indexes::Index;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Migration {
-    /// The schema version after this migration.
+    /// Version of the schema after this migration.
     pub version: u32,
     /// The name of the migration.
     pub name: &'static str,
-    /// A function for `mongosh` that stops at the first error. Running it again is safe.
+    /// Script for `mongosh`. The script stops at the first error, and it is safe to run again.
     pub script: String,
 }
 
-/// A collection that does not exist, or that lacks indexes.
+/// A collection that does not exist, or that exists and lacks indexes.
 pub(crate) struct Missing<'a> {
     pub(crate) name: &'a str,
     pub(crate) exists: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Missing<'a> {
 }
 
 impl<'a> Missing<'a> {
-    /// Describes a collection that does not exist.
+    /// Describes a collection that does not exist, and so lacks all its indexes.
     pub(crate) fn all((name, indexes): &'a (String, Vec<Index>)) -> Self {
         Self {
             name,
@@ -57,8 +57,8 @@ fn run(command: &Document) -> String {
     format!("  run({command});\n")
 }
 
-/// The script's beginning, before the commands: it defines `run`, which throws if a command fails,
-/// and so ends the script.
+/// First part of each script. It defines the function `run`, which runs a command and throws an
+/// error if the command fails. The error ends the script.
 const BEGIN: &str = "  const NAMESPACE_EXISTS = 48;
   const run = (command, fine) => {
     let done;
@@ -74,8 +74,8 @@ const BEGIN: &str = "  const NAMESPACE_EXISTS = 48;
 ";
 
 impl Migration {
-    /// Builds the migration for this database, or, if it is `None`, for the current one of
-    /// `mongosh`.
+    /// Builds the migration that creates the missing collections and indexes. `database` names the
+    /// database. If it is `None`, the script uses the current database of `mongosh`.
     pub(crate) fn new(
         database: Option<&str>,
         prefix: &str,

@@ -65,14 +65,15 @@ fn live_statuses() -> Vec<i32> {
     live.map(|status| i32::from(status.code())).collect()
 }
 
-/// Returns an expression for a node's status after a heartbeat with the status `said`: it looks the
-/// stored status up in a table that the core computes.
+/// Returns an expression for the status of a node after a heartbeat that reports the status `said`.
+/// The expression looks up the stored status in a table, which the core computes.
 fn after_heartbeat(said: NodeStatus) -> Document {
     let after = NodeStatus::ALL.map(|stored| i32::from(stored.after_heartbeat(said).code()));
     doc! { "$arrayElemAt": [after.to_vec(), "$status"] }
 }
 
-/// Returns the update that ends a live node which stopped its heartbeats or was displaced.
+/// Returns the update for a live node that stopped its heartbeats, or that another node displaced.
+/// The update sets the status to the one that the core defines for this end.
 fn ended() -> Vec<Document> {
     let ended = NodeStatus::ALL.map(|stored| i32::from(stored.when_lost().code()));
     let status = doc! { "$arrayElemAt": [ended.to_vec(), "$status"] };
@@ -93,8 +94,8 @@ impl MongoStore {
         self.reply(heartbeat.node, &node).await
     }
 
-    /// Records a heartbeat and returns the node's document, or `None` if the node is not stored.
-    /// [node.heartbeat]
+    /// Stores a heartbeat of a registered node, and returns the node's document. Returns `None` if
+    /// the node is not registered. [node.heartbeat]
     async fn beat(
         &self,
         on: &mut Tx<'_>,
@@ -113,10 +114,13 @@ impl MongoStore {
             .await
     }
 
-    /// Registers a node. If several nodes join under the same label, the last one stays live. The
-    /// label's document numbers the joins. With transactions, concurrent joins conflict in this
-    /// document; without, each node checks after writing its own entry whether another node has
-    /// joined since. [node.label]
+    /// Registers a node. If several nodes join with the same label, only the last of them stays
+    /// live.
+    ///
+    /// Each label has a document that numbers the joins. On a server with transactions, concurrent
+    /// joins conflict in this document. On a server without transactions, each node stores its
+    /// entry first, and then checks whether another node has joined with the label since.
+    /// [node.label]
     async fn join(
         &self,
         tx: &mut Tx<'_>,
@@ -172,8 +176,8 @@ impl MongoStore {
         Ok(new)
     }
 
-    /// Returns the reply to a heartbeat: the node, its claims, and the other live nodes.
-    /// [node.reply] [node.previous] [node.claims] [node.cancel] [node.alone]
+    /// Returns the reply to a heartbeat: the node's status, its claims, and whether no other node
+    /// is live. [node.reply] [node.previous] [node.claims] [node.cancel] [node.alone]
     async fn reply(&self, node: NodeId, stored: &RawDocumentBuf) -> Inner<HeartbeatReply> {
         let side = self.live();
         let mut on = side.plain();
@@ -200,7 +204,8 @@ impl MongoStore {
         Ok(HeartbeatReply::new(now, status, previous, claims, alone))
     }
 
-    /// Returns every readable node, newest first, and how many nodes are stored.
+    /// Returns every node that can be read, newest first. Also returns the number of all stored
+    /// nodes, including those that cannot be read.
     pub(crate) async fn all_nodes(
         &self,
         on: &mut Tx<'_>,
@@ -272,10 +277,9 @@ impl MongoStore {
         Ok(swept)
     }
 
-    /// Deletes the document of a label that no node has any more. Otherwise such documents would
-    /// accumulate, because the label of a node without a configured name is never reused. A node
-    /// that joins under the label at the same time changes the document, which conflicts with the
-    /// deletion.
+    /// Deletes the document of a label if no stored node has this label. A node without a
+    /// configured name gets a label that is never used again, so unused documents would accumulate.
+    /// If a node joins with the label at the same time, the join and the deletion conflict.
     async fn forget_label(&self, tx: &mut Tx<'_>, label: &str) -> Inner<()> {
         let side = self.live();
         if tx
@@ -289,7 +293,8 @@ impl MongoStore {
     }
 }
 
-/// Keeps a string value from being evaluated as an expression.
+/// Wraps a string, so that the server does not evaluate the string as an expression. Leaves other
+/// values unchanged.
 fn plain(value: Bson) -> Bson {
     match value {
         Bson::String(text) => literal(&text).into(),

@@ -13,13 +13,13 @@ use crate::indexes::{Index, compare, mismatch, plan};
 use crate::migrate::{Migration, Missing};
 use crate::store::Server;
 
-/// The schema version of this program, which refuses collections with a newer version.
+/// Schema version that this program supports. The program rejects collections with a newer version.
 const VERSION: u32 = 1;
-/// The wire protocol of MongoDB 4.4, the oldest version with every feature that the store uses.
+/// Wire protocol version of MongoDB 4.4, the oldest server with every feature that the store uses.
 const OLDEST_WIRE: i32 = 9;
 
-/// Inspects the server, creates missing collections and indexes unless configured otherwise, and
-/// fails if existing ones differ from the plan.
+/// Inspects the server and creates missing collections and indexes, unless the configuration turns
+/// this off. Fails if existing collections or indexes differ from the plan.
 pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
     let server = look(side, config).await?;
     // Everything is compared before anything is created, so that a mismatch changes nothing.
@@ -75,7 +75,8 @@ pub(crate) async fn open(side: &Side, config: &Config) -> Result<Server> {
     Ok(server)
 }
 
-/// Returns the migration that connecting would apply, if any. Changes nothing.
+/// Returns the migration that connecting would apply, or an empty list if nothing is missing.
+/// Changes nothing.
 pub(crate) async fn pending(side: &Side, config: &Config) -> Result<Vec<Migration>> {
     look(side, config).await?;
     let plan = plan(&config.prefix);
@@ -95,15 +96,16 @@ pub(crate) fn scripts(database: Option<&str>, prefix: &str) -> Vec<Migration> {
     vec![Migration::new(database, prefix, VERSION, &all)]
 }
 
-/// The missing parts of the database.
+/// The collections, indexes and version that the database lacks.
 struct Lacking<'a> {
-    /// Collections that are missing or lack indexes.
+    /// Collections that do not exist or that lack indexes.
     missing: Vec<Missing<'a>>,
-    /// Whether the version, which is written last, is missing.
+    /// Whether the schema version is missing. It is stored last.
     version: bool,
 }
 
-/// Returns what is missing. Fails if existing collections or indexes differ from the plan.
+/// Returns the missing parts of the database. Fails if existing collections or indexes differ from
+/// the plan.
 async fn lacking<'a>(side: &Side, plan: &'a [(String, Vec<Index>)]) -> Result<Lacking<'a>> {
     let names: Vec<&str> = plan.iter().map(|(name, _)| name.as_str()).collect();
     check_kinds(side, &names).await?;
@@ -129,7 +131,7 @@ async fn lacking<'a>(side: &Side, plan: &'a [(String, Vec<Index>)]) -> Result<La
     Ok(Lacking { missing, version })
 }
 
-/// Inspects the server, and fails if it cannot be used.
+/// Reads the server's properties. Fails if the store cannot use the server.
 async fn look(side: &Side, config: &Config) -> Result<Server> {
     let hello = match side.database.run_command(doc! { "hello": 1 }).await {
         Ok(hello) => hello,
@@ -155,7 +157,7 @@ async fn look(side: &Side, config: &Config) -> Result<Server> {
     })
 }
 
-/// Refuses a `mongos`, since each `mongos` has its own clock.
+/// Fails if the server is a `mongos`, because each `mongos` has its own clock.
 fn refuse_router(hello: &Document) -> Result<()> {
     if hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid") {
         return Err(Failure::new(
@@ -167,8 +169,9 @@ fn refuse_router(hello: &Document) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a direct connection to one of several members: after an election that member may be a
-/// secondary, and the driver would not follow the primary.
+/// Fails if the client is directly connected to one member of a replica set with several members.
+/// After an election this member may be a secondary, and the driver would not switch to the new
+/// primary.
 fn refuse_direct(hello: &Document, options: Option<&ClientOptions>) -> Result<()> {
     let direct = options.is_some_and(|options| options.direct_connection == Some(true));
     let members = hello.get_array("hosts").map_or(0, Vec::len);
@@ -186,9 +189,10 @@ fn refuse_direct(hello: &Document, options: Option<&ClientOptions>) -> Result<()
     Ok(())
 }
 
-/// Returns the reason why the driver selects no server, if a direct connection shows it, or else
-/// `failure`. The driver silently ignores a server that is in another replica set than configured,
-/// in none, or in one that is not initiated.
+/// Returns the reason why the driver finds no server to use, or `failure` if the reason stays
+/// unknown. The driver silently ignores a server in three cases: its replica set has another name
+/// than configured, is not initiated, or does not exist. This function finds such a server with a
+/// direct connection.
 async fn unreachable_server(config: &Config, failure: Failure) -> Failure {
     let Some(options) = config.options.as_ref() else {
         return failure;
@@ -229,7 +233,8 @@ async fn unreachable_server(config: &Config, failure: Failure) -> Failure {
     failure
 }
 
-/// Returns whether the schema version is stored. Fails if this program does not support it.
+/// Returns whether the database contains a schema version. Fails if this program does not support
+/// that version.
 async fn has_version(side: &Side) -> Result<bool> {
     let meta = doc! { "_id": "ratchet" };
     let version = match side.plain().find_one(&side.meta, meta).await {
@@ -267,7 +272,7 @@ async fn has_version(side: &Side) -> Result<bool> {
     }
 }
 
-/// Returns a finding about the schema version.
+/// Returns a finding about the stored schema version.
 pub(crate) async fn version(side: &Side) -> Result<Vec<Finding>> {
     let this = doc! { "_id": "ratchet" };
     let meta = side.plain().find_one(&side.meta, this).await?;
@@ -276,7 +281,7 @@ pub(crate) async fn version(side: &Side) -> Result<Vec<Finding>> {
     Ok(vec![Finding::schema(version, VERSION.into())])
 }
 
-/// Returns findings about collections and indexes that are missing or differ from the plan.
+/// Returns a finding for each collection or index that is missing or differs from the plan.
 pub(crate) async fn missing(side: &Side) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let plan = plan(side.prefix());
@@ -307,7 +312,7 @@ pub(crate) async fn missing(side: &Side) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Fails if an existing collection has a type or options that Ratchet cannot use.
+/// Fails if an existing collection has a type or an option that makes it unusable for Ratchet.
 async fn check_kinds(side: &Side, names: &[&str]) -> Result<()> {
     match odd_collections(side, names).await?.into_iter().next() {
         None => Ok(()),
@@ -315,7 +320,7 @@ async fn check_kinds(side: &Side, names: &[&str]) -> Result<()> {
     }
 }
 
-/// Returns a description of each existing collection that Ratchet cannot use, with the reason.
+/// Describes each existing collection that Ratchet cannot use, with the reason.
 async fn odd_collections(side: &Side, names: &[&str]) -> Result<Vec<String>> {
     let list = doc! {
         "listCollections": 1,
@@ -343,7 +348,8 @@ async fn odd_collections(side: &Side, names: &[&str]) -> Result<Vec<String>> {
     Ok(collections.filter_map(problem).collect())
 }
 
-/// Returns why Ratchet cannot use a collection, given as the server lists it; `None` if it can.
+/// Returns the reason why Ratchet cannot use a collection, or `None` if Ratchet can use it.
+/// `collection` is an entry of the server's list of collections.
 fn odd(collection: &Document) -> Option<&'static str> {
     let nothing = Document::new();
     let options = collection.get_document("options").unwrap_or(&nothing);
@@ -398,7 +404,8 @@ async fn create(side: &Side, name: &str) -> Result<()> {
     }
 }
 
-/// Creates indexes of a collection. Reads and writes of the collection continue during the build.
+/// Creates indexes on a collection. Other clients can read and write the collection during the
+/// build.
 async fn make(side: &Side, name: &str, indexes: Vec<&Index>) -> Result<()> {
     if indexes.is_empty() {
         return Ok(());

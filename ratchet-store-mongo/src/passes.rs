@@ -16,7 +16,7 @@ use crate::pipelines::{LONGEST, any_job_id, code};
 use crate::row;
 use crate::store::MongoStore;
 
-/// What a pass does with its jobs.
+/// What a pass does with old finished jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Deleted,
@@ -24,8 +24,8 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    /// Returns how many jobs are removed at once. It is fewer for the archive, because those jobs
-    /// are read with their payloads.
+    /// Returns the number of jobs that one step removes. It is smaller for the archive, because
+    /// each archived job is read with its payload.
     const fn at_once(self) -> usize {
         match self {
             Self::Deleted => 1_000,
@@ -34,27 +34,27 @@ impl Fate {
     }
 }
 
-/// The minimum number of jobs to read at once, even if fewer are wanted, because the first ones may
-/// have to be kept.
+/// Minimum number of jobs that one step reads, even if fewer must be removed. The step needs spare
+/// jobs, because some of the jobs may have to stay.
 const LEAST_LOOK: usize = 100;
-/// The maximum number of jobs that one transaction skips because of their children. The transaction
-/// then commits, and the next one continues after these jobs.
+/// Maximum number of jobs that one transaction skips because children still wait for them. The
+/// transaction then commits, and the next transaction continues after these jobs.
 const MOST_KEPT: usize = 200;
 
-/// The progress of a pass.
+/// The progress of one pass.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
-    /// How many jobs it has removed.
+    /// Number of jobs removed so far.
     done: usize,
-    /// The last job that it has read, with its finish time.
+    /// The last job that the pass has read, as its finish time and its id.
     behind: Option<(i64, JobId)>,
-    /// Whether nothing is left to do.
+    /// Whether the pass is complete.
     over: bool,
 }
 
 impl MongoStore {
-    /// Runs a pass, usually in one transaction; in more if many jobs are kept because of their
-    /// children.
+    /// Deletes or archives old finished jobs, usually in one transaction. Uses several transactions
+    /// if many jobs must stay because of their children.
     pub(crate) async fn pass(
         &self,
         operation: &'static str,
@@ -102,8 +102,9 @@ impl MongoStore {
         }
     }
 
-    /// Removes jobs in one transaction, starting after those that earlier transactions read.
-    /// [purge.old] [archive.old] [purge.awaited] [archive.awaited]
+    /// Removes old jobs in one transaction. Continues after the jobs that earlier transactions of
+    /// the pass have read. Returns the new progress. [purge.old] [archive.old] [purge.awaited]
+    /// [archive.awaited]
     async fn walk(
         &self,
         tx: &mut Tx<'_>,
@@ -145,7 +146,8 @@ impl MongoStore {
         }
     }
 
-    /// Returns old finished jobs; the job that finished first comes first. Uses index `finished`.
+    /// Returns up to `limit` old finished jobs, in the order in which they finished. Uses index
+    /// `finished`.
     async fn old_jobs(
         &self,
         tx: &mut Tx<'_>,
@@ -168,8 +170,8 @@ fn count(progress: Progress) -> u64 {
     u64::try_from(progress.done).unwrap_or(u64::MAX)
 }
 
-/// Returns a filter for the jobs of a terminal state that finished before this time and come after
-/// the last job read.
+/// Returns a filter for jobs in the terminal state `state` that finished before `before`. If
+/// `behind` is set, the filter matches only jobs after that job.
 fn finished_before(state: i32, before: i64, behind: Option<(i64, JobId)>) -> Document {
     let mut old = doc! {
         "state": state,

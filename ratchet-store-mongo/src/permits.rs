@@ -18,12 +18,12 @@ use crate::pipelines::{self, code};
 use crate::row;
 use crate::store::{MongoStore, pause};
 
-/// How often a claim is retried after it conflicts with another call in the documents of its
-/// resources.
+/// Maximum number of retries after a claim conflicts with another call about the permits of a
+/// resource.
 const TRIES: u32 = 30;
 
-/// If the reply to a change is lost, the repeated call returns `Unchanged`, although the first try
-/// changed the limit.
+/// Permits. Calls that change a limit are repeated if their reply is lost. The repeated call then
+/// returns `Unchanged`, although the first try changed the limit.
 #[async_trait]
 impl PermitStore for MongoStore {
     async fn set_permits(&self, resource: &Name, max: u32, if_known: IfKnown) -> Result<Changed> {
@@ -41,7 +41,7 @@ impl PermitStore for MongoStore {
 
 impl MongoStore {
     /// Sets the number of permits of a resource. A concurrent claim that has read the old number
-    /// conflicts with this write, and retries. [permit.change]
+    /// conflicts with this write and is retried. [permit.change]
     async fn change_permits(&self, resource: &Name, max: i64, if_known: IfKnown) -> Inner<Changed> {
         let side = self.main();
         let mut on = side.plain();
@@ -68,7 +68,7 @@ impl MongoStore {
         }
     }
 
-    /// Returns all resources, each with its limit and how many permits are held. [permit.list]
+    /// Returns all resources, each with its limit and the number of permits in use. [permit.list]
     async fn list_permits(&self) -> Inner<Vec<PermitInfo>> {
         let side = self.main();
         let mut on = side.plain();
@@ -80,7 +80,7 @@ impl MongoStore {
         infos(&rows, &self.holders(&mut on, &names).await?)
     }
 
-    /// Refuses routes that need a permit of a resource that was never set. [permit.unknown]
+    /// Fails if a route needs a permit of a resource whose limit was never set. [permit.unknown]
     pub(crate) async fn require_permits(&self, routes: &[&Route]) -> Inner<()> {
         // A stored route was checked when it was stored, and resources are never deleted.
         self.routes().check(self.live()).await?;
@@ -103,20 +103,20 @@ impl MongoStore {
         })
     }
 
-    /// Returns how many of the permits for jobs of these routes are free. This takes no lock: a
-    /// claim that takes a permit checks again.
+    /// Returns the number of free permits for jobs of these routes. The result may be outdated at
+    /// once, because nothing is locked. So a claim that uses a permit checks again.
     pub(crate) async fn rest_of_permits(&self, routes: &[(i32, Route)]) -> Inner<Budget> {
         let side = self.main();
         let names = resources(routes.iter().map(|(_, route)| route));
         self.budget(&mut side.plain(), &names).await
     }
 
-    /// Claims those of the chosen jobs for which permits are free, in this order, and returns how
-    /// many. All chosen jobs need permits.
+    /// Claims as many of the chosen jobs as have free permits, in the given order. Returns the
+    /// number of claimed jobs. Every chosen job must need a permit.
     ///
-    /// Each claim writes to the documents of its resources, so of two concurrent claims that need
-    /// the same resource one is retried. The jobs that hold permits in a claim's snapshot can
-    /// therefore only become fewer until it commits. [permit.max]
+    /// Each claim writes to the documents of its resources. So if two concurrent claims need the
+    /// same resource, one of them is retried. For this reason, no other claim can take a permit of
+    /// these resources until this claim commits. [permit.max]
     pub(crate) async fn take_permitted(
         &self,
         request: &ClaimRequest,
@@ -175,8 +175,8 @@ impl MongoStore {
         Ok(Budget::new(infos(&rows, &held)?))
     }
 
-    /// Counts the running jobs that hold a permit of each of these resources. Index `held` covers
-    /// the query, which reads one entry per held permit.
+    /// Counts the running jobs that hold a permit, for each of these resources. Index `held` covers
+    /// the query, which reads one entry for each held permit.
     async fn holders(&self, on: &mut Tx<'_>, names: &[String]) -> Inner<BTreeMap<Name, u64>> {
         let side = self.main();
         let running = doc! { "state": code(JobState::Running), "permit": { "$in": names } };
@@ -199,13 +199,14 @@ impl MongoStore {
     }
 }
 
-/// Returns the resources whose permits jobs of these routes need, without duplicates.
+/// Returns the resources whose permits these routes need, without duplicates.
 fn resources<'a>(routes: impl Iterator<Item = &'a Route>) -> Vec<String> {
     let names: BTreeSet<&Name> = routes.filter_map(|route| route.permit.as_ref()).collect();
     names.iter().map(ToString::to_string).collect()
 }
 
-/// Returns the resource of each document, with its number of permits and how many are held.
+/// Returns each resource with its limit and the number of permits in use. `held` contains the
+/// numbers in use.
 fn infos(rows: &[RawDocumentBuf], held: &BTreeMap<Name, u64>) -> Inner<Vec<PermitInfo>> {
     let info = |row: &RawDocumentBuf| {
         let resource = row::name(row, "_id")?;

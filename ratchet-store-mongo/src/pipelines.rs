@@ -16,15 +16,15 @@ use crate::bulk::Statement;
 use crate::clock::Now;
 use crate::row::{id, number};
 
-/// The longest duration added to a time, in milliseconds. It is longer than any calendar needs, and
-/// the sum still fits into 64 bits.
+/// Longest duration that is added to a time, in milliseconds. It is longer than any realistic
+/// delay, and the sum still fits into 64 bits.
 pub(crate) const LONGEST: i64 = i64::MAX / 2;
 
-/// The maximum number of routes in one range. The server merges up to this many `$in` values as
-/// sorted streams, and sorts in memory beyond that.
+/// Maximum number of routes in a [`Range`]. The server merges up to this many `$in` values as
+/// sorted streams. With more values, it sorts in memory.
 const ROUTES: usize = 150;
 
-/// The fields of a running claim; they are unset when the claim ends.
+/// Fields that a job has only while a claim of it runs. They are removed when the claim ends.
 const CLAIM: [&str; 5] = [
     "node",
     "claimed_at",
@@ -33,10 +33,10 @@ const CLAIM: [&str; 5] = [
     "cancel_requested",
 ];
 
-/// Returns the pipeline that reads what a claim needs before it looks for candidates: the time, the
-/// paused queues, the last route, and whether the node may claim. The pauses and the node are
-/// checked again before the claim returns. The pipeline runs on `meta`, because it needs a
-/// collection that always has a document. [claim.paused] [claim.live] [queue.pause]
+/// Returns the pipeline that a claim runs before it searches for jobs. The pipeline reads the time,
+/// the paused queues, the last route, and whether the node may claim. The claim checks the paused
+/// queues and the node once more before it returns. The pipeline runs on the collection `meta`,
+/// because this collection always has a document. [claim.paused] [claim.live] [queue.pause]
 pub(crate) fn gate(node: NodeId, names: [&str; 3], now: Now) -> Vec<Document> {
     let [nodes, queues, routes] = names;
     vec![
@@ -52,7 +52,7 @@ pub(crate) fn gate(node: NodeId, names: [&str; 3], now: Now) -> Vec<Document> {
     ]
 }
 
-/// Returns the stage that adds a document if this node may not claim.
+/// Returns the stage that adds a document to the result if this node may not claim.
 fn idle(node: NodeId, nodes: &str) -> Document {
     doc! { "$unionWith": { "coll": nodes, "pipeline": [
         { "$match": {
@@ -63,14 +63,15 @@ fn idle(node: NodeId, nodes: &str) -> Document {
     ] } }
 }
 
-/// Returns the stage that adds the paused queues.
+/// Returns the stage that adds the paused queues to the result.
 fn paused(queues: &str) -> Document {
     doc! { "$unionWith": { "coll": queues, "pipeline": [
         { "$project": { "_id": 0, "paused": "$_id" } },
     ] } }
 }
 
-/// Routes, and how many jobs of each priority a claim reads from them.
+/// Some routes, and the maximum number of jobs of each priority that a claim reads from these
+/// routes.
 #[derive(Clone, Debug)]
 pub(crate) struct Range {
     pub(crate) routes: Vec<i32>,
@@ -78,7 +79,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Splits these routes into ranges of at most `ROUTES`.
+    /// Splits the routes into ranges of at most `ROUTES` routes each.
     pub(crate) fn of(routes: &[i32], limit: i64) -> impl Iterator<Item = Self> {
         let range = move |routes: &[i32]| Self {
             routes: routes.to_vec(),
@@ -88,11 +89,12 @@ impl Range {
     }
 }
 
-/// Returns the pipeline that reads the first due jobs of each priority in these ranges, in claim
-/// order within each range and priority. Index `claim` covers the pipeline: no document is read.
+/// Returns the pipeline that reads the first due jobs of each range and each priority, in claim
+/// order. The index `claim` covers the pipeline, so the server reads no documents.
 ///
-/// The time is a constant. With `$expr` and `$$NOW` the index bound works too, but the server reads
-/// each candidate's document to compare again. [claim.due] [claim.order] [claim.match]
+/// The current time is a constant in the pipeline. With `$expr` and `$$NOW`, the server would also
+/// read the document of each candidate to compare the time again. [claim.due] [claim.order]
+/// [claim.match]
 pub(crate) fn candidates(jobs: &str, ranges: &[Range], now: i64) -> Vec<Document> {
     let stages = |range: &Range, priority: i32| {
         vec![
@@ -121,9 +123,9 @@ pub(crate) fn candidates(jobs: &str, ranges: &[Range], now: i64) -> Vec<Document
     pipeline
 }
 
-/// Returns the pipeline that counts the due jobs of these routes up to a limit. Index `claim`
-/// covers the pipeline. It lists every priority, so that the server seeks to each one instead of
-/// scanning jobs that are not due. [queue.depth]
+/// Returns the pipeline that counts the due jobs of these routes, up to `limit`. The index `claim`
+/// covers the pipeline. The filter lists all priorities, so that the server skips jobs that are not
+/// due. [queue.depth]
 pub(crate) fn count_due(routes: &[i32], limit: u64, now: i64) -> Vec<Document> {
     vec![
         doc! { "$match": {
@@ -137,9 +139,10 @@ pub(crate) fn count_due(routes: &[i32], limit: u64, now: i64) -> Vec<Document> {
     ]
 }
 
-/// Returns a filter for the chosen jobs that can still be claimed. It checks all conditions of a
-/// candidate again, except the route, which never changes. `claim_seq` must be a number: otherwise
-/// `$inc` would fail the whole claim. Uses the index on `_id`. [claim.exclusive] [priority.job]
+/// Returns a filter for those chosen jobs that can still be claimed. The filter checks all
+/// conditions of a claim again, except the route, because the route of a job never changes. It also
+/// requires that `claim_seq` is a number, because otherwise `$inc` would fail the whole claim. Uses
+/// the index on `_id`. [claim.exclusive] [priority.job]
 pub(crate) fn takeable(chosen: &[(JobId, Priority)], now: i64) -> Document {
     let mut by_priority: BTreeMap<Priority, Vec<JobId>> = BTreeMap::new();
     for (id, priority) in chosen {
@@ -164,8 +167,8 @@ pub(crate) fn takeable(chosen: &[(JobId, Priority)], now: i64) -> Document {
     takeable
 }
 
-/// Returns the update that claims a job for a node. It marks the job with `call`, by which the jobs
-/// of this call are found later. [claim.running]
+/// Returns the update that claims a job for a node. The update stores `call` in the job, and the
+/// claim later finds its jobs by this value. [claim.running]
 pub(crate) fn take(node: NodeId, call: ObjectId, now: i64) -> Document {
     doc! {
         "$set": {
@@ -179,7 +182,7 @@ pub(crate) fn take(node: NodeId, call: ObjectId, now: i64) -> Document {
     }
 }
 
-/// Returns a filter for the jobs that a call claimed and still holds.
+/// Returns a filter for the jobs that the call `call` has claimed and that still run.
 fn taken(chosen: &[JobId], call: ObjectId) -> Document {
     doc! {
         "_id": { "$in": ids(chosen) },
@@ -188,16 +191,16 @@ fn taken(chosen: &[JobId], call: ObjectId) -> Document {
     }
 }
 
-/// Returns the filter and the update of a write that changes nothing in the jobs that a call
-/// claimed.
+/// Returns the filter and the update of a write to the jobs that the call `call` has claimed. The
+/// write changes nothing in these jobs.
 pub(crate) fn still_taken(chosen: &[JobId], call: ObjectId) -> (Document, Document) {
     (taken(chosen, call), doc! { "$set": { "claim": call } })
 }
 
-/// Returns the pipeline that reads the jobs that a call claimed, then whether its node may no
-/// longer claim, then the paused queues. In this order, it sees every pause and status change that
-/// returned before the jobs were read. It includes the payloads if the request asks for them.
-/// [claim.whole] [claim.optimized] [claim.live] [queue.pause]
+/// Returns the pipeline that reads the result of a claim: first the claimed jobs, then whether the
+/// node may still claim, and then the paused queues. Because of this order, the pipeline sees every
+/// pause and status change that was complete before the jobs were read. It reads payloads only if
+/// the request asks for them. [claim.whole] [claim.optimized] [claim.live] [queue.pause]
 pub(crate) fn look_at_taken(
     request: &ClaimRequest,
     chosen: &[JobId],
@@ -218,9 +221,9 @@ pub(crate) fn look_at_taken(
     ]
 }
 
-/// Returns the filter and the update that undo claims which were never returned to a caller, except
-/// those with a cancel request. Their claim numbers are not reused: other calls may have seen them.
-/// [queue.pause] [claim.live]
+/// Returns the filter and the update that undo claims, before any caller has received them. Claims
+/// with a cancel request are not undone. The numbers of these claims are not used again, because
+/// other calls may have read them. [queue.pause] [claim.live]
 pub(crate) fn untake(jobs: &[JobId], call: ObjectId) -> (Document, Document) {
     let mut filter = taken(jobs, call);
     filter.insert("cancel_requested", Bson::Null);
@@ -235,7 +238,8 @@ pub(crate) fn untake(jobs: &[JobId], call: ObjectId) -> (Document, Document) {
     (filter, update)
 }
 
-/// Returns a filter for the running claim with this token. Uses the index on `_id`.
+/// Returns a filter for the job of this token, if the claim of the token still runs. Uses the index
+/// on `_id`.
 pub(crate) fn held(token: ClaimToken) -> Document {
     doc! {
         "_id": id(token.job),
@@ -249,19 +253,19 @@ pub(crate) fn held(token: ClaimToken) -> Document {
     }
 }
 
-/// How a claim ends.
+/// The data that is written when a claim ends.
 pub(crate) struct Ending<'a> {
-    /// The number of the claim. No claim has the number 0.
+    /// Number of the claim. It is never 0.
     pub(crate) seq: u64,
     pub(crate) effect: Effect<'a>,
     pub(crate) ran_for: Option<Bson>,
-    /// The call that ends the claim.
+    /// Id of the call that ends the claim.
     pub(crate) call: ObjectId,
 }
 
 impl Ending<'_> {
-    /// Returns the statement that writes the effect, which the core computed, to the jobs that
-    /// match `filter`. [settle.effect] [settle.keys] [settle.history]
+    /// Returns the statement that applies the effect of a settlement to the jobs that match
+    /// `filter`. The core has computed the effect. [settle.effect] [settle.keys] [settle.history]
     pub(crate) fn statement(self, filter: Document, now: Now) -> Statement {
         let effect = &self.effect;
         let mut set = doc! {
@@ -300,8 +304,9 @@ impl Ending<'_> {
     }
 }
 
-/// Returns an expression for how long these claims ran: a constant for one claim, else a lookup by
-/// the job's id. Returns `None` if that is not known of every claim.
+/// Returns an expression for how long a claim ran. For one claim, the expression is a constant. For
+/// several claims, it looks up the duration by the job's id. Returns `None` if the duration of any
+/// claim is unknown.
 pub(crate) fn ran_for(claims: &[(JobId, Option<std::time::Duration>)]) -> Option<Bson> {
     let micros = |(_, ran_for): &(JobId, Option<std::time::Duration>)| ran_for.map(duration_micros);
     if let [claim] = claims {
@@ -312,7 +317,7 @@ pub(crate) fn ran_for(claims: &[(JobId, Option<std::time::Duration>)]) -> Option
     times.map(|times| doc! { "$arrayElemAt": [times, { "$indexOfArray": [jobs, "$_id"] }] }.into())
 }
 
-/// Returns the stages that reclaim a claim. [reclaim.requeue]
+/// Returns the stages that end a lost claim and put the job into `state`. [reclaim.requeue]
 pub(crate) fn take_back(
     seq: u64,
     state: JobState,
@@ -329,8 +334,8 @@ pub(crate) fn take_back(
     ended(set, state, now)
 }
 
-/// Returns the stages that remove the node from a claim but do not end the claim; a later
-/// settlement ends it as failed. [reclaim.exhausted]
+/// Returns the stages that remove the node from a claim and do not end the claim. A later
+/// settlement ends the claim as failed. [reclaim.exhausted]
 pub(crate) fn give_up(crash_count: u32, call: ObjectId) -> Vec<Document> {
     vec![
         doc! { "$set": { "crash_count": i64::from(crash_count), "claim": call } },
@@ -338,8 +343,9 @@ pub(crate) fn give_up(crash_count: u32, call: ObjectId) -> Vec<Document> {
     ]
 }
 
-/// Returns the stages that end a claim and put the job into this state. If the job is in a batch,
-/// the same transaction counts it, so the stages set the flag `counted`. [batch.count]
+/// Returns the stages that end a claim and put the job into `state`. If that state is terminal and
+/// the job is in a batch, the stages also set the flag `counted`. The caller must count the job in
+/// the same transaction. [batch.count]
 fn ended(mut set: Document, state: JobState, now: Now) -> Vec<Document> {
     let mut unset: Vec<&str> = CLAIM.to_vec();
     if state.is_terminal() {
@@ -351,7 +357,7 @@ fn ended(mut set: Document, state: JobState, now: Now) -> Vec<Document> {
     vec![doc! { "$set": set }, doc! { "$unset": unset }]
 }
 
-/// The fields that only unfinished jobs have: their unique key and their place in a lane.
+/// Fields that only unfinished jobs have: the held unique key, and the position in a lane.
 const UNFINISHED: [&str; 3] = ["live_key", "lane_key", "lane_seq"];
 
 fn attempt(
@@ -383,13 +389,14 @@ fn with_attempt(attempt: Document) -> Document {
     doc! { "$concatArrays": [history(), [attempt]] }
 }
 
-/// Returns an expression for the attempts embedded in a job; empty if the field is not an array.
+/// Returns an expression for the attempts that are embedded in a job. The result is an empty list
+/// if the field is not an array.
 fn history() -> Document {
     doc! { "$cond": [{ "$isArray": "$history" }, "$history", []] }
 }
 
-/// Returns the projection of the fields that show which settlements were applied, by this call or
-/// by an earlier one with the same token.
+/// Returns the projection of the fields that show which settlements of a job were applied. These
+/// may be settlements of this call, or of an earlier call with the same token.
 pub(crate) fn settled_projection(call: ObjectId) -> Document {
     let mine = doc! { "$filter": {
         "input": history(),
@@ -404,7 +411,8 @@ pub(crate) fn settled_projection(call: ObjectId) -> Document {
     }
 }
 
-/// Returns the stages that move a waiting job to another state, or end it. [act.respond]
+/// Returns the stages that move a waiting job to the state `to`. If `to` is terminal, they end the
+/// job. [act.respond]
 pub(crate) fn moved(to: JobState, now: Now) -> Vec<Document> {
     let set = doc! { "state": code(to) };
     if to.is_terminal() {
@@ -414,8 +422,8 @@ pub(crate) fn moved(to: JobState, now: Now) -> Vec<Document> {
     }
 }
 
-/// Returns the stages that apply an action which changes a value of the job, not its state.
-/// [reschedule.job] [priority.job]
+/// Returns the stages that apply an action which changes a value of the job. The job's state stays
+/// the same. [reschedule.job] [priority.job]
 pub(crate) fn given(action: JobAction, now: Now) -> Vec<Document> {
     let set = match action {
         JobAction::Reschedule(due) => doc! { "run_at": resolved(due, now) },
@@ -426,7 +434,7 @@ pub(crate) fn given(action: JobAction, now: Now) -> Vec<Document> {
     vec![doc! { "$set": set }]
 }
 
-/// Returns an expression for the time at which a job is due.
+/// Returns an expression for the time at which the job becomes due.
 fn resolved(due: RunAt, now: Now) -> Bson {
     match due {
         RunAt::Now => now.expression(),
@@ -438,7 +446,7 @@ fn resolved(due: RunAt, now: Now) -> Bson {
     }
 }
 
-/// Returns the stages that reset a dead letter so that it can run again. [requeue.fresh]
+/// Returns the stages that reset a dead letter, so that the job can run again. [requeue.fresh]
 /// [requeue.key]
 pub(crate) fn requeued(to: JobState, lane: Option<(&str, i64)>, now: Now) -> Vec<Document> {
     let mut set = doc! {
@@ -483,16 +491,16 @@ pub(crate) fn heads(jobs: &str, lanes: &[String]) -> Vec<Document> {
     ]
 }
 
-/// Returns a filter for a lock that this owner may acquire, because the lock is free or this owner
-/// has it. [lock.exclusive] [lock.expire]
+/// Returns a filter for the lock `name` that matches if this owner may acquire the lock. This is so
+/// if the lock is free, or if this owner already holds it. [lock.exclusive] [lock.expire]
 pub(crate) fn takeable_lock(name: &str, owner: &str, now: Now) -> Document {
     let mine = doc! { "$eq": ["$owner", literal(owner)] };
     let free = doc! { "$lte": ["$expires_at", now.expression()] };
     doc! { "_id": name, "$expr": { "$or": [mine, free] } }
 }
 
-/// Returns the update that acquires a lock. If the lock is held, its holder is this owner (see
-/// [`takeable_lock`]), and the fence stays the same. [lock.again] [lock.fence]
+/// Returns the update that acquires a lock. If this owner already holds the lock, the fence stays
+/// the same. [`takeable_lock`] excludes locks of other owners. [lock.again] [lock.fence]
 pub(crate) fn take_lock(owner: &str, ttl: i64, now: Now) -> Vec<Document> {
     let held = doc! { "$gt": ["$expires_at", now.expression()] };
     vec![doc! { "$set": {
@@ -502,7 +510,7 @@ pub(crate) fn take_lock(owner: &str, ttl: i64, now: Now) -> Vec<Document> {
     } }]
 }
 
-/// Returns an expression for the expiry of a lock after its owner renews it, as
+/// Returns an expression for the new expiry of a lock that is renewed or acquired, as
 /// `ratchet_core::store::renewed_end` computes it. A lock that has expired gets one `ttl` from now,
 /// even if another owner held it. [lock.renew] [lock.again]
 pub(crate) fn renewed_end(ttl: i64, now: Now) -> Document {
@@ -511,15 +519,15 @@ pub(crate) fn renewed_end(ttl: i64, now: Now) -> Document {
     doc! { "$min": [soonest, after(ttl.saturating_mul(2))] }
 }
 
-/// Returns an expression for the next number in this field: one more than the last number, but at
-/// least the time. [lock.fence] [version.bump]
+/// Returns an expression for the next number in this field. It is the last number plus one, or the
+/// current time if that is greater. [lock.fence] [version.bump]
 pub(crate) fn next_in_time(field: &str, now: Now) -> Document {
     let next = doc! { "$add": [{ "$ifNull": [field, 0_i64] }, 1_i64] };
     doc! { "$max": [next, now.expression()] }
 }
 
-/// Returns a filter for a lock that this owner holds with this fence. [lock.renew] [lock.release]
-/// [guard.write]
+/// Returns a filter for the lock `name` that matches if this owner holds the lock with this fence.
+/// [lock.renew] [lock.release] [guard.write]
 pub(crate) fn held_lock(name: &str, owner: &str, fence: u64, now: Now) -> Document {
     doc! {
         "_id": name,
@@ -530,7 +538,8 @@ pub(crate) fn held_lock(name: &str, owner: &str, fence: u64, now: Now) -> Docume
 }
 
 /// Returns a condition that matches every id of a job or of a batch. Documents with other ids
-/// belong to other programs; because of this condition, they make no call fail. [errors.poison]
+/// belong to other programs. The condition excludes them, so that they do not make calls fail.
+/// [errors.poison]
 pub(crate) fn any_job_id() -> Document {
     let [first, last] = [0, u8::MAX].map(|byte| id(JobId::from_bytes([byte; 16])));
     doc! { "$gte": first, "$lte": last }
@@ -544,7 +553,7 @@ pub(crate) fn code(state: JobState) -> i32 {
     state.code().into()
 }
 
-/// Keeps a string from being evaluated as an expression.
+/// Wraps a string, so that the server does not evaluate the string as an expression.
 pub(crate) fn literal(text: &str) -> Document {
     doc! { "$literal": text }
 }

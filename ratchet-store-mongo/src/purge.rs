@@ -15,7 +15,8 @@ use crate::row;
 use crate::store::MongoStore;
 
 impl MongoStore {
-    /// Deletes jobs of a pass and returns how many. A job that was requeued in between stays.
+    /// Deletes these old jobs and returns how many it deleted. A job that was requeued since it was
+    /// read stays.
     pub(crate) async fn purge_these(
         &self,
         tx: &mut Tx<'_>,
@@ -35,8 +36,8 @@ impl MongoStore {
         Ok(usize::try_from(done).unwrap_or(old.len()))
     }
 
-    /// Deletes up to `limit` documents whose time `field` is longer ago than `age`, the oldest
-    /// first, and returns how many.
+    /// Deletes documents whose time in the field `field` is more than `age` ago. Deletes at most
+    /// `limit` documents, the oldest first. Returns how many it deleted.
     pub(crate) async fn delete_older(
         &self,
         documents: fn(&Side) -> &Rows,
@@ -71,8 +72,9 @@ impl MongoStore {
         guarded.finish(self, deleted).await
     }
 
-    /// Deletes these jobs if they still match the filter, with their links and attempts but not
-    /// their idempotency keys, and returns how many matched. [purge.keys] [delete.job] [link.kept]
+    /// Deletes those of these jobs that still match the filter, together with their links and
+    /// attempts. Their idempotency keys stay. Returns how many jobs it deleted. [purge.keys]
+    /// [delete.job] [link.kept]
     pub(crate) async fn forget(
         &self,
         tx: &mut Tx<'_>,
@@ -112,18 +114,18 @@ impl MongoStore {
     }
 }
 
-/// Jobs to delete.
+/// The jobs to delete, and which of them have links.
 #[derive(Default)]
 pub(crate) struct Gone {
     pub(crate) jobs: Vec<JobId>,
-    /// Those with links.
+    /// Jobs that have links to parents.
     linked: Vec<JobId>,
-    /// Those that other jobs link to.
+    /// Jobs that are parents of other jobs.
     parents: Vec<JobId>,
 }
 
 impl Gone {
-    /// Adds the job of a document of `jobs`.
+    /// Adds a job. `row` is the job's document.
     pub(crate) fn add(&mut self, job: JobId, row: &RawDocument) {
         self.add_one(job, row::flag(row, "links"), row::flag(row, "children"));
     }

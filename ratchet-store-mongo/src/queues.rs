@@ -16,8 +16,9 @@ use crate::pipelines;
 use crate::row;
 use crate::store::MongoStore;
 
-/// If the reply to a pause or a resumption is lost, the repeated call returns `Unchanged`, although
-/// the first try changed the queue. Either way, the queue is in the state that the caller wants.
+/// Paused queues. Calls that pause or resume a queue are repeated if their reply is lost. The
+/// repeated call then returns `Unchanged`, although the first try changed the queue. In both cases,
+/// the queue is in the state that the caller asked for.
 #[async_trait]
 impl QueueStore for MongoStore {
     async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
@@ -58,7 +59,7 @@ impl QueueStore for MongoStore {
 }
 
 impl MongoStore {
-    /// Returns the paused queues, by name.
+    /// Returns the names of all paused queues.
     async fn paused_queues(&self) -> Inner<BTreeSet<Name>> {
         let side = self.main();
         let rows = side
@@ -69,7 +70,7 @@ impl MongoStore {
         Ok(names.flatten().collect())
     }
 
-    /// Returns the routes with jobs that are due within this time. [queue.due]
+    /// Returns the routes that have a job due within this duration from now. [queue.due]
     async fn list_due(&self, within: Duration) -> Inner<Vec<DueRoute>> {
         let side = self.main();
         let now = self.millis(side).await?;

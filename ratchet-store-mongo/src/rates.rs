@@ -34,7 +34,8 @@ impl RateStore for MongoStore {
 }
 
 impl MongoStore {
-    /// Answers the requests that have no answer yet, one after the other.
+    /// Answers the requests one after the other. Skips those that `answers` already covers, and
+    /// appends each new answer.
     async fn take_rates(
         &self,
         requests: &[RateRequest],
@@ -82,9 +83,9 @@ impl MongoStore {
         Ok(RateAnswer::Wait(time::whole_millis(wait)))
     }
 
-    /// Deletes up to `limit` keys whose state has expired, and returns how many. Uses index `idle`
-    /// with the server's clock. A test's clock has no dates, so the collection is scanned.
-    /// [rate.forget]
+    /// Deletes up to `limit` keys whose state has expired, and returns how many it deleted. With
+    /// the server's clock, uses index `idle`. With the clock of a test, scans the collection,
+    /// because such a clock has no dates. [rate.forget]
     async fn forget_rates(&self, limit: usize) -> Inner<u64> {
         let side = self.main();
         let mut on = side.plain();
@@ -114,9 +115,9 @@ fn micros(now: Now) -> Document {
     doc! { "$multiply": [now.expression(), MICROS] }
 }
 
-/// Returns [`Rate::take`] as an update pipeline, so that the server decides on concurrent requests
-/// one after the other. A request that is refused right after a refused one leaves the document
-/// unchanged. [rate.exact] [rate.refill] [rate.change]
+/// Returns the computation of [`Rate::take`] as an update pipeline. So the server runs concurrent
+/// requests one after the other. If a request is refused right after another refused request, it
+/// does not change the document. [rate.exact] [rate.refill] [rate.change]
 fn taking(rate: &Rate, now: Now) -> Vec<Document> {
     let (interval, tolerance) = (rate.interval_micros(), rate.tolerance_micros());
     let known = doc! { "$ifNull": ["$tat", micros(now)] };
@@ -138,14 +139,15 @@ fn taking(rate: &Rate, now: Now) -> Vec<Document> {
     stages
 }
 
-/// Returns an expression for the date from which a key has no state to keep, rounded up to
-/// milliseconds. [rate.forget]
+/// Returns an expression for the date from which the state of a key can be deleted. The date is
+/// rounded up to milliseconds. [rate.forget]
 fn idle_at() -> Document {
     let millis = doc! { "$ceil": { "$divide": ["$tat", MICROS] } };
     doc! { "$toDate": { "$toLong": { "$min": [millis, LAST_DATE] } } }
 }
 
-/// The last millisecond of the year 9999. The server cannot represent dates far beyond it.
+/// The last millisecond of the year 9999, in milliseconds since 1970. The server cannot represent
+/// dates much later than this.
 const LAST_DATE: i64 = 253_402_300_799_999;
 
 #[cfg(test)]

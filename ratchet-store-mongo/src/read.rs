@@ -14,12 +14,13 @@ use crate::pipelines::{self, code};
 use crate::row;
 use crate::store::MongoStore;
 
-/// The maximum number of attempts embedded in a job. If there are more, all but [`STAY`] are moved.
+/// Maximum number of attempts that are embedded in a job's document. If there are more, all but the
+/// last [`STAY`] are moved to the collection `attempts`.
 pub(crate) const MOST_EMBEDDED: i64 = 48;
-/// How many attempts stay embedded after a move.
+/// Number of attempts that remain embedded after older attempts were moved.
 const STAY: usize = 8;
 
-/// Returns the projection that omits the fields which `detail` does not include. [get.outline]
+/// Returns the projection that omits the fields which are not part of `detail`. [get.outline]
 fn without(detail: Detail) -> Document {
     match detail {
         Detail::Whole => doc! { "history": 0 },
@@ -28,8 +29,8 @@ fn without(detail: Detail) -> Document {
 }
 
 impl MongoStore {
-    /// Returns the job with each of these ids, or `None` if the job does not exist or is
-    /// unreadable.
+    /// Returns the job for each of these ids. An entry is `None` if the job does not exist or
+    /// cannot be read.
     pub(crate) async fn read_jobs(
         &self,
         ids: &[JobId],
@@ -50,8 +51,8 @@ impl MongoStore {
         Ok(ids.iter().map(|id| jobs.get(id).cloned()).collect())
     }
 
-    /// Returns the readable jobs of these documents, with their links and signals as the
-    /// transaction sees them.
+    /// Returns the jobs of those documents that can be read. Adds their links, as the transaction
+    /// sees them, and their signals.
     pub(crate) async fn shown_by(
         &self,
         on: &mut Tx<'_>,
@@ -86,7 +87,8 @@ impl MongoStore {
         Ok(jobs)
     }
 
-    /// Returns the inputs of the claims that are still held, and `None` for the others.
+    /// Returns the input of the job for each token whose claim still runs, and `None` for every
+    /// other token.
     pub(crate) async fn read_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
         let side = self.main();
         let jobs: Vec<JobId> = tokens.iter().map(|token| token.job).collect();
@@ -115,8 +117,8 @@ impl MongoStore {
             .collect())
     }
 
-    /// Returns the ended claims of a job, both embedded and moved ones. During a move an attempt
-    /// may be in both places.
+    /// Returns the ended claims of a job, both the embedded attempts and those in the collection
+    /// `attempts`. Each attempt is returned once, even if it is being moved.
     pub(crate) async fn read_history(&self, job: JobId) -> Result<Vec<Attempt>> {
         let side = self.main();
         let mut on = side.plain();
@@ -138,9 +140,10 @@ impl MongoStore {
         attempts(found, moved.iter(), job)
     }
 
-    /// Moves the older attempts of jobs with a long history into separate documents, to keep jobs
-    /// small. It writes them there first and then removes them from the job: no failure in between
-    /// loses an attempt, and the next claim repeats the move.
+    /// Moves older attempts of jobs with a long history to the collection `attempts`, to keep the
+    /// job documents small. The function first writes the attempts there, and then removes them
+    /// from the jobs. So a failure in between loses no attempt. The next claim then repeats the
+    /// move.
     pub(crate) async fn move_attempts(&self, jobs: &[JobId]) -> Result<()> {
         let side = self.main();
         let mut on = side.plain();
@@ -184,7 +187,9 @@ impl MongoStore {
     }
 }
 
-/// Returns the ended claims of a job: embedded ones and moved ones.
+/// Returns the ended claims of a job, in order. `found` is the job's document with the embedded
+/// attempts, and `moved` are the attempts that were moved out of it. An attempt in both is returned
+/// once.
 pub(crate) fn attempts<'a>(
     found: &RawDocument,
     moved: impl Iterator<Item = &'a RawDocumentBuf>,

@@ -19,17 +19,17 @@ use crate::pipelines;
 use crate::row;
 use crate::store::{MongoStore, pause};
 
-/// How often a pass tries to reclaim one claim in a transaction.
+/// Maximum number of tries to reclaim a claim in a transaction, within one pass.
 const TRIES: u32 = 12;
 
-/// A claim to be reclaimed.
+/// A lost claim, and how to reclaim it.
 struct Lost {
-    /// Matches the claim as it was when it was judged.
+    /// Filter that matches only if the claim has not changed since this process judged it as lost.
     filter: Document,
     effect: ReclaimEffect,
-    /// Whether the claim still has a node: no earlier pass has removed it.
+    /// Whether the claim still names a node. If not, an earlier pass has removed the node.
     has_owner: bool,
-    /// Whether the job ends with its claim, and other jobs or a batch wait for its end.
+    /// Whether reclaiming ends the job, and other jobs or a batch may depend on this end.
     followed: bool,
     reclaimed: Reclaimed,
 }
@@ -47,10 +47,10 @@ impl Lost {
 }
 
 impl MongoStore {
-    /// Reclaims the claims of one pass, in order of id.
+    /// Reclaims the lost claims that this pass chooses, in order of job id.
     ///
-    /// The core's rules judge the claims in this process. The writes apply only to claims that have
-    /// not changed since.
+    /// This process decides with the rules of the core which claims are lost. Each write takes
+    /// effect only if the claim has not changed since that decision.
     pub(crate) async fn reclaim_jobs(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
         let side = self.main();
         // The time is read before the nodes. Otherwise, a node that sends a heartbeat between the
@@ -86,8 +86,9 @@ impl MongoStore {
             .collect())
     }
 
-    /// Reclaims a claim whose job ends with it and has other jobs or a batch waiting for its end.
-    /// If the transaction keeps conflicting, the claim is left to the next pass.
+    /// Reclaims a claim in a transaction. Used if the job ends with the claim, and other jobs or a
+    /// batch may depend on this end. If every try of the transaction conflicts, returns `None`, and
+    /// the next pass tries again.
     async fn take_back_followed(&self, one: &Lost) -> Result<Option<JobId>> {
         for tries in 1..=TRIES {
             let mut tx = self.begin(self.main()).await?;
@@ -115,8 +116,8 @@ impl MongoStore {
         Ok(Some(job))
     }
 
-    /// Reclaims these claims unless they have changed, and returns the jobs of those that this call
-    /// reclaimed.
+    /// Reclaims those of these claims that have not changed since they were judged. Returns the
+    /// jobs whose claims this call has reclaimed.
     async fn take_back(&self, on: &mut Tx<'_>, lost: &[&Lost]) -> Result<HashSet<JobId>> {
         let side = self.main();
         let call = ObjectId::new();
@@ -136,7 +137,7 @@ impl MongoStore {
         Ok(row::job_ids(&rows).into_iter().collect())
     }
 
-    /// Reads all running jobs, with the fields that decide whether a claim is lost. Uses index
+    /// Reads all running jobs, with the fields that show whether a claim is lost. Uses index
     /// `running`.
     async fn running_jobs(&self) -> Result<Vec<mongodb::bson::RawDocumentBuf>> {
         let side = self.main();
@@ -155,7 +156,8 @@ impl MongoStore {
     }
 }
 
-/// Returns how to reclaim the claim of a running job, or `None` if the claim is not lost.
+/// Decides whether the claim of a running job is lost. Returns how to reclaim it, or `None` if it
+/// is not lost.
 fn judge(
     row: &RawDocument,
     nodes: &NodeRegistry<'_>,

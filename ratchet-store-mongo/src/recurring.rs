@@ -18,8 +18,9 @@ use crate::pipelines::LONGEST;
 use crate::row;
 use crate::store::MongoStore;
 
-/// If the reply to a pause, a resumption or a deletion is lost, the repeated call returns
-/// `Unchanged`, although the first try changed the definition. A repeated firing returns `Stale`.
+/// Recurring definitions. Calls that pause, resume or delete a definition are repeated if their
+/// reply is lost. The repeated call then returns `Unchanged`, although the first try changed the
+/// definition. A repeated firing returns `Stale`.
 #[async_trait]
 impl RecurringStore for MongoStore {
     async fn put(&self, put: &PutRecurring) -> Result<PutOutcome> {
@@ -83,7 +84,7 @@ impl RecurringStore for MongoStore {
     }
 }
 
-/// The definitions that a call claims. `names` includes those that are unreadable.
+/// The definitions that a call claims. `names` also includes definitions that cannot be read.
 struct Due {
     names: Vec<Bson>,
     definitions: Vec<RecurringRecord>,
@@ -100,7 +101,7 @@ impl MongoStore {
         tx.finish(outcome).await
     }
 
-    /// Creates or changes a definition in a transaction. [recurring.create] [recurring.edit]
+    /// Creates or changes a definition inside the transaction. [recurring.create] [recurring.edit]
     async fn put_inside(&self, tx: &mut Tx<'_>, put: &PutRecurring, now: i64) -> Inner<PutOutcome> {
         let found = self.find_definition(tx, put.definition.name()).await?;
         let found = found.as_deref().map(record);
@@ -111,7 +112,7 @@ impl MongoStore {
         Ok(outcome)
     }
 
-    /// Pauses or resumes a definition in a transaction. [recurring.pause] [recurring.resume]
+    /// Pauses or resumes a definition inside the transaction. [recurring.pause] [recurring.resume]
     async fn pause_inside(
         &self,
         tx: &mut Tx<'_>,
@@ -130,13 +131,14 @@ impl MongoStore {
         }
     }
 
-    /// Returns the stored definition of this name.
+    /// Returns the document of the definition with this name, if it exists.
     async fn find_definition(&self, on: &mut Tx<'_>, name: &Name) -> Inner<Option<RawDocumentBuf>> {
         let this = doc! { "_id": name.as_str() };
         on.find_one(&self.main().recurring, this).await
     }
 
-    /// Stores the new state of a definition, unclaimed.
+    /// Replaces the document of a definition by its new state. Creates the document if it does not
+    /// exist.
     async fn keep_definition(&self, tx: &mut Tx<'_>, record: &RecurringRecord) -> Inner<()> {
         let this = doc! { "_id": record.definition.name().as_str() };
         let row = RawDocumentBuf::try_from(&document(record)?)?;
@@ -179,7 +181,8 @@ impl MongoStore {
         tx.finish(claimed).await
     }
 
-    /// Returns due, unclaimed definitions. Uses index `due`. [recurring.due]
+    /// Returns up to `limit` definitions that are due and that no node has claimed. Uses index
+    /// `due`. [recurring.due]
     async fn due_definitions(
         &self,
         on: &mut Tx<'_>,
@@ -202,7 +205,7 @@ impl MongoStore {
         on.find(&self.main().recurring, due, options).await
     }
 
-    /// Claims due definitions for a node in a transaction. [recurring.claim]
+    /// Claims due definitions for the requesting node, inside the transaction. [recurring.claim]
     async fn claim_inside(
         &self,
         tx: &mut Tx<'_>,
@@ -238,8 +241,8 @@ impl MongoStore {
         Ok(due)
     }
 
-    /// Returns the result of a call that has just claimed the definitions in `due`.
-    /// [recurring.clock] [recurring.hint]
+    /// Returns the result of the call that has claimed the definitions in `due`. [recurring.clock]
+    /// [recurring.hint]
     async fn answer(&self, on: &mut Tx<'_>, now: i64, due: Due) -> Inner<DueRecurring> {
         let unreadable = due.names.len() - due.definitions.len();
         let next = self.next_definition(on, due.names).await?;
@@ -251,8 +254,9 @@ impl MongoStore {
         })
     }
 
-    /// Returns when the next definition that is not in `taken` can be claimed. Reads the first
-    /// unclaimed definition and all claimed ones, with the indexes `due` and `claimed`.
+    /// Returns the time at which another definition can next be claimed. Ignores the definitions in
+    /// `taken`. Reads the first unclaimed definition with index `due`, and all claimed definitions
+    /// with index `claimed`.
     async fn next_definition(&self, on: &mut Tx<'_>, taken: Vec<Bson>) -> Inner<Option<i64>> {
         let side = self.main();
         let options = |index: &str| {
@@ -310,9 +314,9 @@ impl MongoStore {
         tx.finish(fired).await
     }
 
-    /// Advances a definition to its next slot and stores the jobs of the firing, if the token is
-    /// still the current one. [recurring.fire] [recurring.stale] [recurring.slot]
-    /// [recurring.atomic]
+    /// Advances a definition to its next slot and stores the jobs of the firing. Does nothing and
+    /// returns `Stale` if the token of the firing is outdated. [recurring.fire] [recurring.stale]
+    /// [recurring.slot] [recurring.atomic]
     async fn fire_inside(
         &self,
         tx: &mut Tx<'_>,
@@ -331,8 +335,8 @@ impl MongoStore {
         Ok(Fired::Applied(enqueued))
     }
 
-    /// Deletes the declared definitions that the request retires, and returns their names.
-    /// [recurring.retire]
+    /// Deletes those declared definitions that [`RetireRecurring::retires`] selects, and returns
+    /// their names. [recurring.retire]
     async fn retire_inside(&self, tx: &mut Tx<'_>, request: &RetireRecurring) -> Inner<Vec<Name>> {
         let side = self.main();
         let node = doc! { "_id": row::id(request.node) };
@@ -360,7 +364,7 @@ impl MongoStore {
     }
 }
 
-/// Returns a definition as it is stored. Absent values have no field.
+/// Returns the document that a definition is stored as. Omits the fields of absent values.
 fn document(record: &RecurringRecord) -> Inner<Document> {
     let mut row = doc! {
         "_id": record.definition.name().as_str(),
@@ -391,7 +395,8 @@ fn name_of(row: &RawDocument) -> Option<Name> {
     row::name(row, "_id").ok().flatten()
 }
 
-/// Reads the definition of a document; if it is unreadable, logs the error and returns `None`.
+/// Reads a definition from its document. If the document cannot be read, logs the error and returns
+/// `None`.
 fn readable(row: &RawDocument) -> Option<RecurringRecord> {
     record(row)
         .inspect_err(|error| {
@@ -401,7 +406,7 @@ fn readable(row: &RawDocument) -> Option<RecurringRecord> {
         .ok()
 }
 
-/// Reads the definition of a document of `recurring`.
+/// Reads a definition from a document of the collection `recurring`.
 fn record(row: &RawDocument) -> Inner<RecurringRecord> {
     let missing = |field| InvalidInput::new(field, "is missing");
     let name = row::name(row, "_id")?.ok_or_else(|| missing("_id"))?;

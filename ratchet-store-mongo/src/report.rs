@@ -13,7 +13,7 @@ use crate::pipelines::{self, literal};
 use crate::row;
 use crate::store::MongoStore;
 
-/// Returns the statement that stores the last reports on a claim. [report.life] [report.progress]
+/// Returns the statement that stores the last reports of one claim. [report.life] [report.progress]
 /// [report.token]
 fn statement(token: ClaimToken, last: LastReport<'_>, now: Now) -> Statement {
     let mut set = doc! { "last_report": now.expression() };

@@ -20,13 +20,15 @@ use crate::error::Result;
 use crate::outages::Outages;
 use crate::row;
 
-/// How long the cache is valid after a validation if no connection is lost.
+/// How long the cache is used without another validation, if no connection is lost.
 const TRUSTED: Duration = Duration::from_secs(1);
 
-/// A store's cache of the routes. Stored routes are never changed or deleted. A new route gets the
-/// number after the last one, and only once a majority has stored the last one. So routes become
-/// visible in the order of their numbers, and all routes with a larger number than the largest
-/// known one are new.
+/// A cache of all stored routes.
+///
+/// Stored routes are never changed or deleted. A new route gets the largest stored number plus one.
+/// A store adds a route only after a majority of the servers has the route before it. So routes
+/// become visible in the order of their numbers. To find new routes, the cache only reads routes
+/// with a larger number than it has.
 #[derive(Debug)]
 pub(crate) struct Routes {
     known: RwLock<Known>,
@@ -40,16 +42,16 @@ struct Known {
     last: Last,
 }
 
-/// The route with the largest number that was read. If that route is unreadable, it is not among
-/// the known routes.
+/// The stored route with the largest number that the cache has read. If this route cannot be
+/// decoded, the cache still records its number here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Last {
     number: i32,
-    /// `None` for routes stored by earlier versions.
+    /// Random value that identifies the route. `None` for a route that an earlier version stored.
     stamp: Option<ObjectId>,
 }
 
-/// When the cache was last validated.
+/// The time of the last validation of the cache, and the outages since.
 #[derive(Debug)]
 struct Checked {
     at: Option<Instant>,
@@ -57,7 +59,7 @@ struct Checked {
 }
 
 impl Last {
-    /// Reads the last route from a document that has the route's number in this field.
+    /// Reads the last route from a document. The field `number` contains the route's number.
     pub(crate) fn read(row: &RawDocument, number: &'static str) -> Result<Self> {
         Ok(Self {
             number: row::count(row, number)?,
@@ -67,7 +69,7 @@ impl Last {
 }
 
 impl Known {
-    /// Adds routes, which must be in the order of their numbers.
+    /// Adds routes to the cache. The documents must be in the order of their numbers.
     fn learn(&mut self, rows: &[RawDocumentBuf]) {
         for row in rows {
             let Ok(last) = Last::read(row, "_id") else {
@@ -87,7 +89,7 @@ impl Known {
 }
 
 impl Routes {
-    /// Creates an empty cache. `outages` are those of the client that reads the routes.
+    /// Creates an empty cache. `outages` reports the outages of the client that reads the routes.
     pub(crate) fn new(outages: &Outages) -> Self {
         Self {
             known: RwLock::default(),
@@ -98,7 +100,7 @@ impl Routes {
         }
     }
 
-    /// Refreshes the cache if it may be outdated.
+    /// Refreshes the cache if its last validation is too old, or if a connection was lost since.
     pub(crate) async fn check(&self, side: &Side) -> Result<()> {
         let trusted = {
             let checked = self.checked();
@@ -111,7 +113,8 @@ impl Routes {
         }
     }
 
-    /// Marks the cache as outdated and watches the outages of another client from now on.
+    /// Marks the cache as outdated. From now on, the cache uses `outages`, which reports the
+    /// outages of another client.
     pub(crate) fn follow(&self, outages: &Outages) {
         *self.checked() = Checked {
             at: None,
@@ -119,8 +122,9 @@ impl Routes {
         };
     }
 
-    /// Adds the routes that other stores have added. Clears the cache if the last known route is
-    /// not stored any more, or its number belongs to another route.
+    /// Validates the cache and adds the routes that other stores have added. If the last known
+    /// route is not stored any more, or its number belongs to another route, reads all routes
+    /// again.
     pub(crate) async fn refresh(&self, side: &Side) -> Result<()> {
         let began = time::monotonic();
         self.checked().outages.forget();
@@ -154,14 +158,14 @@ impl Routes {
         Ok(())
     }
 
-    /// Reads the routes from this number on, in order.
+    /// Reads all routes whose number is at least `number`, in order.
     async fn read_from(&self, side: &Side, number: i32) -> Result<Vec<RawDocumentBuf>> {
         let options = FindOptions::builder().sort(doc! { "_id": 1 }).build();
         let from = doc! { "_id": { "$gte": number } };
         side.plain().find(&side.routes, from, options).await
     }
 
-    /// Returns the number of a route; stores the route if it is new.
+    /// Returns the number of a route. Stores the route first if it is new.
     pub(crate) async fn id_of(&self, side: &Side, route: &Route) -> Result<i32> {
         self.check(side).await?;
         loop {
@@ -192,7 +196,7 @@ impl Routes {
         }
     }
 
-    /// Returns whether this route is known to be stored.
+    /// Returns whether the cache contains this route.
     pub(crate) fn is_known(&self, route: &Route) -> bool {
         self.known_id(route).is_some()
     }
@@ -201,23 +205,23 @@ impl Routes {
         self.read(|known| known.ids.get(route).copied())
     }
 
-    /// Returns the route with this number, if known.
+    /// Returns the route with this number, if the cache contains it.
     pub(crate) fn get(&self, id: i64) -> Option<Route> {
         let id = i32::try_from(id).ok()?;
         self.read(|known| known.routes.get(&id).cloned())
     }
 
-    /// Returns the last route that was read.
+    /// Returns the route with the largest number that the cache has read.
     pub(crate) fn last(&self) -> Last {
         self.read(|known| known.last)
     }
 
-    /// Returns the largest number that was read.
+    /// Returns the largest route number that the cache has read.
     pub(crate) fn seen(&self) -> i32 {
         self.last().number
     }
 
-    /// Returns the numbers of the known routes that match.
+    /// Returns the numbers of the cached routes for which `matches` returns true.
     pub(crate) fn matching(&self, matches: impl Fn(&Route) -> bool) -> Vec<i32> {
         self.read(|known| {
             let chosen = known.routes.iter().filter(|(_, route)| matches(route));
@@ -225,7 +229,7 @@ impl Routes {
         })
     }
 
-    /// Returns the known routes that match, with their numbers.
+    /// Returns the cached routes for which `matches` returns true, with their numbers.
     pub(crate) fn chosen(&self, matches: impl Fn(&Route) -> bool) -> Vec<(i32, Route)> {
         self.read(|known| {
             let chosen = known.routes.iter().filter(|(_, route)| matches(route));
@@ -242,7 +246,7 @@ impl Routes {
     }
 }
 
-/// Reads the route of a document of `routes`.
+/// Reads a route from a document of the collection `routes`.
 fn route(row: &RawDocument) -> Result<Route> {
     let text = |field| row::text(row, field).map(Option::unwrap_or_default);
     Ok(Route::from_texts(

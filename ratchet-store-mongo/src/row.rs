@@ -22,7 +22,7 @@ use crate::signals;
 
 type Read<T> = Result<T, InvalidInput>;
 
-/// Returns an id as it is stored: a binary of the subtype of UUIDs.
+/// Returns the stored form of an id: a binary value with the subtype of UUIDs.
 pub(crate) fn id(id: impl Into<Id>) -> Bson {
     Bson::Binary(uuid(id))
 }
@@ -35,7 +35,7 @@ pub(crate) fn uuid(id: impl Into<Id>) -> Binary {
     }
 }
 
-/// The bytes of an id.
+/// The bytes of an id, whatever its type.
 pub(crate) struct Id([u8; 16]);
 
 impl From<JobId> for Id {
@@ -68,12 +68,13 @@ impl From<Incarnation> for Id {
     }
 }
 
-/// Returns a counter as it is stored. If it is too large, returns a number that no counter has.
+/// Returns the stored form of a counter. If the counter does not fit, returns -1, which no stored
+/// counter equals.
 pub(crate) fn number(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(-1)
 }
 
-/// Returns the value of a field; `None` if it is missing or null.
+/// Returns the value of a field, or `None` if the field is missing or null.
 fn field<'a>(row: &'a RawDocument, name: &'static str) -> Read<Option<RawBsonRef<'a>>> {
     match row.get(name) {
         Ok(None | Some(RawBsonRef::Null)) => Ok(None),
@@ -90,10 +91,10 @@ pub(crate) fn text<'a>(row: &'a RawDocument, name: &'static str) -> Read<Option<
     }
 }
 
-/// Reads an integer of any numeric type. The server compares numbers of different types by value,
-/// and `mongosh` writes doubles.
+/// Converts an integer of any numeric type to `i64`. All numeric types are accepted, because the
+/// server treats them as equal and `mongosh` writes doubles. Returns `None` for other values.
 pub(crate) fn whole(value: RawBsonRef<'_>) -> Option<i64> {
-    /// The largest number up to which doubles represent every integer.
+    /// Limit of the range in which a double represents every integer exactly: 2^53.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
         RawBsonRef::Int64(number) => Some(number),
@@ -109,7 +110,7 @@ pub(crate) fn whole(value: RawBsonRef<'_>) -> Option<i64> {
     }
 }
 
-/// Reads an integer, or `None` if the field is missing.
+/// Reads the integer in a field. Returns `None` if the field is missing.
 pub(crate) fn optional_int(row: &RawDocument, name: &'static str) -> Read<Option<i64>> {
     let Some(value) = field(row, name)? else {
         return Ok(None);
@@ -122,7 +123,8 @@ pub(crate) fn int(row: &RawDocument, name: &'static str) -> Read<i64> {
     optional_int(row, name)?.ok_or_else(|| InvalidInput::new(name, "is missing"))
 }
 
-/// Reads an integer that cannot be negative.
+/// Reads the integer in a field as type `T`. Fails if the value does not fit into `T`, for example
+/// because it is negative.
 pub(crate) fn count<T: TryFrom<i64>>(row: &RawDocument, name: &'static str) -> Read<T> {
     counted(int(row, name)?, name)
 }
@@ -152,13 +154,14 @@ pub(crate) fn bytes(row: &RawDocument, name: &'static str) -> Read<Option<[u8; 1
     }
 }
 
-/// Reads the job id in this field.
+/// Reads the job id in a field.
 pub(crate) fn job_id(row: &RawDocument, name: &'static str) -> Read<JobId> {
     let bytes = bytes(row, name)?.ok_or_else(|| InvalidInput::new(name, "is missing"))?;
     Ok(JobId::from_bytes(bytes))
 }
 
-/// Reads the job ids of these documents and skips those whose id is not a job's. [errors.poison]
+/// Reads the job ids of these documents. Logs and skips a document whose id is not a job id.
+/// [errors.poison]
 pub(crate) fn job_ids<'r>(rows: impl IntoIterator<Item = &'r RawDocumentBuf>) -> Vec<JobId> {
     let id = |row: &'r RawDocumentBuf| {
         job_id(row, "_id")
@@ -168,12 +171,12 @@ pub(crate) fn job_ids<'r>(rows: impl IntoIterator<Item = &'r RawDocumentBuf>) ->
     rows.into_iter().filter_map(id).collect()
 }
 
-/// Returns options that read only these fields.
+/// Returns the options for a query that reads only these fields.
 pub(crate) fn fields(projection: Document) -> FindOptions {
     FindOptions::builder().projection(projection).build()
 }
 
-/// Reads the token of a job's claim.
+/// Reads the token of the claim from a job's document.
 pub(crate) fn token(row: &RawDocument) -> Read<ClaimToken> {
     let job = job_id(row, "_id")?;
     let seq = count(row, "claim_seq")?;
@@ -190,8 +193,8 @@ pub(crate) fn node_id(row: &RawDocument, name: &'static str) -> Read<Option<Node
     Ok(bytes(row, name)?.map(NodeId::from_bytes))
 }
 
-/// Reads a JSON value of a job. If it is not even a string, returns one that no handler can decode,
-/// so that the job fails like every job with an invalid payload.
+/// Reads a JSON value in a field of a job. If the field is not a string, returns a text that is not
+/// valid JSON. The job then fails as a job with an invalid payload does.
 pub(crate) fn json(row: &RawDocument, name: &'static str) -> Option<Json> {
     match text(row, name) {
         Ok(text) => text.map(Json::from_stored),
@@ -199,7 +202,7 @@ pub(crate) fn json(row: &RawDocument, name: &'static str) -> Option<Json> {
     }
 }
 
-/// Reads a text that is only shown to people; returns `None` if it is missing or unreadable.
+/// Reads a text that is only displayed. Returns `None` if the field is missing or unreadable.
 fn message(row: &RawDocument, name: &'static str) -> Option<String> {
     text(row, name).ok().flatten().map(str::to_owned)
 }
@@ -232,14 +235,15 @@ pub(crate) fn payload_version(row: &RawDocument) -> Read<u32> {
     payload_version_from_stored(optional_int(row, "payload_version")?)
 }
 
-/// Reads which recurring definition created a job, and for which slot.
+/// Reads the name of the recurring definition that created the job, and the slot. Returns `None` if
+/// no definition created the job.
 fn origin(row: &RawDocument) -> Read<Option<RecurringOrigin>> {
     let slot = optional_int(row, "slot")?.map(from_millis);
     let definition = name(row, "recurring")?;
     Ok(definition.map(|name| RecurringOrigin { name, slot }))
 }
 
-/// Reads a list of names.
+/// Reads the list of names that a field contains as one text.
 fn names(row: &RawDocument, field: &'static str) -> Read<Vec<Name>> {
     Name::split(field, text(row, field)?.unwrap_or_default())
 }
@@ -256,10 +260,11 @@ pub(crate) fn trace(row: &RawDocument) -> Read<Option<TraceContext>> {
     Ok(Some(TraceContext::from_stored(parent.to_owned(), state)))
 }
 
-/// Reads the job of a document of `jobs` on this route.
+/// Reads a job from a document of the collection `jobs`. `route` is the job's route.
 ///
-/// It returns as much of a damaged job as is readable, since operators must be able to inspect it.
-/// Unreadable values get their defaults, and the last error names them unless it has another text.
+/// A partly damaged job is returned too, because operators must be able to inspect it. An
+/// unreadable value gets its default. The job's last error names the unreadable value, unless the
+/// job already has a last error. The function fails only if an essential field is unreadable.
 pub(crate) fn job_record(row: &RawDocument, route: Route) -> Read<JobRecord> {
     let mut salvage = Salvage::default();
     let payload = json(row, "payload").unwrap_or_else(|| Json::from_stored("missing"));
@@ -315,7 +320,8 @@ pub(crate) fn job_record(row: &RawDocument, route: Route) -> Read<JobRecord> {
     Ok(job)
 }
 
-/// Reads an attempt: an element of a job's history, or a document of `attempts`.
+/// Reads an attempt. `row` is an element of a job's history or a document of the collection
+/// `attempts`.
 pub(crate) fn attempt(row: &RawDocument) -> Read<Attempt> {
     let ended_at = int(row, "ended_at")?;
     let claimed_at = optional_int(row, "claimed_at")?.unwrap_or(ended_at);
@@ -331,7 +337,7 @@ pub(crate) fn attempt(row: &RawDocument) -> Read<Attempt> {
     Ok(attempt)
 }
 
-/// Returns what a node reports about itself, as it is stored.
+/// Returns the stored form of the data that a node reports about itself in a heartbeat.
 pub(crate) fn node_words(heartbeat: &Heartbeat) -> Document {
     let load = &heartbeat.load;
     let bytes = load
@@ -352,7 +358,7 @@ pub(crate) fn node_words(heartbeat: &Heartbeat) -> Document {
     }
 }
 
-/// Reads the node of a document of `nodes`.
+/// Reads a node from a document of the collection `nodes`.
 pub(crate) fn node_record(row: &RawDocument) -> Read<NodeRecord> {
     let node = node_id(row, "_id")?.ok_or_else(|| InvalidInput::new("_id", "is missing"))?;
     let label = name(row, "label")?.ok_or_else(|| InvalidInput::new("label", "is missing"))?;

@@ -11,8 +11,8 @@ use crate::pipelines::{any_job_id, code};
 use crate::row;
 use crate::store::MongoStore;
 
-/// An index that covers all jobs of some states, with their routes. Documents are read only for
-/// running jobs, which are few.
+/// An index that contains all jobs of some states, together with their routes. Queries on the index
+/// read no documents, except those of the few running jobs.
 struct Place {
     index: &'static str,
     states: &'static [JobState],
@@ -37,11 +37,11 @@ const PLACES: [Place; 4] = [
     },
 ];
 
-/// The code of a state, the number of a route, and how many jobs have both.
+/// A state's code, a route's number, and the number of jobs with this state and route.
 pub(crate) type Counted = (i32, i32, u64);
 
 impl MongoStore {
-    /// Returns the ids of one page of the matching jobs.
+    /// Returns the ids of the jobs that match the filter, for one page.
     pub(crate) async fn select_jobs(
         &self,
         filter: &JobFilter,
@@ -73,8 +73,8 @@ impl MongoStore {
         Ok(row::job_ids(&found))
     }
 
-    /// Returns the matching jobs among a limited number of jobs after the last page. It may find
-    /// fewer jobs than the page needs.
+    /// Searches a limited number of jobs after the last page, and returns the matching jobs among
+    /// them. The result may have fewer jobs than the page allows, although more jobs match.
     async fn front(&self, wanted: &Document, page: &PageRequest) -> Result<Vec<JobId>> {
         let side = self.main();
         let most = |count| i64::try_from(count).unwrap_or(i64::MAX);
@@ -91,8 +91,8 @@ impl MongoStore {
         Ok(row::job_ids(&found.await?))
     }
 
-    /// Returns the first ids of matching unfinished jobs. With transactions, all places are read in
-    /// one snapshot, so that no job is missed because it moves between two places.
+    /// Returns the ids of the first unfinished jobs that match the filter. With transactions, reads
+    /// all indexes in one snapshot. So a job that moves from one index to another is not missed.
     async fn unfinished_ids(
         &self,
         wanted: &Document,
@@ -121,7 +121,7 @@ impl MongoStore {
         Ok(ids)
     }
 
-    /// Counts the matching jobs of each state. [count.filter]
+    /// Counts the jobs that match the filter, for each state. [count.filter]
     pub(crate) async fn count_matching(&self, filter: &JobFilter) -> Result<StateCounts> {
         let side = self.main();
         let states = filter.wanted_states();
@@ -151,14 +151,14 @@ impl MongoStore {
         Ok(counts)
     }
 
-    /// Counts the jobs of each state and route.
+    /// Counts all jobs, for each combination of state and route.
     pub(crate) async fn count_routes(&self) -> Result<Vec<Counted>> {
         let rows = self.in_places(&doc! {}, &JobState::ALL, counting).await?;
         counted(&rows)
     }
 
-    /// Runs these stages once for each index in `PLACES` that covers some of these states, and
-    /// returns all results.
+    /// Runs a pipeline on each index in `PLACES` that contains jobs of these states. Returns the
+    /// results of all runs. `stages` builds the pipeline from a filter.
     async fn in_places(
         &self,
         wanted: &Document,
@@ -188,7 +188,7 @@ impl MongoStore {
         tx.finish(looked).await
     }
 
-    /// Converts the filter to one for the server.
+    /// Converts the filter to a filter for the server.
     async fn narrowed(&self, filter: &JobFilter) -> Result<Document> {
         let mut wanted = Document::new();
         if filter.queue.is_some() || filter.kind.is_some() {
@@ -210,7 +210,7 @@ impl MongoStore {
     }
 }
 
-/// Returns the sort order of the ids on a page.
+/// Returns the sort order of the job ids on a page: 1 or -1.
 pub(crate) fn order(page: &PageRequest) -> i32 {
     match page.order {
         JobOrder::OldestFirst => 1,
@@ -218,7 +218,7 @@ pub(crate) fn order(page: &PageRequest) -> i32 {
     }
 }
 
-/// Returns a filter for the jobs after the last page. [errors.poison]
+/// Returns a filter for the jobs that come after the last page. [errors.poison]
 pub(crate) fn behind(page: &PageRequest) -> Document {
     let mut range = any_job_id();
     if let Some(after) = page.after {
@@ -239,7 +239,7 @@ fn counting(wanted: Document) -> Vec<Document> {
     ]
 }
 
-/// Reads the counts, and skips states and routes that are unreadable.
+/// Reads the counts. Skips counts whose state or route cannot be read.
 fn counted(rows: &[RawDocumentBuf]) -> Result<Vec<Counted>> {
     let mut counted = Vec::with_capacity(rows.len());
     for row in rows {

@@ -18,33 +18,37 @@ use crate::pipelines::{self, Ending};
 use crate::row;
 use crate::store::{MongoStore, pause};
 
-/// How often a settlement is tried if concurrent calls keep changing its job.
+/// Maximum number of rounds in which a call tries to apply its settlements. More rounds are needed
+/// if concurrent calls change the jobs.
 const ROUNDS: u32 = 20;
-/// The maximum number of claims that one statement ends. It is low because the statement searches
-/// all of them for each job.
+/// Maximum number of claims that one statement ends. It is low because, for each job, the server
+/// searches the statement's list of all these claims.
 const ALIKE: usize = 32;
-/// Once this many claims are to end, two concurrent commands end them.
+/// Minimum number of claims that are ended by two concurrent commands. Fewer claims are ended by
+/// one command.
 const MANY: usize = 32;
-/// The approximate number of bytes that a claim adds to a statement.
+/// Approximate size that each claim adds to a statement, in bytes.
 const BYTES_EACH: usize = 128;
-/// How often all followed jobs are tried in one transaction, before each gets a transaction of its
-/// own.
+/// Maximum number of tries to end all jobs of a call in one transaction. After that, each job gets
+/// its own transaction.
 const TOGETHER: u32 = 8;
 
-/// A settlement that is not known to be applied or stale yet.
+/// A settlement that is still to be written, with what is assumed about its job.
 #[derive(Clone, Copy)]
 struct Open<'a> {
     settlement: &'a Settlement,
     /// Whether the job has a cancel request.
     cancel: bool,
-    /// Whether other jobs or a batch may wait for its end: in its lane, by a link or by membership.
+    /// Whether others may depend on the end of the job: the next job of its lane, its children, or
+    /// its batch.
     followed: bool,
-    /// The batch that is to count the job, as far as known.
+    /// Batch that must count the job. `None` if there is none or it is not yet known.
     batch: Option<BatchId>,
 }
 
 impl<'a> Open<'a> {
-    /// Creates a settlement to be written, which assumes that the job has no cancel request.
+    /// Creates a settlement that is still to be written. Assumes that the job has no cancel
+    /// request. `followed` is the assumption about jobs or batches that depend on the job's end.
     const fn new(settlement: &'a Settlement, followed: bool) -> Self {
         Self {
             settlement,
@@ -70,19 +74,20 @@ impl Open<'_> {
         }
     }
 
-    /// Returns whether the settlement ends the job, and other jobs or a batch may wait for the end.
+    /// Returns whether the settlement ends the job, and other jobs or a batch may depend on this
+    /// end.
     fn is_followed(&self) -> bool {
         self.followed && self.state().is_terminal()
     }
 }
 
-/// The common fields of the claims that one statement ends.
+/// The properties that are equal for all claims that one statement ends.
 #[derive(PartialEq, Eq, Hash)]
 struct Alike<'a> {
-    /// The equal parts of their tokens.
+    /// The equal parts of the claim tokens: number, node and time of the claim.
     claim: (u64, Option<NodeId>, Timestamp),
     cancel: bool,
-    /// Whether it is known how long they ran.
+    /// Whether the settlements say how long the bodies ran.
     is_timed: bool,
     effect: Effect<'a>,
 }
@@ -123,8 +128,8 @@ impl Alike<'_> {
     }
 }
 
-/// Returns the statements that end these claims. Each applies only to jobs for which the
-/// assumptions in [`Open`] hold.
+/// Returns the statements that end these claims. A statement changes a job only if the assumptions
+/// in [`Open`] about this job are true.
 fn statements<'a>(
     open: impl IntoIterator<Item = &'a Open<'a>>,
     call: ObjectId,
@@ -148,17 +153,17 @@ fn statements<'a>(
     chunks.collect()
 }
 
-/// The claims that a transaction ended, each with whether other jobs or a batch waited for the end
-/// of its job.
+/// The claims that a transaction ended. The value is true if other jobs or a batch depended on the
+/// end of the job.
 type Ended = HashMap<ClaimToken, bool>;
 
-/// What was read about a job after a write.
+/// The state of a job that was read after a write.
 struct Seen {
-    /// The claims that this call ended.
+    /// Numbers of the claims of this job that the current call has ended.
     mine: HashSet<u64>,
-    /// The claim that was settled last.
+    /// Token of the claim that was settled last.
     settled: Option<ClaimToken>,
-    /// The running claim.
+    /// Token of the claim that runs now.
     running: Option<ClaimToken>,
     cancel: bool,
     followed: bool,
@@ -166,8 +171,8 @@ struct Seen {
 }
 
 impl MongoStore {
-    /// Settles each claim that is still valid. Settlements of the same job are applied one after
-    /// the other, in this order.
+    /// Applies each settlement whose claim still runs, and returns one answer for each. Settlements
+    /// of the same job are applied in the given order.
     pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
         let mut answers = vec![Fenced::Stale; settlements.len()];
         for places in Settlement::turns(settlements) {
@@ -180,12 +185,13 @@ impl MongoStore {
         Ok(answers)
     }
 
-    /// Settles claims of different jobs.
+    /// Applies settlements, each of a different job.
     ///
-    /// The first write assumes that no job has a cancel request. It also assumes that nothing waits
-    /// for any of the jobs to end, or that something waits for each of them if that was so for most
-    /// jobs of the last settlement, as in a large batch. Jobs that did not match are read, and
-    /// written again with their actual conditions, until each settlement is applied or stale.
+    /// The first write makes two assumptions. It assumes that no job has a cancel request. It also
+    /// assumes that no other jobs or batches depend on these jobs. If most jobs of the last call
+    /// had others depending on them, as in a large batch, it assumes the opposite for all jobs.
+    /// After the write, the function reads each job that was not settled. It repeats the write with
+    /// the actual values until each settlement is applied or stale.
     async fn settle_turn(&self, settlements: &[&Settlement]) -> Result<Vec<Fenced>> {
         let side = self.main();
         let call = ObjectId::new();
@@ -245,12 +251,13 @@ impl MongoStore {
         Err(Failure::contention("concurrent calls kept changing a job"))
     }
 
-    /// Ends jobs that other jobs or a batch wait for or, if `assumed`, may wait for. Returns the
-    /// claims that it ended, each with whether anything waited.
+    /// Ends jobs on whose end other jobs or a batch depend. If `assumed` is true, this is only
+    /// assumed. Returns the claims that it ended.
     ///
-    /// It uses one transaction or, after repeated conflicts, one per job, so that one job does not
-    /// block the others. If `assumed`, it ends no job after a conflict: the caller then reads the
-    /// jobs and tries again. `expects` is whether the first round of the call assumed it.
+    /// The function tries to end all jobs in one transaction. After repeated conflicts, it uses one
+    /// transaction for each job, so that one job does not block the others. If `assumed` is true,
+    /// the function ends no job after a conflict. The caller then reads the jobs and tries again.
+    /// `expects` is the assumption of the call's first write.
     async fn settle_followed(
         &self,
         followed: &[Open<'_>],
@@ -300,8 +307,8 @@ impl MongoStore {
         held_up.map_or(Ok(ended), Err)
     }
 
-    /// Ends jobs in one transaction. It changes the batches in `met` first, so that a conflict
-    /// occurs before its other writes.
+    /// Ends jobs in one transaction. Writes to the batches in `met` before anything else, so that a
+    /// conflict about a batch occurs early.
     async fn settle_together(
         &self,
         followed: &[Open<'_>],
@@ -409,8 +416,8 @@ impl Seen {
     }
 }
 
-/// Updates the conditions of a settlement with what was read, and returns whether to write it
-/// again. Adds the claim to `applied` if it was settled.
+/// Replaces the assumptions of a settlement by the values that were read. Returns whether the
+/// settlement must be written again. If the settlement was applied, adds its token to `applied`.
 fn still_open(
     one: &mut Open<'_>,
     seen: &HashMap<JobId, Seen>,

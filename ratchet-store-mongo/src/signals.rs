@@ -18,11 +18,11 @@ use crate::pipelines::{self, LONGEST, any_job_id, ids, literal};
 use crate::row;
 use crate::store::MongoStore;
 
-/// The state of a signal that the blocked job still waits for.
+/// State of a signal for which its job still waits.
 pub(crate) const OPEN: i32 = 0;
-/// The state of a signal that has arrived.
+/// State of a signal that has arrived.
 const COME: i32 = 1;
-/// The state of a signal whose job has ended without it.
+/// State of a signal that did not arrive before its job ended.
 const CLOSED: i32 = 2;
 
 #[async_trait]
@@ -78,7 +78,7 @@ impl MongoStore {
         })
     }
 
-    /// Delivers a signal to this job, if the job waits for one. [signal.deliver] [signal.once]
+    /// Delivers a signal to one job, if this job waits for a signal. [signal.deliver] [signal.once]
     /// [signal.late] [signal.answer]
     async fn signal_one(
         &self,
@@ -106,8 +106,9 @@ impl MongoStore {
         Ok(Delivered::NotWaiting(state))
     }
 
-    /// Delivers the payload to these jobs, all of which wait for a signal. If a deadline of theirs
-    /// passes in between, the whole call is retried.
+    /// Stores the payload of a signal in these jobs, each of which waits for a signal. Fails with
+    /// `Contention` if the deadline of a job has passed since the job was read. The whole call is
+    /// then retried.
     async fn take_signals(
         &self,
         tx: &mut Tx<'_>,
@@ -137,8 +138,8 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Fails up to `limit` jobs whose signals are overdue, and returns them. Uses index `deadline`.
-    /// [signal.expire] [signal.limit]
+    /// Fails up to `limit` jobs whose signal deadline has passed, and returns their ids. Uses index
+    /// `deadline`. [signal.expire] [signal.limit]
     async fn expire_signals(&self, limit: usize) -> Inner<Vec<JobId>> {
         let side = self.main();
         let now = self.millis(side).await?;
@@ -170,7 +171,8 @@ impl MongoStore {
         tx.finish(failed).await
     }
 
-    /// Fails these jobs, whose signals are overdue, and returns their ids in order.
+    /// Fails these jobs because their signal deadline has passed. Returns their ids in ascending
+    /// order.
     async fn fail_waiting(&self, tx: &mut Tx<'_>, rows: &[RawDocumentBuf]) -> Inner<Vec<JobId>> {
         let side = self.main();
         let now = self.now(side).await?;
@@ -198,7 +200,7 @@ impl MongoStore {
     }
 }
 
-/// Returns a signal as it is stored with a new job.
+/// Returns the stored form of the signal for which a new job waits.
 pub(crate) fn stored(wait: &SignalWait, now: i64) -> RawDocumentBuf {
     let timeout = duration_millis(wait.timeout);
     rawdoc! {
@@ -209,12 +211,14 @@ pub(crate) fn stored(wait: &SignalWait, now: i64) -> RawDocumentBuf {
     }
 }
 
-/// Returns the stage for a job that has ended without its signal. [signal.late]
+/// Returns the stage that marks the signal of a job as not arrived, because the job ends.
+/// [signal.late]
 pub(crate) fn closed() -> Document {
     doc! { "$set": { "signal.state": CLOSED } }
 }
 
-/// Returns the stage that makes a requeued job wait for its signal again. [link.requeue]
+/// Returns the stage that makes a requeued job wait for its signal again. The deadline starts anew.
+/// [link.requeue]
 pub(crate) fn renewed(now: Now) -> Document {
     let timeout = doc! { "$min": ["$signal.timeout", LONGEST] };
     doc! { "$set": {
@@ -223,7 +227,7 @@ pub(crate) fn renewed(now: Now) -> Document {
     } }
 }
 
-/// Returns a filter for jobs whose signal can still arrive.
+/// Returns a filter for jobs that wait for a signal whose deadline has not passed.
 fn in_time(now: Now) -> Document {
     let deadline = match now {
         Now::Fixed(now) => doc! { "signal.deadline": { "$gt": now } },
@@ -244,17 +248,18 @@ fn state_of(row: &RawDocument) -> Option<i64> {
     row::optional_int(signal(row)?, "state").ok().flatten()
 }
 
-/// Returns whether the job waits for its signal.
+/// Returns whether the job still waits for its signal.
 pub(crate) fn is_open(row: &RawDocument) -> bool {
     state_of(row) == Some(OPEN.into())
 }
 
-/// Returns whether the job waits, or waited, for a signal that has not arrived.
+/// Returns whether the job has a signal that has not arrived. The job may still wait for it, or may
+/// have ended without it.
 pub(crate) fn is_missing(row: &RawDocument) -> bool {
     state_of(row).is_some_and(|state| state != i64::from(COME))
 }
 
-/// Returns the signal for which the job waits.
+/// Reads the key and the timeout of the job's signal.
 fn wait(row: &RawDocument) -> std::result::Result<SignalWait, InvalidInput> {
     let missing = || InvalidInput::new("signal", "is missing");
     let signal = signal(row).ok_or_else(missing)?;
@@ -263,7 +268,7 @@ fn wait(row: &RawDocument) -> std::result::Result<SignalWait, InvalidInput> {
     Ok(SignalWait::new(key, timeout))
 }
 
-/// Reads the signal of a document into the record of its job.
+/// Reads the signal in a job's document, and adds it to the job's record.
 pub(crate) fn show(
     row: &RawDocument,
     job: &mut JobRecord,

@@ -27,10 +27,10 @@ use crate::migrate::Migration;
 use crate::open;
 use crate::routes::Routes;
 
-/// Ratchet's collections in a MongoDB database.
+/// A store that keeps its data in the collections of a MongoDB database.
 ///
-/// Clones share the connections. All stores on the same collections form a cluster, in any number
-/// of processes and hosts.
+/// Clones share the connections. All stores that use the same collections form one cluster. They
+/// may run in any number of processes and on any number of hosts.
 ///
 /// Calls need a Tokio runtime with timers and I/O enabled.
 ///
@@ -46,7 +46,7 @@ use crate::routes::Routes;
 pub struct MongoStore(Arc<Inside>);
 
 struct Inside {
-    /// A host to which the driver connects without TLS.
+    /// A host to which the driver connects without TLS, if there is one.
     plaintext_host: Option<String>,
     clients: Arc<Clients>,
     clock: Clock,
@@ -57,14 +57,14 @@ struct Inside {
     wakeups: bool,
     closed: AtomicBool,
     coordinator: OnceLock<Option<Arc<MongoCoordinator>>>,
-    /// Held by a settlement that conflicted in a batch or is expected to, so that such settlements
-    /// run one at a time.
+    /// Lock for settlements that conflicted because of a batch, or that are expected to conflict. A
+    /// settlement holds it while it runs, so that such settlements run one at a time.
     turn: Mutex<()>,
-    /// Whether other jobs or batches waited for most jobs of the last settlement.
+    /// Whether other jobs or batches depended on the ends of most jobs of the last settlement call.
     follows: AtomicBool,
 }
 
-/// The connected server.
+/// Properties of the connected server.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     pub(crate) version: String,
@@ -72,60 +72,64 @@ pub(crate) struct Server {
     pub(crate) transactions: bool,
 }
 
-/// How often a call is retried after contention. The number is large because transactions of
-/// MongoDB fail on a conflict instead of waiting; usually the deadline ends the retries.
+/// Maximum number of retries of a call after contention. It is large because a transaction of
+/// MongoDB does not wait for a conflicting transaction but fails. Usually the deadline ends the
+/// retries.
 const RETRIES: u32 = 1_000;
-/// How often a call is repeated after a server or a connection was lost.
+/// Maximum number of times that a call is repeated after a server or a connection was lost.
 const REPEATS: u32 = 5;
 
 impl MongoStore {
-    /// Connects to the database of a URL, `mongodb://user:password@host:27017/database` or
-    /// `mongodb+srv://…`, and creates missing collections and indexes. The options of the URL are
-    /// the driver's: `replicaSet`, `authSource`, `tls`, …
+    /// Connects to the database at this URL and creates missing collections and indexes.
+    ///
+    /// The URL has the form `mongodb://user:password@host:27017/database` or `mongodb+srv://…`. It
+    /// accepts the options of the driver, such as `replicaSet`, `authSource` and `tls`.
     ///
     /// # Errors
-    /// As for [`Builder::connect`].
+    /// The same as for [`Builder::connect`].
     pub async fn connect(url: &str) -> Result<Checked<Self>> {
         Self::builder(url).connect().await
     }
 
-    /// Connects through a database handle of the application, and uses its client for everything,
-    /// including heartbeats and locks. The handle's read and write concerns are ignored; each call
-    /// sets its own.
+    /// Connects through a database handle of the application. The store uses the client of the
+    /// handle for all calls, including heartbeats and locks. It ignores the read and write concerns
+    /// of the handle, because each call sets its own.
     ///
     /// # Errors
-    /// As for [`Builder::connect`].
+    /// The same as for [`Builder::connect`].
     pub async fn from_database(database: Database) -> Result<Checked<Self>> {
         Self::database_builder(database).connect().await
     }
 
-    /// Returns a builder for the database of a URL.
+    /// Returns a builder that connects to the database at this URL.
     pub fn builder(url: &str) -> Builder {
         Builder::url(url)
     }
 
-    /// Returns a builder for a database of the application.
+    /// Returns a builder that connects through this database handle of the application.
     pub fn database_builder(database: Database) -> Builder {
         Builder::of_database(database)
     }
 
-    /// Returns the migrations that create the collections and indexes with this prefix in an empty
-    /// database, to read or to run by hand. After running them by hand, connect with
-    /// [`Builder::create`] off.
+    /// Returns the migrations that create the collections and indexes in an empty database.
+    /// `prefix` is the prefix of the collections' names.
+    ///
+    /// The scripts of these migrations can be read, or run by hand. If you run them by hand,
+    /// connect with [`Builder::create`] set to `false`.
     #[must_use]
     pub fn migrations(prefix: &str) -> Vec<Migration> {
         open::scripts(None, prefix)
     }
 
-    /// Returns whether the server has transactions, which it has if it is in a replica set. The
-    /// documentation of this crate lists what needs them.
+    /// Returns whether the server supports transactions. It does if it is a member of a replica
+    /// set. The documentation of this crate lists the features that need transactions.
     #[must_use]
     pub fn has_transactions(&self) -> bool {
         self.0.server.transactions
     }
 
-    /// Stops the wakeups, and closes the connections unless the client is the application's. Later
-    /// calls fail.
+    /// Stops the wakeups and makes later calls fail. Closes the connections, unless the client
+    /// belongs to the application.
     async fn close_connections(&self) {
         self.0.closed.store(true, Ordering::SeqCst);
         if let Some(Some(coordinator)) = self.0.coordinator.get() {
@@ -171,17 +175,17 @@ impl MongoStore {
         })))
     }
 
-    /// Returns a host to which the driver connects without TLS.
+    /// Returns a host to which the driver connects without TLS, if there is one.
     pub(crate) fn plaintext_host(&self) -> Option<&str> {
         self.0.plaintext_host.as_deref()
     }
 
-    /// Returns the collections, accessed through the client for jobs.
+    /// Returns the collections, for access with the client for jobs.
     pub(crate) fn main(&self) -> &Side {
         &self.0.clients.current().main
     }
 
-    /// Returns the collections, accessed through the client for heartbeats and locks.
+    /// Returns the collections, for access with the client for heartbeats and locks.
     pub(crate) fn live(&self) -> &Side {
         &self.0.clients.current().live
     }
@@ -198,34 +202,37 @@ impl MongoStore {
         &self.0.lookahead
     }
 
-    /// Waits for the turn and returns it. Settlements that conflicted in a batch, or are expected
-    /// to, hold the turn, so that this store runs one of them at a time.
+    /// Waits for the lock `turn` and returns its guard. A settlement that conflicted because of a
+    /// batch, or that is expected to conflict, holds this lock. So this store runs only one such
+    /// settlement at a time.
     pub(crate) async fn turn_in_batches(&self) -> MutexGuard<'_, ()> {
         self.0.turn.lock().await
     }
 
-    /// Records whether other jobs or batches waited for most jobs of the last settlement.
+    /// Records whether other jobs or batches depended on the ends of most jobs of the last
+    /// settlement call.
     pub(crate) fn note_follows(&self, follows: bool) {
         self.0.follows.store(follows, Ordering::Relaxed);
     }
 
-    /// Returns whether other jobs or batches waited for most jobs of the last settlement, because
-    /// the next settlement is probably similar.
+    /// Returns whether other jobs or batches depended on the ends of most jobs of the last
+    /// settlement call. The next call is probably similar.
     pub(crate) fn expects_to_follow(&self) -> bool {
         self.0.follows.load(Ordering::Relaxed)
     }
 
-    /// Returns the time for a statement in which the server can evaluate expressions.
+    /// Returns the current time, for a statement that can contain expressions.
     pub(crate) async fn now(&self, side: &Side) -> Inner<Now> {
         self.0.clock.now(side).await
     }
 
-    /// Reads the time, in milliseconds, for statements that need a constant.
+    /// Reads the current time in milliseconds, for a statement that needs a constant.
     pub(crate) async fn millis(&self, side: &Side) -> Inner<i64> {
         self.0.clock.millis(side).await
     }
 
-    /// Begins a transaction; on a server without transactions, returns a handle without one.
+    /// Begins a transaction. On a server without transactions, returns a handle that runs each
+    /// statement on its own.
     pub(crate) async fn begin<'a>(&self, side: &'a Side) -> Inner<Tx<'a>> {
         if self.0.server.transactions {
             side.begin().await
@@ -234,7 +241,8 @@ impl MongoStore {
         }
     }
 
-    /// Fails if this server has no transactions.
+    /// Fails with `Misconfigured` if the server has no transactions. `what` names the feature that
+    /// needs them.
     pub(crate) fn need_transactions(&self, what: &str) -> Inner<()> {
         if self.0.server.transactions {
             return Ok(());
@@ -248,7 +256,7 @@ impl MongoStore {
         ))
     }
 
-    /// Runs a call that is safe to repeat. Repeats it after a server or a connection was lost.
+    /// Runs work that is safe to repeat. Repeats the work if a server or a connection was lost.
     pub(crate) async fn call<T, Work: Future<Output = Inner<T>>>(
         &self,
         operation: &'static str,
@@ -259,8 +267,9 @@ impl MongoStore {
             .await
     }
 
-    /// Runs work as [`call`](Self::call) does, but repeats it only if the server reports that the
-    /// failed try had no effect. This is for work whose repetition would return another answer.
+    /// Runs work that would return a different answer if it ran twice. Repeats the work only if the
+    /// server reports that the failed try had no effect. In all else it behaves as
+    /// [`call`](Self::call) does.
     pub(crate) async fn call_once<T, Work: Future<Output = Inner<T>>>(
         &self,
         operation: &'static str,
@@ -271,9 +280,9 @@ impl MongoStore {
             .await
     }
 
-    /// Runs work as [`call_once`](Self::call_once) does, for work that keeps state between tries:
-    /// what it has done, or when it must end. Also retries it after contention, since a retry by
-    /// the core would lose that state.
+    /// Runs work that keeps state between tries, such as its progress or its end time. Repeats the
+    /// work as [`call_once`](Self::call_once) does, and also after contention. The core cannot do
+    /// the latter, because a retry by the core would lose the state.
     pub(crate) async fn call_going_on<T, Work: Future<Output = Inner<T>>>(
         &self,
         operation: &'static str,
@@ -284,8 +293,9 @@ impl MongoStore {
             .await
     }
 
-    /// Runs work and retries it: after contention as `backoff` decides, after a loss as `repeat`
-    /// decides, and once with new clients if the user was dropped and created again.
+    /// Runs work and repeats it after some failures. `backoff` decides about retries after
+    /// contention, and `repeat` about repetitions after a loss. If the database user was dropped
+    /// and created again, the work is repeated once with new clients.
     async fn repeat<T, Work: Future<Output = Inner<T>>>(
         &self,
         operation: &'static str,
@@ -329,8 +339,8 @@ impl MongoStore {
         done.map_err(|failure| failure.during(operation))
     }
 
-    /// Adds the missing indexes to the failure of a statement whose hint names an index that does
-    /// not exist.
+    /// If a statement failed because it names an index that does not exist, adds the names of all
+    /// missing indexes to the failure. Returns other failures unchanged.
     async fn name_missing_index(&self, failure: Failure) -> Failure {
         if failure.code != BAD_VALUE || !failure.is_altered() {
             return failure;
@@ -362,13 +372,13 @@ pub(crate) fn too_late(deadline: Duration) -> Failure {
     )
 }
 
-/// Returns how long to wait before the given repetition; the first is 1.
+/// Returns the pause before repetition number `repetition`. The first repetition has number 1.
 pub(crate) fn pause(repetition: u32) -> Duration {
     ContentionBackoff::pause(repetition, fastrand::f64())
 }
 
 impl fmt::Debug for MongoStore {
-    /// Omits the clients' options, because they contain the password.
+    /// Formats the store without the options of the clients, because these contain the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MongoStore")
             .field("database", &self.main().database.name())

@@ -38,7 +38,7 @@ impl WorkflowStore for MongoStore {
             .await
     }
 
-    /// Deletes batches that ended long enough ago. Uses index `ended`. [batch.purge]
+    /// Deletes batches that ended more than `older_than` ago. Uses index `ended`. [batch.purge]
     async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
         let (age, limit, guard) = (request.older_than, request.limit, request.guard.as_ref());
         self.call_once("purge_batches", || {
@@ -63,7 +63,7 @@ impl WorkflowStore for MongoStore {
 }
 
 impl MongoStore {
-    /// Stores an open batch, unless it exists. [batch.create]
+    /// Stores an open batch. Returns `Unchanged` if the batch already exists. [batch.create]
     async fn make_batch(&self, batch: BatchId) -> Inner<Changed> {
         let side = self.main();
         let row = doc! {
@@ -83,7 +83,8 @@ impl MongoStore {
         }
     }
 
-    /// Closes an open batch, and applies the consequences. [batch.close]
+    /// Closes an open batch and applies the consequences, such as the end of the batch.
+    /// [batch.close]
     async fn shut(&self, batch: BatchId) -> Inner<BatchClosed> {
         let side = self.main();
         let mut tx = side.begin().await?;
@@ -121,7 +122,8 @@ impl MongoStore {
         Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
     }
 
-    /// Returns the batches with ids less than `before`, newest first. [batch.list]
+    /// Returns up to `limit` batches, newest first. If `before` is set, returns only batches with
+    /// smaller ids. [batch.list]
     async fn list_batches(&self, limit: usize, before: Option<BatchId>) -> Inner<Vec<BatchRecord>> {
         let side = self.main();
         let older = before.map_or_else(
